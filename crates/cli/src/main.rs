@@ -1,0 +1,3 @@
+//! Flags, live view, exit codes.
+
+fn main() {}

@@ -1,0 +1,88 @@
+//! What the load is to be: plain data.
+
+use std::time::Duration;
+
+/// When transactions arrive.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pacing {
+    /// Each session starts the next transaction when the last one has ended (and think time has passed).
+    Closed,
+    /// Transactions arrive by a schedule, whether or not the server keeps up.
+    Open {
+        /// Arrivals per second over all sessions.
+        rate_tps: f64,
+        /// How they are spread.
+        arrivals: Arrivals,
+    },
+}
+
+/// How the arrivals of an open loop are spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrivals {
+    /// At equal distances.
+    Constant,
+    /// Exponential distances (a Poisson process).
+    Poisson,
+}
+
+/// How long the measured phase of a step lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// By the clock.
+    Time(Duration),
+    /// Until so many transactions have been started, over all sessions; bounded by `at_most` where given.
+    Transactions {
+        /// Transactions over all sessions.
+        count: u64,
+        /// Gives up after this long.
+        at_most: Option<Duration>,
+    },
+}
+
+/// One load level.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    /// Sessions that run at once.
+    pub sessions: u32,
+    /// Run but not recorded.
+    pub warmup: Duration,
+    /// The measured phase.
+    pub length: Length,
+    /// Closed or open.
+    pub pacing: Pacing,
+}
+
+/// What to do after a deadlock, a serialization failure or a lock timeout (or what the workload calls retryable).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RetryPolicy {
+    /// Attempts after the first one; 0 for none.
+    pub retries_max: u32,
+    /// Wait before the first retry; doubles with each, with jitter. Zero for none.
+    pub backoff: Duration,
+    /// The wait never exceeds this.
+    pub backoff_max: Duration,
+}
+
+/// Everything that the engine needs to know.
+#[derive(Debug, Clone)]
+pub struct LoadPlan {
+    /// Load levels, in order, in one life of the sessions (a ladder climbed has many, a plain run one).
+    pub steps: Vec<Step>,
+    /// Worker threads; `None`: one for each load cpu.
+    pub workers: Option<usize>,
+    /// Cpus to pin workers to, in turn; empty: those that this process may use.
+    pub cpus: Vec<usize>,
+    /// Pause of a session between two transactions (closed loop).
+    pub think_time: Duration,
+    /// The connections of a step are opened evenly over this time; zero: as fast as they come.
+    pub ramp: Duration,
+    /// Retries.
+    pub retry: RetryPolicy,
+    /// After the measured phase: how long in-flight transactions and, in open loop, the backlog may take to
+    /// finish before they are counted as in flight and censored.
+    pub drain: Duration,
+    /// Seed of arrivals, back-off jitter and think time; the workload seeds its own sessions.
+    pub seed: u64,
+    /// Raise the workers' scheduling priority where the system permits it.
+    pub raise_priority: bool,
+}

@@ -1,0 +1,74 @@
+//! The trait that the engine drives. `workload`, `script` and `smack` implement it on top of `wire`.
+
+use std::future::Future;
+
+use crate::recorder::Recorder;
+
+/// How a transaction ended when nothing went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completion {
+    /// The server has confirmed it.
+    Committed,
+    /// Rolled back on purpose (TPC-C's 1 % of new orders).
+    RolledBack,
+    /// The session decided not to run it.
+    Skipped,
+    /// The session has no more to do and leaves the step.
+    Finished,
+}
+
+/// The exclusive classes of failed transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FailureClass {
+    /// The server chose this transaction as the victim.
+    Deadlock,
+    /// It could not be serialized with others.
+    Serialization,
+    /// It waited too long for a lock.
+    LockTimeout,
+    /// A key or another constraint was violated.
+    Constraint,
+    /// The connection was lost, could not be had, or fell silent.
+    Connection,
+    /// Anything else.
+    Other,
+}
+
+/// Why a transaction failed.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// Its class.
+    pub class: FailureClass,
+    /// What the field calls the error by: `1213`, `40P01`, `timeout`, `io`.
+    pub code: String,
+    /// The server's own words.
+    pub text: String,
+    /// The workload allows the same transaction to be tried again.
+    pub retryable: bool,
+    /// The connection is gone; the engine calls [`Session::open`] before the next transaction.
+    pub connection_lost: bool,
+    /// Nothing that follows can work (wrong password, missing table): the engine ends the step with this error.
+    pub fatal: bool,
+}
+
+/// One connection that runs transactions in a loop. It lives on one worker and is never sent to another.
+pub trait Session {
+    /// Opens the connection (again) and prepares statements. Called before the first transaction and after a
+    /// failure with `connection_lost`. On the executor: sockets come from [`crate::net`].
+    fn open(&mut self) -> impl Future<Output = Result<(), Failure>>;
+
+    /// Draws the parameters of the next transaction. Outside of all timing: everything that is not the exchange
+    /// with the server and can be done before belongs here.
+    fn prepare(&mut self) {}
+
+    /// Runs the transaction that [`Session::prepare`] drew, from its first statement to the confirmed end.
+    /// A retry calls this again with the same parameters. Each statement is told to `recorder`.
+    fn transaction(&mut self, recorder: &Recorder) -> impl Future<Output = Result<Completion, Failure>>;
+
+    /// After a failure that left the connection usable: brings the session back to where a transaction can
+    /// start (ROLLBACK where the server wants one).
+    fn recover(&mut self) -> impl Future<Output = Result<(), Failure>>;
+
+    /// Says good-bye. Errors do not matter any more.
+    fn close(&mut self) -> impl Future<Output = ()>;
+}

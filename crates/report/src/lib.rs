@@ -1,0 +1,1 @@
+//! Stored results to HTML, Markdown, CSV, JSON. Never here: servers.

@@ -1,0 +1,1 @@
+//! LuaJIT and the sysbench API. Never here: anything the other rooms need.

@@ -1,0 +1,1 @@
+//! The Super Smack language. Never here: anything the other rooms need.

@@ -1,0 +1,1 @@
+//! Samplers: host, server counters, lock waits, storage probe, canary. Never here: load.

@@ -1,0 +1,1 @@
+//! Fake server, virtual clock, recorded exchanges. Never here: anything a release binary needs.

@@ -1,0 +1,1 @@
+//! A transport that blocks the calling thread: control work, bulk loading, tests.

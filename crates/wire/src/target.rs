@@ -1,0 +1,94 @@
+//! Where a server is and how to log in.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The language that a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// MySQL, MariaDB, Percona Server.
+    Mysql,
+    /// PostgreSQL.
+    Postgres,
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// The full path of a unix socket (PostgreSQL: `DIR/.s.PGSQL.PORT`, not the directory).
+    Unix(PathBuf),
+    /// A TCP port.
+    Tcp {
+        /// Name or address.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+}
+
+/// A password that does not show in logs.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a password.
+    pub fn new(text: impl Into<String>) -> Secret {
+        Secret(text.into())
+    }
+
+    /// The password itself; only authentication asks for it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "(none)" } else { "***" })
+    }
+}
+
+/// Whether to encrypt, and what to check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsMode {
+    /// Never.
+    #[default]
+    Disabled,
+    /// Where the server offers it, unchecked.
+    Preferred,
+    /// Always, unchecked.
+    Required,
+    /// Always, and the certificate must come from the named authority.
+    VerifyCa,
+    /// Always, authority and host name checked.
+    VerifyFull,
+}
+
+/// Everything needed to open a session.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Which protocol.
+    pub protocol: Protocol,
+    /// Where.
+    pub endpoint: Endpoint,
+    /// Who.
+    pub user: String,
+    /// With what; empty for none.
+    pub password: Secret,
+    /// Database to use; `None` for none (MySQL) or the user's own (PostgreSQL).
+    pub database: Option<String>,
+    /// Encryption.
+    pub tls: TlsMode,
+    /// PEM file of the authority for the two verifying modes.
+    pub tls_ca: Option<PathBuf>,
+    /// Limit for connecting and logging in, together.
+    pub connect_timeout: Duration,
+    /// Limit for one statement.
+    pub statement_timeout: Duration,
+}

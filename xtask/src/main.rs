@@ -1,0 +1,3 @@
+//! Developer commands: benchmarks, studies.
+
+fn main() {}
