@@ -1,1 +1,296 @@
-//! A transport that blocks the calling thread: control work, bulk loading, tests.
+//! A transport that blocks the calling thread, and a client over it: control work, bulk loading, tests.
+
+use std::future::Future;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use crate::connection::{Connection, Statement};
+use crate::error::Error;
+use crate::target::{Endpoint, Target};
+use crate::transport::Transport;
+use crate::value::{Done, ParamType, ResultSet, Row, ServerInfo, Value};
+
+/// A connected socket whose reads and writes wait. It never answers `Pending`.
+#[derive(Debug)]
+pub struct Socket {
+    stream: Stream,
+    deadline: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Socket {
+    /// Connects within `limit`; TCP without Nagle's delay.
+    pub fn connect(endpoint: &Endpoint, limit: Duration) -> io::Result<Socket> {
+        let deadline = Instant::now().checked_add(limit);
+        let stream = match endpoint {
+            Endpoint::Unix(path) => Stream::Unix(connect_unix(path, deadline)?),
+            Endpoint::Tcp { host, port } => Stream::Tcp(connect_tcp(host, *port, limit)?),
+        };
+        Ok(Socket { stream, deadline })
+    }
+
+    fn fd(&self) -> i32 {
+        match &self.stream {
+            Stream::Unix(s) => s.as_raw_fd(),
+            Stream::Tcp(s) => s.as_raw_fd(),
+        }
+    }
+
+    /// Waits until the socket is ready for `events` or the deadline has passed.
+    fn wait(&self, events: i16) -> io::Result<()> {
+        loop {
+            let timeout_ms = match self.deadline {
+                None => -1,
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                    // Rounded up, or the last millisecond would be spent spinning.
+                    i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX)
+                }
+            };
+            let mut poll = libc::pollfd { fd: self.fd(), events, revents: 0 };
+            // SAFETY: one valid pollfd, for the length of the call.
+            let ready = unsafe { libc::poll(&mut poll, 1, timeout_ms) };
+            if ready > 0 {
+                return Ok(());
+            }
+            if ready < 0 {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+fn connect_tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, limit.max(Duration::from_millis(1))) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// `UnixStream::connect` waits without limit while the server's backlog is full; this gives up at `deadline`.
+fn connect_unix(path: &Path, deadline: Option<Instant>) -> io::Result<UnixStream> {
+    let name = path.as_os_str().as_bytes();
+    // SAFETY: all-zero bytes are a valid sockaddr_un.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    if name.len() >= address.sun_path.len() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{}: a socket's path must be shorter than 108 bytes", path.display()),
+        ));
+    }
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    for (to, from) in address.sun_path.iter_mut().zip(name) {
+        *to = *from as libc::c_char;
+    }
+    // SAFETY: no pointers involved.
+    let fd = unsafe {
+        libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0)
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `fd` was just opened and belongs to nobody else.
+    let owned = unsafe { OwnedFd::from_raw_fd(fd) };
+    loop {
+        // SAFETY: `address` is a filled sockaddr_un and its size is given.
+        let status = unsafe {
+            libc::connect(fd, (&raw const address).cast(), size_of::<libc::sockaddr_un>() as libc::socklen_t)
+        };
+        if status == 0 {
+            return Ok(UnixStream::from(owned));
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::Interrupted => {}
+            // The backlog is full; a unix socket cannot be polled for that.
+            io::ErrorKind::WouldBlock => {
+                if deadline.is_some_and(|d| Instant::now() >= d) {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            _ => return Err(error),
+        }
+    }
+}
+
+impl Transport for Socket {
+    fn poll_read(&mut self, _cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let read = match &mut self.stream {
+                Stream::Unix(s) => s.read(buf),
+                Stream::Tcp(s) => s.read(buf),
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait(libc::POLLIN)?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+
+    fn poll_write(&mut self, _cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let written = match &mut self.stream {
+                Stream::Unix(s) => s.write(buf),
+                Stream::Tcp(s) => s.write(buf),
+            };
+            match written {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait(libc::POLLOUT)?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    fn is_private(&self) -> bool {
+        matches!(self.stream, Stream::Unix(_))
+    }
+}
+
+/// Runs a future of a connection over a [`Socket`]: its first poll ends it, for the socket waits by itself.
+fn wait_for<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut cx = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            return output;
+        }
+    }
+}
+
+/// A connection whose calls wait. The methods are those of [`Connection`].
+#[derive(Debug)]
+pub struct Client {
+    connection: Connection<Socket>,
+}
+
+impl Client {
+    /// Connects and logs in within the target's connect timeout.
+    pub fn connect(target: &Target) -> Result<Client, Error> {
+        let socket = Socket::connect(&target.endpoint, target.connect_timeout).map_err(|error| {
+            if error.kind() == io::ErrorKind::TimedOut {
+                Error::Timeout { waited_ms: target.connect_timeout.as_millis() as u64 }
+            } else {
+                Error::Io(io::Error::new(error.kind(), format!("{}: {error}", target.endpoint)))
+            }
+        })?;
+        Ok(Client { connection: wait_for(Connection::open(socket, target))? })
+    }
+
+    /// The connection itself.
+    pub fn connection(&mut self) -> &mut Connection<Socket> {
+        &mut self.connection
+    }
+
+    /// See [`Connection::server`].
+    pub fn server(&self) -> &ServerInfo {
+        self.connection.server()
+    }
+
+    /// See [`Connection::query`].
+    pub fn query(&mut self, sql: &str) -> Result<Done, Error> {
+        wait_for(self.connection.query(sql))
+    }
+
+    /// See [`Connection::query_rows`].
+    pub fn query_rows(&mut self, sql: &str, on_row: &mut dyn FnMut(&Row<'_>)) -> Result<Done, Error> {
+        wait_for(self.connection.query_rows(sql, on_row))
+    }
+
+    /// See [`Connection::query_sets`].
+    pub fn query_sets(&mut self, sql: &str) -> Result<Vec<ResultSet>, Error> {
+        wait_for(self.connection.query_sets(sql))
+    }
+
+    /// The first value of the first row of `sql` as text; `None` where there is no row or it is NULL.
+    pub fn query_value(&mut self, sql: &str) -> Result<Option<String>, Error> {
+        let mut value = None;
+        let mut is_first = true;
+        self.query_rows(sql, &mut |row| {
+            if std::mem::take(&mut is_first) {
+                value = row.get(0).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            }
+        })?;
+        Ok(value)
+    }
+
+    /// See [`Connection::prepare`].
+    pub fn prepare(&mut self, sql: &str, params: &[ParamType]) -> Result<Statement, Error> {
+        wait_for(self.connection.prepare(sql, params))
+    }
+
+    /// See [`Connection::execute`].
+    pub fn execute(&mut self, statement: &mut Statement, values: &[Value<'_>]) -> Result<Done, Error> {
+        wait_for(self.connection.execute(statement, values))
+    }
+
+    /// See [`Connection::execute_rows`].
+    pub fn execute_rows(
+        &mut self,
+        statement: &mut Statement,
+        values: &[Value<'_>],
+        on_row: &mut dyn FnMut(&Row<'_>),
+    ) -> Result<Done, Error> {
+        wait_for(self.connection.execute_rows(statement, values, on_row))
+    }
+
+    /// See [`Connection::close_statement`].
+    pub fn close_statement(&mut self, statement: Statement) -> Result<(), Error> {
+        wait_for(self.connection.close_statement(statement))
+    }
+
+    /// See [`Connection::load_rows`].
+    pub fn load_rows(
+        &mut self,
+        sql: &str,
+        source: &mut dyn FnMut(&mut Vec<u8>) -> bool,
+    ) -> Result<Done, Error> {
+        wait_for(self.connection.load_rows(sql, source))
+    }
+
+    /// See [`Connection::ping`].
+    pub fn ping(&mut self) -> Result<(), Error> {
+        wait_for(self.connection.ping())
+    }
+
+    /// See [`Connection::close`].
+    pub fn close(self) {
+        wait_for(self.connection.close());
+    }
+
+    /// See [`Connection::set_statement_timeout`].
+    pub fn set_statement_timeout(&mut self, limit: Duration) {
+        self.connection.set_statement_timeout(limit);
+    }
+}

@@ -4,12 +4,20 @@
 //! Never here: SQL of any workload, an executor, a retry policy, timing.
 
 pub mod blocking;
+pub(crate) mod channel;
+pub mod connection;
 pub mod error;
+pub mod mysql;
+pub mod postgres;
 pub mod target;
+pub(crate) mod tls;
 pub mod transport;
+pub mod url;
 pub mod value;
 
+pub use connection::{Connection, Statement};
 pub use error::{Error, ServerError};
 pub use target::{Endpoint, Protocol, Secret, Target, TlsMode};
 pub use transport::Transport;
-pub use value::{Done, ParamType, StatementKind, Value};
+pub use url::TargetError;
+pub use value::{Cell, Done, ParamType, ResultSet, Row, ServerInfo, StatementKind, Value};

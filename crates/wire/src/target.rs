@@ -13,6 +13,16 @@ pub enum Protocol {
     Postgres,
 }
 
+impl Protocol {
+    /// The TCP port registered for it.
+    pub fn default_port(self) -> u16 {
+        match self {
+            Protocol::Mysql => 3306,
+            Protocol::Postgres => 5432,
+        }
+    }
+}
+
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Endpoint {
@@ -25,6 +35,16 @@ pub enum Endpoint {
         /// Port.
         port: u16,
     },
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Unix(path) => write!(f, "{}", path.display()),
+            Endpoint::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Endpoint::Tcp { host, port } => write!(f, "{host}:{port}"),
+        }
+    }
 }
 
 /// A password that does not show in logs.

@@ -19,6 +19,12 @@ pub trait Transport {
     /// When reads and writes from now on give up. `None`: never.
     fn set_deadline(&mut self, deadline: Option<Instant>);
 
+    /// The time that deadlines are computed from. It may lag by a turn of an executor's loop: for deadlines
+    /// only, never for measuring.
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
     /// Whether both ends are on this machine and the bytes cannot be overheard (a unix socket):
     /// passwords may then be sent as they are.
     fn is_private(&self) -> bool;

@@ -64,3 +64,83 @@ impl Done {
         }
     }
 }
+
+/// Where a column's text lies within a row's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cell {
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+/// One row of a result, borrowed from the connection's buffer while it is being read.
+///
+/// Values are text as the server would print them; MySQL's binary results are rendered that way.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    bytes: &'a [u8],
+    cells: &'a [Option<Cell>],
+}
+
+impl<'a> Row<'a> {
+    /// A row over `bytes`; a `None` cell is SQL NULL.
+    pub fn new(bytes: &'a [u8], cells: &'a [Option<Cell>]) -> Row<'a> {
+        Row { bytes, cells }
+    }
+
+    /// Number of columns.
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Whether the row has no column (PostgreSQL's `SELECT` without a list).
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// The text of column `index`, counted from 0; `None` for SQL NULL and past the last column.
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        let cell = (*self.cells.get(index)?)?;
+        self.bytes.get(cell.start as usize..cell.end as usize)
+    }
+
+    /// The column as UTF-8 text, `None` where it is NULL or is not UTF-8.
+    pub fn text(&self, index: usize) -> Option<&'a str> {
+        std::str::from_utf8(self.get(index)?).ok()
+    }
+
+    /// A copy that outlives the buffer.
+    pub fn to_owned_row(&self) -> Vec<Option<Vec<u8>>> {
+        (0..self.len()).map(|i| self.get(i).map(<[u8]>::to_vec)).collect()
+    }
+}
+
+/// A whole result in memory: for control work, not for load.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ResultSet {
+    /// Column names; empty for a statement without a result set.
+    pub columns: Vec<String>,
+    /// Rows; `None` is SQL NULL.
+    pub rows: Vec<Vec<Option<Vec<u8>>>>,
+    /// How the statement ended.
+    pub done: Done,
+}
+
+impl ResultSet {
+    /// The value at `row`, `column` as text; `None` for NULL, for what is not UTF-8 and outside of the result.
+    pub fn text(&self, row: usize, column: usize) -> Option<&str> {
+        std::str::from_utf8(self.rows.get(row)?.get(column)?.as_deref()?).ok()
+    }
+}
+
+/// What the server said about itself when the session began.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// The version as the server sends it: `8.0.33`, `5.5.5-10.11.6-MariaDB-1`, `18.6`.
+    pub version: String,
+    /// MySQL's thread id, PostgreSQL's process id.
+    pub connection_id: u32,
+    /// The TLS version and cipher suite in use; `None` on an unencrypted connection.
+    pub tls: Option<String>,
+}

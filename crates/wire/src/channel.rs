@@ -1,0 +1,178 @@
+//! A transport with what both protocols need around it: TLS, one reused read buffer, deadlines.
+
+use std::future::poll_fn;
+use std::io;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::target::Target;
+use crate::tls::Tunnel;
+use crate::transport::Transport;
+
+/// First size of the read buffer: ten thousand sessions that only see small answers stay at this.
+const INPUT_BYTES_MIN: usize = 4 * 1024;
+/// Answers larger than the buffer make it grow to this, so that few reads fetch them.
+const INPUT_BYTES_TARGET: usize = 64 * 1024;
+/// A buffer that a huge packet made larger than this is given back when it is empty.
+const INPUT_BYTES_KEPT: usize = 1024 * 1024;
+
+/// Bytes to and from one server.
+#[derive(Debug)]
+pub(crate) struct Channel<T: Transport> {
+    tunnel: Tunnel<T>,
+    input: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// The last read filled the buffer to its end: the next one may as well be larger.
+    was_full: bool,
+    /// What the deadline now in force allowed, for error texts.
+    limit: Duration,
+    /// A request under construction. [`Channel::flush`] sends it and keeps its memory.
+    pub(crate) output: Vec<u8>,
+}
+
+impl<T: Transport> Channel<T> {
+    /// Wraps a connected transport.
+    pub(crate) fn new(transport: T) -> Channel<T> {
+        Channel {
+            tunnel: Tunnel::plain(transport),
+            input: Vec::new(),
+            start: 0,
+            end: 0,
+            was_full: false,
+            limit: Duration::ZERO,
+            output: Vec::new(),
+        }
+    }
+
+    /// From now on reads and writes give up after `limit`.
+    pub(crate) fn arm(&mut self, limit: Duration) {
+        self.limit = limit;
+        // A limit beyond what the clock can express is no limit.
+        let transport = self.tunnel.transport_mut();
+        let deadline = transport.now().checked_add(limit);
+        transport.set_deadline(deadline);
+    }
+
+    /// Whether the bytes cannot be overheard without being on this machine.
+    pub(crate) fn is_private(&self) -> bool {
+        self.tunnel.transport().is_private()
+    }
+
+    /// The TLS version and cipher suite in use.
+    pub(crate) fn tls(&self) -> Option<String> {
+        self.tunnel.description()
+    }
+
+    /// Encrypts everything from here on. Called where the protocol says so, with nothing unread:
+    /// bytes that came before the handshake are unauthenticated, hence refused.
+    pub(crate) async fn start_tls(&mut self, target: &Target) -> Result<(), Error> {
+        if self.start != self.end {
+            return Err(Error::Protocol("the server sent bytes before the TLS handshake".into()));
+        }
+        let limit = self.limit;
+        self.tunnel.start_tls(target).await.map_err(|error| timed_out(error, limit))
+    }
+
+    /// What has been received and not consumed.
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.input[self.start..self.end]
+    }
+
+    /// [`Channel::unread`], to be changed in place (joining split packets).
+    pub(crate) fn unread_mut(&mut self) -> &mut [u8] {
+        &mut self.input[self.start..self.end]
+    }
+
+    /// Drops the first `count` unread bytes.
+    pub(crate) fn consume(&mut self, count: usize) {
+        debug_assert!(count <= self.end - self.start);
+        self.start = (self.start + count).min(self.end);
+    }
+
+    /// Reads at least one more byte. The end of the stream is an error.
+    ///
+    /// The buffer grows only after it has been filled, never by a length that the server claims.
+    pub(crate) async fn fill(&mut self) -> Result<(), Error> {
+        self.make_room();
+        let (tunnel, room) = (&mut self.tunnel, &mut self.input[self.end..]);
+        let room_bytes = room.len();
+        let read = poll_fn(|cx| tunnel.poll_read(cx, room)).await;
+        match read {
+            Ok(0) => Err(Error::Io(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the server closed the connection",
+            ))),
+            Ok(count) => {
+                self.end += count.min(room_bytes);
+                self.was_full = count >= room_bytes;
+                Ok(())
+            }
+            Err(error) => Err(timed_out(Error::Io(error), self.limit)),
+        }
+    }
+
+    fn make_room(&mut self) {
+        let size = self.input.len();
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+            if size > INPUT_BYTES_KEPT {
+                self.input = vec![0; INPUT_BYTES_TARGET];
+            } else if size == 0 {
+                self.input.resize(INPUT_BYTES_MIN, 0);
+            } else if self.was_full && size < INPUT_BYTES_TARGET {
+                self.input.resize(size * 2, 0);
+            }
+        } else if self.end == size {
+            if self.start > size / 2 {
+                self.input.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
+                self.start = 0;
+            } else {
+                self.input.resize(size * 2, 0);
+            }
+        }
+    }
+
+    /// Sends `bytes`.
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        send_all(&mut self.tunnel, bytes).await.map_err(|error| timed_out(error, self.limit))
+    }
+
+    /// Sends [`Channel::output`] and empties it.
+    pub(crate) async fn flush(&mut self) -> Result<(), Error> {
+        let sent = send_all(&mut self.tunnel, &self.output).await;
+        self.output.clear();
+        if self.output.capacity() > INPUT_BYTES_KEPT {
+            self.output = Vec::new();
+        }
+        sent.map_err(|error| timed_out(error, self.limit))
+    }
+}
+
+async fn send_all<T: Transport>(tunnel: &mut Tunnel<T>, bytes: &[u8]) -> Result<(), Error> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        let rest = &bytes[sent..];
+        match poll_fn(|cx| tunnel.poll_write(cx, rest)).await? {
+            0 => {
+                return Err(Error::Io(io::Error::new(io::ErrorKind::WriteZero, "the socket takes no bytes")));
+            }
+            count => sent += count,
+        }
+    }
+    if tunnel.is_tls() {
+        poll_fn(|cx| tunnel.poll_flush(cx)).await?;
+    }
+    Ok(())
+}
+
+fn timed_out(error: Error, limit: Duration) -> Error {
+    match error {
+        Error::Io(cause) if cause.kind() == io::ErrorKind::TimedOut => {
+            Error::Timeout { waited_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX) }
+        }
+        other => other,
+    }
+}

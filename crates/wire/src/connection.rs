@@ -1,0 +1,154 @@
+//! One API over both protocols.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::target::{Protocol, Target};
+use crate::transport::Transport;
+use crate::value::{Done, ParamType, ResultSet, Row, ServerInfo, Value};
+use crate::{mysql, postgres};
+
+/// A session with a server. Any error with [`Error::is_fatal`] leaves it unusable: drop it and open anew.
+#[derive(Debug)]
+pub enum Connection<T: Transport> {
+    /// MySQL, MariaDB, Percona Server.
+    Mysql(mysql::Connection<T>),
+    /// PostgreSQL.
+    Postgres(postgres::Connection<T>),
+}
+
+/// A server-side prepared statement. It belongs to the connection that prepared it.
+#[derive(Debug)]
+pub enum Statement {
+    /// MySQL, MariaDB, Percona Server.
+    Mysql(mysql::Statement),
+    /// PostgreSQL.
+    Postgres(postgres::Statement),
+}
+
+fn foreign_statement<R>() -> Result<R, Error> {
+    Err(Error::Unsupported("the statement was prepared on a connection of the other protocol".into()))
+}
+
+impl<T: Transport> Connection<T> {
+    /// Agrees on TLS and logs in on a connected `transport`, within the target's connect timeout.
+    pub async fn open(transport: T, target: &Target) -> Result<Self, Error> {
+        match target.protocol {
+            Protocol::Mysql => mysql::Connection::open(transport, target).await.map(Connection::Mysql),
+            Protocol::Postgres => {
+                postgres::Connection::open(transport, target).await.map(Connection::Postgres)
+            }
+        }
+    }
+
+    /// What the server said about itself.
+    pub fn server(&self) -> &ServerInfo {
+        match self {
+            Connection::Mysql(c) => c.server(),
+            Connection::Postgres(c) => c.server(),
+        }
+    }
+
+    /// Runs `sql` by the text protocol; rows are skipped unread. Of several statements all results are consumed
+    /// and their rows and affected rows summed. The first error ends it.
+    pub async fn query(&mut self, sql: &str) -> Result<Done, Error> {
+        match self {
+            Connection::Mysql(c) => c.query(sql).await,
+            Connection::Postgres(c) => c.query(sql).await,
+        }
+    }
+
+    /// [`Connection::query`] that shows each row to `on_row`.
+    pub async fn query_rows(&mut self, sql: &str, on_row: &mut dyn FnMut(&Row<'_>)) -> Result<Done, Error> {
+        match self {
+            Connection::Mysql(c) => c.query_rows(sql, on_row).await,
+            Connection::Postgres(c) => c.query_rows(sql, on_row).await,
+        }
+    }
+
+    /// Runs `sql` by the text protocol and keeps everything: one entry for each statement.
+    pub async fn query_sets(&mut self, sql: &str) -> Result<Vec<ResultSet>, Error> {
+        match self {
+            Connection::Mysql(c) => c.query_sets(sql).await,
+            Connection::Postgres(c) => c.query_sets(sql).await,
+        }
+    }
+
+    /// Prepares `sql`, whose placeholders are `?` on MySQL and `$1` on PostgreSQL, with one type each.
+    pub async fn prepare(&mut self, sql: &str, params: &[ParamType]) -> Result<Statement, Error> {
+        match self {
+            Connection::Mysql(c) => c.prepare(sql, params).await.map(Statement::Mysql),
+            Connection::Postgres(c) => c.prepare(sql, params).await.map(Statement::Postgres),
+        }
+    }
+
+    /// Executes a prepared statement; rows are skipped by length. Does not allocate.
+    pub async fn execute(&mut self, statement: &mut Statement, values: &[Value<'_>]) -> Result<Done, Error> {
+        match (self, statement) {
+            (Connection::Mysql(c), Statement::Mysql(s)) => c.execute(s, values).await,
+            (Connection::Postgres(c), Statement::Postgres(s)) => c.execute(s, values).await,
+            _ => foreign_statement(),
+        }
+    }
+
+    /// [`Connection::execute`] that shows each row to `on_row`, with all values as text.
+    pub async fn execute_rows(
+        &mut self,
+        statement: &mut Statement,
+        values: &[Value<'_>],
+        on_row: &mut dyn FnMut(&Row<'_>),
+    ) -> Result<Done, Error> {
+        match (self, statement) {
+            (Connection::Mysql(c), Statement::Mysql(s)) => c.execute_rows(s, values, on_row).await,
+            (Connection::Postgres(c), Statement::Postgres(s)) => c.execute_rows(s, values, on_row).await,
+            _ => foreign_statement(),
+        }
+    }
+
+    /// Frees the statement on the server.
+    pub async fn close_statement(&mut self, statement: Statement) -> Result<(), Error> {
+        match (self, statement) {
+            (Connection::Mysql(c), Statement::Mysql(s)) => c.close_statement(s).await,
+            (Connection::Postgres(c), Statement::Postgres(s)) => c.close_statement(s).await,
+            _ => foreign_statement(),
+        }
+    }
+
+    /// Runs a `LOAD DATA LOCAL INFILE` (MySQL; the file's name is ignored) or `COPY ... FROM STDIN` (PostgreSQL)
+    /// with what `source` appends; `false` from it means that this chunk is the last. Each chunk has the
+    /// statement timeout to itself. Where the server refuses local files: [`Error::Server`].
+    pub async fn load_rows(
+        &mut self,
+        sql: &str,
+        source: &mut dyn FnMut(&mut Vec<u8>) -> bool,
+    ) -> Result<Done, Error> {
+        match self {
+            Connection::Mysql(c) => c.load_rows(sql, source).await,
+            Connection::Postgres(c) => c.load_rows(sql, source).await,
+        }
+    }
+
+    /// Asks the server for a sign of life.
+    pub async fn ping(&mut self) -> Result<(), Error> {
+        match self {
+            Connection::Mysql(c) => c.ping().await,
+            Connection::Postgres(c) => c.ping().await,
+        }
+    }
+
+    /// Says good-bye. Errors do not matter any more.
+    pub async fn close(self) {
+        match self {
+            Connection::Mysql(c) => c.close().await,
+            Connection::Postgres(c) => c.close().await,
+        }
+    }
+
+    /// Limit for each statement from now on.
+    pub fn set_statement_timeout(&mut self, limit: Duration) {
+        match self {
+            Connection::Mysql(c) => c.set_statement_timeout(limit),
+            Connection::Postgres(c) => c.set_statement_timeout(limit),
+        }
+    }
+}

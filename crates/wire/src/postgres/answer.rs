@@ -1,0 +1,635 @@
+//! What comes back for one request, up to ReadyForQuery: a state machine fed with whatever has arrived
+//! (PostgreSQL documentation, "Message Flow").
+
+use super::inbox::{Header, Inbox};
+use crate::value::{Cell, Done, ResultSet, Row};
+use crate::{Error, ServerError};
+
+/// `query_sets` keeps at most this much in memory.
+const SETS_BYTES_MAX: usize = 256 << 20;
+
+/// Whether the session is inside a transaction, as ReadyForQuery tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransactionStatus {
+    /// Outside.
+    Idle,
+    /// Inside.
+    Open,
+    /// Inside one that has failed: only ROLLBACK is accepted.
+    Failed,
+}
+
+/// What was asked, which decides what may come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Query.
+    Query,
+    /// Bind, Execute, Sync. Whether the statement returns rows is known since it was prepared.
+    Execute {
+        /// It does.
+        has_result_set: bool,
+    },
+    /// Parse, Describe, Sync.
+    Prepare,
+    /// Close, Sync.
+    Close,
+    /// Sync alone.
+    Sync,
+}
+
+/// Where the rows go.
+pub enum Rows<'a> {
+    /// Nowhere: they are skipped by length.
+    Skip,
+    /// To a function.
+    Each(&'a mut dyn FnMut(&Row<'_>)),
+    /// Into memory, with their column names.
+    Keep(&'a mut Vec<ResultSet>),
+}
+
+/// What the connection has to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Read more.
+    Read,
+    /// The server wants the data of a COPY FROM STDIN.
+    CopyIn,
+    /// The answer is complete and the server is ready for the next request.
+    Ready(TransactionStatus),
+}
+
+/// The answer to one request as far as it has come.
+#[derive(Debug)]
+pub struct Answer {
+    request: Request,
+    /// Rows may come.
+    in_result: bool,
+    in_copy_out: bool,
+    /// BindComplete, ParseComplete or CloseComplete was seen.
+    is_acknowledged: bool,
+    /// Something that ends a request was seen.
+    is_ended: bool,
+    kept_bytes: usize,
+    /// Of all statements so far.
+    pub done: Done,
+    /// Parameters of the statement that is being prepared.
+    pub params: u16,
+    /// The first error.
+    pub error: Option<Box<ServerError>>,
+}
+
+impl Answer {
+    /// Nothing has come yet.
+    #[inline]
+    pub fn new(request: Request) -> Answer {
+        Answer {
+            request,
+            in_result: false,
+            in_copy_out: false,
+            is_acknowledged: false,
+            is_ended: false,
+            kept_bytes: 0,
+            done: Done::default(),
+            params: 0,
+            error: None,
+        }
+    }
+
+    /// Consumes what is in `inbox`. `cells` is scratch space for one row.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] for anything that may not come here; the connection is then lost. An error of the
+    /// server is not one: it stands in [`Answer::error`].
+    #[inline]
+    pub fn feed(
+        &mut self,
+        inbox: &mut Inbox,
+        rows: &mut Rows<'_>,
+        cells: &mut Vec<Option<Cell>>,
+    ) -> Result<Progress, Error> {
+        while let Some(header) = inbox.header()? {
+            match header.tag {
+                b'D' if self.in_result => {
+                    if let Rows::Skip = rows {
+                        inbox.skip(header);
+                    } else {
+                        let Some(message) = inbox.take(header) else { break };
+                        parse_row(message.body, cells)?;
+                        self.show_row(&Row::new(message.body, cells), rows)?;
+                    }
+                    self.done.rows += 1;
+                }
+                b'2' | b'1' | b'3' if !self.is_acknowledged && self.error.is_none() => {
+                    self.acknowledge(header)?;
+                    inbox.skip(header);
+                }
+                b'C' if self.expects_completion() => {
+                    let Some(message) = inbox.take(header) else { break };
+                    self.complete(message.body, rows);
+                }
+                b'Z' => {
+                    let Some(message) = inbox.take(header) else { break };
+                    let status = transaction_status(message.body)?;
+                    self.check_end()?;
+                    return Ok(Progress::Ready(status));
+                }
+                // At any time: a notice, a changed parameter, a notification.
+                b'N' | b'S' | b'A' => inbox.skip(header),
+                _ => match self.rare(inbox, header, rows)? {
+                    None => break,
+                    Some(Progress::Read) => {}
+                    Some(progress) => return Ok(progress),
+                },
+            }
+        }
+        Ok(Progress::Read)
+    }
+
+    /// What does not occur in the answer to a running workload's statement. `None`: not all of it is there.
+    #[cold]
+    fn rare(
+        &mut self,
+        inbox: &mut Inbox,
+        header: Header,
+        rows: &mut Rows<'_>,
+    ) -> Result<Option<Progress>, Error> {
+        let is_query = self.request == Request::Query;
+        let is_prepare = self.request == Request::Prepare && self.is_acknowledged;
+        match header.tag {
+            b'E' => {
+                let Some(message) = inbox.take(header) else { return Ok(None) };
+                let error = parse_error(message.body);
+                self.in_result = false;
+                self.in_copy_out = false;
+                self.is_ended = true;
+                self.error.get_or_insert(Box::new(error));
+            }
+            b'T' if (is_query && !self.in_result) || is_prepare => {
+                let Some(message) = inbox.take(header) else { return Ok(None) };
+                self.done.has_result_set = true;
+                self.in_result = is_query;
+                self.is_ended = is_prepare;
+                if let Rows::Keep(sets) = rows {
+                    let columns = parse_columns(message.body)?;
+                    let done = Done { has_result_set: true, ..Done::default() };
+                    sets.push(ResultSet { columns, rows: Vec::new(), done });
+                }
+            }
+            b't' if is_prepare => {
+                let Some(message) = inbox.take(header) else { return Ok(None) };
+                let count = message.body.first_chunk().ok_or_else(|| malformed("ParameterDescription"))?;
+                self.params = u16::from_be_bytes(*count);
+            }
+            b'n' if is_prepare => {
+                inbox.skip(header);
+                self.is_ended = true;
+            }
+            b'I' if self.expects_completion() => {
+                inbox.skip(header);
+                self.in_result = false;
+                self.is_ended = true;
+                if let Rows::Keep(sets) = rows {
+                    sets.push(ResultSet::default());
+                }
+            }
+            b'G' if self.expects_completion() && !self.in_result => {
+                inbox.skip(header);
+                return Ok(Some(Progress::CopyIn));
+            }
+            b'H' if self.expects_completion() && !self.in_result => {
+                inbox.skip(header);
+                self.in_copy_out = true;
+                self.done.has_result_set = true;
+            }
+            b'd' if self.in_copy_out => {
+                inbox.skip(header);
+                self.done.rows += 1;
+            }
+            b'c' if self.in_copy_out => inbox.skip(header),
+            tag => {
+                return Err(Error::Protocol(format!(
+                    "message {} of {} bytes may not come in answer to {:?}",
+                    tag.escape_ascii(),
+                    header.body_bytes,
+                    self.request
+                )));
+            }
+        }
+        Ok(Some(Progress::Read))
+    }
+
+    fn acknowledge(&mut self, header: Header) -> Result<(), Error> {
+        match (self.request, header.tag) {
+            (Request::Execute { has_result_set }, b'2') => {
+                self.in_result = has_result_set;
+                self.done.has_result_set = has_result_set;
+            }
+            (Request::Prepare, b'1') => {}
+            (Request::Close, b'3') => self.is_ended = true,
+            (request, tag) => {
+                return Err(Error::Protocol(format!(
+                    "message {} may not come in answer to {request:?}",
+                    tag.escape_ascii()
+                )));
+            }
+        }
+        self.is_acknowledged = true;
+        Ok(())
+    }
+
+    fn expects_completion(&self) -> bool {
+        match self.request {
+            Request::Query => self.error.is_none(),
+            Request::Execute { .. } => self.is_acknowledged && !self.is_ended,
+            _ => false,
+        }
+    }
+
+    fn check_end(&self) -> Result<(), Error> {
+        if self.is_ended && !self.in_result || self.request == Request::Sync {
+            return Ok(());
+        }
+        Err(Error::Protocol(format!("the answer to {:?} ended before it was complete", self.request)))
+    }
+
+    fn show_row(&mut self, row: &Row<'_>, rows: &mut Rows<'_>) -> Result<(), Error> {
+        match rows {
+            Rows::Skip => {}
+            Rows::Each(on_row) => on_row(row),
+            Rows::Keep(sets) => {
+                let kept = row.to_owned_row();
+                self.kept_bytes += kept.iter().flatten().map(Vec::len).sum::<usize>() + 24 * kept.len() + 24;
+                if self.kept_bytes > SETS_BYTES_MAX {
+                    return Err(Error::Protocol(format!(
+                        "the result exceeds {} MiB, too much to keep; read it row by row",
+                        SETS_BYTES_MAX >> 20
+                    )));
+                }
+                if let Some(set) = sets.last_mut() {
+                    set.rows.push(kept);
+                    set.done.rows += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn complete(&mut self, body: &[u8], rows: &mut Rows<'_>) {
+        let affected = affected_rows(body, self.in_result || self.in_copy_out);
+        self.done.affected_rows = self.done.affected_rows.saturating_add(affected);
+        if let Rows::Keep(sets) = rows {
+            if !self.in_result {
+                sets.push(ResultSet::default());
+            }
+            if let Some(set) = sets.last_mut() {
+                set.done.affected_rows = affected;
+            }
+        }
+        self.in_result = false;
+        self.in_copy_out = false;
+        self.is_ended = true;
+    }
+}
+
+fn malformed(what: &str) -> Error {
+    Error::Protocol(format!("malformed {what}"))
+}
+
+fn transaction_status(body: &[u8]) -> Result<TransactionStatus, Error> {
+    match body {
+        b"I" => Ok(TransactionStatus::Idle),
+        b"T" => Ok(TransactionStatus::Open),
+        b"E" => Ok(TransactionStatus::Failed),
+        _ => Err(malformed("ReadyForQuery")),
+    }
+}
+
+/// The row count of a command tag (`UPDATE 3`, `INSERT 0 1`), 0 where the command changes no rows.
+/// `SELECT 5` without a result set is a CREATE TABLE AS.
+#[inline]
+fn affected_rows(body: &[u8], has_rows: bool) -> u64 {
+    let tag = body.strip_suffix(b"\0").unwrap_or(body);
+    let is_write = match tag.first() {
+        Some(b'U') => tag.starts_with(b"UPDATE "),
+        Some(b'I') => tag.starts_with(b"INSERT "),
+        Some(b'D') => tag.starts_with(b"DELETE "),
+        Some(b'M') => tag.starts_with(b"MERGE "),
+        Some(b'C') => tag.starts_with(b"COPY ") && !has_rows,
+        Some(b'S') => tag.starts_with(b"SELECT ") && !has_rows,
+        _ => false,
+    };
+    if !is_write {
+        return 0;
+    }
+    let digits = tag.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    tag[tag.len() - digits..]
+        .iter()
+        .fold(0u64, |n, digit| n.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
+}
+
+/// Splits a DataRow into cells over its body.
+fn parse_row(body: &[u8], cells: &mut Vec<Option<Cell>>) -> Result<(), Error> {
+    cells.clear();
+    let (count, _) = body.split_first_chunk::<2>().ok_or_else(|| malformed("DataRow"))?;
+    let mut at = 2;
+    for _ in 0..u16::from_be_bytes(*count) {
+        let length = body[at..].first_chunk::<4>().ok_or_else(|| malformed("DataRow"))?;
+        at += 4;
+        match i32::from_be_bytes(*length) {
+            -1 => cells.push(None),
+            length => {
+                let end = usize::try_from(length).ok().and_then(|length| at.checked_add(length));
+                let end = end.filter(|&end| end <= body.len()).ok_or_else(|| malformed("DataRow"))?;
+                // A message is shorter than 1 GiB, hence offsets fit.
+                cells.push(Some(Cell { start: at as u32, end: end as u32 }));
+                at = end;
+            }
+        }
+    }
+    if at != body.len() { Err(malformed("DataRow")) } else { Ok(()) }
+}
+
+/// Column names of a RowDescription.
+fn parse_columns(body: &[u8]) -> Result<Vec<String>, Error> {
+    let bad = || malformed("RowDescription");
+    let (count, mut rest) = body.split_first_chunk::<2>().ok_or_else(bad)?;
+    let mut columns = Vec::new();
+    for _ in 0..u16::from_be_bytes(*count) {
+        let end = rest.iter().position(|&byte| byte == 0).ok_or_else(bad)?;
+        columns.push(String::from_utf8_lossy(&rest[..end]).into_owned());
+        // After the name: table, column number, type, type length, type modifier, format.
+        rest = rest.get(end + 1 + 18..).ok_or_else(bad)?;
+    }
+    Ok(columns)
+}
+
+/// Takes what is needed out of an ErrorResponse; a mangled one is still an error of the server.
+pub fn parse_error(body: &[u8]) -> ServerError {
+    let mut error = ServerError { number: 0, sqlstate: *b"HY000", text: String::new() };
+    for field in body.split(|&byte| byte == 0) {
+        match field.split_first() {
+            Some((b'C', code)) => {
+                if let Ok(code) = <[u8; 5]>::try_from(code) {
+                    error.sqlstate = code;
+                }
+            }
+            Some((b'M', text)) => error.text = String::from_utf8_lossy(text).into_owned(),
+            _ => {}
+        }
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+        let mut out = vec![tag];
+        out.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+        out.extend_from_slice(body);
+        out
+    }
+
+    fn row(values: &[Option<&[u8]>]) -> Vec<u8> {
+        let mut body = (values.len() as u16).to_be_bytes().to_vec();
+        for value in values {
+            match value {
+                None => body.extend_from_slice(&(-1i32).to_be_bytes()),
+                Some(value) => {
+                    body.extend_from_slice(&(value.len() as i32).to_be_bytes());
+                    body.extend_from_slice(value);
+                }
+            }
+        }
+        message(b'D', &body)
+    }
+
+    fn columns(names: &[&str]) -> Vec<u8> {
+        let mut body = (names.len() as u16).to_be_bytes().to_vec();
+        for name in names {
+            body.extend_from_slice(name.as_bytes());
+            body.extend_from_slice(&[0; 19]);
+        }
+        message(b'T', &body)
+    }
+
+    const EXECUTE: Request = Request::Execute { has_result_set: true };
+    const UPDATE: Request = Request::Execute { has_result_set: false };
+
+    /// Feeds `stream` in pieces of `piece` bytes; the answer and where it ended.
+    fn run(
+        request: Request,
+        stream: &[u8],
+        piece: usize,
+        mut rows: Rows<'_>,
+    ) -> Result<(Answer, Progress), Error> {
+        let mut inbox = Inbox::default();
+        let mut answer = Answer::new(request);
+        let mut cells = Vec::new();
+        for mut bytes in stream.chunks(piece) {
+            while !bytes.is_empty() {
+                let space = inbox.space();
+                let count = space.len().min(bytes.len());
+                space[..count].copy_from_slice(&bytes[..count]);
+                inbox.filled(count);
+                bytes = &bytes[count..];
+                match answer.feed(&mut inbox, &mut rows, &mut cells)? {
+                    Progress::Read => {}
+                    progress => return Ok((answer, progress)),
+                }
+            }
+        }
+        Ok((answer, Progress::Read))
+    }
+
+    fn refused(request: Request, stream: &[Vec<u8>]) -> bool {
+        let whole = run(request, &stream.concat(), 1 << 20, Rows::Skip);
+        let bytewise = run(request, &stream.concat(), 1, Rows::Skip);
+        assert_eq!(whole.is_err(), bytewise.is_err(), "the cut must not matter");
+        matches!(whole, Err(Error::Protocol(_)))
+    }
+
+    #[test]
+    fn an_executed_select() {
+        let stream = [
+            message(b'2', b""),
+            row(&[Some(b"abc"), None]),
+            row(&[Some(b""), Some(b"d")]),
+            message(b'C', b"SELECT 2\0"),
+            message(b'Z', b"T"),
+        ]
+        .concat();
+        for piece in [1, 2, 3, 7, 1000] {
+            let (answer, progress) = run(EXECUTE, &stream, piece, Rows::Skip).unwrap();
+            assert_eq!(progress, Progress::Ready(TransactionStatus::Open));
+            assert_eq!(answer.done, Done { rows: 2, has_result_set: true, ..Done::default() });
+
+            let mut seen = Vec::new();
+            let mut on_row = |row: &Row<'_>| seen.push(row.to_owned_row());
+            run(EXECUTE, &stream, piece, Rows::Each(&mut on_row)).unwrap();
+            let text = |text: &[u8]| Some(text.to_vec());
+            assert_eq!(seen, [vec![text(b"abc"), None], vec![text(b""), text(b"d")]]);
+        }
+    }
+
+    #[test]
+    fn several_statements_are_summed_and_kept_apart() {
+        let stream = [
+            message(b'C', b"INSERT 0 3\0"),
+            columns(&["a", "b"]),
+            row(&[Some(b"1"), None]),
+            message(b'N', b"SNOTICE\0\0"),
+            message(b'C', b"SELECT 1\0"),
+            message(b'I', b""),
+            message(b'S', b"TimeZone\0UTC\0"),
+            message(b'C', b"UPDATE 2\0"),
+            message(b'Z', b"I"),
+        ]
+        .concat();
+        let mut sets = Vec::new();
+        let (answer, _) = run(Request::Query, &stream, 5, Rows::Keep(&mut sets)).unwrap();
+        assert_eq!((answer.done.affected_rows, answer.done.rows), (5, 1));
+        assert!(answer.done.has_result_set);
+        assert_eq!(sets.len(), 4);
+        assert_eq!(sets[0].done.affected_rows, 3);
+        assert_eq!(sets[1].columns, ["a", "b"]);
+        assert_eq!(sets[1].rows, [vec![Some(b"1".to_vec()), None]]);
+        assert_eq!((sets[1].done.rows, sets[1].done.affected_rows), (1, 0));
+        assert_eq!(sets[2], ResultSet::default());
+        assert_eq!(sets[3].done.affected_rows, 2);
+    }
+
+    #[test]
+    fn command_tags() {
+        for (tag, has_rows, affected) in [
+            ("INSERT 0 5", false, 5),
+            ("UPDATE 0", false, 0),
+            ("DELETE 12", false, 12),
+            ("MERGE 7", false, 7),
+            ("COPY 1000000", false, 1_000_000),
+            ("SELECT 4", true, 0),
+            ("SELECT 4", false, 4),
+            ("MOVE 3", false, 0),
+            ("BEGIN", false, 0),
+            ("COMMIT", false, 0),
+            ("DROP TABLE", false, 0),
+            ("UPDATE ", false, 0),
+            ("UPDATE 99999999999999999999999", false, u64::MAX),
+            ("", false, 0),
+        ] {
+            let mut body = tag.as_bytes().to_vec();
+            body.push(0);
+            assert_eq!(affected_rows(&body, has_rows), affected, "{tag}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_kept_until_the_server_is_ready() {
+        let stream = [
+            message(b'2', b""),
+            message(b'E', b"SERROR\0VERROR\0C40P01\0Mdeadlock detected\0\0"),
+            message(b'Z', b"E"),
+        ]
+        .concat();
+        let (answer, progress) = run(UPDATE, &stream, 3, Rows::Skip).unwrap();
+        assert_eq!(progress, Progress::Ready(TransactionStatus::Failed));
+        let error = answer.error.unwrap();
+        assert_eq!((error.code().as_str(), error.text.as_str()), ("40P01", "deadlock detected"));
+    }
+
+    #[test]
+    fn what_is_out_of_order_is_refused() {
+        let done = || message(b'C', b"SELECT 1\0");
+        let ready = || message(b'Z', b"I");
+        assert!(refused(EXECUTE, &[row(&[None])]), "a row before BindComplete");
+        assert!(refused(EXECUTE, &[message(b'1', b"")]), "ParseComplete for a Bind");
+        assert!(refused(EXECUTE, &[message(b'2', b""), message(b'2', b"")]), "BindComplete twice");
+        assert!(refused(EXECUTE, &[message(b'2', b""), done(), row(&[None])]), "a row after the end");
+        assert!(refused(EXECUTE, &[message(b'2', b""), done(), done()]), "two ends");
+        assert!(refused(EXECUTE, &[message(b'2', b""), ready()]), "ready without an end");
+        assert!(refused(EXECUTE, &[ready()]), "ready without anything");
+        assert!(refused(UPDATE, &[message(b'2', b""), row(&[None])]), "a row from an UPDATE");
+        assert!(refused(Request::Query, &[row(&[None])]), "a row without a description");
+        assert!(refused(Request::Query, &[columns(&["a"]), columns(&["a"])]), "two descriptions");
+        assert!(refused(Request::Query, &[columns(&["a"]), ready()]), "a result without an end");
+        assert!(refused(Request::Query, &[message(b'W', b"")]), "replication");
+        assert!(refused(Request::Query, &[done(), message(b'Z', b"X")]), "an unknown status");
+        assert!(refused(Request::Query, &[done(), message(b'Z', b"")]), "no status");
+        assert!(refused(Request::Query, &[message(b'd', b"")]), "copied data without COPY");
+        assert!(refused(Request::Query, &[message(b'R', b"\0\0\0\0")]), "log-in after log-in");
+        assert!(refused(Request::Prepare, &[columns(&["a"])]), "a description before ParseComplete");
+        assert!(refused(Request::Prepare, &[message(b'1', b""), ready()]), "no description");
+        assert!(refused(Request::Close, &[ready()]));
+        assert!(refused(Request::Sync, &[done()]));
+    }
+
+    #[test]
+    fn malformed_rows_and_descriptions_are_refused() {
+        let mut cells = Vec::new();
+        for body in [
+            b"".as_slice(),
+            b"\0",
+            b"\0\x01",
+            b"\0\x01\0\0\0\x05abc",
+            b"\0\x01\0\0\0\x01abc",
+            b"\xff\xff",
+            b"\0\x01\xff\xff\xff\xfe",
+            b"\0\x01\x7f\xff\xff\xff",
+        ] {
+            assert!(parse_row(body, &mut cells).is_err(), "{body:?}");
+            assert!(parse_columns(body).is_err(), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn a_result_that_is_being_kept_is_bounded() {
+        let mut answer = Answer::new(Request::Query);
+        answer.kept_bytes = SETS_BYTES_MAX;
+        let mut sets = vec![ResultSet::default()];
+        assert!(answer.show_row(&Row::new(b"", &[None]), &mut Rows::Keep(&mut sets)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(
+            stream in prop::collection::vec(any::<u8>(), 0..2000), piece in 1usize..100, request in 0..5usize,
+        ) {
+            let request = [Request::Query, EXECUTE, UPDATE, Request::Prepare, Request::Close][request];
+            let _ = run(request, &stream, piece, Rows::Skip);
+            let _ = run(request, &stream, piece, Rows::Each(&mut |row| { row.to_owned_row(); }));
+            let _ = run(request, &stream, piece, Rows::Keep(&mut Vec::new()));
+            parse_error(&stream);
+        }
+
+        #[test]
+        fn plausible_messages_never_panic(
+            messages in prop::collection::vec(
+                (prop::sample::select(b"12345ACDEGHINSTWZcdnst".to_vec()), prop::collection::vec(any::<u8>(), 0..40)),
+                0..20,
+            ),
+            piece in 1usize..50,
+        ) {
+            let stream: Vec<u8> = messages.iter().flat_map(|(tag, body)| message(*tag, body)).collect();
+            for request in [Request::Query, EXECUTE, UPDATE, Request::Prepare, Request::Close, Request::Sync] {
+                let _ = run(request, &stream, piece, Rows::Keep(&mut Vec::new()));
+                let _ = run(request, &stream, piece, Rows::Skip);
+            }
+        }
+
+        #[test]
+        fn rows_come_back_as_they_were_sent(
+            values in prop::collection::vec(prop::option::of(prop::collection::vec(any::<u8>(), 0..50)), 0..20),
+            piece in 1usize..60,
+        ) {
+            let sent: Vec<Option<&[u8]>> = values.iter().map(Option::as_deref).collect();
+            let stream = [message(b'2', b""), row(&sent)].concat();
+            let mut seen = Vec::new();
+            run(EXECUTE, &stream, piece, Rows::Each(&mut |row| seen.push(row.to_owned_row()))).unwrap();
+            prop_assert_eq!(seen, vec![values]);
+        }
+    }
+}

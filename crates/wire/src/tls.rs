@@ -1,0 +1,374 @@
+//! TLS over any transport: rustls driven by poll functions, and the certificate policies of [`TlsMode`].
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore,
+    SignatureScheme,
+};
+
+use crate::error::Error;
+use crate::target::{Endpoint, Target, TlsMode};
+use crate::transport::Transport;
+
+/// A transport, encrypted or not.
+pub(crate) struct Tunnel<T> {
+    transport: T,
+    session: Option<Box<ClientConnection>>,
+}
+
+impl<T> std::fmt::Debug for Tunnel<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tunnel").field("tls", &self.session.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Transport> Tunnel<T> {
+    /// Nothing encrypted yet.
+    pub(crate) fn plain(transport: T) -> Tunnel<T> {
+        Tunnel { transport, session: None }
+    }
+
+    pub(crate) fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    pub(crate) fn transport_mut(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// TLS version and cipher suite.
+    pub(crate) fn description(&self) -> Option<String> {
+        let session = self.session.as_ref()?;
+        let version = session.protocol_version()?;
+        let suite = session.negotiated_cipher_suite()?.suite();
+        Some(format!("{} {}", version.as_str().unwrap_or("TLS"), suite.as_str().unwrap_or("unknown")))
+    }
+
+    /// Shakes hands.
+    pub(crate) async fn start_tls(&mut self, target: &Target) -> Result<(), Error> {
+        let config = client_config(target)?;
+        let name = server_name(target)?;
+        let session = ClientConnection::new(config, name)
+            .map_err(|error| Error::Tls(format!("the handshake cannot begin: {error}")))?;
+        self.session = Some(Box::new(session));
+        std::future::poll_fn(|cx| self.poll_handshake(cx)).await
+    }
+
+    fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let mut answered = false;
+        loop {
+            ready!(self.poll_flush(cx)).map_err(|error| handshake_io(error, answered))?;
+            let Some(session) = &mut self.session else { return Poll::Ready(Ok(())) };
+            if !session.is_handshaking() {
+                return Poll::Ready(Ok(()));
+            }
+            let mut stream = Stream { transport: &mut self.transport, cx };
+            match session.read_tls(&mut stream) {
+                Ok(0) => return Poll::Ready(Err(closed_in_handshake(answered))),
+                Ok(_) => answered = true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+                Err(error) => return Poll::Ready(Err(handshake_io(error, answered))),
+            }
+            if let Err(error) = session.process_new_packets() {
+                // The alert tells the server why; whether it arrives does not matter any more.
+                let _ = self.poll_flush(cx);
+                return Poll::Ready(Err(handshake_error(&error)));
+            }
+        }
+    }
+
+    /// As [`Transport::poll_read`].
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        let Some(session) = &mut self.session else { return self.transport.poll_read(cx, buf) };
+        loop {
+            match session.reader().read(buf) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // A peer that closes without saying so: the end of the stream, as on plain TCP.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Ok(0)),
+                other => return Poll::Ready(other),
+            }
+            let mut stream = Stream { transport: &mut self.transport, cx };
+            match session.read_tls(&mut stream) {
+                Ok(0) => return Poll::Ready(Ok(0)),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+            session.process_new_packets().map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+        }
+    }
+
+    /// As [`Transport::poll_write`]; what TLS holds back goes out with [`Tunnel::poll_flush`].
+    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if self.session.is_none() {
+            return self.transport.poll_write(cx, buf);
+        }
+        ready!(self.poll_flush(cx))?;
+        match &mut self.session {
+            Some(session) => Poll::Ready(session.writer().write(buf)),
+            None => self.transport.poll_write(cx, buf),
+        }
+    }
+
+    /// Sends everything that TLS holds back.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(session) = &mut self.session else { return Poll::Ready(Ok(())) };
+        while session.wants_write() {
+            let mut stream = Stream { transport: &mut self.transport, cx };
+            match session.write_tls(&mut stream) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What rustls reads from and writes to.
+struct Stream<'a, 'c, T> {
+    transport: &'a mut T,
+    cx: &'a mut Context<'c>,
+}
+
+impl<T: Transport> Read for Stream<'_, '_, T> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self.transport.poll_read(self.cx, buf) {
+            Poll::Ready(result) => result,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+impl<T: Transport> Write for Stream<'_, '_, T> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self.transport.poll_write(self.cx, buf) {
+            Poll::Ready(result) => result,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+const OLD_TLS: &str = "the server offers no TLS 1.2 or newer (as MySQL 5.5 and 5.6 and MariaDB 10.1 and 10.2 \
+     built with yaSSL), and Plimsoll speaks nothing older: use tls=disabled over a unix socket or a trusted \
+     network, or a server built with OpenSSL";
+
+fn handshake_io(error: io::Error, answered: bool) -> Error {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
+            closed_in_handshake(answered)
+        }
+        _ => Error::Io(error),
+    }
+}
+
+/// yaSSL hangs up on a ClientHello that it cannot serve.
+fn closed_in_handshake(answered: bool) -> Error {
+    Error::Tls(if answered {
+        "the server closed the connection during the handshake: its log may say why".into()
+    } else {
+        format!("the server closed the connection at the handshake; most likely {OLD_TLS}")
+    })
+}
+
+fn handshake_error(error: &rustls::Error) -> Error {
+    use rustls::Error as R;
+    Error::Tls(match error {
+        R::PeerIncompatible(_)
+        | R::AlertReceived(
+            AlertDescription::ProtocolVersion
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::InsufficientSecurity,
+        ) => format!("{OLD_TLS} ({error})"),
+        // yaSSL cannot frame an answer to a modern ClientHello; what it sends is no TLS 1.2 record.
+        R::InvalidMessage(_) => format!("the server's answer cannot be read; most likely {OLD_TLS} ({error})"),
+        R::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "the server's certificate does not come from the authority in tls-ca: name the right file, or use \
+             tls=required to encrypt without checking"
+                .into()
+        }
+        R::InvalidCertificate(CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }) => {
+            format!("the server's certificate is for another name ({error}): use tls=verify-ca to check the authority only")
+        }
+        other => other.to_string(),
+    })
+}
+
+fn server_name(target: &Target) -> Result<ServerName<'static>, Error> {
+    match &target.endpoint {
+        Endpoint::Tcp { host, .. } => ServerName::try_from(host.clone())
+            .map_err(|_| Error::Tls(format!("{host:?} is not a name that a certificate can be for"))),
+        Endpoint::Unix(path) if target.tls == TlsMode::VerifyFull => Err(Error::Tls(format!(
+            "tls=verify-full needs a host name and {} is a unix socket: use tls=verify-ca",
+            path.display()
+        ))),
+        Endpoint::Unix(_) => {
+            ServerName::try_from("localhost").map_err(|_| Error::Tls("localhost is no server name".into()))
+        }
+    }
+}
+
+fn client_config(target: &Target) -> Result<Arc<ClientConfig>, Error> {
+    let provider = Arc::new(ring::default_provider());
+    let verifier: Arc<dyn ServerCertVerifier> = match target.tls {
+        TlsMode::VerifyFull => Arc::new(AuthorityVerifier::new(target, true, &provider)?),
+        TlsMode::VerifyCa => Arc::new(AuthorityVerifier::new(target, false, &provider)?),
+        TlsMode::Required | TlsMode::Preferred | TlsMode::Disabled => {
+            Arc::new(AnyCertificate { provider: Arc::clone(&provider) })
+        }
+    };
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::Tls(error.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+/// Encrypts without knowing to whom: what `preferred` and `required` promise, no more.
+#[derive(Debug)]
+struct AnyCertificate {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Checks the chain up to the given authority, and the name where asked to.
+#[derive(Debug)]
+struct AuthorityVerifier {
+    inner: Arc<WebPkiServerVerifier>,
+    roots: Vec<CertificateDer<'static>>,
+    checks_name: bool,
+}
+
+impl AuthorityVerifier {
+    fn new(target: &Target, checks_name: bool, provider: &Arc<CryptoProvider>) -> Result<Self, Error> {
+        let path = target.tls_ca.as_deref().ok_or_else(|| {
+            Error::Tls(
+                "verifying a certificate needs the authority's file: add tls-ca=/path/to/ca.pem".into(),
+            )
+        })?;
+        let roots = read_roots(path)?;
+        let mut store = RootCertStore::empty();
+        for root in &roots {
+            store.add(root.clone()).map_err(|error| {
+                Error::Tls(format!("{}: not a usable authority: {error}", path.display()))
+            })?;
+        }
+        let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
+            .build()
+            .map_err(|error| Error::Tls(format!("{}: {error}", path.display())))?;
+        Ok(AuthorityVerifier { inner, roots, checks_name })
+    }
+}
+
+fn read_roots(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let unusable = |error| Error::Tls(format!("{}: cannot read certificates: {error}", path.display()));
+    let roots: Vec<_> =
+        CertificateDer::pem_file_iter(path).map_err(unusable)?.collect::<Result<_, _>>().map_err(unusable)?;
+    if roots.is_empty() {
+        return Err(Error::Tls(format!("{}: holds no certificate", path.display())));
+    }
+    Ok(roots)
+}
+
+impl ServerCertVerifier for AuthorityVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let checked =
+            self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match checked {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
+            // A self-signed certificate that is itself the trusted file is no chain, yet the closest match there
+            // is: servers that make their own are verified this way.
+            Err(rustls::Error::InvalidCertificate(_))
+                if !self.checks_name && self.roots.contains(end_entity) =>
+            {
+                Ok(ServerCertVerified::assertion())
+            }
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
