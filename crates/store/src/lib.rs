@@ -1,1 +1,27 @@
-//! The results file; the only home of stored formats; versioned. Never here: how a figure was measured or is shown.
+//! The results file: one SQLite database that holds studies, hosts, builds, runs, steps, intervals, histograms
+//! and telemetry. The only home of stored formats, and the only crate that knows SQLite.
+//!
+//! The types here are the stored ones; they are plain data, apart from the types that other rooms work with.
+//!
+//! Never here: measuring, statistics, anything drawn; passwords (a command line is stored without secrets by
+//! whoever hands it in).
+
+mod codec;
+mod error;
+mod open;
+mod read;
+mod run;
+mod schema;
+mod study;
+mod write;
+
+pub use error::Error;
+pub use open::{FILE_NAME, Store};
+pub use run::{
+    Check, ClientUsage, ErrorTally, Gate, HotLock, Interval, LatencyUnit, LockSource, Outcomes, Phase,
+    Purpose, Run, RunEnd, RunHead, RunStart, Series, ServerFacts, Statement, Status, Step, WorkloadFacts,
+};
+pub use study::{
+    Axis, Build, BuildId, Canary, Comparison, Host, HostId, Key, Probe, Quantity, Reference, RunId, Study,
+    StudyId, StudyRecord,
+};

@@ -1,0 +1,100 @@
+//! What can go wrong with a results file, in words for whoever has to mend it.
+
+use std::path::PathBuf;
+
+/// Why a results file could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is none.
+    #[error("{} does not exist: name a results file or a directory that holds {}", path.display(), crate::FILE_NAME)]
+    Missing {
+        /// The file looked for.
+        path: PathBuf,
+    },
+    /// The directory could not be made.
+    #[error("{} could not be created: choose another place with --results", path.display())]
+    Create {
+        /// The directory.
+        path: PathBuf,
+        /// The system's words.
+        #[source]
+        source: std::io::Error,
+    },
+    /// SQLite's, but not ours, or not SQLite's at all.
+    #[error("{} is not a results file of plimsoll: {reason}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// Written by a newer plimsoll.
+    #[error(
+        "{} has schema {found}, this plimsoll knows up to {known}: read it with the plimsoll that wrote it or a newer one; nothing was changed",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Schema of the file.
+        found: i64,
+        /// Newest schema known here.
+        known: i64,
+    },
+    /// No space left.
+    #[error(
+        "no space left for {} while writing {what}: everything recorded before is safe; free some space and run the same command again, it resumes",
+        path.display()
+    )]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// What was being written.
+        what: &'static str,
+    },
+    /// Another process holds the file.
+    #[error("{} is in use by another process: wait for it to end, or choose another --results", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A run that has ended is never written again.
+    #[error("run {run} is already recorded as {status}: a recorded run is never overwritten")]
+    Recorded {
+        /// The run.
+        run: i64,
+        /// How it stands.
+        status: String,
+    },
+    /// No such row.
+    #[error("{} has no {what} {id}", path.display())]
+    Absent {
+        /// The file.
+        path: PathBuf,
+        /// `study`, `run`.
+        what: &'static str,
+        /// The row.
+        id: i64,
+    },
+    /// A value in the file cannot be understood.
+    #[error("{} holds a damaged {what}: {reason}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Which value.
+        what: String,
+        /// Why.
+        reason: String,
+    },
+    /// Anything else that SQLite says.
+    #[error("{}: {what} failed", path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// What was being done.
+        what: &'static str,
+        /// SQLite's words.
+        #[source]
+        source: rusqlite::Error,
+    },
+}

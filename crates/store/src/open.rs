@@ -1,0 +1,140 @@
+//! Opening a results file, for writing and for reading.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::error::Error;
+use crate::schema::{APPLICATION_ID, MIGRATIONS, migrate};
+
+/// Name of the results file within a results directory.
+pub const FILE_NAME: &str = "results.db";
+
+/// Another plimsoll may be committing a run; a commit takes milliseconds.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An open results file.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) connection: Connection,
+    pub(crate) path: PathBuf,
+}
+
+impl Store {
+    /// Opens `results.db` in `directory` for writing; both are created where they are missing, and a file with
+    /// an older schema is migrated.
+    ///
+    /// Each commit is on the disk when the call returns: a rollback journal, synchronised with its directory, so
+    /// that the one file is the whole truth after `kill -9` too.
+    pub fn open(directory: &Path) -> Result<Self, Error> {
+        std::fs::create_dir_all(directory)
+            .map_err(|source| Error::Create { path: directory.to_owned(), source })?;
+        Self::open_at(directory.join(FILE_NAME))
+    }
+
+    fn open_at(path: PathBuf) -> Result<Self, Error> {
+        let connection = Connection::open(&path).map_err(|source| sqlite(&path, "opening", source))?;
+        let mut store = Self { connection, path };
+        store
+            .connection
+            .execute_batch("PRAGMA foreign_keys = ON; PRAGMA cell_size_check = ON;")
+            .and_then(|()| store.connection.busy_timeout(BUSY_TIMEOUT))
+            .map_err(|source| store.sqlite("opening", source))?;
+        let version = store.version()?;
+        // DELETE, not WAL: results.db can be copied away at any moment without a second file. EXTRA also
+        // synchronises the directory, without which a power cut could bring the journal back.
+        store
+            .connection
+            .execute_batch("PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA;")
+            .map_err(|source| store.sqlite("opening", source))?;
+        if version < MIGRATIONS.len() {
+            migrate(&mut store.connection, version, MIGRATIONS)
+                .map_err(|source| sqlite(&store.path, "creating the tables", source))?;
+        }
+        Ok(store)
+    }
+
+    /// Opens a results file, or the one in a results directory, for reading. Nothing is written: a file with an
+    /// older schema is migrated in memory.
+    pub fn open_read_only(path: &Path) -> Result<Self, Error> {
+        let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
+        if !path.is_file() {
+            return Err(Error::Missing { path });
+        }
+        let connection = match open_for_reading(&path) {
+            Ok(connection) => connection,
+            Err(source) => return Err(sqlite(&path, "opening", source)),
+        };
+        let mut store = Self { connection, path };
+        let version = store.version()?;
+        if version < MIGRATIONS.len() {
+            if version == 0 {
+                return Err(Error::Foreign { path: store.path, reason: "it is empty".to_owned() });
+            }
+            store.connection = migrated_copy(&store.connection, version)
+                .map_err(|source| sqlite(&store.path, "migrating a copy in memory", source))?;
+        }
+        Ok(store)
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The schema's version, after checking that the file is ours and not newer than this code.
+    fn version(&self) -> Result<usize, Error> {
+        let read = |pragma: &str| -> rusqlite::Result<i64> {
+            self.connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get(0))
+        };
+        let application =
+            read("application_id").map_err(|source| self.sqlite("reading the header", source))?;
+        let version = read("user_version").map_err(|source| self.sqlite("reading the header", source))?;
+        let tables: i64 = self
+            .connection
+            .query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))
+            .map_err(|source| self.sqlite("reading the header", source))?;
+        if application != APPLICATION_ID && (application != 0 || tables > 0) {
+            let reason = "it is a SQLite file of another program".to_owned();
+            return Err(Error::Foreign { path: self.path.clone(), reason });
+        }
+        let known = MIGRATIONS.len() as i64;
+        if version > known {
+            return Err(Error::Newer { path: self.path.clone(), found: version, known });
+        }
+        Ok(version.max(0) as usize)
+    }
+
+    pub(crate) fn sqlite(&self, what: &'static str, source: rusqlite::Error) -> Error {
+        sqlite(&self.path, what, source)
+    }
+}
+
+/// Read-only where that is possible. A journal left by a killed writer has to be rolled back first, which needs
+/// to write; SQLite does it by itself on a connection that may.
+fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
+    let journal = PathBuf::from(format!("{}-journal", path.display()));
+    let access =
+        if journal.exists() { OpenFlags::SQLITE_OPEN_READ_WRITE } else { OpenFlags::SQLITE_OPEN_READ_ONLY };
+    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    Ok(connection)
+}
+
+fn migrated_copy(file: &Connection, version: usize) -> rusqlite::Result<Connection> {
+    let mut copy = Connection::open_in_memory()?;
+    rusqlite::backup::Backup::new(file, &mut copy)?.run_to_completion(1024, Duration::ZERO, None)?;
+    migrate(&mut copy, version, MIGRATIONS)?;
+    Ok(copy)
+}
+
+pub(crate) fn sqlite(path: &Path, what: &'static str, source: rusqlite::Error) -> Error {
+    let path = path.to_owned();
+    match source.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => Error::Full { path, what },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Busy { path },
+        Some(ErrorCode::NotADatabase) => Error::Foreign { path, reason: "it is no SQLite file".to_owned() },
+        _ => Error::Sqlite { path, what, source },
+    }
+}

@@ -1,0 +1,366 @@
+//! Reading back: for resuming, and for reports.
+
+use rusqlite::{OptionalExtension, Row};
+use serde::de::DeserializeOwned;
+
+use crate::codec::{histogram_from_bytes, points_from_bytes};
+use crate::error::Error;
+use crate::open::Store;
+use crate::run::{
+    ErrorTally, HotLock, Interval, Outcomes, Purpose, Run, RunEnd, RunHead, RunStart, Series, Statement,
+    Status, Step,
+};
+use crate::study::{
+    Build, BuildId, Canary, Host, HostId, Probe, Reference, RunId, Study, StudyId, StudyRecord,
+};
+
+type Sql<T> = rusqlite::Result<T>;
+
+fn damaged<E: Into<Box<dyn std::error::Error + Send + Sync>>>(error: E) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, error.into())
+}
+
+fn json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> Sql<T> {
+    let text: String = row.get(column)?;
+    serde_json::from_str(&text).map_err(|error| damaged(format!("{column}: {error}")))
+}
+
+fn count(row: &Row<'_>, column: &str) -> Sql<u64> {
+    row.get::<_, i64>(column).map(|count| count as u64)
+}
+
+fn histogram(row: &Row<'_>, column: &str) -> Sql<hdrhistogram::Histogram<u64>> {
+    let bytes: Vec<u8> = row.get(column)?;
+    histogram_from_bytes(&bytes).map_err(|error| damaged(format!("{column}: {error}")))
+}
+
+fn maybe_histogram(row: &Row<'_>, column: &str) -> Sql<Option<hdrhistogram::Histogram<u64>>> {
+    let bytes: Option<Vec<u8>> = row.get(column)?;
+    bytes.map(|bytes| histogram_from_bytes(&bytes)).transpose().map_err(damaged)
+}
+
+const HEAD: &str = "SELECT run.*, cell.key, cell.study_id FROM run JOIN cell ON cell.id = run.cell_id";
+
+impl Store {
+    /// All studies, oldest first.
+    pub fn studies(&self) -> Result<Vec<StudyRecord>, Error> {
+        self.read("the studies", || {
+            let mut studies = self.rows("SELECT * FROM study ORDER BY id", &[], |row| {
+                Ok(StudyRecord {
+                    id: StudyId(row.get("id")?),
+                    study: study(row)?,
+                    notes: vec![],
+                    commands: vec![],
+                })
+            })?;
+            for record in &mut studies {
+                record.notes = self.lines(record.id, "note")?;
+                record.commands = self.lines(record.id, "command")?;
+            }
+            Ok(studies)
+        })
+    }
+
+    fn lines(&self, study: StudyId, kind: &str) -> Sql<Vec<(i64, String)>> {
+        let sql = "SELECT at_ms, text FROM note WHERE study_id=? AND kind=? ORDER BY id";
+        self.rows(sql, &[&study.0, &kind], |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// All runs of a study in the order in which they began, without what they gave.
+    pub fn run_heads(&self, study: StudyId) -> Result<Vec<RunHead>, Error> {
+        self.read("the runs", || {
+            self.rows(&format!("{HEAD} WHERE cell.study_id=? ORDER BY run.id"), &[&study.0], head)
+        })
+    }
+
+    /// One run with everything it gave.
+    pub fn run(&self, id: RunId) -> Result<Run, Error> {
+        let run = self.read("a run", || {
+            let found = self
+                .connection
+                .query_row(&format!("{HEAD} WHERE run.id=?"), [id.0], |row| Ok((head(row)?, end(row)?)))
+                .optional()?;
+            let Some((head, mut end)) = found else { return Ok(None) };
+            if let Some(end) = &mut end {
+                end.steps = self.steps(id)?;
+                end.series = self.series(id)?;
+                end.hot_locks = self.hot_locks(id)?;
+            }
+            Ok(Some(Run { head, end }))
+        })?;
+        run.ok_or_else(|| Error::Absent { path: self.path.clone(), what: "run", id: id.0 })
+    }
+
+    /// A machine.
+    pub fn host(&self, id: HostId) -> Result<Host, Error> {
+        self.one("host", "SELECT * FROM host WHERE id=?", id.0, |row| {
+            Ok(Host {
+                name: row.get("name")?,
+                fingerprint: row.get("fingerprint")?,
+                boot_id: row.get("boot_id")?,
+                kernel: row.get("kernel")?,
+                os: row.get("os")?,
+                arch: row.get("arch")?,
+                cpu_model: row.get("cpu_model")?,
+                cpus: row.get("cpus")?,
+                memory_bytes: count(row, "memory_bytes")?,
+                facts: json(row, "facts")?,
+            })
+        })
+    }
+
+    /// A build.
+    pub fn build(&self, id: BuildId) -> Result<Build, Error> {
+        self.one("build", "SELECT * FROM build WHERE id=?", id.0, |row| {
+            Ok(Build {
+                flavor: row.get("flavor")?,
+                version: row.get("version")?,
+                label: row.get("label")?,
+                identity: row.get("identity")?,
+                origin: row.get("origin")?,
+                facts: json(row, "facts")?,
+            })
+        })
+    }
+
+    /// Probes of a study, oldest first.
+    pub fn probes(&self, study: StudyId) -> Result<Vec<(HostId, Probe)>, Error> {
+        self.read("the probes", || {
+            let sql = "SELECT host_id, probe FROM probe WHERE study_id=? ORDER BY id";
+            self.rows(sql, &[&study.0], |row| Ok((HostId(row.get("host_id")?), json(row, "probe")?)))
+        })
+    }
+
+    /// Canaries of a study, oldest first.
+    pub fn canaries(&self, study: StudyId) -> Result<Vec<(HostId, Canary)>, Error> {
+        self.read("the canaries", || {
+            let sql = "SELECT host_id, canary FROM canary WHERE study_id=? ORDER BY id";
+            self.rows(sql, &[&study.0], |row| Ok((HostId(row.get("host_id")?), json(row, "canary")?)))
+        })
+    }
+
+    /// Published figures that a study names.
+    pub fn references(&self, study: StudyId) -> Result<Vec<Reference>, Error> {
+        self.read("the published figures", || {
+            let sql = "SELECT reference FROM reference WHERE study_id=? ORDER BY id";
+            self.rows(sql, &[&study.0], |row| json(row, "reference"))
+        })
+    }
+
+    fn steps(&self, run: RunId) -> Sql<Vec<Step>> {
+        let mut steps =
+            self.rows("SELECT * FROM step WHERE run_id=? ORDER BY ordinal", &[&run.0], |row| {
+                Ok((row.get::<_, i64>("id")?, step(row)?))
+            })?;
+        for (id, step) in &mut steps {
+            step.by_statement =
+                self.rows("SELECT * FROM statement WHERE step_id=? ORDER BY ordinal", &[id], |row| {
+                    Ok(Statement {
+                        name: row.get("name")?,
+                        count: count(row, "count")?,
+                        latency: histogram(row, "latency")?,
+                    })
+                })?;
+            step.errors = self
+                .rows("SELECT * FROM error WHERE step_id=?", &[id], |row| {
+                    Ok((row.get("code")?, ErrorTally { count: count(row, "count")?, text: row.get("text")? }))
+                })?
+                .into_iter()
+                .collect();
+            step.intervals =
+                self.rows("SELECT * FROM interval WHERE step_id=? ORDER BY second", &[id], interval)?;
+        }
+        Ok(steps.into_iter().map(|(_, step)| step).collect())
+    }
+
+    fn series(&self, run: RunId) -> Sql<Vec<Series>> {
+        self.rows("SELECT * FROM series WHERE run_id=? ORDER BY id", &[&run.0], |row| {
+            let bytes: Vec<u8> = row.get("points")?;
+            Ok(Series {
+                source: row.get("source")?,
+                name: row.get("name")?,
+                instance: row.get("instance")?,
+                unit: row.get("unit")?,
+                points: points_from_bytes(&bytes).map_err(damaged)?,
+            })
+        })
+    }
+
+    fn hot_locks(&self, run: RunId) -> Sql<Vec<HotLock>> {
+        self.rows("SELECT * FROM hot_lock WHERE run_id=? ORDER BY id", &[&run.0], |row| {
+            let source: String = row.get("source")?;
+            let low: Option<f64> = row.get("wait_low_s")?;
+            let high: Option<f64> = row.get("wait_high_s")?;
+            Ok(HotLock {
+                sessions: row.get("sessions")?,
+                source: serde_json::from_value(source.into()).map_err(damaged)?,
+                lock: row.get("lock")?,
+                caller: row.get("caller")?,
+                count: row.get::<_, Option<i64>>("count")?.map(|count| count as u64),
+                wait_total_s: row.get("wait_total_s")?,
+                wait_interval_s: low.zip(high),
+                observed_s: row.get("observed_s")?,
+            })
+        })
+    }
+
+    fn rows<T>(
+        &self,
+        sql: &str,
+        values: &[&dyn rusqlite::ToSql],
+        map: impl FnMut(&Row<'_>) -> Sql<T>,
+    ) -> Sql<Vec<T>> {
+        self.connection.prepare_cached(sql)?.query_map(values, map)?.collect()
+    }
+
+    fn one<T>(
+        &self,
+        what: &'static str,
+        sql: &str,
+        id: i64,
+        map: impl FnOnce(&Row<'_>) -> Sql<T>,
+    ) -> Result<T, Error> {
+        self.read(what, || self.connection.query_row(sql, [id], map).optional())?
+            .ok_or_else(|| Error::Absent { path: self.path.clone(), what, id })
+    }
+
+    fn read<T>(&self, what: &'static str, work: impl FnOnce() -> Sql<T>) -> Result<T, Error> {
+        work().map_err(|source| match source {
+            rusqlite::Error::FromSqlConversionFailure(_, _, reason) => {
+                Error::Damaged { path: self.path.clone(), what: what.to_owned(), reason: reason.to_string() }
+            }
+            source => self.sqlite(what, source),
+        })
+    }
+}
+
+fn study(row: &Row<'_>) -> Sql<Study> {
+    Ok(Study {
+        name: row.get("name")?,
+        title: row.get("title")?,
+        question: row.get("question")?,
+        file_path: row.get("file_path")?,
+        file_text: row.get("file_text")?,
+        file_sha256: row.get("file_sha256")?,
+        plan: json(row, "plan")?,
+        axes: json(row, "axes")?,
+        comparisons: json(row, "comparisons")?,
+        blocks: row.get("blocks")?,
+        runs: row.get("runs")?,
+        is_quick: row.get("is_quick")?,
+        seed: count(row, "seed")?,
+        plimsoll_version: row.get("plimsoll_version")?,
+        command: row.get("command")?,
+        created_at_ms: row.get("created_at_ms")?,
+    })
+}
+
+fn head(row: &Row<'_>) -> Sql<RunHead> {
+    Ok(RunHead {
+        id: RunId(row.get("id")?),
+        study: StudyId(row.get("study_id")?),
+        start: RunStart {
+            key: json(row, "key")?,
+            levels: json(row, "levels")?,
+            is_climb: row.get("is_climb")?,
+            block: row.get("block")?,
+            repeat: row.get("repeat")?,
+            position: row.get("position")?,
+            purpose: match row.get::<_, String>("purpose")?.as_str() {
+                "measure" => Purpose::Measure,
+                "locks" => Purpose::Locks,
+                other => return Err(damaged(format!("purpose {other}"))),
+            },
+            seed: count(row, "seed")?,
+            host: HostId(row.get("host_id")?),
+            build: row.get::<_, Option<i64>>("build_id")?.map(BuildId),
+            started_at_ms: row.get("started_at_ms")?,
+        },
+        attempt: row.get("attempt")?,
+        status: status(row)?,
+        error: row.get("error")?,
+    })
+}
+
+fn status(row: &Row<'_>) -> Sql<Status> {
+    let text: String = row.get("status")?;
+    serde_json::from_value(text.into()).map_err(damaged)
+}
+
+/// The part of a run's end that stands in its own row.
+fn end(row: &Row<'_>) -> Sql<Option<RunEnd>> {
+    let Some(ended_at_ms) = row.get::<_, Option<i64>>("ended_at_ms")? else { return Ok(None) };
+    Ok(Some(RunEnd {
+        status: status(row)?,
+        error: row.get("error")?,
+        log_tail: row.get("log_tail")?,
+        ended_at_ms,
+        server: json(row, "server")?,
+        workload: json(row, "workload")?,
+        phases: json(row, "phases")?,
+        warnings: json(row, "warnings")?,
+        gates: json(row, "gates")?,
+        checks: json(row, "checks")?,
+        steps: vec![],
+        series: vec![],
+        hot_locks: vec![],
+        facts: json(row, "facts")?,
+    }))
+}
+
+fn outcomes(row: &Row<'_>) -> Sql<Outcomes> {
+    Ok(Outcomes {
+        committed: count(row, "committed")?,
+        rolled_back: count(row, "rolled_back")?,
+        deadlock: count(row, "deadlock")?,
+        serialization: count(row, "serialization")?,
+        lock_timeout: count(row, "lock_timeout")?,
+        constraint: count(row, "constraint_")?,
+        connection: count(row, "connection")?,
+        other: count(row, "other_failed")?,
+        skipped: count(row, "skipped")?,
+    })
+}
+
+fn step(row: &Row<'_>) -> Sql<Step> {
+    Ok(Step {
+        sessions: row.get("sessions")?,
+        rate_tps: row.get("rate_tps")?,
+        arrivals: row.get("arrivals")?,
+        offset_s: row.get("offset_s")?,
+        warmup_s: row.get("warmup_s")?,
+        duration_s: row.get("duration_s")?,
+        connect_s: row.get("connect_s")?,
+        outcomes: outcomes(row)?,
+        outcomes_whole: json(row, "outcomes_whole")?,
+        reads: count(row, "reads")?,
+        writes: count(row, "writes")?,
+        other: count(row, "other")?,
+        retries: count(row, "retries")?,
+        in_flight_at_end: count(row, "in_flight_at_end")?,
+        backlog_at_end: count(row, "backlog_at_end")?,
+        drained: count(row, "drained")?,
+        response: histogram(row, "response")?,
+        service: maybe_histogram(row, "service")?,
+        by_statement: vec![],
+        errors: Default::default(),
+        intervals: vec![],
+        client: json(row, "client")?,
+        ended_by: row.get("ended_by")?,
+    })
+}
+
+fn interval(row: &Row<'_>) -> Sql<Interval> {
+    Ok(Interval {
+        second: row.get("second")?,
+        duration_s: row.get("duration_s")?,
+        outcomes: outcomes(row)?,
+        reads: count(row, "reads")?,
+        writes: count(row, "writes")?,
+        other: count(row, "other")?,
+        retries: count(row, "retries")?,
+        backlog: count(row, "backlog")?,
+        response: histogram(row, "response")?,
+        service: maybe_histogram(row, "service")?,
+    })
+}

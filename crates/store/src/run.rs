@@ -1,0 +1,427 @@
+//! One run: a server's life from fresh or restored data to stop, with all that was measured in it.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::study::{BuildId, HostId, Key, RunId, StudyId};
+
+/// Latency histograms count in units of 100 ns.
+#[derive(Debug, Clone, Copy)]
+pub struct LatencyUnit;
+
+impl LatencyUnit {
+    /// Nanoseconds of one unit.
+    pub const NS: u64 = 100;
+    /// A histogram value in milliseconds.
+    pub fn to_ms(value: f64) -> f64 {
+        value * Self::NS as f64 / 1e6
+    }
+}
+
+/// What a run was for. Only [`Purpose::Measure`] enters figures and verdicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// A timed run of the plan.
+    Measure,
+    /// A pass of its own for hot locks, whose instruments slow the server down.
+    Locks,
+}
+
+/// How a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Begun and not ended: it is going on, or its process was killed.
+    Running,
+    /// Ended, and every gate held.
+    Done,
+    /// Could not be brought to its end; what was measured before is kept.
+    Failed,
+    /// Ended, but a gate says that its figures must not be used.
+    Invalid,
+    /// Was found running by a later plimsoll, or stopped by the user.
+    Interrupted,
+}
+
+impl Status {
+    /// The word that is stored and printed.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Invalid => "invalid",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// What is known when a run begins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunStart {
+    /// Point of the axes' product, without the load level.
+    pub key: Key,
+    /// Session counts of its steps: one for a run of the `sessions` axis, the whole ladder for a climb.
+    pub levels: Vec<u32>,
+    /// The levels are ordered steps of one server life.
+    pub is_climb: bool,
+    /// Block, from 1.
+    pub block: u32,
+    /// Repeat of this cell and level, from 1.
+    pub repeat: u32,
+    /// Place within the block's random order, from 1.
+    pub position: u32,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Seed of this run's load.
+    pub seed: u64,
+    /// The machine.
+    pub host: HostId,
+    /// The server's binaries; `None` for an attached server.
+    pub build: Option<BuildId>,
+    /// Milliseconds since 1970.
+    pub started_at_ms: i64,
+}
+
+/// The server as it says itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerFacts {
+    /// `flavor@version[+label]`, a sandbox's name, or the URL without its password.
+    pub name: String,
+    /// What the server answers to `SELECT version()`.
+    pub version_text: String,
+    /// All settings as the server reports them after the run.
+    pub settings: BTreeMap<String, String>,
+    /// The settings that were asked for.
+    pub settings_asked: BTreeMap<String, String>,
+    /// The command line and environment of the server process, without secrets.
+    pub command: String,
+    /// Storage engine, with the name of its build where that matters (`InnoDB (XtraDB 5.6.37-82.2)`).
+    pub engine: String,
+    /// `full`, `server-crash` ... : what a committed transaction survives, see `durability_why`.
+    pub durability_class: String,
+    /// The settings that decide the class and what they mean.
+    pub durability_why: String,
+    /// Transaction isolation level of the sessions.
+    pub isolation: String,
+    /// Character set of the tables.
+    pub charset: String,
+    /// Collation of the tables.
+    pub collation: String,
+    /// Cpus that the server may use, as a list (`0-3,8`); empty: all.
+    pub cpus: String,
+    /// Cpus that the client may use, as a list; empty: all.
+    pub client_cpus: String,
+    /// Place of the data directory: name, path, file system, limits.
+    pub storage: BTreeMap<String, String>,
+}
+
+/// The work as it was configured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadFacts {
+    /// `oltp_read_only`.
+    pub name: String,
+    /// Every option with its value, defaults included.
+    pub options: BTreeMap<String, String>,
+    /// What decides the loaded bytes.
+    pub dataset_key: String,
+    /// How the tables came to be: `loaded` (with which statement), `snapshot`, `kept`.
+    pub data_from: String,
+    /// Size on disk before the run, where known.
+    pub data_bytes: Option<u64>,
+    /// The headline that the workload itself defines, where it has one (NOPM of TPC-C), with its unit.
+    pub headline: Option<(String, String, f64)>,
+}
+
+/// How long a phase took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// provision, load, prime, warm up, measure, drain ...
+    pub name: String,
+    /// Seconds.
+    pub duration_s: f64,
+}
+
+/// A check that can call a run invalid.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gate {
+    /// `client_bound`, `not_steady`, `debt_growing`, `noisy_host`, `errors`, ...
+    pub name: String,
+    /// It says that the run is invalid.
+    pub is_tripped: bool,
+    /// What was found, with the figures.
+    pub detail: String,
+    /// What to do about it; empty where it held.
+    pub remedy: String,
+}
+
+/// A consistency check of the tables after a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// What was compared: `rows of sbtest1`.
+    pub name: String,
+    /// It held.
+    pub is_ok: bool,
+    /// What the counted outcomes imply.
+    pub expected: String,
+    /// What the tables say.
+    pub found: String,
+}
+
+/// How transactions ended; exclusive. As in `load`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // the words of ARCHITECTURE.md
+pub struct Outcomes {
+    pub committed: u64,
+    pub rolled_back: u64,
+    pub deadlock: u64,
+    pub serialization: u64,
+    pub lock_timeout: u64,
+    pub constraint: u64,
+    pub connection: u64,
+    pub other: u64,
+    pub skipped: u64,
+}
+
+impl Outcomes {
+    /// All transactions that ended as failed.
+    pub fn failed(&self) -> u64 {
+        self.deadlock
+            + self.serialization
+            + self.lock_timeout
+            + self.constraint
+            + self.connection
+            + self.other
+    }
+    /// All that were started.
+    pub fn started(&self) -> u64 {
+        self.committed + self.rolled_back + self.failed()
+    }
+}
+
+/// How often an error occurred.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorTally {
+    /// Times, retried ones included.
+    pub count: u64,
+    /// The text of the first one.
+    pub text: String,
+}
+
+/// What the client used during the measured phase.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientUsage {
+    /// Worker threads.
+    pub workers: u32,
+    /// User cpu of the whole process.
+    pub cpu_user_s: f64,
+    /// System cpu of the whole process.
+    pub cpu_sys_s: f64,
+    /// Cpu of the busiest worker divided by the phase's length.
+    pub cpu_share: f64,
+    /// Share of the time that workers could have run and did not.
+    pub run_queue_share: f64,
+    /// 99th percentile of the lag of a due wake-up.
+    pub schedule_lag_p99_ms: f64,
+    /// The client set the limit.
+    pub is_bound: bool,
+}
+
+/// One statement class of a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Statement {
+    /// `point_select`.
+    pub name: String,
+    /// How many.
+    pub count: u64,
+    /// From send to complete answer, in [`LatencyUnit`].
+    pub latency: Histogram<u64>,
+}
+
+/// One second of a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Interval {
+    /// 1 for the first second of the measured phase; 0 and below are warm-up.
+    pub second: i64,
+    /// Its length.
+    pub duration_s: f64,
+    /// Transactions that ended in it.
+    pub outcomes: Outcomes,
+    /// Reading statements that ended in it.
+    pub reads: u64,
+    /// Writing statements that ended in it.
+    pub writes: u64,
+    /// Other statements that ended in it.
+    pub other: u64,
+    /// Attempts after the first.
+    pub retries: u64,
+    /// Scheduled and not started at its end (open loop).
+    pub backlog: u64,
+    /// Response times in it, in [`LatencyUnit`].
+    pub response: Histogram<u64>,
+    /// Service times, where they differ (open loop).
+    pub service: Option<Histogram<u64>>,
+}
+
+/// One load level.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Sessions.
+    pub sessions: u32,
+    /// Arrivals per second of an open loop; `None`: closed.
+    pub rate_tps: Option<f64>,
+    /// `constant` or `poisson`, in open loop.
+    pub arrivals: Option<String>,
+    /// From the run's start to the start of this step's measured phase: one time axis for climbs and telemetry.
+    pub offset_s: f64,
+    /// Warm-up before it.
+    pub warmup_s: f64,
+    /// Length of the measured phase.
+    pub duration_s: f64,
+    /// How long connecting took.
+    pub connect_s: f64,
+    /// Transactions that ended in the measured phase.
+    pub outcomes: Outcomes,
+    /// Transactions of the whole step, warm-up and drain included.
+    pub outcomes_whole: Outcomes,
+    /// Reading statements.
+    pub reads: u64,
+    /// Writing statements.
+    pub writes: u64,
+    /// Other statements.
+    pub other: u64,
+    /// Attempts after the first.
+    pub retries: u64,
+    /// Started and not ended at the end of the measured phase.
+    pub in_flight_at_end: u64,
+    /// Scheduled and not started at the end of the measured phase.
+    pub backlog_at_end: u64,
+    /// Of both: finished while draining.
+    pub drained: u64,
+    /// Response times of the measured phase, in [`LatencyUnit`].
+    pub response: Histogram<u64>,
+    /// Service times, where they differ.
+    pub service: Option<Histogram<u64>>,
+    /// By statement class.
+    pub by_statement: Vec<Statement>,
+    /// By the field's code (`1213`, `40P01`).
+    pub errors: BTreeMap<String, ErrorTally>,
+    /// Second by second, warm-up included.
+    pub intervals: Vec<Interval>,
+    /// The client itself.
+    pub client: ClientUsage,
+    /// What ended the step early, if anything did.
+    pub ended_by: Option<String>,
+}
+
+/// A telemetry series over a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// `host`, `server`, `client`, `process`, `device`.
+    pub source: String,
+    /// Common name, with its unit last where it has one: `dirty_pages`, `cpu_user_share`, `checkpoint_age_bytes`.
+    pub name: String,
+    /// Which one of several: a cpu, a device; empty where there is one.
+    pub instance: String,
+    /// Unit as shown: `share`, `B/s`, `1/s`, `B`.
+    pub unit: String,
+    /// Seconds since the run's start, and the value.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Where figures on a lock come from; it decides which of them are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LockSource {
+    /// MySQL's performance_schema: exact counts and waits.
+    PerformanceSchema,
+    /// Sampled `pg_stat_activity`: waits only.
+    WaitEvents,
+    /// Sampled futex addresses: waits with an interval, no counts.
+    Futex,
+    /// `perf`: counts, waits and callers.
+    Perf,
+}
+
+/// One line of a hot-lock table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HotLock {
+    /// Step of the run, by its sessions.
+    pub sessions: u32,
+    /// Where the figures come from.
+    pub source: LockSource,
+    /// The lock's name.
+    pub lock: String,
+    /// Who took it; empty where unknown.
+    pub caller: String,
+    /// Waits (or acquisitions, with [`LockSource::PerformanceSchema`]); `None` where sampling cannot tell.
+    pub count: Option<u64>,
+    /// Seconds waited by all threads together.
+    pub wait_total_s: f64,
+    /// 95 % interval of `wait_total_s`, where it was sampled.
+    pub wait_interval_s: Option<(f64, f64)>,
+    /// Length of the observation.
+    pub observed_s: f64,
+}
+
+/// What is known when a run has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunEnd {
+    /// Anything but [`Status::Running`].
+    pub status: Status,
+    /// Why it failed or is invalid, with a remedy.
+    pub error: Option<String>,
+    /// The server's last log lines, where it failed.
+    pub log_tail: String,
+    /// Milliseconds since 1970.
+    pub ended_at_ms: i64,
+    /// The server.
+    pub server: ServerFacts,
+    /// The work.
+    pub workload: WorkloadFacts,
+    /// How long each phase took, in order.
+    pub phases: Vec<Phase>,
+    /// Suspicions with a remedy.
+    pub warnings: Vec<String>,
+    /// All gates that were looked at, held or tripped.
+    pub gates: Vec<Gate>,
+    /// Consistency checks.
+    pub checks: Vec<Check>,
+    /// Load levels, in order.
+    pub steps: Vec<Step>,
+    /// Telemetry.
+    pub series: Vec<Series>,
+    /// Hot locks.
+    pub hot_locks: Vec<HotLock>,
+    /// Anything else worth printing.
+    pub facts: BTreeMap<String, String>,
+}
+
+/// What resuming needs to know of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunHead {
+    /// Its row.
+    pub id: RunId,
+    /// The study.
+    pub study: StudyId,
+    /// As begun.
+    pub start: RunStart,
+    /// 1 for the first try of this cell, levels, block and purpose.
+    pub attempt: u32,
+    /// How it stands.
+    pub status: Status,
+    /// Why it failed or is invalid.
+    pub error: Option<String>,
+}
+
+/// A whole run, as read back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// What it is.
+    pub head: RunHead,
+    /// What it gave; `None` while it runs or where its process was killed.
+    pub end: Option<RunEnd>,
+}
