@@ -1,0 +1,162 @@
+//! Plain data that a workload takes and gives around a run: how to load, what was loaded, what must hold after.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Where and how to load.
+#[derive(Debug, Clone)]
+pub struct LoadAt {
+    /// The server and an existing database.
+    pub target: wire::Target,
+    /// Connections that stream rows at once; at least 1.
+    pub connections: usize,
+    /// Seed of the generated rows: the same seed gives the same tables, whatever `connections` is.
+    pub seed: u64,
+}
+
+/// What a load is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Creating tables.
+    Tables,
+    /// Streaming rows.
+    Rows,
+    /// Building secondary indexes.
+    Indexes,
+    /// VACUUM ANALYZE or ANALYZE TABLE.
+    Analyze,
+}
+
+/// How far a load is. Sent from loader threads, a few times a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done.
+    pub stage: Stage,
+    /// Units finished in this stage: rows while streaming, tables otherwise.
+    pub done: u64,
+    /// Units in this stage.
+    pub total: u64,
+}
+
+/// How the rows travelled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadMethod {
+    /// LOAD DATA LOCAL INFILE or COPY FROM STDIN.
+    Stream,
+    /// Multi-row INSERT statements, because the server refused the stream.
+    Inserts {
+        /// The refusal and its remedy, for the report.
+        why: String,
+    },
+    /// Statements of the workload itself (a user's SQL file).
+    Statements,
+    /// The workload has no data.
+    Nothing,
+}
+
+/// What a load did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadReport {
+    /// Rows, over all tables.
+    pub rows: u64,
+    /// Bytes of rows sent.
+    pub bytes_sent: u64,
+    /// Creating and filling tables.
+    pub rows_time: Duration,
+    /// Secondary indexes.
+    pub indexes_time: Duration,
+    /// Statistics (and vacuum).
+    pub analyze_time: Duration,
+    /// How.
+    pub method: LoadMethod,
+    /// Connections used.
+    pub connections: usize,
+    /// Remarks for the report (what the server did not allow).
+    pub notes: Vec<String>,
+}
+
+/// Figures of the tables before a run, by name (`rows sbtest1`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Baseline {
+    /// Exact sums and counts.
+    pub figures: BTreeMap<String, i128>,
+}
+
+/// What ran between baseline and check: all steps with warm-up and drain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ran {
+    /// Confirmed by the server.
+    pub committed: u64,
+    /// Rolled back on purpose.
+    pub rolled_back: u64,
+    /// Known to have failed.
+    pub failed: u64,
+    /// Ended with a lost connection, or still running when the engine let go: they may or may not have committed.
+    pub in_doubt: u64,
+}
+
+impl Ran {
+    /// Adds up the whole steps of a load's result.
+    pub fn of(result: &load::LoadResult) -> Ran {
+        let mut ran = Ran::default();
+        for step in &result.steps {
+            let whole = &step.outcomes_whole;
+            ran.committed += whole.committed;
+            ran.rolled_back += whole.rolled_back;
+            ran.failed +=
+                whole.deadlock + whole.serialization + whole.lock_timeout + whole.constraint + whole.other;
+            ran.in_doubt += whole.connection + step.in_flight_at_end.saturating_sub(step.drained);
+        }
+        ran
+    }
+}
+
+/// One consistency check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// What must hold (`rows of sbtest1`).
+    pub name: String,
+    /// Whether it holds.
+    pub passed: bool,
+    /// What the outcomes imply.
+    pub expected: String,
+    /// What the tables have.
+    pub found: String,
+}
+
+/// A statement of a workload, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatementDoc {
+    /// Its class in the figures.
+    pub class: String,
+    /// The text as sent, `?`/`$1` for parameters.
+    pub sql: String,
+    /// How often in one transaction ("10", "1 in 20 transactions").
+    pub per_transaction: String,
+    /// What its parameters are drawn from.
+    pub parameters: String,
+}
+
+/// What a run will ask of the server, to be compared with its limits before the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Needs {
+    /// Connections, control work not included.
+    pub connections: u32,
+    /// Prepared statements over all sessions (`max_prepared_stmt_count`).
+    pub prepared_statements: u64,
+    /// Whether the load wants `local_infile` (MySQL protocol); without it multi-row INSERTs are used.
+    pub local_infile: bool,
+}
+
+/// A figure of the workload's own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// Its name (`NOPM`, `p90 new_order`).
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+    /// Its unit (`1/min`, `ms`).
+    pub unit: String,
+    /// The limit that the specification sets, where it sets one.
+    pub limit: Option<f64>,
+}
