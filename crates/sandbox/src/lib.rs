@@ -1,1 +1,37 @@
-//! Builds (catalogue, fetch, unpack) and sandboxes (init, start, stop, settings, snapshot, cpus, limits). Never here: workloads.
+//! Builds (catalogue, fetch, unpack) and sandboxes (init, start, stop, settings, snapshots, cpus, limits).
+//!
+//! A [`Build`] is the unpacked binaries of a server; [`builds::resolve`] turns a [`Selector`] such as
+//! `mariadb@10.11` into one and fetches it where needed. A [`Sandbox`] is a private instance of a build: data
+//! directory, socket, log, settings and, when the caller is root, an unprivileged uid of its own. A
+//! [`snapshot`] is a loaded data directory kept for reuse.
+//!
+//! Never here: workloads, SQL beyond what a server needs to be set up and asked for its settings, measuring.
+
+pub mod build;
+pub mod builds;
+pub mod cpus;
+pub mod error;
+pub mod home;
+pub mod limits;
+pub mod lock;
+pub mod profile;
+pub mod progress;
+mod sandbox;
+pub mod settings;
+pub mod snapshot;
+pub mod spec;
+pub mod storage;
+pub mod testing;
+
+pub use build::{Build, Flavor, Origin, Selector};
+pub use cpus::{CpuRequest, Cpus};
+pub use error::Error;
+pub use home::Home;
+pub use limits::Limits;
+pub use lock::{MachineLock, lock_machine};
+pub use profile::{Durability, Logging, Profile};
+pub use progress::{OnProgress, Progress};
+pub use sandbox::{Sandbox, State, Status, StopReport, leftovers};
+pub use settings::{Isolation, Settings};
+pub use spec::{Life, Listen, Spec};
+pub use storage::Storage;
