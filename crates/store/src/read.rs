@@ -49,6 +49,7 @@ impl Store {
                 Ok(StudyRecord {
                     id: StudyId(row.get("id")?),
                     study: study(row)?,
+                    state: row.get("state")?,
                     notes: vec![],
                     commands: vec![],
                 })
@@ -242,6 +243,7 @@ fn study(row: &Row<'_>) -> Sql<Study> {
         file_path: row.get("file_path")?,
         file_text: row.get("file_text")?,
         file_sha256: row.get("file_sha256")?,
+        fingerprint: row.get("fingerprint")?,
         plan: json(row, "plan")?,
         axes: json(row, "axes")?,
         comparisons: json(row, "comparisons")?,
@@ -260,6 +262,7 @@ fn head(row: &Row<'_>) -> Sql<RunHead> {
         id: RunId(row.get("id")?),
         study: StudyId(row.get("study_id")?),
         start: RunStart {
+            index: row.get("plan_index")?,
             key: json(row, "key")?,
             levels: json(row, "levels")?,
             is_climb: row.get("is_climb")?,
@@ -294,6 +297,7 @@ fn end(row: &Row<'_>) -> Sql<Option<RunEnd>> {
         status: status(row)?,
         error: row.get("error")?,
         log_tail: row.get("log_tail")?,
+        log_file: row.get("log_file")?,
         ended_at_ms,
         server: json(row, "server")?,
         workload: json(row, "workload")?,

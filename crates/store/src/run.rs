@@ -62,6 +62,8 @@ impl Status {
 /// What is known when a run begins.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunStart {
+    /// Place in the whole plan, from 0; 0 where there is no plan.
+    pub index: u32,
     /// Point of the axes' product, without the load level.
     pub key: Key,
     /// Session counts of its steps: one for a run of the `sessions` axis, the whole ladder for a climb.
@@ -376,6 +378,8 @@ pub struct RunEnd {
     pub error: Option<String>,
     /// The server's last log lines, where it failed.
     pub log_tail: String,
+    /// File of the whole log, within the results directory; empty where none was kept.
+    pub log_file: String,
     /// Milliseconds since 1970.
     pub ended_at_ms: i64,
     /// The server.

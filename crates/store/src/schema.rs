@@ -16,7 +16,8 @@ pub(crate) const MIGRATIONS: &[&str] = &[V1];
 const V1: &str = "
 CREATE TABLE study (
   id INTEGER PRIMARY KEY, name TEXT NOT NULL, title TEXT NOT NULL, question TEXT NOT NULL,
-  file_path TEXT NOT NULL, file_text TEXT NOT NULL, file_sha256 TEXT NOT NULL,
+  file_path TEXT NOT NULL, file_text TEXT NOT NULL, file_sha256 TEXT NOT NULL, fingerprint TEXT NOT NULL,
+  state TEXT NOT NULL,
   plan TEXT NOT NULL, axes TEXT NOT NULL, comparisons TEXT NOT NULL,
   blocks INTEGER NOT NULL, runs INTEGER NOT NULL, is_quick INTEGER NOT NULL, seed INTEGER NOT NULL,
   plimsoll_version TEXT NOT NULL, command TEXT NOT NULL, created_at_ms INTEGER NOT NULL
@@ -43,10 +44,10 @@ CREATE TABLE cell (
 CREATE TABLE run (
   id INTEGER PRIMARY KEY, cell_id INTEGER NOT NULL REFERENCES cell(id),
   host_id INTEGER NOT NULL REFERENCES host(id), build_id INTEGER REFERENCES build(id),
-  levels TEXT NOT NULL, is_climb INTEGER NOT NULL, block INTEGER NOT NULL, repeat INTEGER NOT NULL,
+  plan_index INTEGER NOT NULL, levels TEXT NOT NULL, is_climb INTEGER NOT NULL, block INTEGER NOT NULL, repeat INTEGER NOT NULL,
   position INTEGER NOT NULL, purpose TEXT NOT NULL, attempt INTEGER NOT NULL, seed INTEGER NOT NULL,
   started_at_ms INTEGER NOT NULL, status TEXT NOT NULL,
-  ended_at_ms INTEGER, error TEXT, log_tail TEXT,
+  ended_at_ms INTEGER, error TEXT, log_tail TEXT, log_file TEXT,
   server TEXT, workload TEXT, phases TEXT, warnings TEXT, gates TEXT, checks TEXT, facts TEXT,
   UNIQUE (cell_id, levels, block, purpose, attempt)
 ) STRICT;

@@ -61,6 +61,8 @@ pub struct Study {
     pub file_text: String,
     /// SHA-256 of `file_text`, lower-case hex.
     pub file_sha256: String,
+    /// Hash of what the file means: comments and white space do not count. Decides whether a study is resumed.
+    pub fingerprint: String,
     /// The plan in the planner's own terms; the report prints it and reads nothing out of it.
     pub plan: Value,
     /// All axes, pinned, the load axis included (`sessions` or `climb`).
@@ -90,6 +92,8 @@ pub struct StudyRecord {
     pub id: StudyId,
     /// What was planned.
     pub study: Study,
+    /// Its last state, in the lab's words (`planned`, `complete`, `interrupted` ...).
+    pub state: String,
     /// What happened to the study as a whole and a reader has to know (a cell left out, the file changed, a
     /// resumption), each with the time in milliseconds since 1970.
     pub notes: Vec<(i64, String)>,

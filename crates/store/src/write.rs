@@ -25,9 +25,9 @@ impl Store {
     pub fn add_study(&mut self, study: &Study) -> Result<StudyId, Error> {
         self.transaction("the study", |sql| {
             sql.execute(
-                "INSERT INTO study (name, title, question, file_path, file_text, file_sha256, plan, axes,
-                 comparisons, blocks, runs, is_quick, seed, plimsoll_version, command, created_at_ms)
-                 VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                "INSERT INTO study (name, title, question, file_path, file_text, file_sha256,
+                 fingerprint, state, plan, axes, comparisons, blocks, runs, is_quick, seed, plimsoll_version, command, created_at_ms)
+                 VALUES (?,?,?,?,?,?,?,'planned',?,?,?,?,?,?,?,?,?,?)",
                 params![
                     study.name,
                     study.title,
@@ -35,6 +35,7 @@ impl Store {
                     study.file_path,
                     study.file_text,
                     study.file_sha256,
+                    study.fingerprint,
                     json(&study.plan)?,
                     json(&study.axes)?,
                     json(&study.comparisons)?,
@@ -48,6 +49,14 @@ impl Store {
                 ],
             )?;
             Ok(StudyId(sql.last_insert_rowid()))
+        })
+    }
+
+    /// Records how the study as a whole stands.
+    pub fn set_study_state(&mut self, study: StudyId, state: &str) -> Result<(), Error> {
+        self.transaction("the study's state", |sql| {
+            sql.execute("UPDATE study SET state=? WHERE id=?", params![state, study.0])?;
+            Ok(())
         })
     }
 
@@ -162,43 +171,7 @@ impl Store {
     /// Records that a run begins. Its attempt is one more than the last of the same cell, levels, block and
     /// purpose: an earlier one stays as it is.
     pub fn begin_run(&mut self, study: StudyId, start: &RunStart) -> Result<RunId, Error> {
-        self.transaction("the start of a run", |sql| {
-            let key = json(&start.key)?;
-            sql.execute("INSERT OR IGNORE INTO cell (study_id, key) VALUES (?,?)", params![study.0, key])?;
-            let cell: i64 = sql.query_row(
-                "SELECT id FROM cell WHERE study_id=? AND key=?",
-                params![study.0, key],
-                |row| row.get(0),
-            )?;
-            let levels = json(&start.levels)?;
-            let purpose = purpose_text(start.purpose);
-            let attempt: i64 = sql.query_row(
-                "SELECT coalesce(max(attempt), 0) + 1 FROM run
-                 WHERE cell_id=? AND levels=? AND block=? AND purpose=?",
-                params![cell, levels, start.block, purpose],
-                |row| row.get(0),
-            )?;
-            sql.execute(
-                "INSERT INTO run (cell_id, host_id, build_id, levels, is_climb, block, repeat, position, purpose,
-                 attempt, seed, started_at_ms, status) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                params![
-                    cell,
-                    start.host.0,
-                    start.build.map(|build| build.0),
-                    levels,
-                    start.is_climb,
-                    start.block,
-                    start.repeat,
-                    start.position,
-                    purpose,
-                    attempt,
-                    start.seed as i64,
-                    start.started_at_ms,
-                    Status::Running.as_str()
-                ],
-            )?;
-            Ok(RunId(sql.last_insert_rowid()))
-        })
+        self.transaction("the start of a run", |sql| insert_run(sql, study, start))
     }
 
     /// Records everything that a run gave, in one transaction. A run that is recorded already is an error and
@@ -216,29 +189,16 @@ impl Store {
             }
             Some(_) => {}
         }
+        self.transaction("a run", |sql| insert_end(sql, run, end))
+    }
+
+    /// [`Store::begin_run`] and [`Store::finish_run`] in one transaction, for a run that ended before it could
+    /// begin (its server could not be had).
+    pub fn record_run(&mut self, study: StudyId, start: &RunStart, end: &RunEnd) -> Result<RunId, Error> {
         self.transaction("a run", |sql| {
-            sql.execute(
-                "UPDATE run SET status=?, error=?, log_tail=?, ended_at_ms=?, server=?, workload=?, phases=?,
-                 warnings=?, gates=?, checks=?, facts=? WHERE id=? AND status='running'",
-                params![
-                    end.status.as_str(),
-                    end.error,
-                    end.log_tail,
-                    end.ended_at_ms,
-                    json(&end.server)?,
-                    json(&end.workload)?,
-                    json(&end.phases)?,
-                    json(&end.warnings)?,
-                    json(&end.gates)?,
-                    json(&end.checks)?,
-                    json(&end.facts)?,
-                    run.0
-                ],
-            )?;
-            for (ordinal, step) in end.steps.iter().enumerate() {
-                insert_step(sql, run, ordinal, step)?;
-            }
-            insert_telemetry(sql, run, end)
+            let run = insert_run(sql, study, start)?;
+            insert_end(sql, run, end)?;
+            Ok(run)
         })
     }
 
@@ -275,6 +235,69 @@ pub(crate) fn purpose_text(purpose: Purpose) -> &'static str {
         Purpose::Measure => "measure",
         Purpose::Locks => "locks",
     }
+}
+
+fn insert_run(sql: &Connection, study: StudyId, start: &RunStart) -> Sql<RunId> {
+    let key = json(&start.key)?;
+    sql.execute("INSERT OR IGNORE INTO cell (study_id, key) VALUES (?,?)", params![study.0, key])?;
+    let cell: i64 =
+        sql.query_row("SELECT id FROM cell WHERE study_id=? AND key=?", params![study.0, key], |row| {
+            row.get(0)
+        })?;
+    let levels = json(&start.levels)?;
+    let purpose = purpose_text(start.purpose);
+    let attempt: i64 = sql.query_row(
+        "SELECT coalesce(max(attempt), 0) + 1 FROM run WHERE cell_id=? AND levels=? AND block=? AND purpose=?",
+        params![cell, levels, start.block, purpose],
+        |row| row.get(0),
+    )?;
+    sql.execute(
+        "INSERT INTO run (cell_id, host_id, build_id, plan_index, levels, is_climb, block, repeat, position, purpose,
+         attempt, seed, started_at_ms, status) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        params![
+            cell,
+            start.host.0,
+            start.build.map(|build| build.0),
+            start.index,
+            levels,
+            start.is_climb,
+            start.block,
+            start.repeat,
+            start.position,
+            purpose,
+            attempt,
+            start.seed as i64,
+            start.started_at_ms,
+            Status::Running.as_str()
+        ],
+    )?;
+    Ok(RunId(sql.last_insert_rowid()))
+}
+
+fn insert_end(sql: &Connection, run: RunId, end: &RunEnd) -> Sql<()> {
+    sql.execute(
+        "UPDATE run SET status=?, error=?, log_tail=?, log_file=?, ended_at_ms=?, server=?, workload=?, phases=?,
+         warnings=?, gates=?, checks=?, facts=? WHERE id=? AND status='running'",
+        params![
+            end.status.as_str(),
+            end.error,
+            end.log_tail,
+            end.log_file,
+            end.ended_at_ms,
+            json(&end.server)?,
+            json(&end.workload)?,
+            json(&end.phases)?,
+            json(&end.warnings)?,
+            json(&end.gates)?,
+            json(&end.checks)?,
+            json(&end.facts)?,
+            run.0
+        ],
+    )?;
+    for (ordinal, step) in end.steps.iter().enumerate() {
+        insert_step(sql, run, ordinal, step)?;
+    }
+    insert_telemetry(sql, run, end)
 }
 
 fn outcome_columns(outcomes: &Outcomes) -> [i64; 9] {
