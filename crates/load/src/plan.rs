@@ -63,7 +63,18 @@ pub struct RetryPolicy {
     pub backoff_max: Duration,
 }
 
-/// Everything that the engine needs to know.
+impl Default for RetryPolicy {
+    /// Ten retries, the first one at once within a millisecond, never more than 100 ms apart.
+    fn default() -> RetryPolicy {
+        RetryPolicy {
+            retries_max: 10,
+            backoff: Duration::from_millis(1),
+            backoff_max: Duration::from_millis(100),
+        }
+    }
+}
+
+/// Everything that the engine needs to know. Fill in `steps` and take the rest from [`LoadPlan::default`].
 #[derive(Debug, Clone)]
 pub struct LoadPlan {
     /// Load levels, in order, in one life of the sessions (a ladder climbed has many, a plain run one).
@@ -81,8 +92,33 @@ pub struct LoadPlan {
     /// After the measured phase: how long in-flight transactions and, in open loop, the backlog may take to
     /// finish before they are counted as in flight and censored.
     pub drain: Duration,
+    /// How long the sessions of a step may take to connect, from the first refusal on. A server that refuses
+    /// for longer ends the run with [`crate::LoadError::Connect`].
+    pub connect_limit: Duration,
+    /// How long a step goes on after every session has lost its connection and none could be reopened. Then
+    /// the step ends with the reason.
+    pub silence_limit: Duration,
     /// Seed of arrivals, back-off jitter and think time; the workload seeds its own sessions.
     pub seed: u64,
     /// Raise the workers' scheduling priority where the system permits it.
     pub raise_priority: bool,
+}
+
+impl Default for LoadPlan {
+    /// No steps, one worker for each cpu that the process may use, no think time, no ramp, a drain of 10 s.
+    fn default() -> LoadPlan {
+        LoadPlan {
+            steps: Vec::new(),
+            workers: None,
+            cpus: Vec::new(),
+            think_time: Duration::ZERO,
+            ramp: Duration::ZERO,
+            retry: RetryPolicy::default(),
+            drain: Duration::from_secs(10),
+            connect_limit: Duration::from_secs(30),
+            silence_limit: Duration::from_secs(10),
+            seed: 1,
+            raise_priority: false,
+        }
+    }
 }

@@ -1,8 +1,10 @@
 //! What a load gave: plain data, complete enough that nothing has to be measured again.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
-use hdrhistogram::Histogram;
+use crate::histogram::Histogram;
+use crate::session::FailureClass;
 
 /// How transactions ended. Exclusive; retries are counted apart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,37 +25,80 @@ pub struct Outcomes {
     pub connection: u64,
     /// Failed: anything else.
     pub other: u64,
-    /// Never started: the session declined, or it was scheduled and censored at the end of the step.
+    /// Never run: the session declined, or it was scheduled and censored at the end of the step.
     pub skipped: u64,
 }
 
+impl Outcomes {
+    /// Deadlock, serialization, lock timeout, constraint, connection and other.
+    pub fn failed(&self) -> u64 {
+        self.deadlock
+            + self.serialization
+            + self.lock_timeout
+            + self.constraint
+            + self.connection
+            + self.other
+    }
+
+    /// All of them, skipped ones included.
+    pub fn total(&self) -> u64 {
+        self.committed + self.rolled_back + self.failed() + self.skipped
+    }
+
+    /// The counter of a failure's class.
+    pub(crate) fn of_failure(&mut self, class: FailureClass) -> &mut u64 {
+        match class {
+            FailureClass::Deadlock => &mut self.deadlock,
+            FailureClass::Serialization => &mut self.serialization,
+            FailureClass::LockTimeout => &mut self.lock_timeout,
+            FailureClass::Constraint => &mut self.constraint,
+            FailureClass::Connection => &mut self.connection,
+            FailureClass::Other => &mut self.other,
+        }
+    }
+}
+
+impl AddAssign for Outcomes {
+    fn add_assign(&mut self, more: Outcomes) {
+        self.committed += more.committed;
+        self.rolled_back += more.rolled_back;
+        self.deadlock += more.deadlock;
+        self.serialization += more.serialization;
+        self.lock_timeout += more.lock_timeout;
+        self.constraint += more.constraint;
+        self.connection += more.connection;
+        self.other += more.other;
+        self.skipped += more.skipped;
+    }
+}
+
 /// Response and service time of the same transactions. In closed loop they are equal and `service` is `None`.
-/// Values are units of 100 ns, 3 significant digits, up to 1 hour ([`crate::recorder`] has the bounds).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct LatencyPair {
     /// End minus intended start.
-    pub response: Histogram<u64>,
+    pub response: Histogram,
     /// End minus start.
-    pub service: Option<Histogram<u64>>,
+    pub service: Option<Histogram>,
 }
 
 /// One statement class of a workload over a step.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct StatementResult {
     /// Its name (`point_select`).
     pub name: String,
     /// How many.
     pub count: u64,
     /// From send to the complete answer.
-    pub latency: Histogram<u64>,
+    pub latency: Histogram,
 }
 
 /// One second of a step.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct IntervalResult {
-    /// 1 for the first second of the measured phase; 0 and below are warm-up.
+    /// 1 for the first second of the measured phase; 0 and below are warm-up. Negative without bound when the
+    /// warm-up is long.
     pub second: i64,
-    /// Length; 1.0 but for the last one of a step.
+    /// Length; 1.0 but for the last one of a step and, where the warm-up is not of whole seconds, the first.
     pub duration_s: f64,
     /// Outcomes of transactions that ended in it.
     pub outcomes: Outcomes,
@@ -65,12 +110,16 @@ pub struct IntervalResult {
     pub other: u64,
     /// Retries in it.
     pub retries: u64,
+    /// Connections lost and opened again in it.
+    pub reconnects: u64,
+    /// Sessions that had a connection when it ended.
+    pub connected: u32,
     /// Scheduled and not yet started when it ended (open loop).
     pub backlog: u64,
     /// Latency of the transactions that ended in it.
     pub latency: LatencyPair,
     /// Latency by statement class, in the order of [`StepResult::by_statement`].
-    pub by_statement: Vec<Histogram<u64>>,
+    pub by_statement: Vec<Histogram>,
 }
 
 /// How often an error occurred, by its code.
@@ -95,14 +144,16 @@ pub struct ClientUsage {
     pub cpu_share: f64,
     /// Time that workers were runnable and not running (`/proc/self/task/*/schedstat`), per worker-second.
     pub run_queue_share: f64,
-    /// 99th percentile of how late a due wake-up was served, in ms.
+    /// 99th percentile of how late a due wake-up (an arrival, a timer) was served, in ms.
     pub schedule_lag_p99_ms: f64,
-    /// The client, not the server, set the limit.
+    /// The client, not the server, set the limit: the busiest worker used at least 90 % of a cpu, or workers
+    /// were runnable without a cpu for a quarter of the time and hardly ever idle (cpu and waiting together at
+    /// least 90 %). See [`ClientUsage::judge`].
     pub is_bound: bool,
 }
 
 /// One load level.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct StepResult {
     /// Sessions.
     pub sessions: u32,
@@ -120,6 +171,8 @@ pub struct StepResult {
     pub other: u64,
     /// Attempts after the first.
     pub retries: u64,
+    /// Connections lost and opened again in the measured phase.
+    pub reconnects: u64,
     /// Started and not ended at the end of the measured phase.
     pub in_flight_at_end: u64,
     /// Scheduled and not started at the end of the measured phase.
@@ -132,7 +185,7 @@ pub struct StepResult {
     pub latency: LatencyPair,
     /// By statement class.
     pub by_statement: Vec<StatementResult>,
-    /// By code.
+    /// By code: what went wrong in the measured phase.
     pub errors: BTreeMap<String, ErrorTally>,
     /// Second by second, warm-up included.
     pub intervals: Vec<IntervalResult>,
@@ -143,7 +196,7 @@ pub struct StepResult {
 }
 
 /// All levels of one run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct LoadResult {
     /// In the order of the plan.
     pub steps: Vec<StepResult>,

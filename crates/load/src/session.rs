@@ -1,7 +1,9 @@
 //! The trait that the engine drives. `workload`, `script` and `smack` implement it on top of `wire`.
 
 use std::future::Future;
+use std::pin::Pin;
 
+use crate::driver::{self, Driver};
 use crate::recorder::Recorder;
 
 /// How a transaction ended when nothing went wrong.
@@ -62,7 +64,8 @@ pub trait Session {
     fn prepare(&mut self) {}
 
     /// Runs the transaction that [`Session::prepare`] drew, from its first statement to the confirmed end.
-    /// A retry calls this again with the same parameters. Each statement is told to `recorder`.
+    /// A retry calls this again with the same parameters. Each statement is told to `recorder` as soon as its
+    /// answer is complete ([`Recorder::lap`]).
     fn transaction(&mut self, recorder: &Recorder) -> impl Future<Output = Result<Completion, Failure>>;
 
     /// After a failure that left the connection usable: brings the session back to where a transaction can
@@ -71,4 +74,27 @@ pub trait Session {
 
     /// Says good-bye. Errors do not matter any more.
     fn close(&mut self) -> impl Future<Output = ()>;
+}
+
+/// Makes the sessions of a run. Called on the workers' threads, once for each session and once more for each
+/// session that had to be given up (it hung past the drain limit).
+pub trait SessionFactory: Sync {
+    /// Names of the statement classes; [`Recorder::lap`] takes their index.
+    fn statement_classes(&self) -> Vec<String>;
+
+    /// The session with this index, 0 to the number of sessions - 1. The same index always means the same
+    /// stream of transactions.
+    fn session(&self, index: u32) -> Box<dyn AnySession>;
+}
+
+/// A [`Session`] whose type has been forgotten. Implemented for every `Session`; nothing else needs it.
+pub trait AnySession {
+    /// The session's whole life as one task of its worker.
+    fn task(self: Box<Self>, driver: Driver) -> Pin<Box<dyn Future<Output = ()>>>;
+}
+
+impl<S: Session + 'static> AnySession for S {
+    fn task(self: Box<Self>, driver: Driver) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(driver::drive(self, driver))
+    }
 }
