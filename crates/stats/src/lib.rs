@@ -1,1 +1,24 @@
-//! Pure functions on slices: confidence intervals, verdicts, USL, change points, steady state. Never here: IO of any kind.
+//! Pure functions on slices: confidence intervals, verdicts, the Universal Scalability Law, change points, steady
+//! state, stability.
+//!
+//! Never here: IO of any kind, clocks, randomness that was not passed in as a seed, names of metrics or servers.
+
+pub mod change;
+pub mod climb;
+pub mod compare;
+pub mod describe;
+pub mod load_law;
+pub mod multiple;
+pub mod rng;
+pub mod steady;
+pub mod student;
+pub mod usl;
+
+pub use change::{ChangePoint, ChangeRules, change_points, change_points_of_many};
+pub use climb::{ClimbComparison, ClimbPoint, compare_climbs};
+pub use compare::{Better, Comparison, Method, Question, Reason, Rules, Sample, Verdict, compare, compare_one};
+pub use describe::{Stability, coefficient_of_variation, geometric_mean, mean, median, quantile, stability};
+pub use load_law::{LittleCheck, little};
+pub use multiple::benjamini_hochberg;
+pub use steady::{Steadiness, SteadyRules, SteadyState, start_up_length, steadiness};
+pub use usl::{UslError, UslFit, UslPoint, Weighting, fit_usl};
