@@ -85,7 +85,9 @@ pub fn change_points_of_many(series: &[&[f64]], rules: &ChangeRules) -> Vec<Vec<
         for point in points.iter_mut() {
             point.p_adjusted = adjusted.next().unwrap_or(1.0);
         }
-        points.retain(|c| c.p_adjusted <= rules.p_max && !(c.share() < rules.share_min));
+        // A ratio that is not a number comes from a level of 0: the size cannot be judged, so the step stays.
+        points
+            .retain(|c| c.p_adjusted <= rules.p_max && (c.share().is_nan() || c.share() >= rules.share_min));
     }
     found
 }
@@ -95,8 +97,7 @@ fn search(values: &[f64], rules: &ChangeRules) -> Vec<ChangePoint> {
     let mut edges = vec![0, values.len()];
     let mut accepted: Vec<(usize, f64)> = Vec::new();
     let mut rng = Rng::new(rules.seed);
-    loop {
-        let Some((place, q)) = best_of_segments(values, &edges, segment_min) else { break };
+    while let Some((place, q)) = best_of_segments(values, &edges, segment_min) {
         let exceeded = (0..rules.permutations)
             .filter(|_| {
                 let permuted = permute_within(values, &edges, rules.block.max(1), &mut rng);
@@ -201,8 +202,10 @@ fn describe(values: &[f64], edges: &[usize], place: usize, p: f64, rng: &mut Rng
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
+    use crate::rng::Rng;
 
     fn noise(n: usize, seed: u64) -> Vec<f64> {
         let mut rng = Rng::new(seed);
@@ -214,7 +217,10 @@ mod tests {
         let (x, y) = (&values[..tau], &values[tau..kappa]);
         let (n, m) = (x.len() as f64, y.len() as f64);
         let pairs = |v: &[f64]| -> f64 {
-            (0..v.len()).flat_map(|i| (i + 1..v.len()).map(move |k| (i, k))).map(|(i, k)| (v[i] - v[k]).abs()).sum()
+            (0..v.len())
+                .flat_map(|i| (i + 1..v.len()).map(move |k| (i, k)))
+                .map(|(i, k)| (v[i] - v[k]).abs())
+                .sum()
         };
         let between: f64 = x.iter().flat_map(|a| y.iter().map(move |b| (a - b).abs())).sum();
         2.0 / (m + n) * between
@@ -253,7 +259,9 @@ mod tests {
             *v += 3.0;
         }
         assert_eq!(change_points(&values, &ChangeRules::default()).len(), 1);
-        assert!(change_points(&values, &ChangeRules { share_min: 0.05, ..ChangeRules::default() }).is_empty());
+        assert!(
+            change_points(&values, &ChangeRules { share_min: 0.05, ..ChangeRules::default() }).is_empty()
+        );
     }
 
     #[test]
@@ -275,7 +283,12 @@ mod tests {
         let correlated = |seed: u64| {
             let mut rng = Rng::new(seed);
             let mut state = 0.0;
-            (0..100).map(|_| { state = 0.5 * state + rng.normal(); 100.0 + state }).collect::<Vec<f64>>()
+            (0..100)
+                .map(|_| {
+                    state = 0.5 * state + rng.normal();
+                    100.0 + state
+                })
+                .collect::<Vec<f64>>()
         };
         let alarms = |block: usize| {
             let rules = ChangeRules { block, ..ChangeRules::default() };

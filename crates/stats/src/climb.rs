@@ -40,7 +40,11 @@ pub fn whole_climb(base: &[ClimbPoint], other: &[ClimbPoint], better: Better) ->
 pub fn by_level(base: &[ClimbPoint], other: &[ClimbPoint], better: Better) -> Vec<(u32, Question)> {
     let levels: BTreeSet<u32> = base.iter().chain(other).map(|p| p.level).collect();
     let of = |points: &[ClimbPoint], level: u32| {
-        points.iter().filter(|p| p.level == level).map(|p| Sample { block: p.block, value: p.value }).collect()
+        points
+            .iter()
+            .filter(|p| p.level == level)
+            .map(|p| Sample { block: p.block, value: p.value })
+            .collect()
     };
     levels
         .into_iter()

@@ -217,8 +217,7 @@ pub fn compare(questions: &[Question], rules: &Rules) -> Vec<Comparison> {
 fn answer(estimates: &[Option<LogRatio>], better: &[Better], rules: &Rules) -> Vec<Comparison> {
     let log_margin = rules.margin.max(0.0).ln_1p();
     let judged = |e: &Option<LogRatio>| e.filter(|e| e.n >= rules.blocks_min.max(2));
-    let p: Vec<f64> =
-        estimates.iter().map(|e| judged(e).map_or(f64::NAN, |e| e.p_difference())).collect();
+    let p: Vec<f64> = estimates.iter().map(|e| judged(e).map_or(f64::NAN, |e| e.p_difference())).collect();
     let p_equal: Vec<f64> =
         estimates.iter().map(|e| judged(e).map_or(f64::NAN, |e| e.p_equivalence(log_margin))).collect();
     let family = Family::new(&p, &p_equal, rules.alpha);
@@ -317,7 +316,8 @@ fn nothing() -> Comparison {
 /// Below the smallest number of blocks: an interval where there are two, no p and no verdict.
 fn without_verdict(e: &LogRatio, rules: &Rules, log_margin: f64) -> Comparison {
     let interval = (e.n >= 2).then(|| e.interval(rules.alpha));
-    let needed = if e.n >= 2 { blocks_needed(e, rules.alpha, rules, log_margin) } else { Some(rules.blocks_min) };
+    let needed =
+        if e.n >= 2 { blocks_needed(e, rules.alpha, rules, log_margin) } else { Some(rules.blocks_min) };
     Comparison {
         n: e.n,
         method: e.method,
@@ -379,8 +379,10 @@ fn estimate(question: &Question, rules: &Rules) -> Option<LogRatio> {
     let (base, left_out_base) = logs_by_block(&question.base);
     let (other, left_out_other) = logs_by_block(&question.other);
     let reason = (left_out_base || left_out_other).then_some(Reason::ValuesLeftOut);
-    let ratios: Vec<f64> =
-        base.iter().filter_map(|(block, b)| other.get(block).map(|o| without_rounding_noise(o - b))).collect();
+    let ratios: Vec<f64> = base
+        .iter()
+        .filter_map(|(block, b)| other.get(block).map(|o| without_rounding_noise(o - b)))
+        .collect();
     let enough = rules.blocks_min.max(2);
     if ratios.len() < enough && base.len() >= enough && other.len() >= enough {
         let base: Vec<f64> = base.into_values().collect();
@@ -404,11 +406,8 @@ fn welch(base: &[f64], other: &[f64]) -> Option<LogRatio> {
     let (n, m) = (base.len() as f64, other.len() as f64);
     let a = standard_deviation(base)?.powi(2) / n;
     let b = standard_deviation(other)?.powi(2) / m;
-    let df = if a + b == 0.0 {
-        n + m - 2.0
-    } else {
-        (a + b).powi(2) / (a * a / (n - 1.0) + b * b / (m - 1.0))
-    };
+    let df =
+        if a + b == 0.0 { n + m - 2.0 } else { (a + b).powi(2) / (a * a / (n - 1.0) + b * b / (m - 1.0)) };
     Some(LogRatio {
         n: base.len().min(other.len()),
         method: Method::Welch,

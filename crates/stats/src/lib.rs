@@ -16,7 +16,9 @@ pub mod usl;
 
 pub use change::{ChangePoint, ChangeRules, change_points, change_points_of_many};
 pub use climb::{ClimbComparison, ClimbPoint, compare_climbs};
-pub use compare::{Better, Comparison, Method, Question, Reason, Rules, Sample, Verdict, compare, compare_one};
+pub use compare::{
+    Better, Comparison, Method, Question, Reason, Rules, Sample, Verdict, compare, compare_one,
+};
 pub use describe::{Stability, coefficient_of_variation, geometric_mean, mean, median, quantile, stability};
 pub use load_law::{LittleCheck, little};
 pub use multiple::benjamini_hochberg;

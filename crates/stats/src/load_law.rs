@@ -15,7 +15,13 @@ pub struct LittleCheck {
 /// included, and `mean_latency_s` must cover the same ones. A ratio well below 1 means that sessions spend time
 /// outside the timer (the client is the bottleneck, or connections were being opened); above 1 that latencies are
 /// counted that do not belong to these transactions. `None` where a figure is not positive.
-pub fn little(sessions: f64, tps: f64, mean_latency_s: f64, think_time_s: f64, tolerance: f64) -> Option<LittleCheck> {
+pub fn little(
+    sessions: f64,
+    tps: f64,
+    mean_latency_s: f64,
+    think_time_s: f64,
+    tolerance: f64,
+) -> Option<LittleCheck> {
     let is_usable = [sessions, tps, mean_latency_s].iter().all(|x| x.is_finite() && *x > 0.0);
     if !is_usable || think_time_s.is_nan() || think_time_s < 0.0 {
         return None;

@@ -10,7 +10,7 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     let mut smallest = 1.0f64;
     for (from_top, i) in order.into_iter().enumerate() {
         let rank = m - from_top;
-        smallest = smallest.min(p[i] * m as f64 / rank as f64);
+        smallest = smallest.min(p[i] * (m as f64 / rank as f64));
         adjusted[i] = smallest;
     }
     adjusted

@@ -84,9 +84,8 @@ pub fn steadiness(per_second: &[f64], rules: &SteadyRules) -> Steadiness {
         seed: rules.seed,
         ..ChangeRules::default()
     };
-    let change = change_points(per_second, &change_rules)
-        .into_iter()
-        .max_by(|a, b| a.share().total_cmp(&b.share()));
+    let change =
+        change_points(per_second, &change_rules).into_iter().max_by(|a, b| a.share().total_cmp(&b.share()));
     let is_sloped = slope.p <= rules.p_max && slope.share.abs() >= rules.slope_share_min;
     let state = match (change, is_sloped) {
         // A ramp looks like a change of level in its middle; a real jump leaves the line a poor description.

@@ -98,7 +98,12 @@ pub enum UslError {
 }
 
 /// Fits the curve. `rounds` bootstrap resamples with `seed` (500 is plenty).
-pub fn fit_usl(points: &[UslPoint], weighting: Weighting, rounds: usize, seed: u64) -> Result<UslFit, UslError> {
+pub fn fit_usl(
+    points: &[UslPoint],
+    weighting: Weighting,
+    rounds: usize,
+    seed: u64,
+) -> Result<UslFit, UslError> {
     let data = prepare(points, weighting)?;
     let best = minimise(&data);
     if let Some(error) = active_bound(&best) {
@@ -198,10 +203,8 @@ fn prepare(points: &[UslPoint], weighting: Weighting) -> Result<Vec<Datum>, UslE
 }
 
 fn weigh(points: &[UslPoint], weighting: Weighting) -> Vec<Datum> {
-    let relative: Vec<Option<f64>> = points
-        .iter()
-        .map(|p| Some(variance(&p.throughputs)? / mean(&p.throughputs)?.powi(2)))
-        .collect();
+    let relative: Vec<Option<f64>> =
+        points.iter().map(|p| Some(variance(&p.throughputs)? / mean(&p.throughputs)?.powi(2))).collect();
     let known: Vec<f64> = relative.iter().copied().flatten().collect();
     // Any constant will do where there are no repeats at all: only the proportions of weights matter.
     let common = mean(&known).filter(|c| *c > 0.0).unwrap_or(1.0);
@@ -309,7 +312,8 @@ fn solve(mut matrix: Matrix, vector: [f64; 3]) -> Option<[f64; 3]> {
         }
     }
     for column in 0..3 {
-        let pivot = (column..3).max_by(|a, b| matrix[*a][column].abs().total_cmp(&matrix[*b][column].abs()))?;
+        let pivot =
+            (column..3).max_by(|a, b| matrix[*a][column].abs().total_cmp(&matrix[*b][column].abs()))?;
         matrix.swap(column, pivot);
         right.swap(column, pivot);
         if matrix[column][column].abs() < 1e-300 {
@@ -408,8 +412,10 @@ fn bootstrap(points: &[UslPoint], weighting: Weighting, rounds: usize, seed: u64
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
+    use crate::rng::Rng;
 
     fn single(levels: &[f64], throughputs: &[f64]) -> Vec<UslPoint> {
         levels.iter().zip(throughputs).map(|(l, x)| UslPoint { level: *l, throughputs: vec![*x] }).collect()
@@ -450,7 +456,10 @@ mod tests {
         let few = single(&LEVELS[..5], &[1.0, 2.0, 3.0, 2.0, 1.0]);
         assert_eq!(fit_usl(&few, Weighting::Equal, 0, 1), Err(UslError::TooFewLevels { levels: 5 }));
         let rising = single(&LEVELS, &curve(100.0, 0.02, 1e-7, &LEVELS));
-        assert_eq!(fit_usl(&rising, Weighting::Equal, 0, 1), Err(UslError::NotPastThePeak { level_max: 128.0 }));
+        assert_eq!(
+            fit_usl(&rising, Weighting::Equal, 0, 1),
+            Err(UslError::NotPastThePeak { level_max: 128.0 })
+        );
         let zero = single(&LEVELS, &[1.0, 2.0, 0.0, 4.0, 5.0, 6.0, 7.0, 6.0]);
         assert_eq!(fit_usl(&zero, Weighting::Equal, 0, 1), Err(UslError::BadValue { level: 4.0 }));
     }
@@ -465,7 +474,8 @@ mod tests {
 
     #[test]
     fn no_far_extrapolation() {
-        let fit = fit_usl(&single(&LEVELS, &curve(1000.0, 0.05, 5e-4, &LEVELS)), Weighting::ByVariance, 0, 1).unwrap();
+        let fit = fit_usl(&single(&LEVELS, &curve(1000.0, 0.05, 5e-4, &LEVELS)), Weighting::ByVariance, 0, 1)
+            .unwrap();
         assert!(fit.at(256.0).is_some() && fit.at(257.0).is_none());
     }
 

@@ -42,14 +42,16 @@ fn paired_t_is_that_of_the_textbook() {
 fn drift_that_both_sides_of_a_block_share_cancels() {
     let drift = [1.0, 0.5, 2.0, 0.7, 1.6];
     let base: Vec<f64> = drift.iter().map(|d| 1000.0 * d).collect();
-    let other: Vec<f64> = drift.iter().enumerate().map(|(i, d)| 1100.0 * d * (1.0 + 0.001 * i as f64)).collect();
+    let other: Vec<f64> =
+        drift.iter().enumerate().map(|(i, d)| 1100.0 * d * (1.0 + 0.001 * i as f64)).collect();
     let got = compare_one(&question(&base, &other, Better::Higher), &Rules::default());
     assert_eq!(got.verdict, Verdict::Faster);
 }
 
 #[test]
 fn no_verdict_below_five_blocks_even_where_it_looks_clear() {
-    let got = compare_one(&question(&[100.0; 4], &[300.0, 301.0, 299.0, 300.0], Better::Higher), &Rules::default());
+    let got =
+        compare_one(&question(&[100.0; 4], &[300.0, 301.0, 299.0, 300.0], Better::Higher), &Rules::default());
     assert_eq!((got.verdict, got.reason), (Verdict::Undecided, Some(Reason::TooFewBlocks)));
     assert_eq!(got.blocks_needed, Some(5));
     assert!(got.p.is_none() && got.low.is_some());
@@ -79,7 +81,8 @@ fn identical_values_are_equivalent_with_ratio_one() {
 #[test]
 fn a_small_sure_difference_within_the_margin_is_equivalent_and_beyond_a_smaller_margin_faster() {
     let base = [100.0, 100.1, 99.9, 100.0, 100.05, 99.95];
-    let other: Vec<f64> = base.iter().enumerate().map(|(i, b)| b * (1.02 + 0.0005 * (i % 3) as f64)).collect();
+    let other: Vec<f64> =
+        base.iter().enumerate().map(|(i, b)| b * (1.02 + 0.0005 * (i % 3) as f64)).collect();
     let wide = compare_one(&question(&base, &other, Better::Higher), &Rules::default());
     assert_eq!(wide.verdict, Verdict::Equivalent);
     assert!(wide.p_adjusted.unwrap() < 0.05);
@@ -90,8 +93,14 @@ fn a_small_sure_difference_within_the_margin_is_equivalent_and_beyond_a_smaller_
 #[test]
 fn undecided_names_more_blocks_than_there_are_and_the_noisier_one_more() {
     let base = [100.0; 6];
-    let quiet = compare_one(&question(&base, &[95.0, 117.0, 101.0, 93.0, 110.0, 108.0], Better::Higher), &Rules::default());
-    let noisy = compare_one(&question(&base, &[60.0, 190.0, 80.0, 70.0, 150.0, 110.0], Better::Higher), &Rules::default());
+    let quiet = compare_one(
+        &question(&base, &[95.0, 117.0, 101.0, 93.0, 110.0, 108.0], Better::Higher),
+        &Rules::default(),
+    );
+    let noisy = compare_one(
+        &question(&base, &[60.0, 190.0, 80.0, 70.0, 150.0, 110.0], Better::Higher),
+        &Rules::default(),
+    );
     assert_eq!((quiet.verdict, noisy.verdict), (Verdict::Undecided, Verdict::Undecided));
     assert!(quiet.blocks_needed.unwrap() > 6);
     assert!(noisy.blocks_needed.unwrap() > quiet.blocks_needed.unwrap());
@@ -101,7 +110,8 @@ fn undecided_names_more_blocks_than_there_are_and_the_noisier_one_more() {
 fn blocks_needed_really_decide_about_four_times_in_five() {
     let mut rng = Rng::new(11);
     let (centre, spread) = (0.15, 0.12);
-    let e = LogRatio { n: 5, method: Method::Paired, centre, error: spread / 5f64.sqrt(), df: 4.0, reason: None };
+    let e =
+        LogRatio { n: 5, method: Method::Paired, centre, error: spread / 5f64.sqrt(), df: 4.0, reason: None };
     let rules = Rules::default();
     let n = blocks_needed(&e, rules.alpha, &rules, rules.margin.ln_1p()).unwrap();
     let decided = (0..400)
@@ -122,7 +132,10 @@ fn sides_without_common_blocks_fall_back_to_welch() {
         .map(|s| Sample { block: s.block + 100, ..s })
         .collect();
     let got = compare_one(&Question { base, other, better: Better::Higher }, &Rules::default());
-    assert_eq!((got.method, got.reason, got.verdict), (Method::Welch, Some(Reason::NotPaired), Verdict::Faster));
+    assert_eq!(
+        (got.method, got.reason, got.verdict),
+        (Method::Welch, Some(Reason::NotPaired), Verdict::Faster)
+    );
 }
 
 #[test]
