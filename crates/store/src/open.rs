@@ -138,3 +138,58 @@ pub(crate) fn sqlite(path: &Path, what: &'static str, source: rusqlite::Error) -
         _ => Error::Sqlite { path, what, source },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn migrations_keep_data_and_happen_once() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let first = ["CREATE TABLE run (id INTEGER PRIMARY KEY, tps REAL) STRICT;"];
+        migrate(&mut connection, 0, &first).unwrap();
+        connection.execute("INSERT INTO run (tps) VALUES (12.5)", []).unwrap();
+        let both = [first[0], "ALTER TABLE run ADD COLUMN unit TEXT NOT NULL DEFAULT '1/s';"];
+        migrate(&mut connection, 1, &both).unwrap();
+        migrate(&mut connection, 1, &both).unwrap();
+        let row: (f64, String) = connection
+            .query_row("SELECT tps, unit FROM run", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap();
+        assert_eq!(row, (12.5, "1/s".to_owned()));
+    }
+
+    #[test]
+    fn a_failed_migration_changes_nothing() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let first = ["CREATE TABLE run (id INTEGER PRIMARY KEY) STRICT;"];
+        migrate(&mut connection, 0, &first).unwrap();
+        let broken = [first[0], "CREATE TABLE step (id INTEGER) STRICT; CREATE TABLE run (again INTEGER);"];
+        assert!(migrate(&mut connection, 1, &broken).is_err());
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+        let tables: i64 =
+            connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0)).unwrap();
+        assert_eq!((version, tables), (1, 1));
+    }
+
+    #[test]
+    fn every_commit_is_synchronised_with_its_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let synchronous: i64 =
+            store.connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).unwrap();
+        let journal: String =
+            store.connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
+        assert_eq!((synchronous, journal.as_str()), (3, "delete"));
+    }
+
+    #[test]
+    fn an_older_file_is_read_through_a_migrated_copy() {
+        let mut old = Connection::open_in_memory().unwrap();
+        migrate(&mut old, 0, &MIGRATIONS[..1]).unwrap();
+        old.execute("INSERT INTO build VALUES (7,'mariadb','1','','id','here','{}')", []).unwrap();
+        let copy = migrated_copy(&old, 1).unwrap();
+        let flavor: String =
+            copy.query_row("SELECT flavor FROM build WHERE id=7", [], |row| row.get(0)).unwrap();
+        assert_eq!(flavor, "mariadb");
+    }
+}

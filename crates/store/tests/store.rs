@@ -1,0 +1,170 @@
+//! What is written comes back; what is recorded stays; what is not ours is refused.
+
+mod common;
+
+use common::{build, end, host, start, study};
+use store::*;
+
+#[test]
+fn everything_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&directory.path().join("made/on the way")).unwrap();
+    let study_id = store.add_study(&study("a")).unwrap();
+    store.add_note(study_id, 5, "cell left out").unwrap();
+    store.add_command(study_id, 6, "plimsoll run a.toml").unwrap();
+    store.set_study_state(study_id, "complete").unwrap();
+    let host_id = store.add_host(&host()).unwrap();
+    assert_eq!(store.add_host(&host()).unwrap(), host_id, "the same facts give the same row");
+    let rebooted = store.add_host(&Host { boot_id: "b2".to_owned(), ..host() }).unwrap();
+    assert_ne!(rebooted, host_id);
+    let build_id = store.add_build(&build()).unwrap();
+    assert_eq!(store.add_build(&build()).unwrap(), build_id);
+    let probe = Probe {
+        place: "default".to_owned(),
+        path: "/var/lib".to_owned(),
+        facts: [("fs".to_owned(), "ext4".to_owned())].into(),
+        tool: "fio 3.33".to_owned(),
+        measured_at_ms: 9,
+        figures: vec![Quantity { name: "fsync".to_owned(), value: 59.0, unit: "us".to_owned() }],
+    };
+    store.add_probe(study_id, host_id, &probe).unwrap();
+    let canary =
+        Canary { block: 1, when: "before".to_owned(), measured_at_ms: 8, figures: probe.figures.clone() };
+    store.add_canary(study_id, host_id, &canary).unwrap();
+    let reference = Reference {
+        series: "MySQL 5.1".to_owned(),
+        source: "Maxia".to_owned(),
+        year: 2009,
+        machine: "E5450".to_owned(),
+        metric: "tps".to_owned(),
+        unit: "1/s".to_owned(),
+        key: Key::from([("sessions".to_owned(), 8.into())]),
+        value: 1000.0,
+    };
+    store.add_references(study_id, std::slice::from_ref(&reference)).unwrap();
+    let run_start = start(host_id, Some(build_id), 1);
+    let run = store.begin_run(study_id, &run_start).unwrap();
+    let running = store.run(run).unwrap();
+    assert_eq!((running.head.status, running.end), (Status::Running, None));
+    let run_end = end(10);
+    store.finish_run(run, &run_end).unwrap();
+    let path = store.path().to_owned();
+    drop(store);
+
+    let store = Store::open_read_only(&path).unwrap();
+    let studies = store.studies().unwrap();
+    assert_eq!(studies.len(), 1);
+    assert_eq!(studies[0].study, study("a"));
+    assert_eq!(studies[0].state, "complete");
+    assert_eq!(studies[0].notes, vec![(5, "cell left out".to_owned())]);
+    assert_eq!(studies[0].commands, vec![(6, "plimsoll run a.toml".to_owned())]);
+    assert_eq!(store.host(host_id).unwrap(), host());
+    assert_eq!(store.build(build_id).unwrap(), build());
+    assert_eq!(store.build(build_id).unwrap().name(), "mariadb@11.4.5+gcc14");
+    assert_eq!(store.probes(study_id).unwrap(), vec![(host_id, probe)]);
+    assert_eq!(store.canaries(study_id).unwrap(), vec![(host_id, canary)]);
+    assert_eq!(store.references(study_id).unwrap(), vec![reference]);
+    let back = store.run(run).unwrap();
+    assert_eq!(back.head.start, run_start);
+    assert_eq!(back.head.attempt, 1);
+    assert_eq!(back.end, Some(run_end));
+}
+
+#[test]
+fn a_recorded_run_is_never_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let study_id = store.add_study(&study("a")).unwrap();
+    let host_id = store.add_host(&host()).unwrap();
+    let run_start = start(host_id, None, 1);
+    let run = store.record_run(study_id, &run_start, &end(1)).unwrap();
+    let other = RunEnd { status: Status::Failed, error: Some("no".to_owned()), ..end(3) };
+    assert!(matches!(store.finish_run(run, &other), Err(Error::Recorded { .. })));
+    assert_eq!(store.run(run).unwrap().end, Some(end(1)));
+    // The same cell again is another attempt.
+    let again = store.begin_run(study_id, &run_start).unwrap();
+    store.finish_run(again, &other).unwrap();
+    let heads = store.run_heads(study_id).unwrap();
+    let seen: Vec<_> = heads.iter().map(|head| (head.id, head.attempt, head.status)).collect();
+    assert_eq!(seen, vec![(run, 1, Status::Done), (again, 2, Status::Failed)]);
+    assert!(matches!(store.finish_run(RunId(99), &other), Err(Error::Absent { .. })));
+    assert!(matches!(store.run(RunId(99)), Err(Error::Absent { .. })));
+}
+
+#[test]
+fn runs_left_running_become_interrupted_and_only_those_of_the_study() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let (a, b) = (store.add_study(&study("a")).unwrap(), store.add_study(&study("b")).unwrap());
+    let host_id = store.add_host(&host()).unwrap();
+    let done = store.record_run(a, &start(host_id, None, 1), &end(1)).unwrap();
+    let left = store.begin_run(a, &start(host_id, None, 2)).unwrap();
+    let elsewhere = store.begin_run(b, &start(host_id, None, 1)).unwrap();
+    assert_eq!(store.interrupt_running(a).unwrap(), 1);
+    assert_eq!(store.run(done).unwrap().head.status, Status::Done);
+    assert_eq!(store.run(left).unwrap().head.status, Status::Interrupted);
+    assert_eq!(store.run(elsewhere).unwrap().head.status, Status::Running);
+    assert!(store.finish_run(left, &end(1)).is_err(), "an interrupted run is recorded");
+}
+
+#[test]
+fn what_is_not_ours_is_refused_untouched() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(FILE_NAME);
+    let missing = Store::open_read_only(directory.path()).unwrap_err();
+    assert!(matches!(missing, Error::Missing { .. }), "{missing}");
+
+    let text = b"this is a text file, long enough to be read as a header of a database".repeat(20);
+    std::fs::write(&path, &text).unwrap();
+    for error in [Store::open(directory.path()).unwrap_err(), Store::open_read_only(&path).unwrap_err()] {
+        assert!(matches!(error, Error::Foreign { .. }), "{error}");
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), text);
+
+    std::fs::remove_file(&path).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE song (id INTEGER)").unwrap();
+    drop(other);
+    let error = Store::open(directory.path()).unwrap_err();
+    assert!(matches!(error, Error::Foreign { .. }), "{error}");
+}
+
+#[test]
+fn a_newer_file_is_refused_with_its_version() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = Store::open(directory.path()).unwrap().path().to_owned();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.pragma_update(None, "user_version", 999).unwrap();
+    drop(connection);
+    for error in [Store::open(directory.path()).unwrap_err(), Store::open_read_only(&path).unwrap_err()] {
+        assert!(matches!(error, Error::Newer { found: 999, .. }), "{error}");
+        assert!(error.to_string().contains("999") && error.to_string().contains("newer"), "{error}");
+    }
+}
+
+#[test]
+fn a_damaged_histogram_is_an_error_not_a_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let study_id = store.add_study(&study("a")).unwrap();
+    let host_id = store.add_host(&host()).unwrap();
+    let run = store.record_run(study_id, &start(host_id, None, 1), &end(1)).unwrap();
+    let connection = rusqlite::Connection::open(store.path()).unwrap();
+    connection.execute("UPDATE step SET response = x'00112233'", []).unwrap();
+    let error = store.run(run).unwrap_err();
+    assert!(matches!(error, Error::Damaged { .. }), "{error}");
+}
+
+#[test]
+fn reading_does_not_write_and_works_while_a_writer_holds_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = Store::open(directory.path()).unwrap();
+    let study_id = writer.add_study(&study("a")).unwrap();
+    let host_id = writer.add_host(&host()).unwrap();
+    let before = std::fs::read(writer.path()).unwrap();
+    let reader = Store::open_read_only(directory.path()).unwrap();
+    assert_eq!(reader.studies().unwrap().len(), 1);
+    assert_eq!(std::fs::read(writer.path()).unwrap(), before);
+    writer.record_run(study_id, &start(host_id, None, 1), &end(1)).unwrap();
+    assert_eq!(reader.run_heads(study_id).unwrap().len(), 1);
+}
