@@ -1,7 +1,7 @@
 //! What comes back for one request, up to ReadyForQuery: a state machine fed with whatever has arrived
 //! (PostgreSQL documentation, "Message Flow").
 
-use super::inbox::{Header, Inbox};
+use super::framing::{Cursor, Header};
 use crate::value::{Cell, Done, ResultSet, Row};
 use crate::{Error, ServerError};
 
@@ -21,7 +21,7 @@ pub enum TransactionStatus {
 
 /// What was asked, which decides what may come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
+pub(super) enum Request {
     /// Query.
     Query,
     /// Bind, Execute, Sync. Whether the statement returns rows is known since it was prepared.
@@ -38,7 +38,7 @@ pub enum Request {
 }
 
 /// Where the rows go.
-pub enum Rows<'a> {
+pub(super) enum Rows<'a> {
     /// Nowhere: they are skipped by length.
     Skip,
     /// To a function.
@@ -49,7 +49,7 @@ pub enum Rows<'a> {
 
 /// What the connection has to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub(super) enum Progress {
     /// Read more.
     Read,
     /// The server wants the data of a COPY FROM STDIN.
@@ -60,7 +60,7 @@ pub enum Progress {
 
 /// The answer to one request as far as it has come.
 #[derive(Debug)]
-pub struct Answer {
+pub(super) struct Answer {
     request: Request,
     /// Rows may come.
     in_result: bool,
@@ -70,18 +70,20 @@ pub struct Answer {
     /// Something that ends a request was seen.
     is_ended: bool,
     kept_bytes: usize,
+    /// Bytes of the present message still to be thrown away when they arrive.
+    skip: usize,
     /// Of all statements so far.
-    pub done: Done,
+    pub(super) done: Done,
     /// Parameters of the statement that is being prepared.
-    pub params: u16,
+    pub(super) params: u16,
     /// The first error.
-    pub error: Option<Box<ServerError>>,
+    pub(super) error: Option<Box<ServerError>>,
 }
 
 impl Answer {
     /// Nothing has come yet.
     #[inline]
-    pub fn new(request: Request) -> Answer {
+    pub(super) fn new(request: Request) -> Answer {
         Answer {
             request,
             in_result: false,
@@ -89,67 +91,76 @@ impl Answer {
             is_acknowledged: false,
             is_ended: false,
             kept_bytes: 0,
+            skip: 0,
             done: Done::default(),
             params: 0,
             error: None,
         }
     }
 
-    /// Consumes what is in `inbox`. `cells` is scratch space for one row.
+    /// Whether a Sync ends the request, and after an error another one must.
+    pub(super) fn is_extended(&self) -> bool {
+        self.request != Request::Query
+    }
+
+    /// Consumes from `bytes` what can be used; returns how much that was and what to do next. What is left over
+    /// belongs in front of the next bytes. `cells` is scratch space for one row.
     ///
     /// # Errors
     /// [`Error::Protocol`] for anything that may not come here; the connection is then lost. An error of the
     /// server is not one: it stands in [`Answer::error`].
     #[inline]
-    pub fn feed(
+    pub(super) fn feed(
         &mut self,
-        inbox: &mut Inbox,
+        bytes: &[u8],
         rows: &mut Rows<'_>,
         cells: &mut Vec<Option<Cell>>,
-    ) -> Result<Progress, Error> {
-        while let Some(header) = inbox.header()? {
+    ) -> Result<(usize, Progress), Error> {
+        let mut cursor = Cursor::new(bytes);
+        self.skip = cursor.advance(self.skip);
+        while let Some(header) = cursor.header()? {
             match header.tag {
                 b'D' if self.in_result => {
                     if let Rows::Skip = rows {
-                        inbox.skip(header);
+                        self.skip = cursor.skip(header);
                     } else {
-                        let Some(message) = inbox.take(header) else { break };
-                        parse_row(message.body, cells)?;
-                        self.show_row(&Row::new(message.body, cells), rows)?;
+                        let Some(body) = cursor.take(header) else { break };
+                        parse_row(body, cells)?;
+                        self.show_row(&Row::new(body, cells), rows)?;
                     }
                     self.done.rows += 1;
                 }
                 b'2' | b'1' | b'3' if !self.is_acknowledged && self.error.is_none() => {
                     self.acknowledge(header)?;
-                    inbox.skip(header);
+                    self.skip = cursor.skip(header);
                 }
                 b'C' if self.expects_completion() => {
-                    let Some(message) = inbox.take(header) else { break };
-                    self.complete(message.body, rows);
+                    let Some(body) = cursor.take(header) else { break };
+                    self.complete(body, rows);
                 }
                 b'Z' => {
-                    let Some(message) = inbox.take(header) else { break };
-                    let status = transaction_status(message.body)?;
+                    let Some(body) = cursor.take(header) else { break };
+                    let status = transaction_status(body)?;
                     self.check_end()?;
-                    return Ok(Progress::Ready(status));
+                    return Ok((cursor.consumed(), Progress::Ready(status)));
                 }
                 // At any time: a notice, a changed parameter, a notification.
-                b'N' | b'S' | b'A' => inbox.skip(header),
-                _ => match self.rare(inbox, header, rows)? {
+                b'N' | b'S' | b'A' => self.skip = cursor.skip(header),
+                _ => match self.rare(&mut cursor, header, rows)? {
                     None => break,
                     Some(Progress::Read) => {}
-                    Some(progress) => return Ok(progress),
+                    Some(progress) => return Ok((cursor.consumed(), progress)),
                 },
             }
         }
-        Ok(Progress::Read)
+        Ok((cursor.consumed(), Progress::Read))
     }
 
     /// What does not occur in the answer to a running workload's statement. `None`: not all of it is there.
     #[cold]
     fn rare(
         &mut self,
-        inbox: &mut Inbox,
+        cursor: &mut Cursor<'_>,
         header: Header,
         rows: &mut Rows<'_>,
     ) -> Result<Option<Progress>, Error> {
@@ -157,35 +168,35 @@ impl Answer {
         let is_prepare = self.request == Request::Prepare && self.is_acknowledged;
         match header.tag {
             b'E' => {
-                let Some(message) = inbox.take(header) else { return Ok(None) };
-                let error = parse_error(message.body);
+                let Some(body) = cursor.take(header) else { return Ok(None) };
+                let error = parse_error(body);
                 self.in_result = false;
                 self.in_copy_out = false;
                 self.is_ended = true;
                 self.error.get_or_insert(Box::new(error));
             }
             b'T' if (is_query && !self.in_result) || is_prepare => {
-                let Some(message) = inbox.take(header) else { return Ok(None) };
+                let Some(body) = cursor.take(header) else { return Ok(None) };
                 self.done.has_result_set = true;
                 self.in_result = is_query;
                 self.is_ended = is_prepare;
                 if let Rows::Keep(sets) = rows {
-                    let columns = parse_columns(message.body)?;
+                    let columns = parse_columns(body)?;
                     let done = Done { has_result_set: true, ..Done::default() };
                     sets.push(ResultSet { columns, rows: Vec::new(), done });
                 }
             }
             b't' if is_prepare => {
-                let Some(message) = inbox.take(header) else { return Ok(None) };
-                let count = message.body.first_chunk().ok_or_else(|| malformed("ParameterDescription"))?;
+                let Some(body) = cursor.take(header) else { return Ok(None) };
+                let count = body.first_chunk().ok_or_else(|| malformed("ParameterDescription"))?;
                 self.params = u16::from_be_bytes(*count);
             }
             b'n' if is_prepare => {
-                inbox.skip(header);
+                self.skip = cursor.skip(header);
                 self.is_ended = true;
             }
             b'I' if self.expects_completion() => {
-                inbox.skip(header);
+                self.skip = cursor.skip(header);
                 self.in_result = false;
                 self.is_ended = true;
                 if let Rows::Keep(sets) = rows {
@@ -193,19 +204,19 @@ impl Answer {
                 }
             }
             b'G' if self.expects_completion() && !self.in_result => {
-                inbox.skip(header);
+                self.skip = cursor.skip(header);
                 return Ok(Some(Progress::CopyIn));
             }
             b'H' if self.expects_completion() && !self.in_result => {
-                inbox.skip(header);
+                self.skip = cursor.skip(header);
                 self.in_copy_out = true;
                 self.done.has_result_set = true;
             }
             b'd' if self.in_copy_out => {
-                inbox.skip(header);
+                self.skip = cursor.skip(header);
                 self.done.rows += 1;
             }
-            b'c' if self.in_copy_out => inbox.skip(header),
+            b'c' if self.in_copy_out => self.skip = cursor.skip(header),
             tag => {
                 return Err(Error::Protocol(format!(
                     "message {} of {} bytes may not come in answer to {:?}",
@@ -365,7 +376,7 @@ fn parse_columns(body: &[u8]) -> Result<Vec<String>, Error> {
 }
 
 /// Takes what is needed out of an ErrorResponse; a mangled one is still an error of the server.
-pub fn parse_error(body: &[u8]) -> ServerError {
+pub(super) fn parse_error(body: &[u8]) -> ServerError {
     let mut error = ServerError { number: 0, sqlstate: *b"HY000", text: String::new() };
     for field in body.split(|&byte| byte == 0) {
         match field.split_first() {
@@ -427,20 +438,15 @@ mod tests {
         piece: usize,
         mut rows: Rows<'_>,
     ) -> Result<(Answer, Progress), Error> {
-        let mut inbox = Inbox::default();
         let mut answer = Answer::new(request);
         let mut cells = Vec::new();
-        for mut bytes in stream.chunks(piece) {
-            while !bytes.is_empty() {
-                let space = inbox.space();
-                let count = space.len().min(bytes.len());
-                space[..count].copy_from_slice(&bytes[..count]);
-                inbox.filled(count);
-                bytes = &bytes[count..];
-                match answer.feed(&mut inbox, &mut rows, &mut cells)? {
-                    Progress::Read => {}
-                    progress => return Ok((answer, progress)),
-                }
+        let mut unread = Vec::new();
+        for bytes in stream.chunks(piece) {
+            unread.extend_from_slice(bytes);
+            let (consumed, progress) = answer.feed(&unread, &mut rows, &mut cells)?;
+            unread.drain(..consumed);
+            if progress != Progress::Read {
+                return Ok((answer, progress));
             }
         }
         Ok((answer, Progress::Read))

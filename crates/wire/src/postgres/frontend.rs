@@ -28,13 +28,13 @@ fn string(out: &mut Vec<u8>, text: &str) {
 }
 
 /// SSLRequest.
-pub fn ssl_request(out: &mut Vec<u8>) {
+pub(super) fn ssl_request(out: &mut Vec<u8>) {
     out.extend_from_slice(&8i32.to_be_bytes());
     out.extend_from_slice(&SSL_REQUEST.to_be_bytes());
 }
 
 /// StartupMessage with the given run-time parameters (`user` among them).
-pub fn startup(out: &mut Vec<u8>, parameters: &[(&str, &str)]) {
+pub(super) fn startup(out: &mut Vec<u8>, parameters: &[(&str, &str)]) {
     let length_at = out.len();
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&PROTOCOL_3_0.to_be_bytes());
@@ -47,12 +47,12 @@ pub fn startup(out: &mut Vec<u8>, parameters: &[(&str, &str)]) {
 }
 
 /// PasswordMessage: clear text or md5.
-pub fn password(out: &mut Vec<u8>, text: &str) {
+pub(super) fn password(out: &mut Vec<u8>, text: &str) {
     message(out, b'p', |out| string(out, text));
 }
 
 /// SASLInitialResponse.
-pub fn sasl_initial(out: &mut Vec<u8>, mechanism: &str, data: &[u8]) {
+pub(super) fn sasl_initial(out: &mut Vec<u8>, mechanism: &str, data: &[u8]) {
     message(out, b'p', |out| {
         string(out, mechanism);
         out.extend_from_slice(&(data.len() as i32).to_be_bytes());
@@ -61,17 +61,17 @@ pub fn sasl_initial(out: &mut Vec<u8>, mechanism: &str, data: &[u8]) {
 }
 
 /// SASLResponse.
-pub fn sasl_response(out: &mut Vec<u8>, data: &[u8]) {
+pub(super) fn sasl_response(out: &mut Vec<u8>, data: &[u8]) {
     message(out, b'p', |out| out.extend_from_slice(data));
 }
 
 /// Query.
-pub fn query(out: &mut Vec<u8>, sql: &str) {
+pub(super) fn query(out: &mut Vec<u8>, sql: &str) {
     message(out, b'Q', |out| string(out, sql));
 }
 
 /// Parse. `oids`: declared parameter types, 0 where the server shall infer one.
-pub fn parse(out: &mut Vec<u8>, name: &str, sql: &str, oids: impl ExactSizeIterator<Item = u32>) {
+pub(super) fn parse(out: &mut Vec<u8>, name: &str, sql: &str, oids: impl ExactSizeIterator<Item = u32>) {
     message(out, b'P', |out| {
         string(out, name);
         string(out, sql);
@@ -81,7 +81,7 @@ pub fn parse(out: &mut Vec<u8>, name: &str, sql: &str, oids: impl ExactSizeItera
 }
 
 /// Describe of a prepared statement.
-pub fn describe_statement(out: &mut Vec<u8>, name: &str) {
+pub(super) fn describe_statement(out: &mut Vec<u8>, name: &str) {
     message(out, b'D', |out| {
         out.push(b'S');
         string(out, name);
@@ -89,7 +89,7 @@ pub fn describe_statement(out: &mut Vec<u8>, name: &str) {
 }
 
 /// Close of a prepared statement.
-pub fn close_statement(out: &mut Vec<u8>, name: &str) {
+pub(super) fn close_statement(out: &mut Vec<u8>, name: &str) {
     message(out, b'C', |out| {
         out.push(b'S');
         string(out, name);
@@ -97,40 +97,40 @@ pub fn close_statement(out: &mut Vec<u8>, name: &str) {
 }
 
 /// Execute of the unnamed portal, all rows.
-pub fn execute(out: &mut Vec<u8>) {
+pub(super) fn execute(out: &mut Vec<u8>) {
     message(out, b'E', |out| out.extend_from_slice(&[0; 5]));
 }
 
 /// Sync.
-pub fn sync(out: &mut Vec<u8>) {
+pub(super) fn sync(out: &mut Vec<u8>) {
     message(out, b'S', |_| ());
 }
 
 /// CopyDone.
-pub fn copy_done(out: &mut Vec<u8>) {
+pub(super) fn copy_done(out: &mut Vec<u8>) {
     message(out, b'c', |_| ());
 }
 
 /// CopyFail.
-pub fn copy_fail(out: &mut Vec<u8>, reason: &str) {
+pub(super) fn copy_fail(out: &mut Vec<u8>, reason: &str) {
     message(out, b'f', |out| string(out, reason));
 }
 
 /// Terminate.
-pub fn terminate(out: &mut Vec<u8>) {
+pub(super) fn terminate(out: &mut Vec<u8>) {
     message(out, b'X', |_| ());
 }
 
 /// Starts a CopyData message in an empty buffer; the data are appended, then [`end_copy_data`] is called.
-pub fn begin_copy_data(out: &mut Vec<u8>) {
+pub(super) fn begin_copy_data(out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&[b'd', 0, 0, 0, 0]);
 }
 
 /// Fills in the length of the CopyData message that is the whole buffer. `false`: there are no data, or more
 /// than a message may hold.
-pub fn end_copy_data(out: &mut [u8]) -> bool {
-    if out.len() <= 5 || out.len() > super::inbox::MESSAGE_BYTES_MAX {
+pub(super) fn end_copy_data(out: &mut [u8]) -> bool {
+    if out.len() <= 5 || out.len() > super::framing::MESSAGE_BYTES_MAX {
         return false;
     }
     set_length(out, 1);

@@ -1,59 +1,147 @@
 //! The PostgreSQL protocol 3.0: PostgreSQL 9.6 to 18.
+//!
+//! Parameters travel in binary where a type was declared, results as text. A statement is one write (Bind,
+//! Execute and Sync together) and, for a short result, one read.
 
+mod answer;
+mod framing;
+mod frontend;
+mod login;
+mod scram;
+mod statement;
+
+use std::io;
 use std::time::Duration;
 
-use crate::channel::Channel;
-use crate::error::Error;
-use crate::target::Target;
-use crate::transport::Transport;
-use crate::value::{Done, ParamType, ResultSet, Row, ServerInfo, Value};
+use answer::{Answer, Progress, Request, Rows};
+use framing::MESSAGE_BYTES_MAX;
+use login::{Login, Next};
 
-/// A prepared statement.
-#[derive(Debug)]
-pub struct Statement {}
+pub use answer::TransactionStatus;
+pub use statement::Statement;
+
+use crate::channel::Channel;
+use crate::error::{Error, ServerError};
+use crate::target::{Target, TlsMode};
+use crate::transport::Transport;
+use crate::value::{Cell, Done, ParamType, ResultSet, Row, ServerInfo, Value};
 
 /// A session with a PostgreSQL server.
 #[derive(Debug)]
 pub struct Connection<T: Transport> {
     channel: Channel<T>,
     server: ServerInfo,
+    statement_timeout: Duration,
+    status: TransactionStatus,
+    /// The last answer was read to its end. Not so after a fatal error, nor after a future was dropped half-way:
+    /// what is still under way would be taken for the next answer.
+    is_in_step: bool,
+    /// Statements prepared so far, which makes their names.
+    prepared: u32,
+    /// Scratch space for one row.
+    cells: Vec<Option<Cell>>,
 }
 
 impl<T: Transport> Connection<T> {
     /// See [`crate::Connection::open`].
     pub async fn open(transport: T, target: &Target) -> Result<Self, Error> {
-        let _ = (transport, target);
-        Err(Error::Unsupported("not built yet".into()))
+        let mut channel = Channel::new(transport);
+        channel.arm(target.connect_timeout);
+        agree_on_tls(&mut channel, target).await?;
+
+        let mut nonce = [0; 18];
+        getrandom::fill(&mut nonce)
+            .map_err(|error| Error::Auth(format!("the system gives no random numbers: {error}")))?;
+        let is_protected = channel.is_private() || channel.tls().is_some();
+        let mut login = Login::start(target, is_protected, nonce, &mut channel.output)?;
+        loop {
+            channel.flush().await?;
+            channel.fill().await?;
+            // The answers are built apart: the channel lends out what it has read.
+            let mut answers = std::mem::take(&mut channel.output);
+            let fed = login.feed(channel.unread(), &mut answers);
+            channel.output = answers;
+            let (consumed, next) = fed?;
+            channel.consume(consumed);
+            if next == Next::Ready {
+                break;
+            }
+        }
+        let server =
+            ServerInfo { version: login.version, connection_id: login.process_id, tls: channel.tls() };
+        Ok(Connection {
+            channel,
+            server,
+            statement_timeout: target.statement_timeout,
+            status: TransactionStatus::Idle,
+            is_in_step: true,
+            prepared: 0,
+            cells: Vec::new(),
+        })
     }
+
     /// See [`crate::Connection::server`].
     pub fn server(&self) -> &ServerInfo {
         &self.server
     }
+
+    /// Whether the session was inside a transaction when the last answer ended.
+    pub fn transaction_status(&self) -> TransactionStatus {
+        self.status
+    }
+
     /// See [`crate::Connection::query`].
     pub async fn query(&mut self, sql: &str) -> Result<Done, Error> {
-        let _ = sql;
-        Err(Error::Unsupported("not built yet".into()))
+        self.simple(sql, Rows::Skip).await
     }
+
     /// See [`crate::Connection::query_rows`].
     pub async fn query_rows(&mut self, sql: &str, on_row: &mut dyn FnMut(&Row<'_>)) -> Result<Done, Error> {
-        let _ = (sql, on_row);
-        Err(Error::Unsupported("not built yet".into()))
+        self.simple(sql, Rows::Each(on_row)).await
     }
+
     /// See [`crate::Connection::query_sets`].
     pub async fn query_sets(&mut self, sql: &str) -> Result<Vec<ResultSet>, Error> {
-        let _ = sql;
-        Err(Error::Unsupported("not built yet".into()))
+        let mut sets = Vec::new();
+        self.simple(sql, Rows::Keep(&mut sets)).await?;
+        Ok(sets)
     }
+
+    async fn simple(&mut self, sql: &str, rows: Rows<'_>) -> Result<Done, Error> {
+        self.begin(sql)?;
+        frontend::query(&mut self.channel.output, sql);
+        self.send_output().await?;
+        Ok(self.answer(Answer::new(Request::Query), rows).await?.done)
+    }
+
     /// See [`crate::Connection::prepare`].
     pub async fn prepare(&mut self, sql: &str, params: &[ParamType]) -> Result<Statement, Error> {
-        let _ = (sql, params);
-        Err(Error::Unsupported("not built yet".into()))
+        let count = params.len();
+        if count > usize::from(u16::MAX) {
+            return Err(Error::Unsupported(format!("{count} parameters; a statement may have 65,535")));
+        }
+        self.begin(sql)?;
+        self.prepared += 1;
+        let name = format!("p{}", self.prepared);
+        Statement::prepare(&mut self.channel.output, &name, sql, params);
+        self.send_output().await?;
+        let answer = self.answer(Answer::new(Request::Prepare), Rows::Skip).await?;
+        let statement = Statement::new(name, params, answer.done.has_result_set);
+        if usize::from(answer.params) != count {
+            let found = answer.params;
+            self.close_statement(statement).await?;
+            return Err(Error::Unsupported(format!(
+                "the statement has {found} parameters and {count} types were given: {sql}"
+            )));
+        }
+        Ok(statement)
     }
+
     /// See [`crate::Connection::execute`].
     pub async fn execute(&mut self, statement: &mut Statement, values: &[Value<'_>]) -> Result<Done, Error> {
-        let _ = (statement, values);
-        Err(Error::Unsupported("not built yet".into()))
+        self.extended(statement, values, Rows::Skip).await
     }
+
     /// See [`crate::Connection::execute_rows`].
     pub async fn execute_rows(
         &mut self,
@@ -61,31 +149,234 @@ impl<T: Transport> Connection<T> {
         values: &[Value<'_>],
         on_row: &mut dyn FnMut(&Row<'_>),
     ) -> Result<Done, Error> {
-        let _ = (statement, values, on_row);
-        Err(Error::Unsupported("not built yet".into()))
+        self.extended(statement, values, Rows::Each(on_row)).await
     }
+
+    #[inline]
+    async fn extended(
+        &mut self,
+        statement: &mut Statement,
+        values: &[Value<'_>],
+        rows: Rows<'_>,
+    ) -> Result<Done, Error> {
+        self.check_step()?;
+        let has_result_set = statement.has_result_set();
+        let bytes = statement.bind(values)?;
+        self.is_in_step = false;
+        self.channel.arm(self.statement_timeout);
+        if let Err(error) = self.channel.send(bytes).await {
+            return Err(self.last_words(error).await);
+        }
+        Ok(self.answer(Answer::new(Request::Execute { has_result_set }), rows).await?.done)
+    }
+
     /// See [`crate::Connection::close_statement`].
     pub async fn close_statement(&mut self, statement: Statement) -> Result<(), Error> {
-        let _ = statement;
-        Err(Error::Unsupported("not built yet".into()))
+        self.begin("")?;
+        frontend::close_statement(&mut self.channel.output, statement.name());
+        frontend::sync(&mut self.channel.output);
+        self.send_output().await?;
+        self.answer(Answer::new(Request::Close), Rows::Skip).await?;
+        Ok(())
     }
+
     /// See [`crate::Connection::load_rows`].
     pub async fn load_rows(
         &mut self,
         sql: &str,
         source: &mut dyn FnMut(&mut Vec<u8>) -> bool,
     ) -> Result<Done, Error> {
-        let _ = (sql, source);
-        Err(Error::Unsupported("not built yet".into()))
+        self.begin(sql)?;
+        frontend::query(&mut self.channel.output, sql);
+        self.send_output().await?;
+        let mut answer = Answer::new(Request::Query);
+        if self.advance(&mut answer, &mut Rows::Skip).await? != Progress::CopyIn {
+            return match self.ended(answer) {
+                Ok(_) => Err(Error::Unsupported(format!("the statement asks for no rows: {sql}"))),
+                Err(error) => Err(error),
+            };
+        }
+        // Should the server refuse a row, it throws away what still comes and answers at the end.
+        let is_too_long = loop {
+            self.channel.arm(self.statement_timeout);
+            frontend::begin_copy_data(&mut self.channel.output);
+            let has_more = source(&mut self.channel.output);
+            let is_too_long = self.channel.output.len() > MESSAGE_BYTES_MAX;
+            if !is_too_long && frontend::end_copy_data(&mut self.channel.output) {
+                self.send_output().await?;
+            }
+            if is_too_long || !has_more {
+                break is_too_long;
+            }
+        };
+        self.channel.output.clear();
+        if is_too_long {
+            frontend::copy_fail(&mut self.channel.output, "a chunk of rows exceeds 1 GiB");
+        } else {
+            frontend::copy_done(&mut self.channel.output);
+        }
+        self.send_output().await?;
+        Ok(self.answer(answer, Rows::Skip).await?.done)
     }
+
     /// See [`crate::Connection::ping`].
     pub async fn ping(&mut self) -> Result<(), Error> {
-        Err(Error::Unsupported("not built yet".into()))
+        self.begin("")?;
+        frontend::sync(&mut self.channel.output);
+        self.send_output().await?;
+        self.answer(Answer::new(Request::Sync), Rows::Skip).await?;
+        Ok(())
     }
+
     /// See [`crate::Connection::close`].
-    pub async fn close(self) {}
+    pub async fn close(mut self) {
+        if self.is_in_step {
+            self.channel.arm(self.statement_timeout);
+            frontend::terminate(&mut self.channel.output);
+            // The server ends the session in any case when the socket closes.
+            let _ = self.channel.flush().await;
+        }
+    }
+
     /// See [`crate::Connection::set_statement_timeout`].
     pub fn set_statement_timeout(&mut self, limit: Duration) {
-        let _ = (limit, &self.channel);
+        self.statement_timeout = limit;
+    }
+
+    #[inline]
+    fn check_step(&self) -> Result<(), Error> {
+        if self.is_in_step {
+            return Ok(());
+        }
+        Err(Error::Io(io::Error::new(
+            io::ErrorKind::NotConnected,
+            "an earlier statement failed or was abandoned half-way; open a new connection",
+        )))
+    }
+
+    /// Before a request is built: nothing may be under way, and the text must survive its encoding.
+    fn begin(&mut self, sql: &str) -> Result<(), Error> {
+        self.check_step()?;
+        if sql.len() > MESSAGE_BYTES_MAX / 2 {
+            return Err(Error::Unsupported(format!("a statement of {} bytes is too long", sql.len())));
+        }
+        if sql.as_bytes().contains(&0) {
+            return Err(Error::Unsupported("a statement cannot hold a zero byte".into()));
+        }
+        self.is_in_step = false;
+        self.channel.output.clear();
+        self.channel.arm(self.statement_timeout);
+        Ok(())
+    }
+
+    async fn send_output(&mut self) -> Result<(), Error> {
+        match self.channel.flush().await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.last_words(error).await),
+        }
+    }
+
+    /// Reads `answer` to its end.
+    #[inline]
+    async fn answer(&mut self, mut answer: Answer, mut rows: Rows<'_>) -> Result<Answer, Error> {
+        while self.advance(&mut answer, &mut rows).await? == Progress::CopyIn {
+            frontend::copy_fail(&mut self.channel.output, "no rows to load: use load_rows");
+            if answer.is_extended() {
+                // A server in copy mode has ignored the Sync that came with the statement.
+                frontend::sync(&mut self.channel.output);
+            }
+            self.send_output().await?;
+        }
+        self.ended(answer)
+    }
+
+    /// Reads until the answer is complete or the server wants data.
+    #[inline]
+    async fn advance(&mut self, answer: &mut Answer, rows: &mut Rows<'_>) -> Result<Progress, Error> {
+        loop {
+            let (consumed, progress) = answer.feed(self.channel.unread(), rows, &mut self.cells)?;
+            self.channel.consume(consumed);
+            match progress {
+                Progress::Read => {}
+                Progress::CopyIn => return Ok(progress),
+                Progress::Ready(status) => {
+                    self.status = status;
+                    self.is_in_step = true;
+                    return Ok(progress);
+                }
+            }
+            if let Err(error) = self.channel.fill().await {
+                return Err(match &answer.error {
+                    Some(server) => ended_by_server(error, server),
+                    None => error,
+                });
+            }
+        }
+    }
+
+    fn ended(&self, answer: Answer) -> Result<Answer, Error> {
+        match answer.error {
+            Some(error) => Err(Error::Server(*error)),
+            None => Ok(answer),
+        }
+    }
+
+    /// A server that ends a session (shutdown, an administrator, an idle limit) says why before it closes the
+    /// socket: often the first to notice is the next write.
+    #[cold]
+    async fn last_words(&mut self, error: Error) -> Error {
+        if !matches!(error, Error::Io(_)) {
+            return error;
+        }
+        let mut answer = Answer::new(Request::Sync);
+        match self.advance(&mut answer, &mut Rows::Skip).await {
+            Err(ended @ Error::Io(_)) if answer.error.is_some() => ended,
+            _ => error,
+        }
+    }
+}
+
+#[cold]
+fn ended_by_server(error: Error, server: &ServerError) -> Error {
+    match error {
+        Error::Io(_) => Error::Io(io::Error::new(
+            io::ErrorKind::ConnectionAborted,
+            format!("the server ended the session: {} ({})", server.text, server.code()),
+        )),
+        other => other,
+    }
+}
+
+/// SSLRequest and its one-byte answer, which comes before anything else (PostgreSQL documentation, "SSL Session
+/// Encryption").
+async fn agree_on_tls<T: Transport>(channel: &mut Channel<T>, target: &Target) -> Result<(), Error> {
+    let is_wanted = match target.tls {
+        TlsMode::Disabled => false,
+        // PostgreSQL encrypts no unix sockets, so there is nothing to ask for.
+        TlsMode::Preferred => !channel.is_private(),
+        TlsMode::Required | TlsMode::VerifyCa | TlsMode::VerifyFull => true,
+    };
+    if !is_wanted {
+        return Ok(());
+    }
+    if channel.is_private() {
+        return Err(Error::Tls(
+            "PostgreSQL encrypts no unix sockets: use tls=disabled with the socket, or connect over TCP"
+                .into(),
+        ));
+    }
+    frontend::ssl_request(&mut channel.output);
+    channel.flush().await?;
+    channel.fill().await?;
+    let answer = channel.unread()[0];
+    channel.consume(1);
+    match answer {
+        b'S' => channel.start_tls(target).await,
+        b'N' if target.tls == TlsMode::Preferred && channel.unread().is_empty() => Ok(()),
+        b'N' => Err(Error::Tls(
+            "the server offers no TLS: set ssl = on and a certificate in its configuration, or use tls=disabled"
+                .into(),
+        )),
+        _ => Err(Error::Tls("the server does not answer a request for TLS as PostgreSQL does".into())),
     }
 }

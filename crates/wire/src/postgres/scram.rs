@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::Error;
 
 /// The SASL mechanism without channel binding.
-pub const MECHANISM: &str = "SCRAM-SHA-256";
+pub(super) const MECHANISM: &str = "SCRAM-SHA-256";
 
 /// The highest iteration count accepted: a hostile server could otherwise keep a client busy for hours
 /// (PostgreSQL's default is 4,096).
@@ -25,7 +25,7 @@ const GS2_HEADER: &str = "n,,";
 
 /// The client's side of one exchange.
 #[derive(Debug)]
-pub struct Scram {
+pub(super) struct Scram {
     password: String,
     nonce: String,
     first_bare: String,
@@ -35,7 +35,7 @@ pub struct Scram {
 impl Scram {
     /// Starts an exchange. `nonce`: printable ASCII without commas, fresh for every exchange. `user` is empty
     /// on PostgreSQL, which takes the name from the startup message.
-    pub fn new(user: &str, password: &str, nonce: &str) -> Scram {
+    pub(super) fn new(user: &str, password: &str, nonce: &str) -> Scram {
         let user = user.replace('=', "=3D").replace(',', "=2C");
         Scram {
             password: password.to_owned(),
@@ -46,7 +46,7 @@ impl Scram {
     }
 
     /// `client-first-message`.
-    pub fn first(&self) -> String {
+    pub(super) fn first(&self) -> String {
         format!("{GS2_HEADER}{}", self.first_bare)
     }
 
@@ -54,7 +54,7 @@ impl Scram {
     ///
     /// # Errors
     /// [`Error::Auth`] where the message is not what RFC 5802 allows.
-    pub fn answer(&mut self, server_first: &[u8]) -> Result<String, Error> {
+    pub(super) fn answer(&mut self, server_first: &[u8]) -> Result<String, Error> {
         let server_first = text(server_first)?;
         let challenge = Challenge::parse(server_first)?;
         if !challenge.nonce.starts_with(&self.nonce) || challenge.nonce.len() == self.nonce.len() {
@@ -72,11 +72,16 @@ impl Scram {
         Ok(format!("{without_proof},p={}", BASE64.encode(proof)))
     }
 
+    /// Whether the challenge has been answered.
+    pub(super) fn has_answered(&self) -> bool {
+        self.server_signature.is_some()
+    }
+
     /// Checks `server-final-message`: only a server that knows the password can make it.
     ///
     /// # Errors
     /// [`Error::Auth`] where the signature is missing or wrong, or no challenge came before.
-    pub fn finish(&self, server_final: &[u8]) -> Result<(), Error> {
+    pub(super) fn finish(&self, server_final: &[u8]) -> Result<(), Error> {
         let server_final = text(server_final)?;
         if let Some(reason) = server_final.strip_prefix("e=") {
             return Err(Error::Auth(format!("the server refused the SCRAM exchange: {reason}")));
