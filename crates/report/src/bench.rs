@@ -1,0 +1,133 @@
+//! One load level of one run as JSON: the line of `bench`, and the runs within the JSON of `report`. Written once,
+//! so that the two cannot differ.
+
+use serde_json::{Map, Value, json};
+use store::{RunEnd, RunHead, RunStart, Status};
+
+use crate::figures::StepFigures;
+
+/// Who ran, for the fields that a run's own record does not hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Ran<'a> {
+    /// As begun.
+    pub start: &'a RunStart,
+    /// What it gave; `None` where its process was killed.
+    pub end: Option<&'a RunEnd>,
+    /// How it stands.
+    pub status: Status,
+    /// Why it failed or is invalid.
+    pub error: Option<&'a str>,
+    /// Identity of the build; `None` for an attached server.
+    pub build: Option<&'a str>,
+}
+
+impl<'a> Ran<'a> {
+    /// Of a run that is not in a store (`bench`).
+    pub fn new(start: &'a RunStart, end: &'a RunEnd, build: Option<&'a str>) -> Self {
+        Self { start, end: Some(end), status: end.status, error: end.error.as_deref(), build }
+    }
+
+    pub(crate) fn of_head(head: &'a RunHead, end: Option<&'a RunEnd>, build: Option<&'a str>) -> Self {
+        Self { start: &head.start, end, status: head.status, error: head.error.as_deref(), build }
+    }
+}
+
+/// The lines of `bench` for one run, one for each of its levels, also for those that it did not reach.
+pub fn bench_lines(start: &RunStart, end: &RunEnd, build: Option<&str>) -> Vec<Value> {
+    let ran = Ran::new(start, end, build);
+    let steps: Vec<StepFigures> = end.steps.iter().map(StepFigures::of).collect();
+    start
+        .levels
+        .iter()
+        .enumerate()
+        .map(|(index, sessions)| Value::Object(fields(&ran, *sessions, steps.get(index))))
+        .collect()
+}
+
+/// The fields of one level; a level without a step has zeros for counts and null for what was never measured.
+pub(crate) fn fields(ran: &Ran<'_>, sessions: u32, step: Option<&StepFigures>) -> Map<String, Value> {
+    let mut map = Map::new();
+    let mut put = |name: &str, value: Value| map.insert(name.to_owned(), value);
+    put("schema", json!(1));
+    put("status", json!(ran.status.as_str()));
+    put("error", json!(ran.error));
+    let from_key = |name: &str| ran.start.key.get(name).cloned().unwrap_or(Value::Null);
+    let workload = ran.end.map(|end| &end.workload);
+    put(
+        "workload",
+        workload.filter(|w| !w.name.is_empty()).map_or_else(|| from_key("workload"), |w| json!(w.name)),
+    );
+    put("options", json!(workload.map(|w| &w.options)));
+    let server = ran.end.map(|end| &end.server.name).filter(|name| !name.is_empty());
+    put("server", server.map_or_else(|| from_key("server"), |name| json!(name)));
+    put("build", json!(ran.build));
+    put("seed", json!(ran.start.seed));
+    put("sessions", json!(sessions));
+    put("rate", json!(step.and_then(|step| step.rate_tps)));
+    match step {
+        Some(step) => measured(step, &mut map),
+        None => unmeasured(&mut map),
+    }
+    let warnings = ran.end.map(|end| end.warnings.clone()).unwrap_or_default();
+    let gates: Map<String, Value> = ran
+        .end
+        .map(|end| end.gates.iter().map(|gate| (gate.name.clone(), json!(gate.is_tripped))).collect())
+        .unwrap_or_default();
+    map.insert("warnings".to_owned(), json!(warnings));
+    map.insert("gates".to_owned(), Value::Object(gates));
+    map
+}
+
+fn measured(step: &StepFigures, map: &mut Map<String, Value>) {
+    let by_statement: Map<String, Value> = step
+        .by_statement
+        .iter()
+        .map(|s| (s.name.clone(), json!({"count": s.count, "latency_ms": s.latency})))
+        .collect();
+    let intervals: Vec<Value> = step
+        .intervals
+        .iter()
+        .filter(|interval| interval.second >= 1)
+        .map(|i| {
+            json!({"second": i.second, "tps": i.tps, "qps": i.qps, "p99_ms": i.latency.map(|l| l.p99),
+                   "errors": i.errors})
+        })
+        .collect();
+    let fields = json!({
+        "duration_s": step.duration_s,
+        "transactions": step.outcomes.committed,
+        "statements": step.statements(),
+        "reads": step.reads,
+        "writes": step.writes,
+        "other": step.other,
+        "in_flight_at_end": step.in_flight_at_end,
+        "backlog_at_end": step.backlog_at_end,
+        "tps": step.tps,
+        "tps_max": step.tps_max,
+        "tps_min": step.tps_min,
+        "qps": step.qps,
+        "outcomes": step.outcomes,
+        "retries": step.retries,
+        "errors": step.errors,
+        "latency_ms": step.response,
+        "service_ms": step.service,
+        "by_statement": by_statement,
+        "intervals": intervals,
+        "client": step.client,
+    });
+    if let Value::Object(fields) = fields {
+        map.extend(fields);
+    }
+}
+
+fn unmeasured(map: &mut Map<String, Value>) {
+    let fields = json!({
+        "duration_s": 0.0, "transactions": 0, "statements": 0, "reads": 0, "writes": 0, "other": 0,
+        "in_flight_at_end": 0, "backlog_at_end": 0, "tps": null, "tps_max": null, "tps_min": null, "qps": null,
+        "outcomes": store::Outcomes::default(), "retries": 0, "errors": {}, "latency_ms": null, "service_ms": null,
+        "by_statement": {}, "intervals": [], "client": store::ClientUsage::default(),
+    });
+    if let Value::Object(fields) = fields {
+        map.extend(fields);
+    }
+}
