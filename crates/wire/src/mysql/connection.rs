@@ -1,0 +1,571 @@
+//! A session with a MySQL server, over the codecs next to it.
+
+use std::io;
+use std::time::Duration;
+
+use super::auth::{LoginProcess, Step};
+use super::handshake::{Greeting, LogIn, capability, push_log_in, push_tls_request};
+use super::packet::{HEADER_BYTES, Whole, begin, finish, header, join, malformed};
+use super::response::{Answer, Event, server_error};
+use super::row::{Column, binary_cells, text_cells};
+use super::statement::Statement;
+use crate::channel::Channel;
+use crate::error::Error;
+use crate::target::{Target, TlsMode};
+use crate::transport::Transport;
+use crate::value::{Cell, Done, ParamType, ResultSet, Row, ServerInfo, Value};
+
+const COM_QUIT: u8 = 0x01;
+const COM_QUERY: u8 = 0x03;
+const COM_PING: u8 = 0x0e;
+const COM_STMT_PREPARE: u8 = 0x16;
+const COM_STMT_CLOSE: u8 = 0x19;
+
+/// Rows that are streamed to the server go out in packets of about this size.
+const LOAD_PACKET_BYTES: usize = 256 * 1024;
+/// Good-bye is not waited for any longer.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+
+/// A session with a MySQL server. The methods are documented at [`crate::Connection`].
+#[derive(Debug)]
+pub struct Connection<T: Transport> {
+    channel: Channel<T>,
+    server: ServerInfo,
+    deprecate_eof: bool,
+    statement_timeout: Duration,
+    /// An answer is being read. Still set when the next command comes if a caller dropped the future half-way or
+    /// an error left the stream in the middle of a packet.
+    is_busy: bool,
+    /// Reused by rows that somebody reads.
+    cells: Vec<Option<Cell>>,
+    text: Vec<u8>,
+}
+
+/// Who looks at the packets of an answer.
+trait Reading {
+    fn on_head(&mut self, _columns: u32) {}
+    fn on_column(&mut self, _payload: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+    fn on_row(&mut self, payload: &[u8]) -> Result<(), Error>;
+    fn on_statement_end(&mut self, _done: Done) {}
+}
+
+impl<T: Transport> Connection<T> {
+    /// See [`crate::Connection::open`].
+    pub async fn open(transport: T, target: &Target) -> Result<Self, Error> {
+        let mut channel = Channel::new(transport);
+        channel.arm(target.connect_timeout);
+        let whole = read_packet(&mut channel, 0).await?;
+        let greeting = Greeting::parse(whole.payload(channel.unread()))?;
+        channel.consume(whole.wire_len);
+        let mut sequence = whole.next_sequence;
+
+        let with_tls = wants_tls(target, &greeting, channel.is_private())?;
+        let capabilities = greeting.shared_capabilities(target.database.is_some(), with_tls);
+        let collation = greeting.collation();
+        if with_tls {
+            let start = begin(&mut channel.output);
+            push_tls_request(&mut channel.output, capabilities, collation);
+            finish(&mut channel.output, start, &mut sequence);
+            channel.flush().await?;
+            channel.start_tls(target).await?;
+        }
+
+        let is_safe = with_tls || channel.is_private();
+        let mut login =
+            LoginProcess::new(&greeting.plugin, greeting.nonce, target.password.reveal(), is_safe);
+        let (plugin, auth) = login.first_answer();
+        let log_in = LogIn {
+            capabilities,
+            collation,
+            user: target.user.as_bytes(),
+            auth: &auth,
+            database: target.database.as_deref().map(str::as_bytes),
+            plugin,
+        };
+        let start = begin(&mut channel.output);
+        push_log_in(&mut channel.output, &log_in)?;
+        finish(&mut channel.output, start, &mut sequence);
+        channel.flush().await?;
+        log_in_to_the_end(&mut channel, &mut login, sequence).await?;
+
+        let server = ServerInfo {
+            version: greeting.version,
+            connection_id: greeting.connection_id,
+            tls: channel.tls(),
+        };
+        Ok(Connection {
+            channel,
+            server,
+            deprecate_eof: capabilities & capability::DEPRECATE_EOF != 0,
+            statement_timeout: target.statement_timeout,
+            is_busy: false,
+            cells: Vec::new(),
+            text: Vec::new(),
+        })
+    }
+
+    /// See [`crate::Connection::server`].
+    pub fn server(&self) -> &ServerInfo {
+        &self.server
+    }
+
+    /// See [`crate::Connection::query`].
+    pub async fn query(&mut self, sql: &str) -> Result<Done, Error> {
+        let sequence = self.send_command(COM_QUERY, sql.as_bytes()).await?;
+        let outcome = self.skip_answer(sequence).await;
+        self.settle(outcome)
+    }
+
+    /// See [`crate::Connection::query_rows`].
+    pub async fn query_rows(&mut self, sql: &str, on_row: &mut dyn FnMut(&Row<'_>)) -> Result<Done, Error> {
+        let mut cells = std::mem::take(&mut self.cells);
+        let sequence = self.send_command(COM_QUERY, sql.as_bytes()).await?;
+        let mut reading = TextRows { columns: 0, cells: &mut cells, on_row };
+        let outcome = self.read_answer(sequence, &mut reading).await;
+        self.cells = cells;
+        self.settle(outcome)
+    }
+
+    /// See [`crate::Connection::query_sets`].
+    pub async fn query_sets(&mut self, sql: &str) -> Result<Vec<ResultSet>, Error> {
+        let sequence = self.send_command(COM_QUERY, sql.as_bytes()).await?;
+        let mut reading = Sets::default();
+        let outcome = self.read_answer(sequence, &mut reading).await;
+        self.settle(outcome)?;
+        Ok(reading.sets)
+    }
+
+    /// See [`crate::Connection::prepare`].
+    pub async fn prepare(&mut self, sql: &str, params: &[ParamType]) -> Result<Statement, Error> {
+        let sequence = self.send_command(COM_STMT_PREPARE, sql.as_bytes()).await?;
+        let outcome = self.read_prepared(sequence).await;
+        let (id, expected) = self.settle(outcome)?;
+        let statement = Statement::new(id, params);
+        if usize::from(expected) != params.len() {
+            self.close_statement(statement).await?;
+            return Err(Error::Unsupported(format!(
+                "the statement has {expected} placeholders and {} types were given: {sql}",
+                params.len()
+            )));
+        }
+        Ok(statement)
+    }
+
+    /// See [`crate::Connection::execute`].
+    pub async fn execute(&mut self, statement: &mut Statement, values: &[Value<'_>]) -> Result<Done, Error> {
+        self.begin()?;
+        let (packet, sequence) = statement.encode(values)?;
+        self.is_busy = true;
+        self.channel.send(packet).await?;
+        statement.settle();
+        let outcome = self.skip_answer(sequence).await;
+        let done = self.settle(outcome)?;
+        statement.types_are_known();
+        Ok(done)
+    }
+
+    /// See [`crate::Connection::execute_rows`].
+    pub async fn execute_rows(
+        &mut self,
+        statement: &mut Statement,
+        values: &[Value<'_>],
+        on_row: &mut dyn FnMut(&Row<'_>),
+    ) -> Result<Done, Error> {
+        self.begin()?;
+        let (packet, sequence) = statement.encode(values)?;
+        self.is_busy = true;
+        self.channel.send(packet).await?;
+        statement.settle();
+        let (mut cells, mut text) = (std::mem::take(&mut self.cells), std::mem::take(&mut self.text));
+        let mut reading = BinaryRows { columns: Vec::new(), cells: &mut cells, text: &mut text, on_row };
+        let outcome = self.read_answer(sequence, &mut reading).await;
+        (self.cells, self.text) = (cells, text);
+        let done = self.settle(outcome)?;
+        statement.types_are_known();
+        Ok(done)
+    }
+
+    /// See [`crate::Connection::close_statement`]. The server does not answer.
+    pub async fn close_statement(&mut self, statement: Statement) -> Result<(), Error> {
+        self.send_command(COM_STMT_CLOSE, &statement.id().to_le_bytes()).await?;
+        self.is_busy = false;
+        Ok(())
+    }
+
+    /// See [`crate::Connection::load_rows`].
+    pub async fn load_rows(
+        &mut self,
+        sql: &str,
+        source: &mut dyn FnMut(&mut Vec<u8>) -> bool,
+    ) -> Result<Done, Error> {
+        let sequence = self.send_command(COM_QUERY, sql.as_bytes()).await?;
+        let outcome = self.send_rows(sequence, source).await;
+        self.settle(outcome)
+    }
+
+    /// See [`crate::Connection::ping`].
+    pub async fn ping(&mut self) -> Result<(), Error> {
+        let sequence = self.send_command(COM_PING, &[]).await?;
+        let outcome = self.skip_answer(sequence).await;
+        self.settle(outcome).map(|_| ())
+    }
+
+    /// See [`crate::Connection::close`].
+    pub async fn close(mut self) {
+        if self.is_busy {
+            return;
+        }
+        self.statement_timeout = CLOSE_LIMIT;
+        // The socket is closed right after; a server that is gone already need not hear it.
+        let _ = self.send_command(COM_QUIT, &[]).await;
+    }
+
+    /// See [`crate::Connection::set_statement_timeout`].
+    pub fn set_statement_timeout(&mut self, limit: Duration) {
+        self.statement_timeout = limit;
+    }
+
+    /// Before each command: the last answer must be over, and nothing may have come since.
+    #[inline]
+    fn begin(&mut self) -> Result<(), Error> {
+        if self.is_busy || !self.channel.unread().is_empty() {
+            return Err(self.unusable());
+        }
+        self.channel.arm(self.statement_timeout);
+        Ok(())
+    }
+
+    #[cold]
+    fn unusable(&self) -> Error {
+        if self.is_busy {
+            return Error::Io(io::Error::new(
+                io::ErrorKind::NotConnected,
+                "an earlier answer was given up half-way: open the connection anew",
+            ));
+        }
+        unasked_packet(self.channel.unread())
+    }
+
+    /// The end of a command: after a success or a server's error the connection can go on.
+    #[inline]
+    fn settle<R>(&mut self, outcome: Result<R, Error>) -> Result<R, Error> {
+        self.is_busy = matches!(&outcome, Err(error) if error.is_fatal());
+        outcome
+    }
+
+    /// Sends a command and returns the sequence number that the answer begins with.
+    async fn send_command(&mut self, command: u8, body: &[u8]) -> Result<u8, Error> {
+        self.begin()?;
+        let output = &mut self.channel.output;
+        output.clear();
+        let start = begin(output);
+        output.push(command);
+        output.extend_from_slice(body);
+        let mut sequence = 0;
+        finish(output, start, &mut sequence);
+        self.is_busy = true;
+        self.channel.flush().await?;
+        Ok(sequence)
+    }
+
+    /// Reads an answer to its end without looking at rows.
+    async fn skip_answer(&mut self, sequence: u8) -> Result<Done, Error> {
+        let mut answer = Answer::new(self.deprecate_eof, sequence);
+        loop {
+            self.channel.fill().await?;
+            let (used, event) = answer.skip(self.channel.unread());
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => return Err(self.explain(error, used)),
+            };
+            self.channel.consume(used);
+            match event {
+                Event::StatementEnd(_) => return Ok(answer.done()),
+                Event::LocalFile => return Err(self.refuse_file(answer.sequence()).await),
+                _ => {}
+            }
+        }
+    }
+
+    /// A server that ends an idle session says so in a packet that no command asked for.
+    #[cold]
+    fn explain(&mut self, error: Error, used: usize) -> Error {
+        let error = match error {
+            Error::Protocol(_) if is_unasked_error(&self.channel.unread()[used..]) => {
+                unasked_packet(&self.channel.unread()[used..])
+            }
+            other => other,
+        };
+        self.channel.consume(used);
+        error
+    }
+
+    /// Reads an answer to its end and shows each packet to `reading`.
+    async fn read_answer(&mut self, sequence: u8, reading: &mut dyn Reading) -> Result<Done, Error> {
+        let mut answer = Answer::new(self.deprecate_eof, sequence);
+        // What `reading` complains about is told when the answer has been read, so that the connection stays good.
+        let mut complaint = Ok(());
+        while !answer.is_finished() {
+            let whole = read_packet(&mut self.channel, answer.sequence()).await?;
+            let payload = whole.payload(self.channel.unread());
+            answer.resume(whole.next_sequence);
+            let event = answer.accept(payload);
+            if complaint.is_ok() {
+                match &event {
+                    Ok(Event::Head(columns)) => reading.on_head(*columns),
+                    Ok(Event::Column) => complaint = reading.on_column(payload),
+                    Ok(Event::Row) => complaint = reading.on_row(payload),
+                    Ok(Event::StatementEnd(done)) => reading.on_statement_end(*done),
+                    Ok(Event::Nothing | Event::LocalFile) | Err(_) => {}
+                }
+            }
+            self.channel.consume(whole.wire_len);
+            if event? == Event::LocalFile {
+                return Err(self.refuse_file(answer.sequence()).await);
+            }
+        }
+        complaint.map(|()| answer.done())
+    }
+
+    /// An empty packet instead of the file that nobody here offered; then the server's answer to that.
+    async fn refuse_file(&mut self, mut sequence: u8) -> Error {
+        let start = begin(&mut self.channel.output);
+        finish(&mut self.channel.output, start, &mut sequence);
+        if let Err(error) = self.channel.flush().await {
+            return error;
+        }
+        let mut answer = Answer::new(self.deprecate_eof, sequence);
+        while !answer.is_finished() {
+            let whole = match read_packet(&mut self.channel, answer.sequence()).await {
+                Ok(whole) => whole,
+                Err(error) => return error,
+            };
+            answer.resume(whole.next_sequence);
+            let event = answer.accept(whole.payload(self.channel.unread()));
+            self.channel.consume(whole.wire_len);
+            match event {
+                Ok(Event::LocalFile) => {
+                    return Error::Protocol("the server asks for files over and over".into());
+                }
+                Err(error) if error.is_fatal() => return error,
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Error::Unsupported(
+            "the server asked for a local file in answer to a statement that does not load rows; it got none"
+                .into(),
+        )
+    }
+
+    /// The answer to COM_STMT_PREPARE: the statement's id and number of parameters.
+    async fn read_prepared(&mut self, sequence: u8) -> Result<(u32, u16), Error> {
+        let whole = read_packet(&mut self.channel, sequence).await?;
+        let head = parse_prepared(whole.payload(self.channel.unread()));
+        self.channel.consume(whole.wire_len);
+        let (id, columns, params) = head?;
+        let mut sequence = whole.next_sequence;
+        for definitions in [params, columns] {
+            // Definitions end with an EOF packet where the old form is spoken.
+            let packets = match definitions {
+                0 => 0,
+                n => u32::from(n) + u32::from(!self.deprecate_eof),
+            };
+            for _ in 0..packets {
+                let whole = read_packet(&mut self.channel, sequence).await?;
+                sequence = whole.next_sequence;
+                self.channel.consume(whole.wire_len);
+            }
+        }
+        Ok((id, params))
+    }
+
+    /// Streams `source` to a server that has been sent a LOAD DATA LOCAL.
+    async fn send_rows(
+        &mut self,
+        sequence: u8,
+        source: &mut dyn FnMut(&mut Vec<u8>) -> bool,
+    ) -> Result<Done, Error> {
+        let whole = read_packet(&mut self.channel, sequence).await?;
+        let mut answer = Answer::new(self.deprecate_eof, whole.next_sequence);
+        let event = answer.accept(whole.payload(self.channel.unread()));
+        self.channel.consume(whole.wire_len);
+        let mut sequence = whole.next_sequence;
+        if event? != Event::LocalFile {
+            if !answer.is_finished() {
+                return malformed("load_rows was given a statement that returns rows");
+            }
+            return Err(Error::Unsupported("the statement given to load_rows asks for no local file".into()));
+        }
+        let mut has_more = true;
+        while has_more {
+            let output = &mut self.channel.output;
+            output.clear();
+            let start = begin(output);
+            while has_more && output.len() < LOAD_PACKET_BYTES {
+                has_more = source(output);
+            }
+            // An empty packet would end the file.
+            if output.len() > start + HEADER_BYTES {
+                finish(output, start, &mut sequence);
+                self.channel.arm(self.statement_timeout);
+                self.channel.flush().await?;
+            }
+        }
+        let output = &mut self.channel.output;
+        output.clear();
+        let start = begin(output);
+        finish(output, start, &mut sequence);
+        self.channel.arm(self.statement_timeout);
+        self.channel.flush().await?;
+        self.skip_answer(sequence).await
+    }
+}
+
+fn wants_tls(target: &Target, greeting: &Greeting, is_private: bool) -> Result<bool, Error> {
+    let is_offered = greeting.capabilities & capability::SSL != 0;
+    match target.tls {
+        TlsMode::Disabled => Ok(false),
+        // As libmysqlclient: what never leaves the machine is encrypted only on demand.
+        TlsMode::Preferred => Ok(is_offered && !is_private),
+        TlsMode::Required | TlsMode::VerifyCa | TlsMode::VerifyFull if is_offered => Ok(true),
+        TlsMode::Required | TlsMode::VerifyCa | TlsMode::VerifyFull => Err(Error::Tls(format!(
+            "server {} offers no TLS: give it a certificate (ssl_cert, ssl_key), or use tls=disabled over a unix \
+             socket or a trusted network",
+            greeting.version
+        ))),
+    }
+}
+
+async fn log_in_to_the_end<T: Transport>(
+    channel: &mut Channel<T>,
+    login: &mut LoginProcess<'_>,
+    mut sequence: u8,
+) -> Result<(), Error> {
+    // A method takes four packets at most; a server that goes on and on is none.
+    for _ in 0..10 {
+        let whole = read_packet(channel, sequence).await?;
+        sequence = whole.next_sequence;
+        let step = login.on_packet(whole.payload(channel.unread()));
+        channel.consume(whole.wire_len);
+        match step? {
+            Step::Done => return Ok(()),
+            Step::Wait => {}
+            Step::Send(payload) => {
+                let start = begin(&mut channel.output);
+                channel.output.extend_from_slice(&payload);
+                finish(&mut channel.output, start, &mut sequence);
+                channel.flush().await?;
+            }
+        }
+    }
+    malformed("the log-in does not end")
+}
+
+/// Waits until a whole packet stands at the front of the channel's buffer.
+async fn read_packet<T: Transport>(channel: &mut Channel<T>, sequence: u8) -> Result<Whole, Error> {
+    loop {
+        match join(channel.unread_mut(), sequence) {
+            Ok(Some(whole)) => return Ok(whole),
+            Ok(None) => {}
+            Err(_) if is_unasked_error(channel.unread()) => return Err(unasked_packet(channel.unread())),
+            Err(error) => return Err(error),
+        }
+        channel.fill().await?;
+    }
+}
+
+/// Whether a complete error packet, out of order, stands at the front.
+fn is_unasked_error(bytes: &[u8]) -> bool {
+    header(bytes).is_some_and(|h| bytes.len() >= HEADER_BYTES + h.len)
+        && bytes.get(HEADER_BYTES) == Some(&0xff)
+}
+
+/// Servers end idle or killed sessions with an error packet that belongs to no command. The session is over.
+fn unasked_packet(bytes: &[u8]) -> Error {
+    let payload = header(bytes).and_then(|h| bytes.get(HEADER_BYTES..HEADER_BYTES + h.len));
+    match payload {
+        Some(payload) if payload.first() == Some(&0xff) => {
+            Error::Io(io::Error::new(io::ErrorKind::ConnectionAborted, server_error(payload).to_string()))
+        }
+        _ => Error::Protocol(format!("the server sent {} bytes that nobody asked for", bytes.len())),
+    }
+}
+
+fn parse_prepared(payload: &[u8]) -> Result<(u32, u16, u16), Error> {
+    let mut reader = super::packet::Reader::new(payload);
+    match reader.u8()? {
+        0x00 => Ok((reader.u32()?, reader.u16()?, reader.u16()?)),
+        0xff => Err(server_error(payload)),
+        other => malformed(format!("packet {other:#04x} in answer to a prepare")),
+    }
+}
+
+struct TextRows<'a> {
+    columns: usize,
+    cells: &'a mut Vec<Option<Cell>>,
+    on_row: &'a mut dyn FnMut(&Row<'_>),
+}
+
+impl Reading for TextRows<'_> {
+    fn on_head(&mut self, columns: u32) {
+        self.columns = columns as usize;
+    }
+
+    fn on_row(&mut self, payload: &[u8]) -> Result<(), Error> {
+        text_cells(payload, self.columns, self.cells)?;
+        (self.on_row)(&Row::new(payload, self.cells));
+        Ok(())
+    }
+}
+
+struct BinaryRows<'a> {
+    columns: Vec<Column>,
+    cells: &'a mut Vec<Option<Cell>>,
+    text: &'a mut Vec<u8>,
+    on_row: &'a mut dyn FnMut(&Row<'_>),
+}
+
+impl Reading for BinaryRows<'_> {
+    fn on_head(&mut self, _columns: u32) {
+        self.columns.clear();
+    }
+
+    fn on_column(&mut self, payload: &[u8]) -> Result<(), Error> {
+        self.columns.push(Column::parse(payload)?);
+        Ok(())
+    }
+
+    fn on_row(&mut self, payload: &[u8]) -> Result<(), Error> {
+        binary_cells(payload, &self.columns, self.text, self.cells)?;
+        (self.on_row)(&Row::new(self.text, self.cells));
+        Ok(())
+    }
+}
+
+/// Keeps everything.
+#[derive(Default)]
+struct Sets {
+    current: ResultSet,
+    sets: Vec<ResultSet>,
+    cells: Vec<Option<Cell>>,
+}
+
+impl Reading for Sets {
+    fn on_column(&mut self, payload: &[u8]) -> Result<(), Error> {
+        self.current.columns.push(Column::parse(payload)?.name);
+        Ok(())
+    }
+
+    fn on_row(&mut self, payload: &[u8]) -> Result<(), Error> {
+        text_cells(payload, self.current.columns.len(), &mut self.cells)?;
+        self.current.rows.push(Row::new(payload, &self.cells).to_owned_row());
+        Ok(())
+    }
+
+    fn on_statement_end(&mut self, done: Done) {
+        self.current.done = done;
+        self.sets.push(std::mem::take(&mut self.current));
+    }
+}
