@@ -1,1 +1,3 @@
 //! Fake server, virtual clock, recorded exchanges. Never here: anything a release binary needs.
+
+pub mod fake;
