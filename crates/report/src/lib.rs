@@ -3,7 +3,19 @@
 //! Never here: servers, measuring, writing into a results file.
 
 mod bench;
+mod error;
+mod estimate;
 mod figures;
+mod json;
+mod load;
+mod model;
+mod text;
+mod verdict;
 
 pub use bench::{Ran, bench_lines};
+pub use error::Error;
+pub use estimate::Estimate;
 pub use figures::{IntervalFigures, Latency, StatementFigures, StepFigures};
+pub use json::json;
+pub use load::Selection;
+pub use model::{HostView, Point, RecordView, Report, RunView, Standing, StudyReport, VerdictView};

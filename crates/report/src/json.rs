@@ -1,0 +1,125 @@
+//! The JSON of `report`, as the command line's contract has it. Readers ignore what they do not know, so that
+//! fields may be added here and never change.
+
+use serde_json::{Map, Value, json};
+
+use crate::bench::{Ran, fields};
+use crate::model::{Point, Report, RunView, StudyReport, VerdictView};
+use crate::text::time_text;
+
+/// The whole report as one JSON value.
+pub fn json(report: &Report) -> Value {
+    let studies: Vec<Value> = report.studies.iter().flat_map(studies).collect();
+    let cells: Vec<Value> = report
+        .studies
+        .iter()
+        .flat_map(|study| study.points.iter().map(|point| cell(report, study, point)))
+        .collect();
+    let comparisons: Vec<Value> = report
+        .studies
+        .iter()
+        .flat_map(|study| study.verdicts.iter().map(|verdict| comparison(study, verdict)))
+        .collect();
+    json!({
+        "schema": 1,
+        "plimsoll": report.plimsoll_version,
+        "studies": studies,
+        "cells": cells,
+        "comparisons": comparisons,
+    })
+}
+
+fn studies(study: &StudyReport) -> Vec<Value> {
+    study
+        .records
+        .iter()
+        .map(|view| {
+            let stored = &view.record.study;
+            json!({
+                "name": stored.name, "title": stored.title, "question": stored.question,
+                "file_sha256": stored.file_sha256, "results": view.file, "state": view.record.state,
+                "quick": stored.is_quick, "seed": stored.seed, "plimsoll": stored.plimsoll_version,
+                "command": stored.command, "planned_at": time_text(stored.created_at_ms),
+                "blocks": stored.blocks, "runs_planned": stored.runs, "answer": study.answer,
+                "inequalities": study.inequalities,
+            })
+        })
+        .collect()
+}
+
+fn cell(report: &Report, study: &StudyReport, point: &Point) -> Value {
+    let runs: Vec<Value> =
+        point.runs.iter().map(|(run, step)| run_of(report, &study.runs[*run], *step, point.sessions)).collect();
+    json!({
+        "key": point.key,
+        "runs": runs,
+        "tps": point.tps,
+        "tps_max": point.tps_max,
+        "tps_min": point.tps_min,
+        "qps": point.qps,
+        "latency_ms": {"mean": point.mean_ms, "p50": point.p50_ms, "p95": point.p95_ms, "p99": point.p99_ms},
+    })
+}
+
+fn run_of(report: &Report, run: &RunView, step: Option<usize>, sessions: u32) -> Value {
+    let build = run.build.as_ref().map(|build| build.identity.as_str());
+    let ran = Ran::of_head(&run.head, run.end.as_ref(), build);
+    let mut map: Map<String, Value> = fields(&ran, sessions, step.and_then(|step| run.steps.get(step)));
+    let host = &report.hosts[run.host].host;
+    let start = &run.head.start;
+    let more = json!({
+        "run": run.id,
+        "standing": run.standing.word(),
+        "repeat": start.repeat,
+        "block": start.block,
+        "position": start.position,
+        "attempt": run.head.attempt,
+        "started_at": time_text(start.started_at_ms),
+        "host": {"name": host.name, "fingerprint": host.fingerprint, "boot_id": run.boot_id},
+    });
+    if let Value::Object(more) = more {
+        map.extend(more);
+    }
+    if let Some(end) = &run.end {
+        let server = &end.server;
+        map.insert("ended_at".to_owned(), json!(time_text(end.ended_at_ms)));
+        map.insert("server_version".to_owned(), json!(server.version_text));
+        map.insert("durability_class".to_owned(), json!(server.durability_class));
+        map.insert("isolation".to_owned(), json!(server.isolation));
+        map.insert("settings_asked".to_owned(), json!(server.settings_asked));
+        map.insert("checks".to_owned(), json!(end.checks));
+        map.insert("headline".to_owned(), json!(end.workload.headline));
+    }
+    Value::Object(map)
+}
+
+fn comparison(study: &StudyReport, verdict: &VerdictView) -> Value {
+    let key = |point: usize| {
+        let mut key = study.points[point].key.clone();
+        if verdict.climb.is_some() {
+            key.remove("sessions");
+        }
+        key
+    };
+    let result = &verdict.result;
+    json!({
+        "metric": verdict.metric,
+        "axis": verdict.axis,
+        "base": key(verdict.base),
+        "other": key(verdict.other),
+        "climb": verdict.climb,
+        "n": result.n,
+        "margin": verdict.margin,
+        "ratio": result.ratio,
+        "low": result.low,
+        "high": result.high,
+        "confidence": result.confidence,
+        "p": result.p,
+        "p_adjusted": result.p_adjusted,
+        "verdict": result.verdict.word(),
+        "blocks_needed": result.blocks_needed,
+        "method": result.method.word(),
+        "reason": result.reason.map(stats::Reason::sentence),
+        "unequal": verdict.flags,
+    })
+}

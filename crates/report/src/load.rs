@@ -1,0 +1,410 @@
+//! From results files to the view model.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde_json::Value;
+use store::{Axis, BuildId, Host, HostId, Key, Purpose, Store, StudyId, StudyRecord};
+
+use crate::error::Error;
+use crate::estimate::Estimate;
+use crate::figures::StepFigures;
+use crate::model::{HostView, Point, RecordView, Report, RunView, Standing, StudyReport, standing_of};
+use crate::text::value_text;
+use crate::verdict;
+
+/// Which studies of the results files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// The newest record of each study name in each file.
+    Latest,
+    /// The newest record of the study of this name in each file.
+    Study(String),
+    /// These records, of the first file.
+    Records(Vec<StudyId>),
+}
+
+impl Report {
+    /// Reads results files, or results directories.
+    pub fn load(paths: &[PathBuf], selection: &Selection) -> Result<Self, Error> {
+        let stores = paths.iter().map(|path| Store::open_read_only(path)).collect::<Result<Vec<_>, _>>()?;
+        Self::of_stores(&stores.iter().collect::<Vec<_>>(), selection)
+    }
+
+    /// Reads open results files.
+    pub fn of_stores(stores: &[&Store], selection: &Selection) -> Result<Self, Error> {
+        let mut loader = Loader { stores, hosts: Vec::new(), studies: Vec::new() };
+        for file in 0..stores.len() {
+            for record in selected(stores[file], file, selection)? {
+                loader.add(file, record)?;
+            }
+        }
+        if loader.studies.is_empty() {
+            return Err(no_study(stores, selection)?);
+        }
+        let hosts = host_views(&loader.hosts);
+        let mut studies = loader.studies;
+        for study in &mut studies {
+            finish(study, &hosts);
+        }
+        Ok(Self { plimsoll_version: env!("CARGO_PKG_VERSION").to_owned(), hosts, studies })
+    }
+}
+
+fn selected(store: &Store, file: usize, selection: &Selection) -> Result<Vec<StudyRecord>, Error> {
+    let mut latest: BTreeMap<String, StudyRecord> = BTreeMap::new();
+    let all = store.studies()?;
+    Ok(match selection {
+        Selection::Records(ids) => {
+            all.into_iter().filter(|record| file == 0 && ids.contains(&record.id)).collect()
+        }
+        Selection::Latest | Selection::Study(_) => {
+            for record in all {
+                let is_wanted = !matches!(selection, Selection::Study(name) if *name != record.study.name);
+                if is_wanted {
+                    latest.insert(record.study.name.clone(), record);
+                }
+            }
+            let mut records: Vec<_> = latest.into_values().collect();
+            records.sort_by_key(|record| record.id);
+            records
+        }
+    })
+}
+
+fn no_study(stores: &[&Store], selection: &Selection) -> Result<Error, Error> {
+    let mut known = BTreeSet::new();
+    for store in stores {
+        known.extend(store.studies()?.into_iter().map(|record| record.study.name));
+    }
+    let wanted = match selection {
+        Selection::Study(name) => name.clone(),
+        Selection::Latest => "to report".to_owned(),
+        Selection::Records(ids) => format!("with record {ids:?}"),
+    };
+    Ok(Error::NoStudy { wanted, known: known.into_iter().collect() })
+}
+
+/// Gathers runs; points and verdicts follow when all files are read.
+struct Loader<'a> {
+    stores: &'a [&'a Store],
+    hosts: Vec<Host>,
+    studies: Vec<StudyReport>,
+}
+
+impl Loader<'_> {
+    fn add(&mut self, file: usize, record: StudyRecord) -> Result<(), Error> {
+        let store = self.stores[file];
+        let at = self.study_of(&record);
+        let mut hosts: BTreeMap<HostId, (usize, String)> = BTreeMap::new();
+        let mut builds = BTreeMap::new();
+        let heads = store.run_heads(record.id)?;
+        let mut last_attempt: BTreeMap<(String, Vec<u32>, u32, Purpose), u32> = BTreeMap::new();
+        let place = |head: &store::RunHead| {
+            let key = serde_json::json!(head.start.key).to_string();
+            (key, head.start.levels.clone(), head.start.block, head.start.purpose)
+        };
+        for head in &heads {
+            let last = last_attempt.entry(place(head)).or_default();
+            *last = head.attempt.max(*last);
+        }
+        for head in heads {
+            let (host, boot_id) = self.host(store, head.start.host, &mut hosts)?;
+            let build = match head.start.build {
+                Some(id) => Some(build(store, id, &mut builds)?),
+                None => None,
+            };
+            let is_last = last_attempt.get(&place(&head)) == Some(&head.attempt);
+            let mut end = store.run(head.id)?.end;
+            let steps = end.iter_mut().flat_map(|end| std::mem::take(&mut end.steps));
+            let steps = steps.map(|step| StepFigures::of(&step)).collect();
+            let prefix = if self.stores.len() > 1 { format!("{}-", file + 1) } else { String::new() };
+            let view = RunView {
+                id: format!("{prefix}r{}", head.id.0),
+                host,
+                boot_id,
+                standing: match head.start.purpose {
+                    Purpose::Locks => Standing::LockPass,
+                    Purpose::Measure if !is_last => Standing::Superseded,
+                    Purpose::Measure => standing_of(head.status),
+                },
+                // Blocks of two files are not the same blocks, even on one machine.
+                block: file as u32 * 1_000_000 + head.start.block,
+                head,
+                end,
+                steps,
+                build,
+            };
+            self.studies[at].runs.push(view);
+        }
+        for (id, probe) in store.probes(record.id)? {
+            let (host, _) = self.host(store, id, &mut hosts)?;
+            self.studies[at].probes.push((host, probe));
+        }
+        for (id, canary) in store.canaries(record.id)? {
+            let (host, _) = self.host(store, id, &mut hosts)?;
+            self.studies[at].canaries.push((host, canary));
+        }
+        for reference in store.references(record.id)? {
+            if !self.studies[at].references.contains(&reference) {
+                self.studies[at].references.push(reference);
+            }
+        }
+        let file = store.path().display().to_string();
+        self.studies[at].records.push(RecordView { file, record });
+        Ok(())
+    }
+
+    /// Records of the same name form one study; its axes are the union.
+    fn study_of(&mut self, record: &StudyRecord) -> usize {
+        let study = &record.study;
+        let known = self.studies.iter().position(|report| report.name == study.name);
+        let at = known.unwrap_or_else(|| {
+            self.studies.push(StudyReport {
+                name: study.name.clone(),
+                title: study.title.clone(),
+                question: study.question.clone(),
+                records: vec![],
+                axes: vec![],
+                varying: vec![],
+                runs: vec![],
+                points: vec![],
+                verdicts: vec![],
+                answer: vec![],
+                inequalities: vec![],
+                probes: vec![],
+                canaries: vec![],
+                references: vec![],
+            });
+            self.studies.len() - 1
+        });
+        for axis in &study.axes {
+            merge_axis(&mut self.studies[at].axes, axis);
+        }
+        at
+    }
+
+    fn host(
+        &mut self,
+        store: &Store,
+        id: HostId,
+        known: &mut BTreeMap<HostId, (usize, String)>,
+    ) -> Result<(usize, String), Error> {
+        if let Some(found) = known.get(&id) {
+            return Ok(found.clone());
+        }
+        let host = store.host(id)?;
+        // A reboot does not make another machine; another kernel does.
+        let is_same = |other: &Host| {
+            (&other.name, &other.fingerprint, &other.kernel) == (&host.name, &host.fingerprint, &host.kernel)
+        };
+        let at = self.hosts.iter().position(is_same).unwrap_or_else(|| {
+            self.hosts.push(host.clone());
+            self.hosts.len() - 1
+        });
+        let found = (at, host.boot_id);
+        known.insert(id, found.clone());
+        Ok(found)
+    }
+}
+
+fn build(
+    store: &Store,
+    id: BuildId,
+    known: &mut BTreeMap<BuildId, store::Build>,
+) -> Result<store::Build, Error> {
+    if let Some(build) = known.get(&id) {
+        return Ok(build.clone());
+    }
+    let build = store.build(id)?;
+    known.insert(id, build.clone());
+    Ok(build)
+}
+
+fn merge_axis(axes: &mut Vec<Axis>, axis: &Axis) {
+    match axes.iter_mut().find(|known| known.name == axis.name) {
+        None => axes.push(axis.clone()),
+        Some(known) => {
+            for value in &axis.values {
+                if !known.values.contains(value) {
+                    known.values.push(value.clone());
+                }
+            }
+        }
+    }
+}
+
+fn host_views(hosts: &[Host]) -> Vec<HostView> {
+    let is_alone = |host: &Host, of: &dyn Fn(&Host) -> String| {
+        hosts.iter().filter(|other| of(other) == of(host)).count() == 1
+    };
+    let name = |host: &Host| host.name.clone();
+    let with_kernel = |host: &Host| format!("{} ({})", host.name, host.kernel);
+    hosts
+        .iter()
+        .map(|host| {
+            let label = if is_alone(host, &name) {
+                name(host)
+            } else if is_alone(host, &with_kernel) {
+                with_kernel(host)
+            } else {
+                let short: String = host.fingerprint.chars().take(8).collect();
+                format!("{} ({}, {short})", host.name, host.kernel)
+            };
+            HostView { label, host: host.clone() }
+        })
+        .collect()
+}
+
+/// Points, verdicts and sentences of a study whose runs are all there.
+fn finish(study: &mut StudyReport, hosts: &[HostView]) {
+    let mut points: Vec<Point> = Vec::new();
+    for (index, run) in study.runs.iter().enumerate() {
+        if run.head.start.purpose != Purpose::Measure {
+            continue;
+        }
+        for (at, sessions) in run.head.start.levels.iter().enumerate() {
+            let identity = identity(run, hosts, *sessions);
+            let step = run.steps.get(at).map(|_| at);
+            let known = points
+                .iter_mut()
+                .find(|point| point.identity == identity && point.is_climb == run.head.start.is_climb);
+            match known {
+                Some(point) => point.runs.push((index, step)),
+                None => points.push(empty_point(identity, *sessions, run.head.start.is_climb, (index, step))),
+            }
+        }
+    }
+    points.sort_by_cached_key(|point| order(point, &study.axes));
+    study.varying = varying(&points, &study.axes);
+    for (index, point) in points.iter_mut().enumerate() {
+        point.id = format!("c{}", index + 1);
+        point.key = full_key(study, point, hosts);
+        point.label = label(&point.identity, &study.varying, &["sessions", "climb"]);
+        if point.label.is_empty() {
+            point.label = point.key.get("server").map(value_text).unwrap_or_default();
+        }
+    }
+    for point in &mut points {
+        let of = |metric: &str| {
+            Estimate::of(&study.samples(point, metric).iter().map(|sample| sample.value).collect::<Vec<_>>())
+        };
+        let figures = [of("tps"), of("tps_max"), of("tps_min"), of("qps"), of("mean"), of("p50"), of("p95"), of("p99")];
+        [
+            point.tps,
+            point.tps_max,
+            point.tps_min,
+            point.qps,
+            point.mean_ms,
+            point.p50_ms,
+            point.p95_ms,
+            point.p99_ms,
+        ] = figures;
+    }
+    study.points = points;
+    study.inequalities = verdict::inequalities(study);
+    study.verdicts = verdict::verdicts(study);
+    study.answer = verdict::answer(study);
+}
+
+fn identity(run: &RunView, hosts: &[HostView], sessions: u32) -> Key {
+    let mut key = run.head.start.key.clone();
+    key.insert("host".to_owned(), Value::from(hosts[run.host].label.clone()));
+    key.insert("sessions".to_owned(), Value::from(sessions));
+    key
+}
+
+fn empty_point(identity: Key, sessions: u32, is_climb: bool, run: (usize, Option<usize>)) -> Point {
+    Point {
+        id: String::new(),
+        identity,
+        key: Key::new(),
+        label: String::new(),
+        sessions,
+        is_climb,
+        runs: vec![run],
+        tps: None,
+        tps_max: None,
+        tps_min: None,
+        qps: None,
+        mean_ms: None,
+        p50_ms: None,
+        p95_ms: None,
+        p99_ms: None,
+    }
+}
+
+/// The order of the study file along each axis, then the load level.
+fn order(point: &Point, axes: &[Axis]) -> (Vec<(usize, String)>, String, u32) {
+    let places = axes.iter().filter(|axis| axis.name != "sessions" && axis.name != "climb").map(|axis| {
+        let value = point.identity.get(&axis.name);
+        let place = value.and_then(|value| axis.values.iter().position(|known| known == value));
+        (place.unwrap_or(usize::MAX), value.map(value_text).unwrap_or_default())
+    });
+    let rest: Vec<String> = point
+        .identity
+        .iter()
+        .filter(|(name, _)| *name != "sessions" && !axes.iter().any(|axis| axis.name == **name))
+        .map(|(name, value)| format!("{name} {}", value_text(value)))
+        .collect();
+    (places.collect(), rest.join("\n"), point.sessions)
+}
+
+fn varying(points: &[Point], axes: &[Axis]) -> Vec<String> {
+    let mut values: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (name, value) in points.iter().flat_map(|point| &point.identity) {
+        values.entry(name).or_default().insert(value_text(value));
+    }
+    let in_order = axes.iter().map(|axis| axis.name.as_str());
+    let mut names: Vec<&str> = in_order.filter(|name| values.contains_key(name)).collect();
+    let rest: Vec<&str> = values.keys().copied().filter(|name| !names.contains(name)).collect();
+    names.extend(rest);
+    names.retain(|name| values[name].len() > 1);
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// Axes whose values speak for themselves.
+const BARE: [&str; 8] = ["server", "workload", "settings", "profile", "engine", "storage", "host", "isolation"];
+
+/// The values of `names` but `without`, in order.
+pub(crate) fn label(key: &Key, names: &[String], without: &[&str]) -> String {
+    let parts: Vec<String> = names
+        .iter()
+        .filter(|name| !without.contains(&name.as_str()))
+        .filter_map(|name| {
+            let text = value_text(key.get(name)?);
+            Some(match name.as_str() {
+                "cpus" => format!("{text} {}", if text == "1" { "cpu" } else { "cpus" }),
+                name if BARE.contains(&name) => text,
+                name => format!("{name} {text}"),
+            })
+        })
+        .collect();
+    parts.join(" · ")
+}
+
+/// The JSON's key: the identity, and what is known besides.
+fn full_key(study: &StudyReport, point: &Point, hosts: &[HostView]) -> Key {
+    let mut key = point.identity.clone();
+    key.insert("study".to_owned(), Value::from(study.name.clone()));
+    let mut put = |name: &str, value: &str| {
+        if !value.is_empty() {
+            key.entry(name.to_owned()).or_insert_with(|| Value::from(value));
+        }
+    };
+    let run = point.runs.iter().map(|(run, _)| &study.runs[*run]).find(|run| run.end.is_some());
+    if let Some((run, end)) = run.and_then(|run| Some((run, run.end.as_ref()?))) {
+        put("server", &end.server.name);
+        put("workload", &end.workload.name);
+        put("engine", &end.server.engine);
+        put("cpus", &end.server.cpus);
+        put("cpus", &hosts[run.host].host.cpus.to_string());
+        put("storage", end.server.storage.get("name").map_or("", String::as_str));
+        put("durability", &end.server.durability_class);
+    }
+    put("settings", "default");
+    if point.is_climb {
+        key.insert("climb".to_owned(), Value::from(true));
+    }
+    key
+}

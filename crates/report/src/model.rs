@@ -1,0 +1,230 @@
+//! The view model: everything that a report says, built once from the stores, before any format is thought of.
+
+use store::{Axis, Build, Canary, Host, Key, Probe, Reference, RunEnd, RunHead, Status, StudyRecord};
+
+use crate::estimate::Estimate;
+use crate::figures::StepFigures;
+
+/// A report over one or more studies.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Version of the plimsoll that reports.
+    pub plimsoll_version: String,
+    /// All machines, each once.
+    pub hosts: Vec<HostView>,
+    /// All studies.
+    pub studies: Vec<StudyReport>,
+}
+
+/// A machine; results of two are never pooled.
+#[derive(Debug, Clone)]
+pub struct HostView {
+    /// Its name, with more where two would be alike.
+    pub label: String,
+    /// Its facts.
+    pub host: Host,
+}
+
+/// One study, from one or several results files.
+#[derive(Debug, Clone)]
+pub struct StudyReport {
+    /// Short name.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// What it asks.
+    pub question: String,
+    /// Where it was recorded: one for each results file.
+    pub records: Vec<RecordView>,
+    /// All axes in the order of the study file; their values likewise.
+    pub axes: Vec<Axis>,
+    /// Axes (and `host`, `sessions`) along which the points really differ.
+    pub varying: Vec<String>,
+    /// All runs, in the order in which they began.
+    pub runs: Vec<RunView>,
+    /// Cells by load level, in the order of the axes.
+    pub points: Vec<Point>,
+    /// Answers to `[compare]`.
+    pub verdicts: Vec<VerdictView>,
+    /// The direct answer: sentences.
+    pub answer: Vec<String>,
+    /// What makes cells unequal beside the axes, in sentences: durability, isolation, character set ...
+    pub inequalities: Vec<String>,
+    /// Devices, with the index of their host.
+    pub probes: Vec<(usize, Probe)>,
+    /// The machine's own drift, with the index of the host.
+    pub canaries: Vec<(usize, Canary)>,
+    /// Published figures.
+    pub references: Vec<Reference>,
+}
+
+/// A study's row in one results file.
+#[derive(Debug, Clone)]
+pub struct RecordView {
+    /// The results file.
+    pub file: String,
+    /// The study as stored.
+    pub record: StudyRecord,
+}
+
+/// Whether a run's figures count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// They do.
+    Counted,
+    /// A gate says that they must not be used: shown, hatched.
+    Invalid,
+    /// It did not end.
+    Failed,
+    /// Its process was killed, or it was stopped.
+    Interrupted,
+    /// It is going on, or its process was killed and nobody has resumed yet.
+    Running,
+    /// A later attempt at the same run counts instead.
+    Superseded,
+    /// A pass for hot locks, not for figures.
+    LockPass,
+}
+
+impl Standing {
+    /// The word of the report.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Counted => "counted",
+            Self::Invalid => "invalid",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Running => "running",
+            Self::Superseded => "superseded",
+            Self::LockPass => "lock pass",
+        }
+    }
+}
+
+/// One run.
+#[derive(Debug, Clone)]
+pub struct RunView {
+    /// Name within the report: `r12`, or `2-r12` where several files are read.
+    pub id: String,
+    /// Index of its machine.
+    pub host: usize,
+    /// The boot of the machine that it ran in.
+    pub boot_id: String,
+    /// What it is.
+    pub head: RunHead,
+    /// What it gave, its steps folded into `steps`.
+    pub end: Option<RunEnd>,
+    /// Its levels, in order.
+    pub steps: Vec<StepFigures>,
+    /// The server's binaries.
+    pub build: Option<Build>,
+    /// Whether its figures count.
+    pub standing: Standing,
+    /// Its block, unique over all files: pairs are made within a file only.
+    pub block: u32,
+}
+
+/// A cell at one load level.
+#[derive(Debug, Clone)]
+pub struct Point {
+    /// Name within the report: `c3`.
+    pub id: String,
+    /// What makes it this point: axes of the study, `host`, `sessions`.
+    pub identity: Key,
+    /// The same and what is known besides (engine, cpus ...): the key of the JSON.
+    pub key: Key,
+    /// The varying axes' values but for the load level.
+    pub label: String,
+    /// Load level.
+    pub sessions: u32,
+    /// A step of a climb.
+    pub is_climb: bool,
+    /// Its runs, counted or not: index of the run, and of the step where it was reached.
+    pub runs: Vec<(usize, Option<usize>)>,
+    /// Over the counted runs.
+    pub tps: Option<Estimate>,
+    /// Best second of each run.
+    pub tps_max: Option<Estimate>,
+    /// Worst second of each run.
+    pub tps_min: Option<Estimate>,
+    /// Statements per second.
+    pub qps: Option<Estimate>,
+    /// Mean response time in ms.
+    pub mean_ms: Option<Estimate>,
+    /// 50th percentile of the response time in ms.
+    pub p50_ms: Option<Estimate>,
+    /// 95th percentile of the response time in ms.
+    pub p95_ms: Option<Estimate>,
+    /// 99th percentile of the response time in ms.
+    pub p99_ms: Option<Estimate>,
+}
+
+/// An answer to one question of `[compare]`.
+#[derive(Debug, Clone)]
+pub struct VerdictView {
+    /// `tps`, `p95` ...
+    pub metric: String,
+    /// The axis.
+    pub axis: String,
+    /// Index of the point that is compared with (of the first level, for a whole climb).
+    pub base: usize,
+    /// Index of the point that the verdict speaks about.
+    pub other: usize,
+    /// Levels that the verdict covers, where it covers a whole climb.
+    pub climb: Option<Vec<u32>>,
+    /// What counts as equivalent.
+    pub margin: f64,
+    /// The axis' value that is compared with.
+    pub base_label: String,
+    /// The axis' value that the verdict speaks about.
+    pub other_label: String,
+    /// The other varying axes' values, without the load level.
+    pub at: String,
+    /// The answer.
+    pub result: stats::Comparison,
+    /// Why the two sides are not equal beside the axis.
+    pub flags: Vec<String>,
+}
+
+impl StudyReport {
+    /// The newest record: the one whose file and plan are printed first.
+    pub fn newest(&self) -> Option<&RecordView> {
+        self.records.iter().max_by_key(|view| view.record.study.created_at_ms)
+    }
+
+    /// Values of a metric over the counted runs of a point, with the block of each.
+    pub fn samples(&self, point: &Point, metric: &str) -> Vec<stats::Sample> {
+        self.counted(point)
+            .filter_map(|(run, step)| Some(stats::Sample { block: run.block, value: step.metric(metric)? }))
+            .collect()
+    }
+
+    /// The counted runs of a point with the step that reached it.
+    pub fn counted<'a>(&'a self, point: &'a Point) -> impl Iterator<Item = (&'a RunView, &'a StepFigures)> {
+        self.measured(point).filter(|(run, _)| run.standing == Standing::Counted)
+    }
+
+    /// All runs of a point that reached it, with the step.
+    pub fn measured<'a>(&'a self, point: &'a Point) -> impl Iterator<Item = (&'a RunView, &'a StepFigures)> {
+        point.runs.iter().filter_map(|(run, step)| {
+            let run = self.runs.get(*run)?;
+            Some((run, run.steps.get((*step)?)?))
+        })
+    }
+
+    /// There are verdicts (from at least five blocks).
+    pub fn has_verdicts(&self) -> bool {
+        self.verdicts.iter().any(|verdict| verdict.result.p_adjusted.is_some())
+    }
+}
+
+/// The standing of a run that no later attempt replaces.
+pub(crate) fn standing_of(status: Status) -> Standing {
+    match status {
+        Status::Done => Standing::Counted,
+        Status::Invalid => Standing::Invalid,
+        Status::Failed => Standing::Failed,
+        Status::Interrupted => Standing::Interrupted,
+        Status::Running => Standing::Running,
+    }
+}

@@ -1,0 +1,140 @@
+//! Values and figures as people read them.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::Value;
+
+/// An axis' value: strings bare, anything else as JSON.
+pub(crate) fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// RFC 3339 in UTC.
+pub(crate) fn time_text(at_ms: i64) -> String {
+    let at = UNIX_EPOCH + Duration::from_millis(at_ms.max(0) as u64);
+    humantime::format_rfc3339_seconds(at).to_string()
+}
+
+/// Three significant digits below 1000, whole numbers with separated thousands from there on.
+pub(crate) fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    let size = value.abs();
+    if size >= 999.5 {
+        return thousands(value);
+    }
+    let digits = match size {
+        _ if size == 0.0 => 0,
+        _ if size >= 99.95 => 0,
+        _ if size >= 9.995 => 1,
+        _ if size >= 0.9995 => 2,
+        _ if size >= 0.09995 => 3,
+        _ => 4,
+    };
+    format!("{value:.digits$}")
+}
+
+/// A whole number with thin spaces between thousands.
+pub(crate) fn thousands(value: f64) -> String {
+    let plain = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (index, digit) in plain.chars().enumerate() {
+        if index > 0 && (plain.len() - index).is_multiple_of(3) {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    if value < 0.0 { format!("\u{2212}{text}") } else { text }
+}
+
+/// A ratio: `×1.23`.
+pub(crate) fn ratio(value: f64) -> String {
+    if value >= 99.5 { format!("×{value:.0}") } else if value >= 9.95 { format!("×{value:.1}") } else { format!("×{value:.2}") }
+}
+
+/// `p < 0.001` rather than a row of zeros.
+pub(crate) fn p_value(value: f64) -> String {
+    if value < 0.001 { "< 0.001".to_owned() } else { format!("{value:.3}") }
+}
+
+/// `0.05` is `5 %`.
+pub(crate) fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    let digits = usize::from(value.abs() < 10.0 && (value - value.round()).abs() > 0.05);
+    format!("{value:.digits$}\u{202f}%")
+}
+
+/// Bytes in binary units.
+pub(crate) fn bytes(count: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", number(value), units[unit])
+}
+
+/// A metric as a heading: its name with its unit.
+pub(crate) fn metric_name(metric: &str) -> String {
+    match metric {
+        "tps" => "TPS".to_owned(),
+        "qps" => "QPS".to_owned(),
+        "tps_max" => "TPS of the best second".to_owned(),
+        "tps_min" => "TPS of the worst second".to_owned(),
+        "mean" | "avg" | "mean_ms" => "mean response time".to_owned(),
+        "max" | "max_ms" => "longest response time".to_owned(),
+        "p999" | "p999_ms" => "p99.9 of response time".to_owned(),
+        other => format!("{} of response time", other.trim_end_matches("_ms")),
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(crate) fn listed(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        let check = |value: f64, expect: &str| assert_eq!(number(value), expect);
+        check(0.0, "0");
+        check(0.01234, "0.0123");
+        check(0.5, "0.500");
+        check(1.234, "1.23");
+        check(12.34, "12.3");
+        check(123.4, "123");
+        check(999.6, "1\u{202f}000");
+        check(1_234_567.0, "1\u{202f}234\u{202f}567");
+        check(-4321.0, "\u{2212}4\u{202f}321");
+        check(f64::NAN, "–");
+    }
+
+    #[test]
+    fn times_are_rfc_3339() {
+        assert_eq!(time_text(1_795_000_000_000), "2026-11-18T09:46:40Z");
+    }
+
+    #[test]
+    fn small_words() {
+        assert_eq!(percent(0.05), "5\u{202f}%");
+        assert_eq!(percent(0.025), "2.5\u{202f}%");
+        assert_eq!(p_value(0.0001), "< 0.001");
+        assert_eq!(ratio(1.2345), "×1.23");
+        assert_eq!(bytes(1536), "1.50 KiB");
+        assert_eq!(listed(&["a".to_owned(), "b".to_owned(), "c".to_owned()]), "a, b and c");
+        assert_eq!(value_text(&serde_json::json!(2)), "2");
+    }
+}

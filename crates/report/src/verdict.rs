@@ -1,0 +1,303 @@
+//! The questions of `[compare]`, their answers, and the answers in sentences.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stats::climb::whole_climb;
+use stats::{Better, ClimbPoint, Question, Rules, Verdict};
+use store::{Comparison, Key, ServerFacts};
+
+use crate::load::label;
+use crate::model::{Point, Standing, StudyReport, VerdictView};
+use crate::text::{listed, metric_name, number, percent, ratio, value_text};
+
+/// Throughput is better high, times are better low.
+fn better(metric: &str) -> Better {
+    if matches!(metric, "tps" | "qps" | "tps_max" | "tps_min") { Better::Higher } else { Better::Lower }
+}
+
+/// All comparisons of the newest record, adjusted together (those of one margin at a time).
+pub(crate) fn verdicts(study: &StudyReport) -> Vec<VerdictView> {
+    let Some(newest) = study.newest() else { return vec![] };
+    let mut asked: Vec<(VerdictView, Question)> = Vec::new();
+    for comparison in &newest.record.study.comparisons {
+        for metric in &comparison.metrics {
+            asked.extend(of_whole_climbs(study, comparison, metric));
+            asked.extend(of_points(study, comparison, metric));
+        }
+    }
+    let margins: BTreeSet<u64> = asked.iter().map(|(view, _)| view.margin.to_bits()).collect();
+    for margin in margins.into_iter().map(f64::from_bits) {
+        let family: Vec<usize> = (0..asked.len()).filter(|at| asked[*at].0.margin == margin).collect();
+        let questions: Vec<Question> = family.iter().map(|at| asked[*at].1.clone()).collect();
+        let results = stats::compare(&questions, &Rules { margin, ..Rules::default() });
+        for (at, result) in family.into_iter().zip(results) {
+            asked[at].0.result = result;
+        }
+    }
+    asked.into_iter().map(|(view, _)| view).collect()
+}
+
+fn of_points(study: &StudyReport, comparison: &Comparison, metric: &str) -> Vec<(VerdictView, Question)> {
+    pairs(study, comparison)
+        .into_iter()
+        .map(|(base, other)| {
+            let question = Question {
+                base: study.samples(&study.points[base], metric),
+                other: study.samples(&study.points[other], metric),
+                better: better(metric),
+            };
+            (view(study, comparison, metric, base, other), question)
+        })
+        .collect()
+}
+
+/// Pairs of points that differ in the axis and in nothing else.
+fn pairs(study: &StudyReport, comparison: &Comparison) -> Vec<(usize, usize)> {
+    let without = |point: &Point| {
+        let mut key = point.identity.clone();
+        key.remove(&comparison.axis);
+        (key, point.is_climb)
+    };
+    let is_base = |point: &Point| point.identity.get(&comparison.axis) == Some(&comparison.base);
+    let bases: Vec<usize> = (0..study.points.len()).filter(|at| is_base(&study.points[*at])).collect();
+    (0..study.points.len())
+        .filter(|at| !is_base(&study.points[*at]) && study.points[*at].identity.contains_key(&comparison.axis))
+        .filter_map(|other| {
+            let rest = without(&study.points[other]);
+            bases.iter().find(|base| without(&study.points[**base]) == rest).map(|base| (*base, other))
+        })
+        .collect()
+}
+
+fn of_whole_climbs(study: &StudyReport, comparison: &Comparison, metric: &str) -> Vec<(VerdictView, Question)> {
+    let mut climbs: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
+    for (base, other) in pairs(study, comparison) {
+        let point = &study.points[other];
+        if point.is_climb && comparison.axis != "sessions" {
+            let mut key = point.identity.clone();
+            key.remove("sessions");
+            climbs.entry(serde_json::json!(key).to_string()).or_default().push((base, other));
+        }
+    }
+    climbs
+        .into_values()
+        .filter(|levels| levels.len() > 1)
+        .map(|levels| {
+            let points = |side: &dyn Fn(&(usize, usize)) -> usize| -> Vec<ClimbPoint> {
+                let of_level = |pair: &(usize, usize)| {
+                    let point = &study.points[side(pair)];
+                    let samples = study.samples(point, metric).into_iter();
+                    samples.map(|sample| ClimbPoint {
+                        block: sample.block,
+                        level: point.sessions,
+                        value: sample.value,
+                    })
+                };
+                levels.iter().flat_map(of_level).collect()
+            };
+            let question = whole_climb(&points(&|pair| pair.0), &points(&|pair| pair.1), better(metric));
+            let mut view = view(study, comparison, metric, levels[0].0, levels[0].1);
+            view.climb = Some(levels.iter().map(|(_, other)| study.points[*other].sessions).collect());
+            (view, question)
+        })
+        .collect()
+}
+
+fn view(study: &StudyReport, comparison: &Comparison, metric: &str, base: usize, other: usize) -> VerdictView {
+    let at = &study.points[other].identity;
+    let of = |key: &Key| label(key, std::slice::from_ref(&comparison.axis), &[]);
+    VerdictView {
+        metric: metric.to_owned(),
+        axis: comparison.axis.clone(),
+        base,
+        other,
+        climb: None,
+        margin: comparison.margin,
+        base_label: of(&study.points[base].identity),
+        other_label: of(at),
+        at: label(at, &study.varying, &[&comparison.axis, "sessions"]),
+        result: stats::compare_one(
+            &Question { base: vec![], other: vec![], better: better(metric) },
+            &Rules::default(),
+        ),
+        flags: flags(study, &study.points[base], &study.points[other], &comparison.axis),
+    }
+}
+
+/// What must be equal on both sides of a comparison, or be said.
+const FACTS: [(&str, &str, fn(&ServerFacts) -> &str); 5] = [
+    ("durability", "durability class", |server| &server.durability_class),
+    ("isolation", "isolation level", |server| &server.isolation),
+    ("charset", "character set", |server| &server.charset),
+    ("collation", "collation", |server| &server.collation),
+    ("client_cpus", "cpus of the client", |server| &server.client_cpus),
+];
+
+fn server_of<'a>(study: &'a StudyReport, point: &Point) -> Option<&'a ServerFacts> {
+    let runs = point.runs.iter().map(|(run, _)| &study.runs[*run]);
+    let mut counted = runs.filter(|run| run.standing == Standing::Counted);
+    counted.find_map(|run| run.end.as_ref()).map(|end| &end.server)
+}
+
+fn flags(study: &StudyReport, base: &Point, other: &Point, axis: &str) -> Vec<String> {
+    let (Some(base), Some(other)) = (server_of(study, base), server_of(study, other)) else { return vec![] };
+    FACTS
+        .iter()
+        .filter(|(name, _, _)| *name != axis)
+        .filter_map(|(_, name, fact)| {
+            let (base, other) = (fact(base), fact(other));
+            let is_unequal = base != other && !base.is_empty() && !other.is_empty();
+            is_unequal.then(|| format!("{name}: {other} against {base}"))
+        })
+        .collect()
+}
+
+/// Facts that differ between the cells of a study and are none of its axes.
+pub(crate) fn inequalities(study: &StudyReport) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for (axis, name, fact) in FACTS {
+        if study.axes.iter().any(|known| known.name == axis) {
+            continue;
+        }
+        let mut who: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for point in &study.points {
+            let Some(value) = server_of(study, point).map(fact).filter(|value| !value.is_empty()) else {
+                continue;
+            };
+            let label = label(&point.identity, &study.varying, &["sessions", "workload"]);
+            let labels = who.entry(value).or_default();
+            if !labels.contains(&label) {
+                labels.push(label);
+            }
+        }
+        if who.len() > 1 {
+            let parts: Vec<String> =
+                who.iter().map(|(value, labels)| format!("{value} ({})", labels.join(", "))).collect();
+            sentences.push(format!("Not the same {name} everywhere: {}.", parts.join("; ")));
+        }
+    }
+    let fingerprints: BTreeSet<&str> =
+        study.records.iter().map(|view| view.record.study.fingerprint.as_str()).collect();
+    if fingerprints.len() > 1 {
+        sentences.push("The results files come from different versions of the study file.".to_owned());
+    }
+    sentences
+}
+
+/// The direct answer.
+pub(crate) fn answer(study: &StudyReport) -> Vec<String> {
+    let mut groups: Vec<(String, Vec<&VerdictView>)> = Vec::new();
+    for verdict in &study.verdicts {
+        let name = format!("{}\n{}\n{}\n{}", verdict.metric, verdict.axis, verdict.other_label, verdict.at);
+        match groups.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, group)) => group.push(verdict),
+            None => groups.push((name, vec![verdict])),
+        }
+    }
+    let mut sentences: Vec<String> = groups.iter().map(|(_, group)| sentence(study, group)).collect();
+    if sentences.is_empty() {
+        sentences = peaks(study);
+    }
+    sentences
+}
+
+/// One sentence on all load levels of one comparison.
+fn sentence(study: &StudyReport, group: &[&VerdictView]) -> String {
+    let first = group[0];
+    let at = if first.at.is_empty() { String::new() } else { format!(" on {}", first.at) };
+    let metric = metric_name(&first.metric);
+    let head = format!("{} against {}{at}", first.other_label, first.base_label);
+    if group.iter().all(|view| view.result.ratio.is_none()) {
+        return format!("{head}: nothing to compare, {metric} has no valid run on both sides.");
+    }
+    if group.iter().all(|view| view.result.p_adjusted.is_none()) {
+        let n = group.iter().map(|view| view.result.n).max().unwrap_or(0);
+        let blocks = if n == 1 { "1 block".to_owned() } else { format!("{n} blocks") };
+        let parts: Vec<String> = group
+            .iter()
+            .filter_map(|view| Some(format!("{}{}", ratio(view.result.ratio?), where_text(study, view))))
+            .collect();
+        let least = Rules::default().blocks_min;
+        return format!(
+            "{head}: no verdict, {blocks} where at least {least} are needed; {metric} so far {}.",
+            listed(&parts)
+        );
+    }
+    let mut clauses = Vec::new();
+    for verdict in [Verdict::Faster, Verdict::Slower, Verdict::Equivalent, Verdict::Undecided] {
+        let views: Vec<&&VerdictView> =
+            group.iter().filter(|v| v.result.verdict == verdict && v.result.ratio.is_some()).collect();
+        if !views.is_empty() {
+            clauses.push(clause(study, verdict, &views));
+        }
+    }
+    format!("{head}, {metric}: {}.", clauses.join("; "))
+}
+
+fn clause(study: &StudyReport, verdict: Verdict, views: &[&&VerdictView]) -> String {
+    let ratios: Vec<f64> = views.iter().filter_map(|view| view.result.ratio).collect();
+    let (low, high) = ratios.iter().fold((f64::MAX, f64::MIN), |(low, high), r| (low.min(*r), high.max(*r)));
+    let span = if ratio(low) == ratio(high) { ratio(low) } else { format!("{} to {}", ratio(low), ratio(high)) };
+    let word = match verdict {
+        Verdict::Equivalent => format!("equivalent within {}", percent(views[0].margin)),
+        other => other.word().to_owned(),
+    };
+    let needed = views.iter().filter_map(|view| view.result.blocks_needed).max();
+    let more = match (verdict, needed) {
+        (Verdict::Undecided, Some(blocks)) => format!(", about {blocks} blocks would decide"),
+        _ => String::new(),
+    };
+    format!("{word}{} ({span}{more})", all_where(study, views))
+}
+
+fn has_levels(study: &StudyReport) -> bool {
+    study.varying.iter().any(|name| name == "sessions")
+}
+
+fn where_text(study: &StudyReport, view: &VerdictView) -> String {
+    match &view.climb {
+        Some(_) => " over the whole climb".to_owned(),
+        None if has_levels(study) => format!(" at {}", sessions_text(&[study.points[view.other].sessions])),
+        None => String::new(),
+    }
+}
+
+fn all_where(study: &StudyReport, views: &[&&VerdictView]) -> String {
+    let levels: Vec<u32> =
+        views.iter().filter(|view| view.climb.is_none()).map(|view| study.points[view.other].sessions).collect();
+    let is_whole = views.iter().any(|view| view.climb.is_some());
+    let whole = if is_whole { " over the whole climb" } else { "" };
+    match (has_levels(study) && !levels.is_empty(), is_whole) {
+        (true, true) => format!("{whole} and at {}", sessions_text(&levels)),
+        (true, false) => format!(" at {}", sessions_text(&levels)),
+        (false, _) => whole.to_owned(),
+    }
+}
+
+fn sessions_text(levels: &[u32]) -> String {
+    let texts: Vec<String> = levels.iter().map(u32::to_string).collect();
+    let word = if levels == [1] { "session" } else { "sessions" };
+    format!("{} {word}", listed(&texts))
+}
+
+/// Without a comparison: what carried most, for each workload.
+fn peaks(study: &StudyReport) -> Vec<String> {
+    let mut best: BTreeMap<String, &Point> = BTreeMap::new();
+    for point in &study.points {
+        let workload = point.key.get("workload").map(value_text).unwrap_or_default();
+        let Some(tps) = point.tps else { continue };
+        let known = best.entry(workload).or_insert(point);
+        if known.tps.is_none_or(|known| known.median < tps.median) {
+            *known = point;
+        }
+    }
+    best.into_iter()
+        .filter_map(|(workload, point)| {
+            let server = label(&point.identity, &study.varying, &["sessions", "workload"]);
+            let server = if server.is_empty() { point.label.clone() } else { server };
+            let tps = number(point.tps?.median);
+            let at = sessions_text(&[point.sessions]);
+            Some(format!("Highest throughput on {workload}: {server} with {tps} TPS at {at}."))
+        })
+        .collect()
+}
