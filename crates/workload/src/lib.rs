@@ -3,13 +3,20 @@
 //!
 //! Never here: sockets, timing, pacing, the life of a server.
 
+pub mod control;
 pub mod dialect;
 pub mod error;
+pub mod link;
+pub mod loader;
+pub mod oltp;
 pub mod options;
 pub mod outcome;
 pub mod random;
+pub mod statements;
+pub mod tally;
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 pub use dialect::{Dialect, Flavor, Version};
 pub use error::{Error, OptionError};
@@ -20,7 +27,12 @@ pub use outcome::{
 
 /// All built-in workloads, in the order in which a list shows them.
 pub fn all() -> &'static [&'static dyn Workload] {
-    &[]
+    static ALL: LazyLock<Vec<&'static dyn Workload>> = LazyLock::new(|| {
+        let mut all: Vec<&'static dyn Workload> = Vec::new();
+        all.extend(oltp::MEMBERS.iter().map(|workload| workload as &dyn Workload));
+        all
+    });
+    &ALL
 }
 
 /// The built-in workload of that name (`-` and `_` are the same).
@@ -58,8 +70,8 @@ pub trait Configured: Send + Sync {
     fn statement_classes(&self) -> Vec<String>;
     /// Each statement as it is sent, for people.
     fn statements(&self) -> Vec<StatementDoc>;
-    /// Everything that decides the loaded bytes: workload family, options of the data, seed-independent
-    /// generator version. Workloads that share tables (the `oltp_*` family) share keys.
+    /// Everything that decides the loaded bytes: workload family, options of the data (its seed is one of them),
+    /// version of the generator. Workloads that share tables (the `oltp_*` family) share keys.
     fn dataset_key(&self) -> String;
     /// Estimate of the size on disk, with indexes, for the disk check before a load.
     fn data_bytes(&self) -> u64;
@@ -101,5 +113,5 @@ pub trait Configured: Send + Sync {
 /// # Errors
 /// No connection, or no right to create it.
 pub fn create_database(target: &wire::Target) -> Result<(), Error> {
-    dialect::create_database(target)
+    control::create_database(target)
 }

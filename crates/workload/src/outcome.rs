@@ -10,8 +10,6 @@ pub struct LoadAt {
     pub target: wire::Target,
     /// Connections that stream rows at once; at least 1.
     pub connections: usize,
-    /// Seed of the generated rows: the same seed gives the same tables, whatever `connections` is.
-    pub seed: u64,
 }
 
 /// What a load is doing.

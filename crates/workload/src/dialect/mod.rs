@@ -1,10 +1,11 @@
 //! Everything that differs between servers, as data.
 
 mod errors;
+mod sql;
 
 use std::fmt;
 
-use crate::Error;
+pub use sql::{Isolation, Placeholder, Syntax, TableLock};
 
 /// A family of servers that behaves alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,6 +84,24 @@ impl fmt::Display for Version {
     }
 }
 
-pub(crate) fn create_database(_target: &wire::Target) -> Result<(), Error> {
-    Err(Error::Unsupported("creating databases needs the blocking client".to_owned()))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_told_by_their_version_texts() {
+        let check = |protocol, text: &str, flavor, version: (u16, u16, u16)| {
+            let dialect = Dialect::of_server(protocol, text);
+            let found = (dialect.version.major, dialect.version.minor, dialect.version.patch);
+            assert_eq!((dialect.flavor, found), (flavor, version), "{text}");
+        };
+        use wire::Protocol::{Mysql, Postgres};
+        check(Mysql, "5.5.5-10.11.19-MariaDB-0+deb12u1", Flavor::Mariadb, (10, 11, 19));
+        check(Mysql, "11.4.5-MariaDB-log", Flavor::Mariadb, (11, 4, 5));
+        check(Mysql, "5.6.14", Flavor::Mysql, (5, 6, 14));
+        check(Mysql, "8.0.33", Flavor::Mysql, (8, 0, 33));
+        check(Postgres, "15.18 (Debian 15.18-0+deb12u1)", Flavor::Postgres, (15, 18, 0));
+        check(Postgres, "9.6.24", Flavor::Postgres, (9, 6, 24));
+        check(Postgres, "18beta1", Flavor::Postgres, (18, 0, 0));
+    }
 }

@@ -24,7 +24,8 @@ impl GlibcRandom {
             }
             *slot = word as u32;
         }
-        let mut random = GlibcRandom { ring, at: 0 };
+        // The front pointer starts `separation` words in.
+        let mut random = GlibcRandom { ring, at: 3 };
         // The first 310 numbers are thrown away.
         for _ in 0..310 {
             random.next();

@@ -1,0 +1,124 @@
+//! Control work on a server: a blocking connection whose errors say what was being done.
+
+use wire::blocking::Client;
+use wire::{Done, Protocol, ResultSet, Target};
+
+use crate::{Dialect, Error, Flavor};
+
+/// A connection for set-up, counting and checks.
+#[derive(Debug)]
+pub struct Control {
+    client: Client,
+    dialect: Dialect,
+}
+
+fn shortened(sql: &str) -> String {
+    const LENGTH_MAX: usize = 300;
+    match sql.char_indices().nth(LENGTH_MAX) {
+        Some((at, _)) => format!("{} ...", &sql[..at]),
+        None => sql.to_owned(),
+    }
+}
+
+impl Control {
+    /// Connects. `doing` completes "cannot connect to ... to ...".
+    ///
+    /// # Errors
+    /// [`Error::Connect`].
+    pub fn connect(target: &Target, doing: &str) -> Result<Control, Error> {
+        let client = Client::connect(target).map_err(|source| Error::Connect {
+            at: target.endpoint.to_string(),
+            doing: doing.to_owned(),
+            source,
+        })?;
+        let dialect = Dialect::of_server(target.protocol, &client.server().version);
+        Ok(Control { client, dialect })
+    }
+
+    /// The dialect of the server, as its version text tells it.
+    pub fn dialect(&self) -> &Dialect {
+        &self.dialect
+    }
+
+    /// The connection itself, for what has no wrapper here.
+    pub fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    /// Runs one statement.
+    ///
+    /// # Errors
+    /// [`Error::Statement`].
+    pub fn run(&mut self, doing: &str, sql: &str) -> Result<Done, Error> {
+        self.client.query(sql).map_err(|source| statement_error(doing, sql, source))
+    }
+
+    /// The rows of one query.
+    ///
+    /// # Errors
+    /// [`Error::Statement`].
+    pub fn rows(&mut self, doing: &str, sql: &str) -> Result<ResultSet, Error> {
+        let sets = self.client.query_sets(sql).map_err(|source| statement_error(doing, sql, source))?;
+        Ok(sets.into_iter().next().unwrap_or_default())
+    }
+
+    /// The one whole number that a query returns; NULL is 0.
+    ///
+    /// # Errors
+    /// [`Error::Statement`], or [`Error::Answer`] where it is no whole number.
+    pub fn number(&mut self, doing: &str, sql: &str) -> Result<i128, Error> {
+        let value = self.client.query_value(sql).map_err(|source| statement_error(doing, sql, source))?;
+        let Some(text) = value else { return Ok(0) };
+        text.parse().map_err(|_| Error::Answer {
+            doing: doing.to_owned(),
+            found: format!("\"{text}\""),
+            wanted: "a whole number".to_owned(),
+        })
+    }
+
+    /// Whether a table can be read, and if so how many rows it has.
+    ///
+    /// # Errors
+    /// [`Error::Statement`] for anything but a missing table.
+    pub fn rows_of(&mut self, table: &str) -> Result<Option<u64>, Error> {
+        let sql = format!("SELECT COUNT(*) FROM {table}");
+        match self.number("counting rows", &sql) {
+            Ok(rows) => Ok(Some(rows as u64)),
+            Err(Error::Statement { source, .. }) if self.dialect.is_missing_table(&source) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+pub(crate) fn statement_error(doing: &str, sql: &str, source: wire::Error) -> Error {
+    Error::Statement { doing: doing.to_owned(), sql: shortened(sql), source }
+}
+
+/// See [`crate::create_database`].
+pub(crate) fn create_database(target: &Target) -> Result<(), Error> {
+    let Some(name) = target.database.clone() else { return Ok(()) };
+    // Where it is there already no further rights are needed.
+    if Client::connect(target).map(Client::close).is_ok() {
+        return Ok(());
+    }
+    let administrative = match target.protocol {
+        Protocol::Mysql => None,
+        Protocol::Postgres => Some("postgres".to_owned()),
+    };
+    let mut control = Control::connect(
+        &Target { database: administrative, ..target.clone() },
+        &format!("create the database {name}"),
+    )?;
+    let quoted = control.dialect().quote(&name);
+    let doing = format!("creating the database {name}");
+    if control.dialect().flavor == Flavor::Postgres {
+        match control.run(&doing, &format!("CREATE DATABASE {quoted}")) {
+            // Somebody else was faster.
+            Err(Error::Statement { source: wire::Error::Server(error), .. }) if error.state() == "42P04" => {}
+            other => drop(other?),
+        }
+    } else {
+        control.run(&doing, &format!("CREATE DATABASE IF NOT EXISTS {quoted}"))?;
+    }
+    Ok(())
+}

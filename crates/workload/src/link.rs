@@ -1,0 +1,153 @@
+//! A session's connection: opening it on the executor, transaction brackets, errors in the engine's words.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use load::net::Socket;
+use load::{Failure, FailureClass};
+use wire::{Connection, Done, Target};
+
+use crate::Dialect;
+
+/// What all sessions of a run share about their connections.
+#[derive(Debug)]
+pub struct LinkPlan {
+    /// The server.
+    pub target: Target,
+    /// Its kind.
+    pub dialect: Dialect,
+    /// Statements that each new connection runs first.
+    pub setup: Vec<String>,
+    /// Error codes, beyond deadlocks and their like, after which the same transaction may be tried again.
+    pub retryable: &'static [&'static str],
+}
+
+/// The connection of one session.
+pub struct Link {
+    plan: Arc<LinkPlan>,
+    connection: Option<Connection<Socket>>,
+    /// BEGIN was sent and neither COMMIT nor ROLLBACK was answered.
+    in_transaction: bool,
+}
+
+/// The failure of a session that was asked to run without a connection.
+fn not_connected() -> Failure {
+    Failure {
+        class: FailureClass::Connection,
+        code: "not connected".to_owned(),
+        text: "the session has no connection".to_owned(),
+        retryable: false,
+        connection_lost: true,
+        fatal: false,
+    }
+}
+
+impl Link {
+    /// Not connected yet.
+    pub fn new(plan: Arc<LinkPlan>) -> Link {
+        Link { plan, connection: None, in_transaction: false }
+    }
+
+    /// What all sessions share.
+    pub fn plan(&self) -> &Arc<LinkPlan> {
+        &self.plan
+    }
+
+    /// Connects anew; an old connection is dropped.
+    ///
+    /// # Errors
+    /// Connecting, logging in or a set-up statement failed.
+    pub async fn open(&mut self) -> Result<(), Failure> {
+        self.connection = None;
+        self.in_transaction = false;
+        let plan = Arc::clone(&self.plan);
+        let deadline = load::time::now() + plan.target.connect_timeout.min(Duration::from_secs(24 * 3600));
+        let socket = load::net::connect(&plan.target.endpoint, deadline)
+            .await
+            .map_err(|error| self.failure(&wire::Error::Io(error)))?;
+        let mut connection =
+            Connection::open(socket, &plan.target).await.map_err(|error| self.failure(&error))?;
+        for sql in &plan.setup {
+            connection.query(sql).await.map_err(|error| self.failure(&error))?;
+        }
+        self.connection = Some(connection);
+        Ok(())
+    }
+
+    /// The open connection.
+    ///
+    /// # Errors
+    /// There is none; the engine opens one after this.
+    #[inline]
+    pub fn connection(&mut self) -> Result<&mut Connection<Socket>, Failure> {
+        self.connection.as_mut().ok_or_else(not_connected)
+    }
+
+    /// What an error means for the transaction.
+    #[cold]
+    pub fn failure(&self, error: &wire::Error) -> Failure {
+        self.plan.dialect.failure(error, self.plan.retryable)
+    }
+
+    /// BEGIN, by the text protocol: MySQL does not prepare it.
+    ///
+    /// # Errors
+    /// Those of the server.
+    #[inline]
+    pub async fn begin(&mut self) -> Result<Done, Failure> {
+        // Set before the answer: from here on only an answered COMMIT or ROLLBACK makes the session clean.
+        self.in_transaction = true;
+        self.text("BEGIN").await
+    }
+
+    /// COMMIT.
+    ///
+    /// # Errors
+    /// Those of the server.
+    #[inline]
+    pub async fn commit(&mut self) -> Result<Done, Failure> {
+        let done = self.text("COMMIT").await?;
+        self.in_transaction = false;
+        Ok(done)
+    }
+
+    /// ROLLBACK.
+    ///
+    /// # Errors
+    /// Those of the server.
+    pub async fn rollback(&mut self) -> Result<Done, Failure> {
+        let done = self.text("ROLLBACK").await?;
+        self.in_transaction = false;
+        Ok(done)
+    }
+
+    /// A statement by the text protocol, rows skipped.
+    ///
+    /// # Errors
+    /// Those of the server.
+    #[inline]
+    pub async fn text(&mut self, sql: &str) -> Result<Done, Failure> {
+        match self.connection()?.query(sql).await {
+            Ok(done) => Ok(done),
+            Err(error) => Err(self.failure(&error)),
+        }
+    }
+
+    /// Ends what a failed transaction left open.
+    ///
+    /// # Errors
+    /// Those of the server.
+    pub async fn recover(&mut self) -> Result<(), Failure> {
+        if self.in_transaction {
+            self.rollback().await?;
+        }
+        Ok(())
+    }
+
+    /// Says good-bye.
+    pub async fn close(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            connection.close().await;
+        }
+    }
+}

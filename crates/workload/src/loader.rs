@@ -1,0 +1,423 @@
+//! Fills tables with generated rows: streamed over several connections, one table also in ranges, secondary
+//! indexes and statistics afterwards. Used by every workload that has data.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wire::Target;
+
+use crate::control::{Control, statement_error};
+use crate::{Dialect, Error, Flavor, LoadAt, LoadMethod, LoadReport, Progress, Stage};
+
+/// Text handed to the connection at a time.
+const CHUNK_BYTES: usize = 256 * 1024;
+/// A multi-row INSERT; under the smallest default of `max_allowed_packet` (1 MiB, MySQL 5.5).
+const INSERT_BYTES: usize = 512 * 1024;
+/// Rows of one statement on servers that keep undo for all of them.
+const RANGE_ROWS_MAX: u64 = 2_000_000;
+/// How often progress is told at most.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// Loading statements may take long: an index over a large table is one statement.
+const STATEMENT_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// One table to be filled.
+pub struct TableLoad<'a> {
+    /// Its name, quoted where it needs quotes.
+    pub name: String,
+    /// CREATE TABLE and what else must come before the rows.
+    pub create: Vec<String>,
+    /// The columns of a row, joined by commas.
+    pub columns: String,
+    /// Number of rows.
+    pub rows: u64,
+    /// Appends row `n`, counted from 0, as one line of tab-separated text (`\N` for NULL, backslash escapes,
+    /// newline at the end). Called from several threads, in any order of ranges.
+    pub push_row: Box<dyn Fn(u64, &mut Vec<u8>) + Send + Sync + 'a>,
+    /// Indexes and constraints, when the rows are there.
+    pub after: Vec<String>,
+}
+
+/// All tables of a workload. They are dropped in reverse order and created in order.
+pub struct LoadPlan<'a> {
+    /// The tables.
+    pub tables: Vec<TableLoad<'a>>,
+}
+
+/// Rows of one table that travel in one statement.
+struct Range {
+    table: usize,
+    first: u64,
+    rows: u64,
+    /// The whole table at once.
+    is_whole: bool,
+}
+
+/// What the loading threads share.
+struct Shared<'a> {
+    at: &'a LoadAt,
+    dialect: &'a Dialect,
+    plan: &'a LoadPlan<'a>,
+    ranges: Vec<Range>,
+    next: AtomicUsize,
+    rows: AtomicU64,
+    rows_total: u64,
+    bytes: AtomicU64,
+    /// Why rows travel by INSERT; set by the first thread that is refused.
+    refusal: Mutex<Option<String>>,
+    failed: AtomicBool,
+    told: Mutex<Instant>,
+    progress: &'a (dyn Fn(Progress) + Sync),
+}
+
+/// Replaces the tables and fills them.
+///
+/// # Errors
+/// The server refused something that no fallback covers, or a connection was lost.
+pub fn load(
+    at: &LoadAt,
+    dialect: &Dialect,
+    plan: LoadPlan<'_>,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<LoadReport, Error> {
+    let started = Instant::now();
+    let connections = at.connections.max(1);
+    create_tables(at, &plan, progress)?;
+    let ranges = cut(&plan, connections, dialect);
+    let shared = Shared {
+        at,
+        dialect,
+        plan: &plan,
+        rows_total: plan.tables.iter().map(|table| table.rows).sum(),
+        next: AtomicUsize::new(0),
+        rows: AtomicU64::new(0),
+        bytes: AtomicU64::new(0),
+        refusal: Mutex::new(None),
+        failed: AtomicBool::new(false),
+        told: Mutex::new(started),
+        progress,
+        ranges,
+    };
+    in_parallel(connections.min(shared.ranges.len()), &|_| load_ranges(&shared))?;
+    let rows_time = started.elapsed();
+    let after: Vec<&[String]> = plan.tables.iter().map(|table| table.after.as_slice()).collect();
+    let started = Instant::now();
+    run_by_table(at, Stage::Indexes, "building an index", &after, progress)?;
+    let indexes_time = started.elapsed();
+    let started = Instant::now();
+    let analyze: Vec<[String; 1]> = plan.tables.iter().map(|table| [dialect.analyze(&table.name)]).collect();
+    let analyze: Vec<&[String]> = analyze.iter().map(<[String; 1]>::as_slice).collect();
+    run_by_table(at, Stage::Analyze, "analyzing a table", &analyze, progress)?;
+    let refusal = shared.refusal.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(LoadReport {
+        rows: shared.rows.into_inner(),
+        bytes_sent: shared.bytes.into_inner(),
+        rows_time,
+        indexes_time,
+        analyze_time: started.elapsed(),
+        notes: refusal.iter().cloned().collect(),
+        method: refusal.map_or(LoadMethod::Stream, |why| LoadMethod::Inserts { why }),
+        connections,
+    })
+}
+
+/// Whether each table is there with exactly so many rows.
+///
+/// # Errors
+/// No connection.
+pub fn is_loaded(target: &Target, tables: impl IntoIterator<Item = (String, u64)>) -> Result<bool, Error> {
+    let mut control = match Control::connect(target, "look for loaded tables") {
+        Ok(control) => control,
+        Err(Error::Connect { source, .. })
+            if Dialect::of_server(target.protocol, "").is_missing_table(&source) =>
+        {
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
+    };
+    for (table, rows) in tables {
+        if control.rows_of(&table)? != Some(rows) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn connect(target: &Target) -> Result<Control, Error> {
+    let mut control = Control::connect(target, "load rows")?;
+    control.client().set_statement_timeout(STATEMENT_LIMIT);
+    for sql in control.dialect().syntax().load_setup {
+        control.run("preparing a connection for loading", sql)?;
+    }
+    Ok(control)
+}
+
+fn create_tables(
+    at: &LoadAt,
+    plan: &LoadPlan<'_>,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<(), Error> {
+    let mut control = connect(&at.target)?;
+    for table in plan.tables.iter().rev() {
+        control.run("dropping an old table", &format!("DROP TABLE IF EXISTS {}", table.name))?;
+    }
+    let total = plan.tables.len() as u64;
+    for (done, table) in (1..).zip(&plan.tables) {
+        for sql in &table.create {
+            control.run("creating a table", sql)?;
+        }
+        progress(Progress { stage: Stage::Tables, done, total });
+    }
+    Ok(())
+}
+
+/// Cuts the tables into ranges so that all connections have work.
+fn cut(plan: &LoadPlan<'_>, connections: usize, dialect: &Dialect) -> Vec<Range> {
+    let total: u64 = plan.tables.iter().map(|table| table.rows).sum();
+    // A range is at most a connection's fair share, or one large table would be left to one connection.
+    let share = total.div_ceil(connections as u64).max(1);
+    let longest = if dialect.flavor == Flavor::Postgres { share } else { share.min(RANGE_ROWS_MAX) };
+    let mut ranges = Vec::new();
+    for (table, load) in plan.tables.iter().enumerate() {
+        let pieces = load.rows.div_ceil(longest);
+        let mut first = 0;
+        for piece in 1..=pieces {
+            let end = (u128::from(load.rows) * u128::from(piece) / u128::from(pieces)) as u64;
+            ranges.push(Range { table, first, rows: end - first, is_whole: pieces == 1 });
+            first = end;
+        }
+    }
+    ranges
+}
+
+/// Runs `work` on so many threads and gives the first error.
+fn in_parallel(threads: usize, work: &(dyn Fn(usize) -> Result<(), Error> + Sync)) -> Result<(), Error> {
+    thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads).map(|index| scope.spawn(move || work(index))).collect();
+        let mut first = Ok(());
+        for handle in handles {
+            match handle.join() {
+                Ok(result) => first = first.and(result),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        first
+    })
+}
+
+/// Takes ranges until there are none left.
+fn load_ranges(shared: &Shared<'_>) -> Result<(), Error> {
+    let result = (|| {
+        let mut control = connect(&shared.at.target)?;
+        while !shared.failed.load(Ordering::Relaxed) {
+            let Some(range) = shared.ranges.get(shared.next.fetch_add(1, Ordering::Relaxed)) else { break };
+            load_range(shared, &mut control, range)?;
+        }
+        Ok(())
+    })();
+    if result.is_err() {
+        shared.failed.store(true, Ordering::Relaxed);
+    }
+    result
+}
+
+fn load_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Result<(), Error> {
+    let is_refused = shared.refusal.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+    if is_refused {
+        return insert_range(shared, control, range);
+    }
+    match stream_range(shared, control, range) {
+        Err(Error::Statement { source, .. }) if shared.dialect.refuses_local_infile(&source) => {
+            let why = format!(
+                "the server refuses LOAD DATA LOCAL ({source}); rows were sent as multi-row INSERTs, which is \
+                 slower: SET GLOBAL local_infile = ON allows the stream"
+            );
+            *shared.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+            insert_range(shared, control, range)
+        }
+        other => other,
+    }
+}
+
+/// LOAD DATA LOCAL or COPY.
+fn stream_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Result<(), Error> {
+    let table = &shared.plan.tables[range.table];
+    let mut sql = shared.dialect.bulk_load(&table.name, &table.columns);
+    // Rows of a table emptied in the same transaction need no log where wal_level is minimal, and are frozen
+    // at once, which VACUUM then does not have to do (PostgreSQL manual, COPY).
+    let is_frozen = range.is_whole && shared.dialect.flavor == Flavor::Postgres;
+    if is_frozen {
+        sql.push_str(" WITH (FREEZE)");
+        control.run("emptying a table", &format!("BEGIN; TRUNCATE {}", table.name))?;
+    }
+    let mut row = range.first;
+    let end = range.first + range.rows;
+    let streamed = control.client().load_rows(&sql, &mut |out| {
+        let (start, first) = (out.len(), row);
+        while row < end && out.len() - start < CHUNK_BYTES {
+            (table.push_row)(row, out);
+            row += 1;
+        }
+        shared.sent(row - first, out.len() - start);
+        row < end && !shared.failed.load(Ordering::Relaxed)
+    });
+    streamed.map_err(|source| {
+        // What this range has counted was not kept.
+        shared.rows.fetch_sub(row - range.first, Ordering::Relaxed);
+        statement_error("loading rows", &sql, source)
+    })?;
+    if is_frozen {
+        control.run("ending the load of a table", "COMMIT")?;
+    }
+    Ok(())
+}
+
+/// The same rows as multi-row INSERTs.
+fn insert_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Result<(), Error> {
+    let table = &shared.plan.tables[range.table];
+    let head = format!("INSERT INTO {} ({}) VALUES ", table.name, table.columns);
+    let (mut sql, mut line) = (head.clone().into_bytes(), Vec::new());
+    let mut unsent = 0;
+    for row in range.first..range.first + range.rows {
+        line.clear();
+        (table.push_row)(row, &mut line);
+        if unsent > 0 {
+            sql.push(b',');
+        }
+        push_tuple(shared.dialect, &line, &mut sql);
+        unsent += 1;
+        if sql.len() < INSERT_BYTES && row + 1 < range.first + range.rows {
+            continue;
+        }
+        if shared.failed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        control.run("loading rows", &String::from_utf8_lossy(&sql))?;
+        shared.sent(unsent, sql.len());
+        sql.truncate(head.len());
+        unsent = 0;
+    }
+    Ok(())
+}
+
+/// Turns a line of tab-separated text into `('a',NULL,'b')`.
+fn push_tuple(dialect: &Dialect, line: &[u8], out: &mut Vec<u8>) {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let mut text = Vec::new();
+    for (index, field) in line.split(|&byte| byte == b'\t').enumerate() {
+        out.push(if index == 0 { b'(' } else { b',' });
+        if field == b"\\N" {
+            out.extend_from_slice(b"NULL");
+            continue;
+        }
+        text.clear();
+        let mut bytes = field.iter().copied();
+        while let Some(byte) = bytes.next() {
+            text.push(match byte {
+                b'\\' => match bytes.next() {
+                    Some(b't') => b'\t',
+                    Some(b'n') => b'\n',
+                    Some(other) => other,
+                    None => b'\\',
+                },
+                other => other,
+            });
+        }
+        dialect.push_literal(&text, out);
+    }
+    out.push(b')');
+}
+
+impl Shared<'_> {
+    /// Counts rows on their way and tells the progress now and then.
+    fn sent(&self, rows: u64, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let done = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
+        let Ok(mut told) = self.told.try_lock() else { return };
+        if done == self.rows_total || told.elapsed() >= PROGRESS_EVERY {
+            *told = Instant::now();
+            (self.progress)(Progress { stage: Stage::Rows, done, total: self.rows_total });
+        }
+    }
+}
+
+/// Runs each table's statements in order, different tables on different connections.
+fn run_by_table(
+    at: &LoadAt,
+    stage: Stage,
+    doing: &str,
+    statements: &[&[String]],
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<(), Error> {
+    let busy: Vec<&[String]> = statements.iter().copied().filter(|list| !list.is_empty()).collect();
+    let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
+    in_parallel(at.connections.max(1).min(busy.len()), &|_| {
+        let mut control = connect(&at.target)?;
+        while let Some(list) = busy.get(next.fetch_add(1, Ordering::Relaxed)) {
+            for sql in *list {
+                control.run(doing, sql)?;
+            }
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            progress(Progress { stage, done, total: busy.len() as u64 });
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Version;
+
+    fn dialect(flavor: Flavor) -> Dialect {
+        Dialect { flavor, version: Version::default(), engine: None }
+    }
+
+    fn table(rows: u64) -> TableLoad<'static> {
+        TableLoad {
+            name: "t".to_owned(),
+            create: Vec::new(),
+            columns: "a".to_owned(),
+            rows,
+            push_row: Box::new(|_, _| ()),
+            after: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn ranges_cover_every_row_once() {
+        for rows in [&[1_000_000_u64][..], &[10, 10, 10], &[0, 5, 10_000_000], &[1]] {
+            for connections in [1, 2, 3, 16] {
+                for flavor in [Flavor::Mariadb, Flavor::Postgres] {
+                    let plan = LoadPlan { tables: rows.iter().map(|&n| table(n)).collect() };
+                    let ranges = cut(&plan, connections, &dialect(flavor));
+                    for (index, &wanted) in rows.iter().enumerate() {
+                        let mut next = 0;
+                        for range in ranges.iter().filter(|range| range.table == index) {
+                            assert_eq!(range.first, next);
+                            next += range.rows;
+                        }
+                        assert_eq!(next, wanted, "{rows:?} on {connections}");
+                    }
+                    assert!(ranges.iter().all(|range| range.rows > 0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lines_become_tuples() {
+        let mut out = Vec::new();
+        push_tuple(&dialect(Flavor::Mysql), b"1\t\\N\tit's\ta\\tb\\\\c\n", &mut out);
+        assert_eq!(String::from_utf8_lossy(&out), "('1',NULL,'it''s','a\tb\\\\c')");
+    }
+
+    #[test]
+    fn the_first_error_is_given() {
+        let result = in_parallel(3, &|index| {
+            if index == 1 { Err(Error::Unsupported("one".to_owned())) } else { Ok(()) }
+        });
+        assert_eq!(result.map_err(|error| error.to_string()), Err("one".to_owned()));
+    }
+}

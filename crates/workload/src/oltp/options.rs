@@ -1,0 +1,173 @@
+//! The family's options, with sysbench's names and defaults.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use super::mix::Member;
+use crate::dialect::Isolation;
+use crate::options::{Options, RANDOM_OPTIONS, distribution_kind};
+use crate::random::Distribution;
+use crate::{Dialect, OptionError, OptionSpec};
+
+const COUNT_MAX: u64 = 1_000_000;
+
+const PS_MODES: &[Cow<'static, str>] = &[Cow::Borrowed("auto"), Cow::Borrowed("disable")];
+const VARIANTS: &[Cow<'static, str>] = &[Cow::Borrowed(""), Cow::Borrowed("redshift")];
+const ISOLATIONS: &[Cow<'static, str>] = &[
+    Cow::Borrowed(""),
+    Cow::Borrowed("read-uncommitted"),
+    Cow::Borrowed("read-committed"),
+    Cow::Borrowed("repeatable-read"),
+    Cow::Borrowed("serializable"),
+];
+
+const COMMON: [OptionSpec; 22] = [
+    OptionSpec::count("tables", "1", 1, COUNT_MAX, "number of tables"),
+    OptionSpec::count("table_size", "10000", 1, u64::MAX >> 2, "rows of each table"),
+    OptionSpec::count("range_size", "100", 1, u64::MAX >> 2, "rows of a range select"),
+    OptionSpec::count(
+        "point_selects",
+        "10",
+        0,
+        COUNT_MAX,
+        "point selects in a transaction (oltp_point_select: always 1)",
+    ),
+    OptionSpec::count("simple_ranges", "1", 0, COUNT_MAX, "simple range selects in a transaction"),
+    OptionSpec::count("sum_ranges", "1", 0, COUNT_MAX, "SELECT SUM() over a range in a transaction"),
+    OptionSpec::count("order_ranges", "1", 0, COUNT_MAX, "range selects with ORDER BY in a transaction"),
+    OptionSpec::count("distinct_ranges", "1", 0, COUNT_MAX, "range selects with DISTINCT in a transaction"),
+    OptionSpec::count("index_updates", "1", 0, COUNT_MAX, "updates of the indexed column in a transaction"),
+    OptionSpec::count("non_index_updates", "1", 0, COUNT_MAX, "updates of the other column in a transaction"),
+    OptionSpec::count("delete_inserts", "1", 0, COUNT_MAX, "pairs of delete and insert in a transaction"),
+    OptionSpec::switch("range_selects", "on", "off: no range selects at all"),
+    OptionSpec::switch("auto_inc", "on", "id numbers itself"),
+    OptionSpec::text("create_table_options", "", "appended to CREATE TABLE"),
+    OptionSpec::switch("skip_trx", "off", "on: no BEGIN and COMMIT, each statement for itself"),
+    OptionSpec::switch("secondary", "off", "on: a secondary index on id in place of the primary key"),
+    OptionSpec::switch("create_secondary", "on", "the index on k"),
+    OptionSpec::count("reconnect", "0", 0, u64::MAX, "connect anew after so many transactions; 0: never"),
+    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)"),
+    OptionSpec::word("pgsql_variant", "", VARIANTS, "redshift: no SERIAL, no secondary index"),
+    OptionSpec::word(
+        "db_ps_mode",
+        "auto",
+        PS_MODES,
+        "disable: text protocol in place of prepared statements",
+    ),
+    OptionSpec::word(
+        "isolation",
+        "",
+        ISOLATIONS,
+        "isolation level of each session; nothing: as the server has it",
+    ),
+];
+
+const DATA_SEED: OptionSpec = OptionSpec::count("data_seed", "42", 0, u64::MAX, "seed of the generated rows");
+
+static PLAIN: LazyLock<Vec<OptionSpec>> = LazyLock::new(|| specs_with(&[]));
+static POINTS: LazyLock<Vec<OptionSpec>> = LazyLock::new(|| {
+    specs_with(&[OptionSpec::count("random_points", "10", 1, 10_000, "values of k in one select")])
+});
+static RANGES: LazyLock<Vec<OptionSpec>> = LazyLock::new(|| {
+    specs_with(&[
+        OptionSpec::count("number_of_ranges", "10", 1, 5_000, "ranges of k in one select"),
+        OptionSpec::count("delta", "5", 0, u64::MAX >> 2, "width of each range"),
+    ])
+});
+
+fn specs_with(own: &[OptionSpec]) -> Vec<OptionSpec> {
+    COMMON.iter().chain(own).chain(&RANDOM_OPTIONS).chain([&DATA_SEED]).cloned().collect()
+}
+
+/// The options of one member.
+pub(super) fn specs(member: Member) -> &'static [OptionSpec] {
+    match member {
+        Member::RandomPoints => &POINTS,
+        Member::RandomRanges => &RANGES,
+        _ => &PLAIN,
+    }
+}
+
+/// The options as values.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) options: Options,
+    pub(super) dialect: Dialect,
+    pub(super) tables: u64,
+    pub(super) table_size: u64,
+    pub(super) engine: String,
+    pub(super) is_prepared: bool,
+    pub(super) is_auto_inc: bool,
+    pub(super) is_redshift: bool,
+    pub(super) reconnect: u64,
+    pub(super) data_seed: u64,
+    /// Over the row numbers of a table.
+    pub(super) rows: Distribution,
+    isolation: Option<Isolation>,
+}
+
+impl Settings {
+    pub(super) fn read(
+        workload: &str,
+        member: Member,
+        given: &BTreeMap<String, String>,
+        dialect: Dialect,
+    ) -> Result<Settings, OptionError> {
+        let mut options = Options::parse(workload, specs(member), given)?;
+        if let Some(engine) =
+            dialect.engine.as_deref().filter(|_| !given.contains_key("mysql_storage_engine"))
+        {
+            options.set("mysql_storage_engine", engine);
+        }
+        let table_size = options.count("table_size");
+        let rows = distribution_kind(&options).over(1, table_size).map_err(|error| OptionError::Invalid {
+            name: error.name.to_owned(),
+            value: error.value.to_string(),
+            allowed: error.allowed.to_owned(),
+        })?;
+        let isolation = match options.text("isolation") {
+            "read-uncommitted" => Some(Isolation::ReadUncommitted),
+            "read-committed" => Some(Isolation::ReadCommitted),
+            "repeatable-read" => Some(Isolation::RepeatableRead),
+            "serializable" => Some(Isolation::Serializable),
+            _ => None,
+        };
+        Ok(Settings {
+            tables: options.count("tables"),
+            table_size,
+            engine: options.text("mysql_storage_engine").to_owned(),
+            is_prepared: options.text("db_ps_mode") == "auto",
+            is_auto_inc: options.switch("auto_inc"),
+            is_redshift: options.text("pgsql_variant") == "redshift",
+            reconnect: options.count("reconnect"),
+            data_seed: options.count("data_seed"),
+            rows,
+            isolation,
+            options,
+            dialect,
+        })
+    }
+
+    /// Names of the tables.
+    pub(super) fn tables(&self) -> Vec<String> {
+        (1..=self.tables).map(|number| format!("sbtest{number}")).collect()
+    }
+
+    /// Whether the columns of row numbers need 64 bits.
+    pub(super) fn is_wide(&self) -> bool {
+        self.table_size > i32::MAX as u64
+    }
+
+    /// Whether parameters may: the end of a range can lie past the last row.
+    pub(super) fn has_wide_parameters(&self) -> bool {
+        let beyond = self.options.count("range_size")
+            + self.options.all().get("delta").map_or(0, |_| self.options.count("delta"));
+        self.table_size + beyond > i32::MAX as u64
+    }
+
+    /// Statements of each new connection.
+    pub(super) fn session_setup(&self) -> Vec<String> {
+        self.isolation.map(|level| self.dialect.set_isolation(level)).into_iter().collect()
+    }
+}
