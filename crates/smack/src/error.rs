@@ -1,0 +1,120 @@
+//! What can go wrong with a .smack file and while it runs.
+
+use std::path::PathBuf;
+
+use crate::syntax::Place;
+
+/// A mistake in a .smack file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseError {
+    /// Where.
+    pub place: Place,
+    /// What, and what was expected.
+    pub message: String,
+}
+
+impl ParseError {
+    pub(crate) fn at(place: Place, message: impl Into<String>) -> ParseError {
+        ParseError { place, message: message.into() }
+    }
+
+    /// The error with the file's name, line, column and the line itself.
+    pub fn in_file(self, file: &str, source: &str) -> Error {
+        let line = source.lines().nth(self.place.line.saturating_sub(1) as usize).unwrap_or("");
+        Error::Parse {
+            file: file.to_owned(),
+            line: self.place.line,
+            column: self.place.column,
+            message: self.message,
+            shown: format!("{line}\n{}^", " ".repeat(self.place.column.saturating_sub(1) as usize)),
+        }
+    }
+}
+
+/// Any failure of a smack.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be understood.
+    #[error("{file}:{line}:{column}: {message}\n{shown}")]
+    Parse {
+        /// File as named by the caller.
+        file: String,
+        /// Line, from 1.
+        line: u32,
+        /// Column, from 1.
+        column: u32,
+        /// What is wrong.
+        message: String,
+        /// The line and a mark under the column.
+        shown: String,
+    },
+    /// A file that the smack needs.
+    #[error("{path}: {source}", path = path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A shell command stands in the file and was not allowed.
+    #[error(
+        "table {table}: its rows come from the shell command `{command}`, which is not run unless you allow it: \
+         read it, then add --allow-shell"
+    )]
+    ShellNotAllowed {
+        /// The table.
+        table: String,
+        /// The command.
+        command: String,
+    },
+    /// The allowed shell command failed.
+    #[error("the command `{command}` of table {table} failed: {reason}")]
+    Shell {
+        /// The table.
+        table: String,
+        /// The command.
+        command: String,
+        /// Exit status or message.
+        reason: String,
+    },
+    /// The server refused or went away.
+    #[error("client {client}: {source}")]
+    Server {
+        /// Which client of the file.
+        client: String,
+        /// Why.
+        source: wire::Error,
+    },
+    /// A statement of `main` cannot be carried out.
+    #[error("line {line}: {message}")]
+    Main {
+        /// Line in the file.
+        line: u32,
+        /// What is wrong.
+        message: String,
+    },
+    /// The load engine failed.
+    #[error(transparent)]
+    Load(#[from] load::LoadError),
+    /// A dictionary cannot be made.
+    #[error("dictionary {name}: {message}")]
+    Dictionary {
+        /// Which.
+        name: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// Output could not be written.
+    #[error("output: {0}")]
+    Output(#[from] std::io::Error),
+    /// Queries failed.
+    #[error("client {client}: {count} queries failed; the first: {text}")]
+    Queries {
+        /// Which client.
+        client: String,
+        /// How many.
+        count: u64,
+        /// The server's words.
+        text: String,
+    },
+}
