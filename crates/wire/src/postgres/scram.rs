@@ -139,10 +139,12 @@ thread_local! {
 fn salted_password(password: &str, salt: &[u8], iterations: u32) -> [u8; 32] {
     LAST.with(|last| {
         let mut last = last.borrow_mut();
-        if let Some(kept) = last.as_ref() {
-            if kept.password == password && kept.salt == salt && kept.iterations == iterations {
-                return kept.key;
-            }
+        if let Some(kept) = last.as_ref()
+            && kept.password == password
+            && kept.salt == salt
+            && kept.iterations == iterations
+        {
+            return kept.key;
         }
         let key = derive(password, salt, iterations);
         *last = Some(Salted { password: password.to_owned(), salt: salt.to_vec(), iterations, key });

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,8 @@ CREATE USER tls PASSWORD 'tls-pw';
 pub(crate) struct Server {
     directory: PathBuf,
     port: u16,
-    _watchdog: ChildStdin,
+    /// The server and its watchdog, which lives as long as its standard input is open.
+    _processes: [Child; 2],
 }
 
 /// The server that all tests of this binary share, or `None` where the caller wants no servers.
@@ -143,7 +144,7 @@ impl Server {
             .spawn()
             .expect("start postgres");
         let watchdog = watch(&child, &directory);
-        let server = Server { directory, port, _watchdog: watchdog };
+        let server = Server { directory, port, _processes: [child, watchdog] };
         server.wait_until_ready();
         server
     }
@@ -197,8 +198,8 @@ impl Server {
 }
 
 /// Kills the server and removes its directory once this process has ended.
-fn watch(server: &Child, directory: &Path) -> ChildStdin {
-    let mut watchdog = Command::new("sh")
+fn watch(server: &Child, directory: &Path) -> Child {
+    Command::new("sh")
         .arg("-c")
         .arg("read -r line; kill -QUIT \"$1\"; sleep 0.2; rm -rf \"$2\"")
         .arg("watchdog")
@@ -207,8 +208,7 @@ fn watch(server: &Child, directory: &Path) -> ChildStdin {
         .stdin(Stdio::piped())
         .process_group(0)
         .spawn()
-        .expect("start the watchdog");
-    watchdog.stdin.take().expect("a pipe")
+        .expect("start the watchdog")
 }
 
 fn free_port() -> u16 {
