@@ -175,8 +175,10 @@ pub struct Files {
     pub server: PathBuf,
     /// `--basedir` of the MySQL family, the installation's root for PostgreSQL.
     pub base: PathBuf,
-    /// Directory of the SQL files and error messages (MySQL family only).
+    /// Directory of the SQL files that make the system tables (MySQL up to 5.7 and MariaDB).
     pub share: Option<PathBuf>,
+    /// Directory of the error messages, `english/errmsg.sys` below it (MySQL family).
+    pub messages: Option<PathBuf>,
     /// Where plugins are, when the build has a directory of them.
     pub plugins: Option<PathBuf>,
     /// `initdb` (PostgreSQL only).

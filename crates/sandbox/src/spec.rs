@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::build::Build;
 use crate::cpus::Cpus;
-use crate::profile::{Logging, Profile};
-use crate::settings::{Isolation, Settings};
+use crate::profile::{Durability, Logging, Profile};
+use crate::settings::{Isolation, Settings, defaults};
 use crate::snapshot::Snapshot;
 use crate::storage::Storage;
 
@@ -92,6 +92,12 @@ impl Spec {
     /// Every setting the server will be started with: defaults, then profile, logging, then [`Spec::settings`].
     /// Paths, socket and port are not among them.
     pub fn effective_settings(&self) -> Settings {
-        self.settings.clone()
+        let memory_bytes = defaults::machine_memory_bytes();
+        defaults::effective(self, memory_bytes, crate::process::open_files_max())
+    }
+
+    /// What a crash may lose under these settings.
+    pub fn durability(&self) -> Durability {
+        defaults::durability(self.build.flavor, &self.effective_settings())
     }
 }

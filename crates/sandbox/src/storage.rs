@@ -1,9 +1,10 @@
 //! Places for data directories.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::Error;
 use crate::limits::Limits;
 
 /// A named place for data directories.
@@ -36,4 +37,29 @@ pub struct StorageFacts {
     pub scheduler: Option<String>,
     /// Whether it spins, where known.
     pub rotational: Option<bool>,
+}
+
+/// Bytes that the files below `dir` take on disk.
+pub(crate) fn bytes_below(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    entries
+        .flatten()
+        .filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)))
+        .map(|(path, meta)| if meta.is_dir() { bytes_below(&path) } else { meta.blocks() * 512 })
+        .sum()
+}
+
+/// Unmounts what we mounted; what is not mounted any more is as good.
+pub(crate) fn unmount(mount: &Path) -> Result<(), Error> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(mount.as_os_str().as_bytes())
+        .map_err(|e| Error::io("unmount", mount, e.into()))?;
+    // SAFETY: a valid C string.
+    let rc = unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
+    let error = std::io::Error::last_os_error();
+    if rc == 0 || matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT)) {
+        return Ok(());
+    }
+    Err(Error::io("unmount", mount, error))
 }

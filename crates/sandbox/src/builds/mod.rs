@@ -3,6 +3,12 @@
 use std::fmt;
 use std::path::Path;
 
+mod inspect;
+mod installed;
+mod libraries;
+
+pub(crate) use inspect::{library_path, system_tables};
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Build, Error, Flavor, Home, OnProgress, Selector};
@@ -68,14 +74,37 @@ pub enum Resolved {
 
 /// Builds installed on this machine (packages, PATH), newest first within each flavour.
 pub fn installed(home: &Home) -> Result<Vec<Build>, Error> {
-    let _ = home;
-    Ok(Vec::new())
+    let mut builds = installed::find(home)?;
+    sort(&mut builds);
+    Ok(builds)
 }
 
 /// Builds fetched into the home, newest first within each flavour.
 pub fn fetched(home: &Home) -> Result<Vec<Build>, Error> {
-    let _ = home;
-    Ok(Vec::new())
+    let Ok(entries) = std::fs::read_dir(home.builds()) else { return Ok(Vec::new()) };
+    let mut builds: Vec<Build> = entries
+        .flatten()
+        // A directory without a readable record is half-made or not ours: never a build.
+        .filter_map(|entry| serde_json::from_slice(&std::fs::read(entry.path().join(RECORD)).ok()?).ok())
+        .filter(|build: &Build| build.files.server.is_file())
+        .collect();
+    sort(&mut builds);
+    Ok(builds)
+}
+
+/// The file that makes a directory under `builds/` a build.
+const RECORD: &str = "plimsoll-build.json";
+
+fn sort(builds: &mut [Build]) {
+    builds.sort_by(|a, b| (a.flavor, b.numbers(), &a.label).cmp(&(b.flavor, a.numbers(), &b.label)));
+}
+
+/// Whether a build of this flavour, version and label is what the selector asks for.
+fn is_match(selector: &Selector, flavor: Flavor, version: &str, label: Option<&str>) -> bool {
+    let parts = |text: &str| text.split(['.', '-']).map(str::to_owned).collect::<Vec<_>>();
+    let is_version =
+        selector.version.as_ref().is_none_or(|wanted| parts(version).starts_with(&parts(wanted)));
+    selector.flavor == flavor && is_version && selector.label.as_deref() == label
 }
 
 /// Builds that the catalogue can fetch, newest first within each flavour.
@@ -87,8 +116,36 @@ pub fn fetchable(home: &Home) -> Result<Vec<Fetchable>, Error> {
 /// What a selector means now: the newest installed build that matches, else the newest fetched or fetchable one.
 /// Touches no network.
 pub fn find(home: &Home, selector: &Selector) -> Result<Resolved, Error> {
-    let _ = home;
-    Err(Error::NoBuild { selector: selector.to_string(), detail: String::new() })
+    let here = |build: &Build| is_match(selector, build.flavor, &build.version, build.label.as_deref());
+    if let Some(build) = installed(home)?.into_iter().find(here) {
+        return Ok(Resolved::Here(build));
+    }
+    let fetched = fetched(home)?.into_iter().find(here);
+    let away =
+        fetchable(home)?.into_iter().find(|f| is_match(selector, f.flavor, &f.version, f.label.as_deref()));
+    match (fetched, away) {
+        (Some(build), Some(away)) if crate::build::Version::of(&away.version) > build.numbers() => {
+            Ok(Resolved::Away(away))
+        }
+        (Some(build), _) => Ok(Resolved::Here(build)),
+        (None, Some(away)) => Ok(Resolved::Away(away)),
+        (None, None) => {
+            Err(Error::NoBuild { selector: selector.to_string(), detail: nothing(home, selector) })
+        }
+    }
+}
+
+/// What there is instead, and how to get one.
+fn nothing(home: &Home, selector: &Selector) -> String {
+    let mut names: Vec<String> = Vec::new();
+    let here = [installed(home), fetched(home)].into_iter().flatten().flatten();
+    names.extend(here.filter(|b| b.flavor == selector.flavor).map(|b| b.name()));
+    let there_is =
+        if names.is_empty() { "none is here".to_owned() } else { format!("here: {}", names.join(", ")) };
+    format!(
+        "{there_is}. Install one (apt-get install mariadb-server or postgresql), install Maven's client `mvn` so that \
+         one can be fetched, or give an archive: plimsoll fetch --archive FILE. `plimsoll servers` lists what there is"
+    )
 }
 
 /// [`find`], and fetches when it is not here yet.
@@ -124,6 +181,25 @@ pub fn fetch_archive(
 
 /// Shared libraries the build needs and would not find.
 pub fn missing_libraries(build: &Build) -> Result<Vec<MissingLibrary>, Error> {
-    let _ = build;
-    Ok(Vec::new())
+    libraries::missing(&build.files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_match_by_leading_parts_and_exact_label() {
+        let check = |selector: &str, version: &str, label: Option<&str>, expected: bool| {
+            let selector: Selector = selector.parse().unwrap();
+            assert_eq!(is_match(&selector, Flavor::Mysql, version, label), expected, "{selector} {version}");
+        };
+        check("mysql", "8.0.33", None, true);
+        check("mysql@8", "8.0.33", None, true);
+        check("mysql@8.0.3", "8.0.33", None, false);
+        check("mysql@8.0.33", "8.0.33", None, true);
+        check("mysql@8.0.33", "8.0.33", Some("gcc14"), false);
+        check("mysql@8.0+gcc14", "8.0.33", Some("gcc14"), true);
+        check("mariadb", "8.0.33", None, false);
+    }
 }

@@ -1,0 +1,337 @@
+//! Starting a server process as someone else, watching it, and ending it with everything it started.
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{OnceLock, mpsc};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::cpus::Cpus;
+
+/// Who a server runs as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ids {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// How to start a server, or a program that prepares its data directory.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    /// The program.
+    pub(crate) program: PathBuf,
+    /// Its arguments.
+    pub(crate) args: Vec<OsString>,
+    /// Its environment, beside a clean one.
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// Its working directory; the data directory, by which its processes are found again.
+    pub(crate) cwd: PathBuf,
+    /// Who to run as; `None` stays who we are.
+    pub(crate) ids: Option<Ids>,
+    /// A file to show as /etc/passwd, to this process only.
+    pub(crate) passwd: Option<PathBuf>,
+    /// Standard input; `None` is /dev/null.
+    pub(crate) stdin: Option<File>,
+    /// Where standard output and standard error go.
+    pub(crate) log: File,
+    /// CPUs.
+    pub(crate) cpus: Option<Cpus>,
+    /// The signal it gets when this process dies; `None` survives.
+    pub(crate) dies_with_us: Option<i32>,
+    /// `cgroup.procs` (v2) or `tasks` files to enter.
+    pub(crate) cgroups: Vec<PathBuf>,
+}
+
+/// Starts it, in a session of its own so that a Ctrl-C on the terminal does not reach it.
+pub(crate) fn spawn(launch: Launch) -> io::Result<Child> {
+    let mut command = Command::new(&launch.program);
+    command
+        .args(&launch.args)
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+        .env("LC_ALL", "C")
+        .envs(launch.env)
+        .current_dir(&launch.cwd)
+        .stdin(launch.stdin.map_or_else(Stdio::null, Stdio::from))
+        .stdout(launch.log.try_clone()?)
+        .stderr(launch.log);
+    let passwd = launch.passwd.map(|path| CString::new(path.as_os_str().as_bytes())).transpose()?;
+    let affinity = launch.cpus.map(|cpus| affinity_mask(&cpus));
+    let cgroups = launch
+        .cgroups
+        .iter()
+        .map(|path| File::options().write(true).open(path))
+        .collect::<io::Result<Vec<File>>>()?;
+    let (ids, dies_with_us) = (launch.ids, launch.dies_with_us);
+    let parent = std::process::id() as i32;
+    let prepare = move || {
+        // Only async-signal-safe calls from here: another thread may have held any lock when we forked.
+        // SAFETY: every pointer below refers to memory owned by this closure.
+        unsafe {
+            libc::setsid();
+            for group in &cgroups {
+                check(libc::write(group.as_raw_fd(), c"0".as_ptr().cast(), 1))?;
+            }
+            if let Some(mask) = &affinity {
+                check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), mask) as isize)?;
+            }
+            if let Some(file) = &passwd {
+                check(libc::unshare(libc::CLONE_NEWNS) as isize)?;
+                let private = libc::MS_REC | libc::MS_PRIVATE;
+                check(libc::mount(
+                    c"none".as_ptr(),
+                    c"/".as_ptr(),
+                    std::ptr::null(),
+                    private,
+                    std::ptr::null(),
+                ) as isize)?;
+                let target = c"/etc/passwd".as_ptr();
+                check(libc::mount(file.as_ptr(), target, std::ptr::null(), libc::MS_BIND, std::ptr::null())
+                    as isize)?;
+            }
+            raise_open_files();
+            libc::umask(0o077);
+            if let Some(Ids { uid, gid }) = ids {
+                check(libc::setgroups(0, std::ptr::null()) as isize)?;
+                check(libc::setresgid(gid, gid, gid) as isize)?;
+                check(libc::setresuid(uid, uid, uid) as isize)?;
+            }
+            if let Some(signal) = dies_with_us {
+                // After the change of uid, which clears it.
+                check(libc::prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong) as isize)?;
+                if libc::getppid() != parent {
+                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                }
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes only async-signal-safe calls.
+    unsafe { command.pre_exec(prepare) };
+    if dies_with_us.is_some() { spawn_on_lasting_thread(command) } else { command.spawn() }
+}
+
+fn check(rc: isize) -> io::Result<()> {
+    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Servers with many sessions need more descriptors than the usual soft limit.
+fn raise_open_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for reads and writes.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// The hard limit of open files, which [`spawn`] makes the soft one.
+pub(crate) fn open_files_max() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for writes.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 { limit.rlim_max } else { 1024 }
+}
+
+fn affinity_mask(cpus: &Cpus) -> libc::cpu_set_t {
+    // SAFETY: an all-zero cpu_set_t is the empty set; CPU_SET ignores numbers beyond its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for &cpu in &cpus.0 {
+            if (cpu as usize) < libc::CPU_SETSIZE as usize {
+                libc::CPU_SET(cpu as usize, &mut set);
+            }
+        }
+        set
+    }
+}
+
+/// The kernel sends the parent-death signal when the *thread* that forked ends, so such children are forked by a thread
+/// that lasts as long as the process.
+fn spawn_on_lasting_thread(command: Command) -> io::Result<Child> {
+    type Job = (Command, mpsc::Sender<io::Result<Child>>);
+    static FORKER: OnceLock<Option<mpsc::Sender<Job>>> = OnceLock::new();
+    let gone = || io::Error::other("the thread that starts servers is gone");
+    let forker = FORKER.get_or_init(|| {
+        let (jobs, inbox) = mpsc::channel::<Job>();
+        let work = move || {
+            for (mut command, answer) in inbox {
+                // The asker waits for the answer, so it is still there.
+                let _ = answer.send(command.spawn());
+            }
+        };
+        std::thread::Builder::new().name("forker".to_owned()).spawn(work).ok().map(|_| jobs)
+    });
+    let (answer, inbox) = mpsc::channel();
+    forker.as_ref().ok_or_else(gone)?.send((command, answer)).map_err(|_| gone())?;
+    inbox.recv().map_err(|_| gone())?
+}
+
+/// Whether a process is there and not merely waiting to be reaped.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // The name in brackets may hold anything; the state follows the last bracket.
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    !matches!(state, None | Some('Z' | 'X' | 'x'))
+}
+
+/// The parent of a process.
+pub(crate) fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// All processes whose working directory is `dir`: a server and its children, whoever their parent is now.
+pub(crate) fn living_in(dir: &Path) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == dir))
+        .filter(|&pid| is_alive(pid))
+        .collect()
+}
+
+/// Sends a signal; a process that is gone already is no error.
+pub(crate) fn signal(pid: u32, signal: i32) {
+    // SAFETY: kill has no memory preconditions. The answer is of no use: the caller waits for the process to end.
+    unsafe { libc::kill(pid as i32, signal) };
+}
+
+/// Waits until none of `dir`'s processes is left, reaping `child` on the way; `false` when time is up.
+pub(crate) fn wait_gone(
+    dir: &Path,
+    pid: Option<u32>,
+    mut child: Option<&mut Child>,
+    patience: Duration,
+) -> bool {
+    let deadline = Instant::now() + patience;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let child_gone = child.as_mut().is_none_or(|c| matches!(c.try_wait(), Ok(Some(_)) | Err(_)));
+        if child_gone && pid.is_none_or(|p| !is_alive(p)) && living_in(dir).is_empty() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Kills everything that lives in `dir`, again and again until nothing does, and removes the POSIX shared memory that
+/// PostgreSQL leaves behind when killed.
+pub(crate) fn kill_all_in(dir: &Path, mut child: Option<&mut Child>) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut segments = Vec::new();
+    loop {
+        let pids = living_in(dir);
+        let child_gone = child.as_mut().is_none_or(|c| matches!(c.try_wait(), Ok(Some(_)) | Err(_)));
+        if (pids.is_empty() && child_gone) || Instant::now() >= deadline {
+            break;
+        }
+        for pid in pids {
+            segments.extend(shared_memory_of(pid));
+            signal(pid, libc::SIGKILL);
+        }
+        if let Some(child) = child.as_mut() {
+            // Already ended is as good.
+            let _ = child.kill();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for segment in segments {
+        // Another process of the same server may have removed it.
+        let _ = std::fs::remove_file(segment);
+    }
+}
+
+/// PostgreSQL's own POSIX shared-memory files mapped by a process.
+fn shared_memory_of(pid: u32) -> Vec<PathBuf> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let mut files: Vec<PathBuf> = maps
+        .lines()
+        .filter_map(|line| line.split_once("/dev/shm/PostgreSQL."))
+        .filter(|(_, tail)| tail.bytes().all(|b| b.is_ascii_digit()))
+        .map(|(_, tail)| PathBuf::from(format!("/dev/shm/PostgreSQL.{tail}")))
+        .collect();
+    files.dedup();
+    files
+}
+
+/// The last `lines` lines of a log, at most its last 64 KiB.
+pub(crate) fn tail(path: &Path, lines: usize) -> Vec<String> {
+    use std::io::{Read, Seek, SeekFrom};
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(64 << 10)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let text = read().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].iter().map(|line| (*line).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(program: &str, args: &[&str], dir: &Path, log: &Path) -> Launch {
+        Launch {
+            program: program.into(),
+            args: args.iter().map(Into::into).collect(),
+            env: Vec::new(),
+            cwd: dir.to_owned(),
+            ids: None,
+            passwd: None,
+            stdin: None,
+            log: File::create(log).unwrap(),
+            cpus: None,
+            dies_with_us: Some(libc::SIGKILL),
+            cgroups: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_process_is_found_by_its_directory_and_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        let spawned = std::thread::spawn({
+            let launch = launch("sleep", &["100"], &home, &home.join("log"));
+            move || spawn(launch).unwrap()
+        });
+        let mut child = spawned.join().unwrap();
+        // The asking thread has ended: the child must not have died with it.
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(living_in(&home), [child.id()]);
+        assert!(!wait_gone(&home, Some(child.id()), Some(&mut child), Duration::from_millis(5)));
+        kill_all_in(&home, Some(&mut child));
+        assert!(living_in(&home).is_empty());
+        assert!(!is_alive(child.id()));
+    }
+
+    #[test]
+    fn the_environment_is_clean_and_the_log_has_the_output() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        let mut with_env =
+            launch("sh", &["-c", "echo $CARGO_PKG_NAME-$NEW; echo no >&2"], &home, &home.join("log"));
+        with_env.env.push(("NEW".into(), "1".into()));
+        spawn(with_env).unwrap().wait().unwrap();
+        assert_eq!(tail(&home.join("log"), 10), ["-1", "no"]);
+        assert_eq!(tail(&home.join("log"), 1), ["no"]);
+        assert!(tail(&home.join("none"), 1).is_empty());
+    }
+}

@@ -1,0 +1,275 @@
+//! From a spec to a server that answers, with nothing left behind on failure.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Sandbox, check_name, leftovers};
+use crate::process::Ids;
+use crate::record::{self, Lock, Record};
+use crate::server::{self, postgres};
+use crate::{Error, Flavor, Home, Life, Listen, OnProgress, Progress, Spec, builds};
+
+/// Longest path of a unix socket (`sun_path`, with its closing zero).
+const SOCKET_PATH_MAX: usize = 107;
+
+pub(super) fn deploy(home: &Home, spec: &Spec, progress: OnProgress<'_>) -> Result<Sandbox, Error> {
+    check_name(&spec.name)?;
+    let missing = builds::missing_libraries(&spec.build)?;
+    if !missing.is_empty() {
+        return Err(Error::Libraries { build: spec.build.name(), missing });
+    }
+    check_passable(home, spec)?;
+    let mut sandbox = claim(home, spec)?;
+    match sandbox.fill(spec, progress) {
+        Ok(()) => {
+            if spec.life == Life::ByHand {
+                sandbox.lock = None;
+            }
+            Ok(sandbox)
+        }
+        Err(error) => {
+            // The first error is the one to tell; what this leaves is found by the next start.
+            let _ = sandbox.remove();
+            Err(error)
+        }
+    }
+}
+
+/// Another uid must be able to reach builds and data.
+fn check_passable(home: &Home, spec: &Spec) -> Result<(), Error> {
+    if !record::is_root() {
+        return Ok(());
+    }
+    let places = [home.path(), spec.build.files.server.as_path()];
+    let storage = spec.storage.as_ref().and_then(|s| s.datadir.as_deref());
+    for place in places.into_iter().chain(storage) {
+        for dir in place.ancestors().skip(usize::from(place.is_file())) {
+            let Ok(meta) = fs::metadata(dir) else { continue };
+            let mode = meta.permissions().mode();
+            if mode & 0o001 != 0 {
+                continue;
+            }
+            // The home is ours to open; anything above it, or elsewhere, is not.
+            let is_ours = dir == home.path();
+            let opened =
+                is_ours && fs::set_permissions(dir, fs::Permissions::from_mode(mode | 0o011)).is_ok();
+            if !opened {
+                return Err(Error::Unsupported {
+                    what: format!("{} under an unprivileged uid", place.display()),
+                    why: format!(
+                        "{} is closed to other users (mode {:o}); set PLIMSOLL_HOME to a place that is not, such as \
+                         /var/lib/plimsoll",
+                        dir.display(),
+                        mode & 0o7777
+                    ),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes the name: makes the sandbox's directory with its record under another name and renames it into place, which
+/// only one of two plimsolls can.
+fn claim(home: &Home, spec: &Spec) -> Result<Sandbox, Error> {
+    let sandboxes = home.sandboxes();
+    fs::create_dir_all(&sandboxes).map_err(|e| Error::io("create", &sandboxes, e))?;
+    let dir = sandboxes.join(&spec.name);
+    if dir.exists() {
+        return Err(exists(home, &spec.name));
+    }
+    let serial = leftovers::serial();
+    let new = sandboxes.join(format!(".new-{}-{serial}", std::process::id()));
+    make_dir(&new, 0o711, None)?;
+    let claimed = || -> Result<Sandbox, Error> {
+        let lock = Lock::take(&new, Duration::ZERO)?
+            .ok_or_else(|| Error::Busy { what: format!("the sandbox {}", spec.name), pid: None })?;
+        let record = plan(home, spec, &dir, &new)?;
+        record.write(&new)?;
+        rename_to_free_name(&new, &dir).map_err(|e| match e.raw_os_error() {
+            Some(libc::EEXIST | libc::ENOTEMPTY) => exists(home, &spec.name),
+            _ => Error::io("create", &dir, e),
+        })?;
+        Ok(Sandbox { record, dir: dir.clone(), child: None, lock: Some(lock), is_destroyed: false })
+    };
+    claimed().inspect_err(|_| {
+        // The first error is the one to tell.
+        let _ = fs::remove_dir_all(&new);
+    })
+}
+
+fn exists(home: &Home, name: &str) -> Error {
+    let state = Sandbox::open(home, name).and_then(|s| s.status()).map_or("being made", |s| s.state.name());
+    Error::Exists { name: name.to_owned(), state: state.to_owned() }
+}
+
+/// rename(2) that never replaces.
+fn rename_to_free_name(from: &Path, to: &Path) -> std::io::Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    let from = std::ffi::CString::new(from.as_os_str().as_bytes())?;
+    let to = std::ffi::CString::new(to.as_os_str().as_bytes())?;
+    // SAFETY: both are valid C strings.
+    let rc = unsafe {
+        libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::RENAME_NOREPLACE)
+    };
+    if rc == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// The record of what is about to be made.
+fn plan(home: &Home, spec: &Spec, dir: &Path, new: &Path) -> Result<Record, Error> {
+    let mut ids = record::free_ids(home, &spec.name)?;
+    if spec.build.flavor == Flavor::Postgres && ids.is_some() && !postgres::can_show_passwd(new) {
+        // initdb insists on a user with a name.
+        ids = record::ids_of_user("postgres").or_else(|| record::ids_of_user("plimsoll"));
+        if ids.is_none() {
+            return Err(Error::Unsupported {
+                what: format!("{} as root in this container", spec.build),
+                why: "initdb needs a user with a name: useradd --system plimsoll".to_owned(),
+            });
+        }
+    }
+    let port = match spec.listen {
+        Listen::SocketOnly => None,
+        Listen::Port(port) => Some(port),
+        Listen::FreePort => Some(free_port()?),
+    };
+    let mut outside = Vec::new();
+    let datadir = match spec.storage.as_ref().and_then(|s| s.datadir.as_deref()) {
+        None => dir.join("data"),
+        Some(place) => {
+            let place = place.canonicalize().map_err(|e| Error::io("find the storage place", place, e))?;
+            let own = place.join(format!("plimsoll-{}-{}", spec.name, leftovers::serial()));
+            outside.push(own.clone());
+            own.join("data")
+        }
+    };
+    // The longest name a socket can have: `.s.PGSQL.65535`, and PostgreSQL's lock file beside it.
+    let own_run_dir = dir.join("run");
+    let run_dir = if own_run_dir.as_os_str().len() + "/.s.PGSQL.65535.lock".len() <= SOCKET_PATH_MAX {
+        own_run_dir
+    } else {
+        let short = PathBuf::from(format!("/tmp/plimsoll-{}-{}", std::process::id(), leftovers::serial()));
+        outside.push(short.clone());
+        short
+    };
+    Ok(Record {
+        schema: Record::schema(),
+        name: spec.name.clone(),
+        build: spec.build.clone(),
+        settings: spec.effective_settings(),
+        profile: spec.profile,
+        logging: spec.logging,
+        isolation: spec.isolation,
+        durability: spec.durability(),
+        ids,
+        of_run: spec.life == Life::Run,
+        ready: false,
+        port,
+        password: if port.is_some() { random_password()? } else { String::new() },
+        datadir,
+        run_dir,
+        cpus: spec.cpus.clone(),
+        env: spec.env.clone(),
+        tls: spec.tls,
+        storage: spec.storage.as_ref().map(|s| s.name.clone()),
+        limits: spec.storage.as_ref().map(|s| s.limits).unwrap_or_default(),
+        outside,
+        mounts: Vec::new(),
+        cgroups: Vec::new(),
+    })
+}
+
+fn free_port() -> Result<u16, Error> {
+    let fail = |e| Error::io("find a free port on", "127.0.0.1", e);
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(fail)?;
+    Ok(listener.local_addr().map_err(fail)?.port())
+}
+
+/// Whether a port can be listened on, told before the server tries.
+pub(super) fn check_port(record: &Record, port: u16) -> Result<(), Error> {
+    TcpListener::bind(("127.0.0.1", port)).map(|_| ()).map_err(|e| Error::Start {
+        build: record.build.name(),
+        why: format!("port {port} on 127.0.0.1 cannot be used ({e}): choose another --port"),
+        log: String::new(),
+    })
+}
+
+/// 128 random bits in hex.
+fn random_password() -> Result<String, Error> {
+    use std::io::Read;
+    let mut bytes = [0u8; 16];
+    fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|e| Error::io("read", "/dev/urandom", e))?;
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+/// A directory that must not be there yet, with the mode given whatever the umask is.
+pub(super) fn make_dir(path: &Path, mode: u32, ids: Option<Ids>) -> Result<(), Error> {
+    fs::DirBuilder::new().mode(mode).create(path).map_err(|e| Error::io("create", path, e))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|e| Error::io("open up", path, e))?;
+    if let Some(Ids { uid, gid }) = ids {
+        chown(path, Some(uid), Some(gid)).map_err(|e| Error::io("give away", path, e))?;
+    }
+    Ok(())
+}
+
+impl Sandbox {
+    /// Directories, data, first start.
+    fn fill(&mut self, spec: &Spec, progress: OnProgress<'_>) -> Result<(), Error> {
+        if let Some(port) = self.record.port {
+            check_port(&self.record, port)?;
+        }
+        for outside in &self.record.outside {
+            let is_run_dir = *outside == self.record.run_dir;
+            make_dir(
+                outside,
+                if is_run_dir { 0o700 } else { 0o711 },
+                self.record.ids.filter(|_| is_run_dir),
+            )?;
+        }
+        let mut own = vec![self.dir.join("tmp"), self.record.datadir.clone()];
+        if !self.record.outside.contains(&self.record.run_dir) {
+            own.push(self.record.run_dir.clone());
+        }
+        for path in own {
+            make_dir(&path, 0o700, self.record.ids)?;
+        }
+        progress(Progress::Step(format!("initialising {}", self.record.build)));
+        server::init(&self.record, &self.dir)?;
+        progress(Progress::Step(format!("starting {}", self.record.build)));
+        self.start()?;
+        self.set_password()?;
+        self.record.ready = true;
+        self.record.write(&self.dir)?;
+        debug_assert!(
+            self.record.datadir.metadata().is_ok_and(|m| m.mode() & 0o077 == 0 || spec.snapshot.is_some())
+        );
+        Ok(())
+    }
+
+    /// An administrator over TCP, with a password: any local user can reach a port.
+    fn set_password(&self) -> Result<(), Error> {
+        if self.record.port.is_none() {
+            return Ok(());
+        }
+        let password = &self.record.password;
+        let statements = match self.record.build.flavor {
+            Flavor::Postgres => vec![format!("ALTER USER postgres PASSWORD '{password}'")],
+            Flavor::Mysql | Flavor::Mariadb | Flavor::Percona => vec![
+                format!("CREATE USER 'root'@'127.0.0.1' IDENTIFIED BY '{password}'"),
+                "GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION".to_owned(),
+            ],
+        };
+        let fail = |source| Error::Wire { build: self.record.build.name(), source };
+        let mut client = wire::blocking::Client::connect(&self.target(None)).map_err(fail)?;
+        for statement in statements {
+            client.query(&statement).map_err(fail)?;
+        }
+        client.close();
+        Ok(())
+    }
+}

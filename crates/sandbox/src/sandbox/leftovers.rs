@@ -1,0 +1,92 @@
+//! Finding and removing what crashed plimsolls left.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use super::check_name;
+use crate::process;
+use crate::record::{Lock, Record};
+use crate::{Error, Home};
+
+/// A number that no other call of this process gets, and hardly one of another: for names of passing things.
+pub(super) fn serial() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.subsec_nanos());
+    format!("{:x}{:x}", nanos, NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Finds what crashed plimsolls left in this home (sandboxes of runs whose process is gone, half-made ones), ends their
+/// servers and removes them. Returns their names.
+pub fn leftovers(home: &Home) -> Result<Vec<String>, Error> {
+    let Ok(entries) = fs::read_dir(home.sandboxes()) else { return Ok(Vec::new()) };
+    let mut removed = Vec::new();
+    for dir in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
+        let Some(name) = dir.file_name().and_then(|n| n.to_str()).map(str::to_owned) else { continue };
+        let is_passing = name.starts_with(".new-") || name.starts_with(".gone-");
+        if !is_passing && check_name(&name).is_err() {
+            continue;
+        }
+        if is_passing && is_younger_than(&dir, Duration::from_secs(10)) {
+            // Another plimsoll may be between making it and locking it.
+            continue;
+        }
+        let record = Record::read(&dir).ok();
+        let may_be_left = is_passing || record.as_ref().is_some_and(|r| r.of_run || !r.ready);
+        if !may_be_left {
+            continue;
+        }
+        // Whoever looks after it holds its lock.
+        let Some(_lock) = Lock::take(&dir, Duration::ZERO)? else { continue };
+        match &record {
+            Some(record) => {
+                process::kill_all_in(&record.datadir, None);
+                remove_all_of(record, &dir)?;
+            }
+            None => remove_dir(&dir)?,
+        }
+        removed.push(name);
+    }
+    Ok(removed)
+}
+
+fn is_younger_than(dir: &Path, age: Duration) -> bool {
+    let modified = fs::metadata(dir).and_then(|meta| meta.modified());
+    modified.is_ok_and(|at| at.elapsed().is_ok_and(|elapsed| elapsed < age))
+}
+
+/// Removes everything of a sandbox whose processes are gone: mounts, control groups, what is outside, its directory.
+pub(super) fn remove_all_of(record: &Record, dir: &Path) -> Result<(), Error> {
+    for mount in &record.mounts {
+        crate::storage::unmount(mount)?;
+    }
+    for group in &record.cgroups {
+        crate::limits::remove_group(group)?;
+    }
+    for outside in &record.outside {
+        remove_dir(outside)?;
+    }
+    remove_dir(dir)
+}
+
+/// Renames first, so that nobody takes a half-removed directory for a whole one.
+fn remove_dir(dir: &Path) -> Result<(), Error> {
+    let parent = dir.parent().unwrap_or(Path::new("/"));
+    let name = dir.file_name().and_then(|n| n.to_str()).unwrap_or("x");
+    let gone: PathBuf = if name.starts_with(".gone-") {
+        dir.to_owned()
+    } else {
+        let gone = parent.join(format!(".gone-{name}-{}", serial()));
+        match fs::rename(dir, &gone) {
+            Ok(()) => gone,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            // A directory in another's parent (storage place) may not be renamed by us: remove it where it is.
+            Err(_) => dir.to_owned(),
+        }
+    };
+    match fs::remove_dir_all(&gone) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", &gone, e)),
+        _ => Ok(()),
+    }
+}

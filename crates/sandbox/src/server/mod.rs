@@ -1,0 +1,103 @@
+//! What differs between the servers' programs: how a data directory is made, how the server is started, asked whether
+//! it answers, and stopped.
+
+pub(crate) mod mysql;
+pub(crate) mod postgres;
+pub(crate) mod probe;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::build::{Build, Flavor};
+use crate::process::{self, Launch};
+use crate::record::Record;
+use crate::{Error, builds};
+
+/// How long a program that prepares a data directory may take.
+const INIT_PATIENCE: Duration = Duration::from_secs(300);
+
+/// Makes the data directory, which exists and is empty.
+pub(crate) fn init(record: &Record, dir: &Path) -> Result<(), Error> {
+    match record.build.flavor {
+        Flavor::Postgres => postgres::init(record, dir),
+        Flavor::Mysql | Flavor::Mariadb | Flavor::Percona => mysql::init(record, dir),
+    }
+}
+
+/// How the server is started.
+pub(crate) fn launch(record: &Record, dir: &Path) -> Result<Launch, Error> {
+    let mut launch = launch_of(record, dir, &dir.join("server.log"))?;
+    (launch.program, launch.args) = match record.build.flavor {
+        Flavor::Postgres => (record.build.files.server.clone(), postgres::arguments(record, dir)),
+        Flavor::Mysql | Flavor::Mariadb | Flavor::Percona => {
+            (record.build.files.server.clone(), mysql::arguments(record, dir))
+        }
+    };
+    launch.cpus = record.cpus.clone();
+    launch.cgroups = record.cgroups.iter().map(|group| group.join("cgroup.procs")).collect();
+    if record.of_run {
+        launch.dies_with_us = Some(match record.build.flavor {
+            // On SIGQUIT the postmaster ends its children and removes its shared memory.
+            Flavor::Postgres => libc::SIGQUIT,
+            Flavor::Mysql | Flavor::Mariadb | Flavor::Percona => libc::SIGKILL,
+        });
+    }
+    Ok(launch)
+}
+
+/// The signal for a graceful stop: for PostgreSQL the "fast" one, which does not wait for clients to leave.
+pub(crate) fn stop_signal(flavor: Flavor) -> i32 {
+    match flavor {
+        Flavor::Postgres => libc::SIGINT,
+        Flavor::Mysql | Flavor::Mariadb | Flavor::Percona => libc::SIGTERM,
+    }
+}
+
+/// The environment of a build's programs: its own libraries, then what was asked for.
+pub(crate) fn environment(
+    build: &Build,
+    env: &std::collections::BTreeMap<String, String>,
+) -> Vec<(OsString, OsString)> {
+    let mut all: Vec<(OsString, OsString)> = Vec::new();
+    if !build.files.libraries.is_empty() {
+        all.push(("LD_LIBRARY_PATH".into(), builds::library_path(&build.files.libraries)));
+    }
+    all.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
+    all
+}
+
+/// A launch in the data directory of a sandbox, with the program still to be named.
+fn launch_of(record: &Record, _dir: &Path, log: &Path) -> Result<Launch, Error> {
+    let log = File::options().create(true).append(true).open(log).map_err(|e| Error::io("write", log, e))?;
+    Ok(Launch {
+        program: record.build.files.server.clone(),
+        args: Vec::new(),
+        env: environment(&record.build, &record.env),
+        cwd: record.datadir.clone(),
+        ids: record.ids,
+        passwd: None,
+        stdin: None,
+        log,
+        cpus: None,
+        dies_with_us: None,
+        cgroups: Vec::new(),
+    })
+}
+
+/// Runs a program that prepares the data directory, to its end.
+fn run_init(record: &Record, launch: Launch, log: &Path) -> Result<(), Error> {
+    let fail =
+        |why: String| Error::Init { build: record.build.name(), why, log: process::tail(log, 20).join("\n") };
+    let program = launch.program.clone();
+    let mut child =
+        process::spawn(launch).map_err(|e| fail(format!("{} cannot be started ({e})", program.display())))?;
+    let pid = child.id();
+    if !process::wait_gone(&record.datadir, Some(pid), Some(&mut child), INIT_PATIENCE) {
+        process::kill_all_in(&record.datadir, Some(&mut child));
+        return Err(fail(format!("it took more than {} s", INIT_PATIENCE.as_secs())));
+    }
+    let status = child.wait().map_err(|e| fail(e.to_string()))?;
+    if status.success() { Ok(()) } else { Err(fail(format!("{} ended with {status}", program.display()))) }
+}

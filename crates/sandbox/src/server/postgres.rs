@@ -1,0 +1,102 @@
+//! PostgreSQL.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::{launch_of, run_init};
+use crate::Error;
+use crate::process::{self, Ids};
+use crate::record::Record;
+
+/// Port in the socket's name when there is no TCP port; its directory is private.
+const SOCKET_PORT: u16 = 5432;
+
+/// Makes the data directory with initdb: UTF8, collation C, trust on the socket and passwords on TCP.
+pub(crate) fn init(record: &Record, dir: &Path) -> Result<(), Error> {
+    let log = dir.join("init.log");
+    let mut launch = launch_of(record, dir, &log)?;
+    let missing = || Error::Init {
+        build: record.build.name(),
+        why: "the build has no initdb beside postgres (a source tree needs `make install` first)".to_owned(),
+        log: String::new(),
+    };
+    launch.program = record.build.files.initdb.clone().ok_or_else(missing)?;
+    launch.args = vec!["-D".into(), record.datadir.clone().into()];
+    // -N: the data directory is thrown away if the machine dies now, so nothing needs to be synchronised.
+    launch
+        .args
+        .extend(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"].map(OsString::from));
+    launch.passwd = passwd_for(record.ids, dir)?;
+    run_init(record, launch, &log)?;
+    let hba = record.datadir.join("pg_hba.conf");
+    let rules = "local all all trust\nlocal replication all trust\nhost all all 127.0.0.1/32 md5\n";
+    std::fs::write(&hba, rules).map_err(|e| Error::io("write", &hba, e))
+}
+
+/// initdb looks its uid up and refuses one without a name. A file that only this process sees in the place of
+/// /etc/passwd gives it one and leaves the machine as it is.
+fn passwd_for(ids: Option<Ids>, dir: &Path) -> Result<Option<PathBuf>, Error> {
+    let Some(Ids { uid, gid }) = ids else { return Ok(None) };
+    let machine = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let has_name = machine.lines().any(|line| line.split(':').nth(2) == Some(&uid.to_string()));
+    if has_name {
+        return Ok(None);
+    }
+    let path = dir.join("passwd");
+    let mut file = std::fs::File::create(&path).map_err(|e| Error::io("write", &path, e))?;
+    writeln!(file, "{}plimsoll:x:{uid}:{gid}::/:/bin/sh", machine)
+        .map_err(|e| Error::io("write", &path, e))?;
+    // The sandbox's own directory is private, its passwd file must be readable to the one it is for.
+    std::os::unix::fs::chown(&path, Some(uid), Some(gid)).map_err(|e| Error::io("give away", &path, e))?;
+    Ok(Some(path))
+}
+
+/// Whether a process of ours may have a /etc/passwd of its own (not in a container without CAP_SYS_ADMIN).
+pub(crate) fn can_show_passwd(dir: &Path) -> bool {
+    let null = || std::fs::File::options().write(true).open("/dev/null");
+    let Ok(log) = null() else { return false };
+    let launch = process::Launch {
+        program: "/bin/true".into(),
+        args: Vec::new(),
+        env: Vec::new(),
+        cwd: dir.to_owned(),
+        ids: None,
+        passwd: Some("/etc/passwd".into()),
+        stdin: None,
+        log,
+        cpus: None,
+        dies_with_us: None,
+        cgroups: Vec::new(),
+    };
+    process::spawn(launch).and_then(|mut child| child.wait()).is_ok_and(|status| status.success())
+}
+
+/// The arguments of a running server.
+pub(crate) fn arguments(record: &Record, dir: &Path) -> Vec<OsString> {
+    let mut args: Vec<OsString> = vec!["-D".into(), record.datadir.clone().into()];
+    args.extend(["-k".into(), record.run_dir.clone().into()]);
+    args.extend(["-p".into(), socket_port(record).to_string().into()]);
+    let mut set = |name: &str, value: &str| args.extend(["-c".into(), format!("{name}={value}").into()]);
+    set("listen_addresses", if record.port.is_some() { "127.0.0.1" } else { "" });
+    set("logging_collector", "off");
+    if record.tls {
+        set("ssl", "on");
+        for (name, file) in
+            [("ssl_ca_file", "ca.pem"), ("ssl_cert_file", "server.pem"), ("ssl_key_file", "server.key")]
+        {
+            set(name, &dir.join("tls").join(file).display().to_string());
+        }
+    } else {
+        set("ssl", "off");
+    }
+    for (name, value) in &record.settings {
+        set(name, value);
+    }
+    args
+}
+
+/// The number in the socket's name.
+pub(crate) fn socket_port(record: &Record) -> u16 {
+    record.port.unwrap_or(SOCKET_PORT)
+}
