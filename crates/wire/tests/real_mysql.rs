@@ -1,0 +1,486 @@
+//! The MySQL protocol against real servers. Set `PLIMSOLL_TEST_SERVERS=none` to do without; the run then says what
+//! was not tested.
+
+mod servers;
+
+use std::time::{Duration, Instant};
+
+use servers::Server;
+use wire::blocking::Client;
+use wire::{Endpoint, Error, ParamType, Secret, Target, TlsMode, Value};
+
+fn root(server: &Server) -> Client {
+    Client::connect(&server.target()).expect("root over the socket")
+}
+
+fn check_all(server: &Server, checks: &[(&str, fn(&Server))]) {
+    for (name, check) in checks {
+        eprintln!("{}: {name}", server.name);
+        check(server);
+    }
+}
+
+const COMMON: &[(&str, fn(&Server))] = &[
+    ("text results", text_results),
+    ("several statements", several_statements),
+    ("errors", errors),
+    ("prepared statements", prepared_statements),
+    ("values both ways", values_both_ways),
+    ("rows from a generator", rows_from_a_generator),
+    ("rows that the server refuses", refused_rows),
+    ("files that nobody offered", unasked_files),
+    ("packets over 16 MiB", huge_packets),
+    ("native passwords", native_passwords),
+    ("a server that takes too long", timeouts),
+    ("a session that was killed", killed),
+    ("an abandoned answer", abandoned),
+    ("TLS", tls),
+];
+
+#[test]
+fn mariadb() {
+    let Some(server) = servers::mariadb() else { return };
+    check_all(&server, COMMON);
+    check_all(&server, &[("ed25519", ed25519)]);
+}
+
+#[test]
+fn mysql_8() {
+    let Some(server) = servers::mysql_8() else { return };
+    check_all(&server, COMMON);
+    check_all(&server, &[("caching_sha2_password", caching_sha2)]);
+}
+
+fn text_results(server: &Server) {
+    let mut client = root(server);
+    assert!(client.server().version.contains(server.version), "{}", client.server().version);
+    assert!(client.server().connection_id > 0);
+    let sets = client
+        .query_sets("SELECT 1 AS one, NULL AS nothing, 'grüße 🚢' AS text UNION ALL SELECT 2, '', 'x'")
+        .unwrap();
+    assert_eq!(sets.len(), 1);
+    assert_eq!(sets[0].columns, ["one", "nothing", "text"]);
+    assert_eq!(sets[0].text(0, 2), Some("grüße 🚢"));
+    assert_eq!(sets[0].rows[0][1], None);
+    assert_eq!(sets[0].rows[1][1].as_deref(), Some(&b""[..]));
+    assert_eq!((sets[0].done.rows, sets[0].done.has_result_set), (2, true));
+    let mut seen = Vec::new();
+    client
+        .query_rows("SELECT 1, 'a' UNION ALL SELECT 2, NULL", &mut |row| seen.push(row.to_owned_row()))
+        .unwrap();
+    assert_eq!(seen, [[Some(b"1".to_vec()), Some(b"a".to_vec())], [Some(b"2".to_vec()), None]]);
+    let charset = client.query_value("SELECT @@character_set_connection").unwrap();
+    assert_eq!(charset.as_deref(), Some("utf8mb4"));
+    client.ping().unwrap();
+    client.close();
+}
+
+fn several_statements(server: &Server) {
+    let mut client = root(server);
+    client.query("DROP DATABASE IF EXISTS several; CREATE DATABASE several; USE several").unwrap();
+    let done = client
+        .query(
+            "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT); INSERT INTO t (v) VALUES (1), (2), (3); \
+             SELECT * FROM t; UPDATE t SET v = 9 WHERE id < 3; SELECT * FROM t WHERE id = 1",
+        )
+        .unwrap();
+    assert_eq!((done.affected_rows, done.rows, done.last_insert_id), (5, 4, 1));
+    let sets = client.query_sets("SELECT 1; DELETE FROM t; SELECT 2 WHERE 1 = 0").unwrap();
+    assert_eq!(
+        sets.iter().map(|set| (set.done.rows, set.done.affected_rows)).collect::<Vec<_>>(),
+        [(1, 0), (0, 3), (0, 0)]
+    );
+    // The first error ends it; what came before has happened.
+    let error =
+        client.query("INSERT INTO t (v) VALUES (7); SELECT * FROM missing; INSERT INTO t (v) VALUES (8)");
+    assert!(matches!(error, Err(Error::Server(e)) if e.number == 1146));
+    assert_eq!(client.query_value("SELECT COUNT(*) FROM t").unwrap().as_deref(), Some("1"));
+}
+
+fn errors(server: &Server) {
+    let mut client = root(server);
+    let Err(Error::Server(error)) = client.query("SELECT * FROM mysql.no_such_table") else { panic!() };
+    assert_eq!((error.number, error.state(), error.code().as_str()), (1146, "42S02", "1146"));
+    assert!(error.text.contains("no_such_table"));
+    assert!(matches!(client.prepare("SELEC 1", &[]), Err(Error::Server(e)) if e.number == 1064));
+    client.ping().unwrap();
+    let mut target = server.target();
+    target.password = Secret::new("wrong");
+    assert!(matches!(Client::connect(&target), Err(Error::Server(e)) if e.number == 1045));
+    let mut target = server.target();
+    target.database = Some("no such database".into());
+    assert!(matches!(Client::connect(&target), Err(Error::Server(e)) if e.number == 1049));
+}
+
+fn prepared_statements(server: &Server) {
+    let mut client = root(server);
+    client.query("DROP DATABASE IF EXISTS prepared; CREATE DATABASE prepared; USE prepared").unwrap();
+    client.query("CREATE TABLE t (id INT PRIMARY KEY, k INT, c CHAR(120), KEY (k)) ENGINE=InnoDB").unwrap();
+    let mut insert = client
+        .prepare("INSERT INTO t VALUES (?, ?, ?)", &[ParamType::Int, ParamType::Int, ParamType::Text])
+        .unwrap();
+    for id in 1..=200 {
+        let text = format!("text {id}");
+        let done = client
+            .execute(&mut insert, &[Value::Int(id), Value::Int(id % 7), Value::Bytes(text.as_bytes())])
+            .unwrap();
+        assert_eq!(done.affected_rows, 1);
+    }
+    let duplicate = client.execute(&mut insert, &[Value::Int(1), Value::Null, Value::Null]);
+    assert!(matches!(duplicate, Err(Error::Server(e)) if e.number == 1062 && e.state() == "23000"));
+    let mut select = client.prepare("SELECT c FROM t WHERE id = ?", &[ParamType::Int]).unwrap();
+    let mut range =
+        client.prepare("SELECT c FROM t WHERE id BETWEEN ? AND ? ORDER BY c", &[ParamType::Int; 2]).unwrap();
+    for id in 1..=200 {
+        let done = client.execute(&mut select, &[Value::Int(id)]).unwrap();
+        assert_eq!((done.rows, done.has_result_set), (1, true));
+        assert_eq!(client.execute(&mut range, &[Value::Int(1), Value::Int(id)]).unwrap().rows, id as u64);
+    }
+    assert_eq!(client.execute(&mut select, &[Value::Int(-1)]).unwrap().rows, 0);
+    let mut texts = Vec::new();
+    client
+        .execute_rows(&mut select, &[Value::Int(42)], &mut |row| texts.push(row.text(0).unwrap().to_owned()))
+        .unwrap();
+    assert_eq!(texts, ["text 42"]);
+    let mut sum =
+        client.prepare("SELECT SUM(k) FROM t WHERE id BETWEEN ? AND ?", &[ParamType::Int; 2]).unwrap();
+    let mut total = None;
+    client
+        .execute_rows(&mut sum, &[Value::Int(1), Value::Int(7)], &mut |row| {
+            total = row.text(0).map(str::to_owned)
+        })
+        .unwrap();
+    assert_eq!(total.as_deref(), Some("21"));
+    let mut commit = client.prepare("COMMIT", &[]).unwrap();
+    let done = client.execute(&mut commit, &[]).unwrap();
+    assert_eq!(done.kind(), wire::StatementKind::Other);
+    client.close_statement(sum).unwrap();
+    let mismatch = client.prepare("SELECT ?", &[]);
+    assert!(matches!(mismatch, Err(Error::Unsupported(text)) if text.contains("1 placeholders")));
+    assert_eq!(client.execute(&mut select, &[Value::Int(1)]).unwrap().rows, 1);
+}
+
+fn values_both_ways(server: &Server) {
+    let mut client = root(server);
+    client.query("DROP DATABASE IF EXISTS vals; CREATE DATABASE vals; USE vals").unwrap();
+    client
+        .query(
+            "CREATE TABLE t (i INT, b BIGINT, d DOUBLE, f FLOAT, t TEXT, n DECIMAL(10,2), dt DATETIME(3), \
+             da DATE, ti TIME(6), y YEAR, u BIGINT UNSIGNED, s TINYINT, bi BIT(8), e ENUM('a','b'))",
+        )
+        .unwrap();
+    let mut insert = client
+        .prepare(
+            "INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, '2026-11-21 09:08:07.123', '1999-01-02', '-30:01:02.5', 2026, \
+             18446744073709551615, -5, 65, 'b')",
+            &[
+                ParamType::Int,
+                ParamType::BigInt,
+                ParamType::Double,
+                ParamType::Double,
+                ParamType::Text,
+                ParamType::Text,
+            ],
+        )
+        .unwrap();
+    let values = [
+        Value::Int(-7),
+        Value::Int(i64::MIN),
+        Value::Double(0.1),
+        Value::Int(3),
+        Value::Bytes("ü\0'\\".as_bytes()),
+        Value::Bytes(b"12.5"),
+    ];
+    client.execute(&mut insert, &values).unwrap();
+    client.execute(&mut insert, &[Value::Null; 6]).unwrap();
+    let mut text = Vec::new();
+    client
+        .query_rows("SELECT * FROM t ORDER BY i IS NULL", &mut |row| text.push(row.to_owned_row()))
+        .unwrap();
+    let mut all = client.prepare("SELECT * FROM t ORDER BY i IS NULL", &[]).unwrap();
+    let mut binary = Vec::new();
+    client.execute_rows(&mut all, &[], &mut |row| binary.push(row.to_owned_row())).unwrap();
+    assert_eq!(binary, text, "the binary protocol, rendered, is what the text protocol prints");
+    let printed: Vec<_> =
+        text[0].iter().map(|v| String::from_utf8_lossy(v.as_deref().unwrap()).into_owned()).collect();
+    assert_eq!(
+        printed,
+        [
+            "-7",
+            "-9223372036854775808",
+            "0.1",
+            "3",
+            "ü\0'\\",
+            "12.50",
+            "2026-11-21 09:08:07.123",
+            "1999-01-02",
+            "-30:01:02.500000",
+            "2026",
+            "18446744073709551615",
+            "-5",
+            "A",
+            "b"
+        ]
+    );
+    assert!(text[1][..6].iter().all(Option::is_none));
+}
+
+fn rows_from_a_generator(server: &Server) {
+    let mut client = root(server);
+    client.query("DROP DATABASE IF EXISTS loading; CREATE DATABASE loading; USE loading").unwrap();
+    client.query("CREATE TABLE t (id INT PRIMARY KEY, c CHAR(120), pad CHAR(60))").unwrap();
+    let mut next = 0;
+    let done = client
+        .load_rows("LOAD DATA LOCAL INFILE 'generated' INTO TABLE t", &mut |out| {
+            for _ in 0..1000 {
+                next += 1;
+                out.extend_from_slice(format!("{next}\t{:0>100}\tpad\n", next * 7).as_bytes());
+            }
+            next < 50_000
+        })
+        .unwrap();
+    assert_eq!((done.affected_rows, done.warnings), (50_000, 0));
+    assert_eq!(client.query_value("SELECT SUM(c) / SUM(id) FROM t").unwrap().as_deref(), Some("7"));
+    // Nothing at all is a file too; and a chunk may be empty without ending it.
+    let done = client.load_rows("LOAD DATA LOCAL INFILE 'x' INTO TABLE t", &mut |_| false).unwrap();
+    assert_eq!(done.affected_rows, 0);
+    let mut calls = 0;
+    let done = client
+        .load_rows("LOAD DATA LOCAL INFILE 'x' INTO TABLE t", &mut |out| {
+            calls += 1;
+            if calls == 3 {
+                out.extend_from_slice(b"99999999\tc\tp\n");
+            }
+            calls < 3
+        })
+        .unwrap();
+    assert_eq!(done.affected_rows, 1);
+}
+
+fn refused_rows(server: &Server) {
+    let mut client = root(server);
+    client.query("DROP DATABASE IF EXISTS refused; CREATE DATABASE refused; USE refused").unwrap();
+    client
+        .query("CREATE TABLE t (id INT PRIMARY KEY CHECK (id < 100)); SET sql_mode = 'STRICT_ALL_TABLES'")
+        .unwrap();
+    // The server finds the fault early and has 10 MB more to come.
+    let mut left = 10_000;
+    let outcome =
+        client.load_rows("LOAD DATA LOCAL INFILE 'x' INTO TABLE missing", &mut |_| panic!("not asked for"));
+    assert!(matches!(outcome, Err(Error::Server(e)) if e.number == 1146));
+    let outcome = client.load_rows("LOAD DATA LOCAL INFILE 'x' REPLACE INTO TABLE t", &mut |out| {
+        left -= 1;
+        for _ in 0..100 {
+            out.extend_from_slice(b"2147483600\n");
+        }
+        left > 0
+    });
+    assert!(matches!(&outcome, Err(Error::Server(_))), "{outcome:?}");
+    client.ping().unwrap();
+    let outcome = client.load_rows("SELECT 1", &mut |_| false);
+    assert!(matches!(outcome, Err(Error::Protocol(_))));
+    let mut client = root(server);
+    let outcome = client.load_rows("DO 1", &mut |_| false);
+    assert!(matches!(outcome, Err(Error::Unsupported(_))));
+    client.ping().unwrap();
+}
+
+fn unasked_files(server: &Server) {
+    let mut client = root(server);
+    client
+        .query("DROP DATABASE IF EXISTS files; CREATE DATABASE files; USE files; CREATE TABLE t (a TEXT)")
+        .unwrap();
+    for outcome in [
+        client.query("LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE t"),
+        client.query_sets("LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE t").map(|_| wire::Done::default()),
+    ] {
+        assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
+    }
+    assert_eq!(client.query_value("SELECT COUNT(*) FROM t").unwrap().as_deref(), Some("0"));
+}
+
+fn huge_packets(server: &Server) {
+    let mut client = root(server);
+    client.query("SET GLOBAL max_allowed_packet = 268435456").unwrap();
+    let mut client2 = root(server);
+    const MIB: usize = 1 << 20;
+    for len in [16 * MIB - 5, 16 * MIB - 1, 16 * MIB, 33 * MIB] {
+        let sql = format!("SELECT LENGTH('{}')", "x".repeat(len));
+        assert_eq!(client2.query_value(&sql).unwrap(), Some(len.to_string()), "sent {len}");
+        let sql = format!("SELECT REPEAT('y', {len}), 'end'");
+        let mut seen = 0;
+        client2
+            .query_rows(&sql, &mut |row| {
+                seen = row.get(0).unwrap().len();
+                assert!(row.get(0).unwrap().iter().all(|b| *b == b'y'));
+                assert_eq!(row.text(1), Some("end"));
+            })
+            .unwrap();
+        assert_eq!(seen, len, "received");
+        assert_eq!(client2.query(&sql).unwrap().rows, 1, "skipped");
+    }
+    let mut length = client2.prepare("SELECT LENGTH(?)", &[ParamType::Text]).unwrap();
+    let big = vec![b'z'; 20 * MIB];
+    for _ in 0..2 {
+        let mut seen = String::new();
+        client2
+            .execute_rows(&mut length, &[Value::Bytes(&big)], &mut |row| {
+                seen = row.text(0).unwrap().to_owned()
+            })
+            .unwrap();
+        assert_eq!(seen, big.len().to_string());
+        assert_eq!(client2.execute(&mut length, &[Value::Bytes(b"small")]).unwrap().rows, 1);
+    }
+}
+
+/// Creates the account anew and returns how to reach it over the socket and over TCP.
+fn account(server: &Server, name: &str, how: &str, password: &str) -> [Target; 2] {
+    let mut client = root(server);
+    client
+        .query(&format!("DROP USER IF EXISTS {name}; CREATE USER {name} {how}; GRANT ALL ON *.* TO {name}"))
+        .unwrap();
+    let socket = Target { user: name.into(), password: Secret::new(password), ..server.target() };
+    let tcp = Target { endpoint: server.tcp(), ..socket.clone() };
+    [socket, tcp]
+}
+
+fn who(target: &Target) -> String {
+    let mut client = Client::connect(target).unwrap_or_else(|e| panic!("{target:?}: {e}"));
+    client.query_value("SELECT USER()").unwrap().unwrap()
+}
+
+fn native_passwords(server: &Server) {
+    let with = server.identified("mysql_native_password", "n@tive");
+    for target in account(server, "native_user", &with, "n@tive") {
+        assert!(who(&target).starts_with("native_user@"));
+        let wrong = Target { password: Secret::new("native"), ..target };
+        assert!(matches!(Client::connect(&wrong), Err(Error::Server(e)) if e.number == 1045));
+    }
+    let with = server.identified("mysql_native_password", "");
+    for target in account(server, "empty_user", &with, "") {
+        assert!(who(&target).starts_with("empty_user@"));
+    }
+}
+
+fn ed25519(server: &Server) {
+    root(server).query("INSTALL SONAME 'auth_ed25519'").unwrap();
+    for password in ["s3cret", "a much longer passphrase, with ünïcode"] {
+        let how = format!("IDENTIFIED VIA ed25519 USING PASSWORD('{password}')");
+        for target in account(server, "ed_user", &how, password) {
+            assert!(who(&target).starts_with("ed_user@"));
+            let wrong = Target { password: Secret::new("wrong"), ..target };
+            assert!(matches!(Client::connect(&wrong), Err(Error::Server(e)) if e.number == 1045));
+        }
+    }
+}
+
+fn caching_sha2(server: &Server) {
+    let password = "a passphrase longer than the nonce";
+    for is_tcp_first in [true, false] {
+        let with = server.identified("caching_sha2_password", password);
+        let [socket, tcp] = account(server, "sha2_user", &with, password);
+        let order = if is_tcp_first { [&tcp, &socket] } else { [&socket, &tcp] };
+        // The first log-in is the full one (RSA on plain TCP, the password itself on the socket), the next are fast.
+        for target in [order[0], order[0], order[1], order[1]] {
+            assert!(who(target).starts_with("sha2_user@"));
+        }
+        let wrong = Target { password: Secret::new("wrong"), ..tcp.clone() };
+        assert!(matches!(Client::connect(&wrong), Err(Error::Server(e)) if e.number == 1045));
+    }
+    let with = server.identified("caching_sha2_password", password);
+    let [_, tcp] = account(server, "sha2_user", &with, password);
+    let over_tls = Target { tls: TlsMode::Required, ..tcp };
+    for _ in 0..2 {
+        assert!(who(&over_tls).starts_with("sha2_user@"));
+    }
+    for target in account(server, "sha2_empty", &server.identified("caching_sha2_password", ""), "") {
+        assert!(who(&target).starts_with("sha2_empty@"));
+    }
+}
+
+fn timeouts(server: &Server) {
+    let mut client = root(server);
+    client.set_statement_timeout(Duration::from_millis(200));
+    let start = Instant::now();
+    let outcome = client.query("SELECT SLEEP(30)");
+    assert!(matches!(outcome, Err(Error::Timeout { waited_ms: 200 })), "{outcome:?}");
+    assert!(start.elapsed() < Duration::from_secs(20));
+    assert!(matches!(client.ping(), Err(Error::Io(_))), "the late answer must not be taken for this one's");
+    // A socket that accepts and says nothing.
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("silent");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let target = Target {
+        endpoint: Endpoint::Unix(path),
+        connect_timeout: Duration::from_millis(100),
+        ..server.target()
+    };
+    assert!(matches!(Client::connect(&target), Err(Error::Timeout { .. })));
+}
+
+fn killed(server: &Server) {
+    let mut victim = root(server);
+    let mut client = root(server);
+    client.query(&format!("KILL {}", victim.server().connection_id)).unwrap();
+    // The server may need a moment; a session that ended must not look like a failed statement.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let error = loop {
+        match victim.query("SELECT 1") {
+            Err(error) => break error,
+            Ok(_) => assert!(Instant::now() < deadline, "still alive"),
+        }
+    };
+    assert!(error.is_fatal() || matches!(&error, Error::Server(e) if e.number == 1317), "{error:?}");
+}
+
+fn abandoned(server: &Server) {
+    let mut client = root(server);
+    {
+        // Dropped before its first poll: nothing was sent, nothing is wrong.
+        let _never_polled = client.connection().query("SELECT 1");
+    }
+    client.ping().unwrap();
+}
+
+fn tls(server: &Server) {
+    let tcp = Target {
+        endpoint: server.tcp(),
+        ..account(server, "tls_user", &server.identified("mysql_native_password", "t"), "t")[1].clone()
+    };
+    let cipher = |target: &Target| {
+        let mut client = Client::connect(target).unwrap_or_else(|e| panic!("{:?}: {e}", target.tls));
+        let sets = client.query_sets("SHOW STATUS LIKE 'Ssl_cipher'").unwrap();
+        let big = client.query_value("SELECT REPEAT('q', 3000000)").unwrap().unwrap();
+        assert_eq!(big.len(), 3_000_000);
+        (sets[0].text(0, 1).unwrap().to_owned(), client.server().tls.clone())
+    };
+    assert_eq!(cipher(&tcp), (String::new(), None));
+    for mode in [TlsMode::Preferred, TlsMode::Required] {
+        let (server_says, client_says) = cipher(&Target { tls: mode, ..tcp.clone() });
+        assert!(!server_says.is_empty());
+        assert!(client_says.unwrap().starts_with("TLSv1"));
+    }
+    let ca = Some(server.ca());
+    let verify_ca = Target { tls: TlsMode::VerifyCa, tls_ca: ca.clone(), ..tcp.clone() };
+    assert!(cipher(&verify_ca).1.is_some());
+    let socket = Target { tls: TlsMode::Preferred, ..server.target() };
+    assert_eq!(cipher(&socket).1, None, "preferred leaves a unix socket alone");
+    let socket = Target { tls: TlsMode::Required, ..server.target() };
+    assert!(cipher(&socket).1.is_some());
+
+    let wrong_ca = Target { tls_ca: Some(server.other_ca()), ..verify_ca.clone() };
+    let error = Client::connect(&wrong_ca).unwrap_err().to_string();
+    assert!(error.contains("authority"), "{error}");
+    let no_ca = Target { tls_ca: None, ..verify_ca.clone() };
+    assert!(Client::connect(&no_ca).unwrap_err().to_string().contains("tls-ca"));
+    let full = Target { tls: TlsMode::VerifyFull, ..verify_ca };
+    if server.certificate_names_localhost {
+        let by_name = Target {
+            endpoint: Endpoint::Tcp { host: "localhost".into(), port: server.port },
+            ..full.clone()
+        };
+        assert!(cipher(&by_name).1.is_some());
+    }
+    let error = Client::connect(&full).unwrap_err().to_string();
+    assert!(error.contains("verify-ca"), "127.0.0.1 is no name in it: {error}");
+}
