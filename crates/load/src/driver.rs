@@ -1,10 +1,211 @@
 //! The life of a session: open, wait for a turn, run a transaction, note the outcome, again.
 
-use crate::session::Session;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crate::crew::{Crew, Seat};
+use crate::recorder::Recorder;
+use crate::recording::Ended;
+use crate::retry;
+use crate::session::{Completion, Failure, Session};
+use crate::time;
+
+/// Waits between attempts to open a connection: from the first to the longest.
+const REOPEN_PAUSE: Duration = Duration::from_millis(10);
+const REOPEN_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// What connects a session's task to the pacing and recording of its worker. Opaque to sessions.
-#[derive(Debug)]
-pub struct Driver {}
+pub struct Driver {
+    crew: Rc<Crew>,
+    seat: Rc<Seat>,
+    recorder: Recorder,
+}
+
+/// Permission to run one transaction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    /// When it should have begun: response time counts from here.
+    pub(crate) intended: Instant,
+    /// When it began.
+    pub(crate) start: Instant,
+    /// Whether it belongs to the figures of the step.
+    pub(crate) is_counted: bool,
+}
+
+/// Why a session stopped running transactions.
+enum Break {
+    /// It is to leave.
+    Leave,
+    /// It has lost its connection.
+    Lost,
+    /// Nothing that follows can work.
+    Fatal,
+}
 
 /// Drives one session until it is told to leave.
-pub(crate) async fn drive<S: Session>(_session: Box<S>, _driver: Driver) {}
+pub(crate) async fn drive<S: Session>(mut session: Box<S>, driver: Driver) {
+    time::sleep_until(driver.seat.opens_at).await;
+    let mut was_connected = false;
+    while driver.connect(&mut *session, was_connected).await {
+        was_connected = true;
+        match driver.work(&mut *session).await {
+            Break::Lost => driver.crew.set_connected(&driver.seat, false),
+            Break::Leave => {
+                driver.leave();
+                return session.close().await;
+            }
+            Break::Fatal => break,
+        }
+    }
+    driver.leave();
+}
+
+impl Driver {
+    pub(crate) fn new(crew: Rc<Crew>, seat: Rc<Seat>) -> Driver {
+        Driver { recorder: Recorder::new(crew.clone()), crew, seat }
+    }
+
+    /// The seat is free from here on, even while the connection is still being closed.
+    fn leave(&self) {
+        self.crew.set_connected(&self.seat, false);
+        self.crew.seats.borrow_mut().remove(&self.seat.index);
+    }
+
+    /// Opens the connection, again and again with growing pauses. False: there is no use.
+    async fn connect<S: Session>(&self, session: &mut S, is_reopening: bool) -> bool {
+        let crew = &self.crew;
+        for attempt in 1.. {
+            let opened = {
+                let _opening = poll_fn(|cx| crew.poll_door(cx)).await;
+                if crew.is_leaving(&self.seat) {
+                    return false;
+                }
+                session.open().await
+            };
+            let Err(failure) = opened else { break };
+            if failure.fatal {
+                self.end_run(&failure);
+                return false;
+            }
+            crew.note_refusal(&failure);
+            let pause = retry::backoff(REOPEN_PAUSE, REOPEN_PAUSE_MAX, attempt, &mut crew.rng.borrow_mut());
+            time::sleep(pause).await;
+        }
+        crew.set_connected(&self.seat, true);
+        if is_reopening {
+            crew.note_reconnect();
+        }
+        true
+    }
+
+    /// Runs transactions until something breaks the loop.
+    async fn work<S: Session>(&self, session: &mut S) -> Break {
+        let crew = &self.crew;
+        loop {
+            session.prepare();
+            let Some(turn) = poll_fn(|cx| crew.poll_turn(&self.seat, cx)).await else { return Break::Leave };
+            self.recorder.begin(turn.start, turn.is_counted);
+            let result = session.transaction(&self.recorder).await;
+            let over = match result {
+                Ok(completion) => {
+                    self.completed(completion, &turn);
+                    None
+                }
+                Err(failure) => self.mend(session, &turn, failure).await,
+            };
+            if let Some(over) = over {
+                return over;
+            }
+            if !crew.rules.think_time.is_zero() {
+                time::sleep(crew.rules.think_time).await;
+            }
+        }
+    }
+
+    #[inline]
+    fn completed(&self, completion: Completion, turn: &Turn) {
+        let ended = self.ended(turn);
+        if completion == Completion::Finished {
+            self.crew.finish(&self.seat, turn, ended.end);
+        } else {
+            self.crew.recording.borrow_mut().completed(completion, &ended);
+            self.crew.release(&self.seat, turn, ended.end);
+        }
+    }
+
+    fn failed(&self, failure: &Failure, turn: &Turn, ended: &Ended) {
+        self.crew.recording.borrow_mut().failed(failure, ended);
+        self.crew.release(&self.seat, turn, ended.end);
+    }
+
+    #[inline]
+    fn ended(&self, turn: &Turn) -> Ended {
+        let end = self.recorder.end(turn.start);
+        self.crew.roll_if_due(end);
+        Ended { intended: turn.intended, start: turn.start, end, is_counted: self.recorder.is_counted() }
+    }
+
+    /// After a failure: brings the session back, tries the transaction again where the rules allow it, and
+    /// notes how it ended. The time of recovering belongs to the transaction only if it is tried again.
+    async fn mend<S: Session>(&self, session: &mut S, turn: &Turn, first: Failure) -> Option<Break> {
+        let crew = &self.crew;
+        let mut failure = first;
+        for attempt in 1.. {
+            let ended = self.ended(turn);
+            crew.recording.borrow_mut().error(&failure);
+            if failure.fatal {
+                self.failed(&failure, turn, &ended);
+                self.end_run(&failure);
+                return Some(Break::Fatal);
+            }
+            if failure.connection_lost {
+                self.failed(&failure, turn, &ended);
+                return Some(Break::Lost);
+            }
+            let is_last = !failure.retryable || attempt > crew.rules.retry.retries_max;
+            if is_last {
+                self.failed(&failure, turn, &ended);
+            }
+            if let Err(broken) = session.recover().await {
+                crew.recording.borrow_mut().error(&broken);
+                if !is_last {
+                    self.failed(&failure, turn, &ended);
+                }
+                if broken.fatal {
+                    self.end_run(&broken);
+                    return Some(Break::Fatal);
+                }
+                // A session that could not be brought back starts over with a new connection.
+                return Some(Break::Lost);
+            }
+            if is_last {
+                return None;
+            }
+            let pause = crew.rules.retry.wait(attempt, &mut crew.rng.borrow_mut());
+            time::sleep(pause).await;
+            self.note_retry();
+            self.recorder.restart();
+            match session.transaction(&self.recorder).await {
+                Ok(completion) => {
+                    self.completed(completion, turn);
+                    return None;
+                }
+                Err(again) => failure = again,
+            }
+        }
+        None
+    }
+
+    fn note_retry(&self) {
+        self.crew.roll_if_due(self.crew.core.now());
+        if self.recorder.is_counted() {
+            self.crew.recording.borrow_mut().retry();
+        }
+    }
+
+    fn end_run(&self, failure: &Failure) {
+        self.crew.shared.end_with(format!("{}: {}", failure.code, failure.text));
+        self.crew.note_fatal(failure);
+    }
+}

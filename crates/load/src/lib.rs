@@ -3,15 +3,24 @@
 //!
 //! Never here: protocol bytes, SQL, files, a terminal.
 
+mod coordinator;
+mod crew;
 pub mod driver;
+mod executor;
 pub mod histogram;
 pub mod net;
 pub mod plan;
 pub mod recorder;
+mod recording;
 pub mod result;
+mod retry;
+mod rng;
 pub mod run;
+mod schedule;
 pub mod session;
 pub mod time;
+mod usage;
+mod worker;
 
 pub use driver::Driver;
 pub use histogram::Histogram;
@@ -20,5 +29,6 @@ pub use recorder::Recorder;
 pub use result::{
     ClientUsage, ErrorTally, IntervalResult, LatencyPair, LoadResult, Outcomes, StatementResult, StepResult,
 };
-pub use run::{Event, LoadError, Stop, run};
+pub use run::{Event, LoadError, Stop, run, run_with_clock};
 pub use session::{AnySession, Completion, Failure, FailureClass, Session, SessionFactory};
+pub use time::Clock;

@@ -1,36 +1,300 @@
 //! Sockets on the executor.
+//!
+//! Edge-triggered reading without futile system calls: a read that gives less than was asked for has drained the
+//! socket, so the next one waits for epoll at once; only a full buffer or a hung-up peer is read again.
 
+use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
+use std::mem;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wire::{Endpoint, Transport};
 
+use crate::executor::Core;
+use crate::time;
+
+/// First and longest pause before a unix socket whose queue of connections is full is tried again.
+const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(1);
+const QUEUE_FULL_PAUSE_MAX: Duration = Duration::from_millis(50);
+
 /// A connected, non-blocking socket of the worker that opened it. It cannot leave its thread.
-#[derive(Debug)]
-pub struct Socket {}
+pub struct Socket {
+    fd: OwnedFd,
+    core: Rc<Core>,
+    slot: usize,
+    is_private: bool,
+}
 
 /// Connects to a server: a unix socket, or TCP without Nagle's delay. Gives up at the deadline with
 /// `ErrorKind::TimedOut`. Only inside a session's task.
 ///
 /// A host name is looked up once for each process and then remembered; the look-up blocks the worker, which is
 /// why the caller should connect once before the load starts.
-pub async fn connect(_endpoint: &Endpoint, _deadline: Instant) -> io::Result<Socket> {
-    Err(io::ErrorKind::Unsupported.into())
+pub async fn connect(endpoint: &Endpoint, deadline: Instant) -> io::Result<Socket> {
+    match endpoint {
+        Endpoint::Unix(path) => connect_unix(path, deadline).await,
+        Endpoint::Tcp { host, port } => connect_tcp(&look_up(host, *port)?, deadline).await,
+    }
+}
+
+async fn connect_unix(path: &Path, deadline: Instant) -> io::Result<Socket> {
+    let (address, length) = unix_address(path)?;
+    let fd = new_socket(libc::AF_UNIX)?;
+    let mut pause = QUEUE_FULL_PAUSE;
+    loop {
+        // SAFETY: `address` is a sockaddr_un of at least `length` bytes.
+        let done = unsafe { libc::connect(fd.as_raw_fd(), (&raw const address).cast(), length) };
+        if done == 0 {
+            return Socket::new(fd, true, true);
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::Interrupted => {}
+            // The server has not accepted as fast as we ask; nothing tells when it will.
+            io::ErrorKind::WouldBlock => {
+                if time::now() >= deadline {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                time::sleep(pause).await;
+                pause = (pause * 2).min(QUEUE_FULL_PAUSE_MAX);
+            }
+            _ => return Err(error),
+        }
+    }
+}
+
+async fn connect_tcp(addresses: &[SocketAddr], deadline: Instant) -> io::Result<Socket> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
+    for address in addresses {
+        match connect_address(address, deadline).await {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn connect_address(address: &SocketAddr, deadline: Instant) -> io::Result<Socket> {
+    let (storage, length) = ip_address(address);
+    let fd = new_socket(if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 })?;
+    let on: libc::c_int = 1;
+    // SAFETY: the option's value is an int that lives through the call; `storage` holds `length` bytes.
+    let done = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NODELAY,
+            (&raw const on).cast(),
+            mem::size_of_val(&on) as libc::socklen_t,
+        );
+        libc::connect(fd.as_raw_fd(), (&raw const storage).cast(), length)
+    };
+    if done == 0 {
+        return Socket::new(fd, false, true);
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() != Some(libc::EINPROGRESS) {
+        return Err(error);
+    }
+    let mut socket = Socket::new(fd, false, false)?;
+    socket.set_deadline(Some(deadline));
+    poll_fn(|cx| socket.wait(cx, |known| known.is_writable)).await?;
+    if let Some(error) = socket.pending_error()? {
+        return Err(error);
+    }
+    socket.core.watch_writable(socket.fd(), socket.slot, false)?;
+    Ok(socket)
+}
+
+/// Names are looked up once: a look-up in the middle of a load would stop a worker.
+fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    static KNOWN: LazyLock<Mutex<HashMap<(String, u16), Vec<SocketAddr>>>> = LazyLock::new(Mutex::default);
+    if let Ok(address) = host.parse() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = (host.to_owned(), port);
+    if let Some(addresses) = known.get(&name) {
+        return Ok(addresses.clone());
+    }
+    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    known.insert(name, addresses.clone());
+    Ok(addresses)
+}
+
+fn new_socket(family: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: a plain system call; the descriptor it returns is ours alone.
+    unsafe {
+        let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}
+
+fn unix_address(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
+    // SAFETY: all zeros is a valid sockaddr_un.
+    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    // One byte stays zero: the end of the string.
+    if bytes.len() >= address.sun_path.len() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{}: longer than the 107 bytes a socket's path may have", path.display()),
+        ));
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    let length = mem::offset_of!(libc::sockaddr_un, sun_path) + bytes.len() + 1;
+    Ok((address, length as libc::socklen_t))
+}
+
+fn ip_address(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: all zeros is a valid sockaddr_storage, which is large and aligned enough for both families.
+    unsafe {
+        let mut storage: libc::sockaddr_storage = mem::zeroed();
+        let length = match address {
+            SocketAddr::V4(v4) => {
+                let to = &mut *(&raw mut storage).cast::<libc::sockaddr_in>();
+                to.sin_family = libc::AF_INET as libc::sa_family_t;
+                to.sin_port = v4.port().to_be();
+                to.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+                mem::size_of::<libc::sockaddr_in>()
+            }
+            SocketAddr::V6(v6) => {
+                let to = &mut *(&raw mut storage).cast::<libc::sockaddr_in6>();
+                to.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                to.sin6_port = v6.port().to_be();
+                to.sin6_addr.s6_addr = v6.ip().octets();
+                to.sin6_scope_id = v6.scope_id();
+                mem::size_of::<libc::sockaddr_in6>()
+            }
+        };
+        (storage, length as libc::socklen_t)
+    }
+}
+
+impl Socket {
+    fn new(fd: OwnedFd, is_private: bool, is_writable: bool) -> io::Result<Socket> {
+        let core = Core::current_rc()
+            .ok_or_else(|| io::Error::other("load::net::connect outside of a session's task"))?;
+        let slot = core.register(fd.as_raw_fd(), is_writable)?;
+        Ok(Socket { fd, core, slot, is_private })
+    }
+
+    fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Ready when `is_ready` holds; else the waker is kept for epoll or for the sweep that finds the deadline
+    /// passed.
+    #[inline]
+    fn wait(
+        &self,
+        cx: &mut Context<'_>,
+        is_ready: impl Fn(&crate::executor::SocketSlot) -> bool,
+    ) -> Poll<io::Result<()>> {
+        self.core.with_socket(self.slot, |known| {
+            if is_ready(known) {
+                return Poll::Ready(Ok(()));
+            }
+            if known.is_expired {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            match &known.waker {
+                Some(waker) if waker.will_wake(cx.waker()) => {}
+                _ => known.waker = Some(cx.waker().clone()),
+            }
+            Poll::Pending
+        })
+    }
+
+    /// The outcome of a TCP connection that was being made.
+    fn pending_error(&self) -> io::Result<Option<io::Error>> {
+        let mut code: libc::c_int = 0;
+        let mut length = mem::size_of_val(&code) as libc::socklen_t;
+        // SAFETY: the kernel writes an int into `code` and its length into `length`.
+        let done = unsafe {
+            libc::getsockopt(self.fd(), libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut code).cast(), &mut length)
+        };
+        if done < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
+    }
 }
 
 impl Transport for Socket {
-    fn poll_read(&mut self, _cx: &mut Context<'_>, _buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        Poll::Pending
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            std::task::ready!(self.wait(cx, |known| known.is_readable))?;
+            // SAFETY: the kernel writes at most `buf.len()` bytes into `buf`.
+            let got = unsafe { libc::recv(self.fd(), buf.as_mut_ptr().cast(), buf.len(), 0) };
+            if got >= 0 {
+                let got = got as usize;
+                if got < buf.len() {
+                    self.core.with_socket(self.slot, |known| known.is_readable = known.is_hung_up);
+                }
+                return Poll::Ready(Ok(got));
+            }
+            let error = io::Error::last_os_error();
+            match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::WouldBlock => {
+                    self.core.with_socket(self.slot, |known| known.is_readable = false);
+                }
+                _ => return Poll::Ready(Err(error)),
+            }
+        }
     }
 
-    fn poll_write(&mut self, _cx: &mut Context<'_>, _buf: &[u8]) -> Poll<io::Result<usize>> {
-        Poll::Pending
+    fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            std::task::ready!(self.wait(cx, |known| known.is_writable))?;
+            // SAFETY: the kernel reads at most `buf.len()` bytes from `buf`. A peer that is gone gives EPIPE,
+            // not a signal.
+            let put = unsafe { libc::send(self.fd(), buf.as_ptr().cast(), buf.len(), libc::MSG_NOSIGNAL) };
+            if put >= 0 {
+                return Poll::Ready(Ok(put as usize));
+            }
+            let error = io::Error::last_os_error();
+            match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::WouldBlock => {
+                    self.core.with_socket(self.slot, |known| known.is_writable = false);
+                    self.core.watch_writable(self.fd(), self.slot, true)?;
+                }
+                _ => return Poll::Ready(Err(error)),
+            }
+        }
     }
 
-    fn set_deadline(&mut self, _deadline: Option<Instant>) {}
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.core.with_socket(self.slot, |known| {
+            known.deadline = deadline;
+            known.is_expired = false;
+        });
+    }
 
     fn is_private(&self) -> bool {
-        false
+        self.is_private
+    }
+
+    fn now(&self) -> Instant {
+        self.core.coarse_now()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.core.deregister(self.slot);
     }
 }

@@ -98,7 +98,7 @@ pub struct LoadPlan {
     /// How long a step goes on after every session has lost its connection and none could be reopened. Then
     /// the step ends with the reason.
     pub silence_limit: Duration,
-    /// Seed of arrivals, back-off jitter and think time; the workload seeds its own sessions.
+    /// Seed of arrivals and back-off jitter; the workload seeds its own sessions.
     pub seed: u64,
     /// Raise the workers' scheduling priority where the system permits it.
     pub raise_priority: bool,

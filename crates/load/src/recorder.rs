@@ -1,17 +1,36 @@
-//! Where a worker notes what happened. One per worker, shared by its sessions, swapped out once per interval.
+//! Where a worker notes what happened: one for each session, all of them writing to the recording of their
+//! worker, which is swapped out once per interval.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Instant;
 
 use wire::StatementKind;
 
+use crate::crew::Crew;
+
 /// A session's handle on the recording of its worker. Not `Send`.
-#[derive(Debug)]
-pub struct Recorder {}
+pub struct Recorder {
+    crew: Rc<Crew>,
+    /// Where the next lap begins.
+    mark: Cell<Instant>,
+    /// The poll in which `mark` was read from the clock: while it goes on, nothing but the session's own code
+    /// has run since.
+    marked_in_poll: Cell<u64>,
+    /// Whether the transaction belongs to the figures (with a fixed number of transactions, those that began in
+    /// the warm-up do not).
+    is_counted: Cell<bool>,
+}
 
 impl Recorder {
+    pub(crate) fn new(crew: Rc<Crew>) -> Recorder {
+        let now = crew.core.now();
+        Recorder { crew, mark: Cell::new(now), marked_in_poll: Cell::new(0), is_counted: Cell::new(true) }
+    }
+
     /// The clock that all times come from.
     pub fn now(&self) -> Instant {
-        Instant::now()
+        self.crew.core.now()
     }
 
     /// Notes one statement whose answer has just been completed: it began when the transaction did or when the
@@ -19,16 +38,60 @@ impl Recorder {
     ///
     /// `class` indexes the names that the factory gave; a class out of range is a mistake of the program and
     /// panics.
-    pub fn lap(&self, _class: usize, _kind: StatementKind) {}
+    #[inline]
+    pub fn lap(&self, class: usize, kind: StatementKind) {
+        let start = self.mark.get();
+        let end = self.crew.core.now();
+        self.set_mark(end);
+        self.statement(class, kind, start, end);
+    }
 
     /// From here on the next [`Recorder::lap`] counts: after work of the client's own inside a transaction
     /// (a script's computing, a think time) that no statement shall be charged with.
-    pub fn restart(&self) {}
+    pub fn restart(&self) {
+        self.set_mark(self.crew.core.now());
+    }
+
+    /// Notes one statement by its times: `start` and `end` enclose the exchange and nothing else.
+    #[inline]
+    pub fn statement(&self, class: usize, kind: StatementKind, start: Instant, end: Instant) {
+        self.crew.roll_if_due(end);
+        self.crew.recording.borrow_mut().statement(class, Some(kind), self.is_counted.get(), end - start);
+    }
 
     /// Notes a latency that is not a statement's (the response time of a type of transaction) under a class of
     /// its own: statement counts do not change.
-    pub fn span(&self, _class: usize, _start: Instant, _end: Instant) {}
+    pub fn span(&self, class: usize, start: Instant, end: Instant) {
+        self.crew.roll_if_due(end);
+        self.crew.recording.borrow_mut().statement(class, None, self.is_counted.get(), end - start);
+    }
 
-    /// Notes one statement by its times: `start` and `end` enclose the exchange and nothing else.
-    pub fn statement(&self, _class: usize, _kind: StatementKind, _start: Instant, _end: Instant) {}
+    /// A transaction begins.
+    #[inline]
+    pub(crate) fn begin(&self, start: Instant, is_counted: bool) {
+        self.set_mark(start);
+        self.is_counted.set(is_counted);
+    }
+
+    /// When the transaction that has just returned ended: the end of its last statement if nothing but the
+    /// session's own code ran since, else now.
+    #[inline]
+    pub(crate) fn end(&self, start: Instant) -> Instant {
+        let mark = self.mark.get();
+        if self.marked_in_poll.get() == self.crew.core.poll_number() && mark > start {
+            mark
+        } else {
+            self.crew.core.now()
+        }
+    }
+
+    pub(crate) fn is_counted(&self) -> bool {
+        self.is_counted.get()
+    }
+
+    #[inline]
+    fn set_mark(&self, at: Instant) {
+        self.mark.set(at);
+        self.marked_in_poll.set(self.crew.core.poll_number());
+    }
 }

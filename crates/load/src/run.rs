@@ -1,13 +1,22 @@
-//! The coordinator: starts workers, walks through the steps, merges what they recorded.
+//! The way in: checks the plan, starts the workers and lets the coordinator walk them through the steps.
 
 use std::io;
-use std::sync::Arc;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use crate::plan::{LoadPlan, Step};
+use crate::coordinator::{Coordinator, Link};
+use crate::crew::{Rules, Shared};
+use crate::plan::{Length, LoadPlan, Pacing, Step};
 use crate::result::{IntervalResult, LoadResult, StepResult};
 use crate::session::SessionFactory;
+use crate::time::Clock;
+use crate::usage;
+use crate::worker::{self, Report, WorkerSetup};
+
+/// Descriptors that a process needs beside its sessions: files, epoll, results, a server's log.
+const DESCRIPTORS_BESIDE: u64 = 64;
 
 /// What happens while the load runs, in order. Observers are called on the coordinator's thread.
 #[derive(Debug)]
@@ -86,6 +95,9 @@ pub enum LoadError {
         /// The error.
         text: String,
     },
+    /// A worker thread ended before the load began.
+    #[error("{0}")]
+    Worker(String),
     /// The machine refused something (threads, epoll, descriptors).
     #[error("{what}: {source}")]
     System {
@@ -99,10 +111,111 @@ pub enum LoadError {
 /// Runs a load. Returns when all steps are done, one of them ended early for a reason that later steps would
 /// share, or `stop` was requested.
 pub fn run(
-    _plan: &LoadPlan,
-    _factory: &dyn SessionFactory,
-    _observer: &mut dyn FnMut(Event<'_>),
-    _stop: &Stop,
+    plan: &LoadPlan,
+    factory: &dyn SessionFactory,
+    observer: &mut dyn FnMut(Event<'_>),
+    stop: &Stop,
 ) -> Result<LoadResult, LoadError> {
-    Err(LoadError::Plan("the engine is being written".into()))
+    run_with_clock(plan, factory, observer, stop, Clock::Monotonic)
+}
+
+/// [`run`] by another clock: with [`Clock::Simulated`] and sessions that only sleep, in no time.
+pub fn run_with_clock(
+    plan: &LoadPlan,
+    factory: &dyn SessionFactory,
+    observer: &mut dyn FnMut(Event<'_>),
+    stop: &Stop,
+    clock: Clock,
+) -> Result<LoadResult, LoadError> {
+    let most = check(plan)?;
+    let wanted = u64::from(most) + DESCRIPTORS_BESIDE;
+    let system = |what: &'static str| move |source: io::Error| LoadError::System { what, source };
+    let descriptors = usage::raise_descriptors(wanted).map_err(system("reading the limit of open files"))?;
+    if clock == Clock::Monotonic && descriptors < wanted {
+        return Err(LoadError::Plan(format!(
+            "{most} sessions need {wanted} open files and this process may have {descriptors}: raise the limit \
+             (ulimit -n {wanted}), or ask for fewer sessions"
+        )));
+    }
+    let allowed = usage::allowed_cpus();
+    let cpus = if plan.cpus.is_empty() { allowed } else { plan.cpus.clone() };
+    let workers = plan.workers.unwrap_or(cpus.len()).clamp(1, most.max(1) as usize);
+    let classes = factory.statement_classes();
+    let shared = Arc::new(Shared::new(stop.clone()));
+    let (reports, reported) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let mut links = Vec::with_capacity(workers);
+        for worker in 0..workers {
+            let (commands, commanded) = mpsc::channel();
+            let (spares, spared) = mpsc::channel();
+            let setup = WorkerSetup {
+                worker,
+                workers,
+                cpu: cpu_of(worker, workers, &cpus, !plan.cpus.is_empty()),
+                raise_priority: plan.raise_priority,
+                clock,
+                rules: Rules { retry: plan.retry, think_time: plan.think_time, drain: plan.drain },
+                connect_limit: plan.connect_limit,
+                seed: plan.seed,
+                classes: classes.len(),
+                shared: shared.clone(),
+                reports: reports.clone(),
+                spares: spared,
+                commands: commanded,
+            };
+            let reports = reports.clone();
+            std::thread::Builder::new()
+                .name(format!("load-{worker}"))
+                .spawn_scoped(scope, move || {
+                    let outcome = panic::catch_unwind(AssertUnwindSafe(|| worker::work(setup, factory)));
+                    let reason = match outcome {
+                        Ok(Ok(())) => return,
+                        Ok(Err(error)) => format!("worker {worker} failed: {error}"),
+                        Err(panic) => format!("worker {worker} panicked: {}", words_of(&*panic)),
+                    };
+                    let _ = reports.send(Report::Lost { reason });
+                })
+                .map_err(system("starting a worker thread"))?;
+            links.push(Link { commands, spares });
+        }
+        let coordinator = Coordinator::new(plan, links, reported, shared, classes, clock);
+        // The links are dropped with the coordinator: that is what tells the workers to end.
+        coordinator.climb(observer)
+    })
+}
+
+/// Which cpu a worker is pinned to. Without cpus of its own the client shares those of the server, and the
+/// scheduler knows better than a fixed choice where there is room, unless every cpu gets its worker.
+fn cpu_of(worker: usize, workers: usize, cpus: &[usize], are_chosen: bool) -> Option<usize> {
+    (are_chosen || workers >= cpus.len()).then(|| cpus.get(worker % cpus.len().max(1)).copied()).flatten()
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no words)")
+}
+
+/// Refuses plans that cannot be run; answers the largest number of sessions.
+fn check(plan: &LoadPlan) -> Result<u32, LoadError> {
+    let refuse = |text: String| Err(LoadError::Plan(text));
+    if plan.steps.is_empty() {
+        return refuse("there is no step".into());
+    }
+    if plan.workers == Some(0) {
+        return refuse("0 workers: at least one must drive the sessions".into());
+    }
+    for (at, step) in plan.steps.iter().enumerate() {
+        if step.sessions == 0 {
+            return refuse(format!("step {}: 0 sessions", at + 1));
+        }
+        if let Pacing::Open { rate_tps, .. } = step.pacing
+            && !(rate_tps.is_finite() && rate_tps > 0.0)
+        {
+            return refuse(format!("step {}: a rate of {rate_tps} transactions per second", at + 1));
+        }
+        if step.length == Length::Time(Duration::ZERO) {
+            return refuse(format!("step {}: a measured phase of no length", at + 1));
+        }
+    }
+    Ok(plan.steps.iter().map(|step| step.sessions).max().unwrap_or(0))
 }

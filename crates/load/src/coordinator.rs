@@ -1,0 +1,399 @@
+//! Walks the workers through the steps and merges what they recorded. It sleeps but for a moment each second:
+//! what it costs is part of the client's cost.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::crew::{Shared, StepShared};
+use crate::histogram::{Histogram, Total};
+use crate::plan::{Length, LoadPlan, Pacing, Step};
+use crate::recording::{IntervalData, Timeline};
+use crate::result::{
+    ClientUsage, ErrorTally, IntervalResult, LatencyPair, LoadResult, StatementResult, StepResult,
+};
+use crate::run::{Event, LoadError};
+use crate::schedule::Share;
+use crate::session::Failure;
+use crate::time::Clock;
+use crate::worker::{Command, Report, WorkerStep};
+
+/// Between the command and the start of a step: all workers must have heard of it.
+const HEAD_START: Duration = Duration::from_millis(2);
+
+/// The coordinator's end of what connects it to a worker.
+pub(crate) struct Link {
+    pub(crate) commands: Sender<Command>,
+    /// Emptied intervals go back to be filled again.
+    pub(crate) spares: Sender<Box<IntervalData>>,
+}
+
+pub(crate) struct Coordinator<'a> {
+    plan: &'a LoadPlan,
+    links: Vec<Link>,
+    reports: Receiver<Report>,
+    shared: Arc<Shared>,
+    classes: Vec<String>,
+    clock: Clock,
+    /// Where one interval of all workers is merged.
+    scratch: Merger,
+}
+
+/// Latencies of several workers or intervals, summed.
+struct Merger {
+    response: Total,
+    service: Option<Total>,
+    classes: Vec<Total>,
+}
+
+impl Merger {
+    fn new(classes: usize) -> Merger {
+        Merger {
+            response: Total::new(),
+            service: None,
+            classes: (0..classes).map(|_| Total::new()).collect(),
+        }
+    }
+
+    fn add(&mut self, data: &IntervalData) {
+        self.response.add(&data.response);
+        if let Some(service) = &data.service {
+            self.service.get_or_insert_with(Total::new).add(service);
+        }
+        for (sum, counts) in self.classes.iter_mut().zip(&data.classes) {
+            sum.add(counts);
+        }
+    }
+
+    fn latency(&self) -> LatencyPair {
+        LatencyPair {
+            response: self.response.to_histogram(),
+            service: self.service.as_ref().map(Total::to_histogram),
+        }
+    }
+
+    fn by_class(&self) -> Vec<Histogram> {
+        self.classes.iter().map(Total::to_histogram).collect()
+    }
+
+    fn clear(&mut self) {
+        self.response.clear();
+        self.service = None;
+        self.classes.iter_mut().for_each(Total::clear);
+    }
+}
+
+/// One step while it runs.
+struct Running {
+    index: usize,
+    timeline: Timeline,
+    /// Intervals of each worker that have not been merged yet.
+    queues: Vec<VecDeque<Box<IntervalData>>>,
+    done: Vec<Option<Box<WorkerStep>>>,
+    totals: Merger,
+    result: StepResult,
+    /// Seconds in a row without a single connection.
+    silent_s: f64,
+}
+
+impl<'a> Coordinator<'a> {
+    pub(crate) fn new(
+        plan: &'a LoadPlan,
+        links: Vec<Link>,
+        reports: Receiver<Report>,
+        shared: Arc<Shared>,
+        classes: Vec<String>,
+        clock: Clock,
+    ) -> Coordinator<'a> {
+        let scratch = Merger::new(classes.len());
+        Coordinator { plan, links, reports, shared, classes, clock, scratch }
+    }
+
+    /// All steps, in order.
+    pub(crate) fn climb(mut self, observer: &mut dyn FnMut(Event<'_>)) -> Result<LoadResult, LoadError> {
+        let mut result = LoadResult::default();
+        for (index, step) in self.plan.steps.iter().enumerate() {
+            let (connect_s, now) = match self.connect(index, step, observer)? {
+                _ if self.shared.stop.is_requested() => break,
+                Connected::All { took, now } => (took.as_secs_f64(), now),
+                Connected::Not { connected, failure } if index == 0 => {
+                    return Err(LoadError::Connect {
+                        connected,
+                        sessions: step.sessions,
+                        code: failure.code,
+                        text: failure.text,
+                    });
+                }
+                Connected::Not { connected, failure } => {
+                    let Failure { code, text, .. } = failure;
+                    let sessions = step.sessions;
+                    result.steps.push(StepResult {
+                        sessions,
+                        by_statement: self.by_statement(&Merger::new(self.classes.len())),
+                        ended_by: Some(format!(
+                            "{connected} of {sessions} sessions connected; {code}: {text}"
+                        )),
+                        ..StepResult::default()
+                    });
+                    break;
+                }
+            };
+            let ended = self.run_step(index, step, now, connect_s, observer);
+            observer(Event::StepEnded { step: index, result: &ended });
+            let is_over = ended.ended_by.is_some();
+            result.steps.push(ended);
+            if is_over || self.shared.must_halt() {
+                break;
+            }
+        }
+        result.interrupted = self.shared.stop.is_requested();
+        Ok(result)
+    }
+
+    fn command(&self, mut make: impl FnMut(usize) -> Command) {
+        for (worker, link) in self.links.iter().enumerate() {
+            // A worker that is gone has said so, or will.
+            let _ = link.commands.send(make(worker));
+        }
+    }
+
+    fn connect(
+        &self,
+        index: usize,
+        step: &Step,
+        observer: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Connected, LoadError> {
+        let began = Instant::now();
+        self.command(|_| Command::Prepare { sessions: step.sessions, ramp: self.plan.ramp });
+        let (mut connected, mut failure, mut now) = (0, None, began);
+        let mut waiting = self.links.len();
+        while waiting > 0 {
+            match self.reports.recv() {
+                Ok(Report::Prepared { connected: some, refusal, now: theirs, .. }) => {
+                    waiting -= 1;
+                    connected += some;
+                    now = now.max(theirs);
+                    if let Some(refusal) = refusal {
+                        // The others need not wait for their own refusals.
+                        self.shared.end_with(format!("{}: {}", refusal.code, refusal.text));
+                        // A worker that only stopped because another was refused has nothing to add.
+                        if failure.is_none() || refusal.code != "stopped" {
+                            failure = Some(refusal);
+                        }
+                    }
+                }
+                Ok(Report::Warning(text)) => observer(Event::Warning(&text)),
+                Ok(Report::Lost { reason }) => {
+                    self.shared.end_with(reason.clone());
+                    return Err(LoadError::Worker(reason));
+                }
+                Ok(Report::Interval { .. } | Report::Done { .. }) => {}
+                Err(_) => return Err(LoadError::Worker("all workers are gone".into())),
+            }
+        }
+        if let Some(failure) = failure {
+            return Ok(Connected::Not { connected, failure });
+        }
+        let took = began.elapsed();
+        observer(Event::Connected { step: index, sessions: connected, took });
+        Ok(Connected::All { took, now })
+    }
+
+    fn run_step(
+        &mut self,
+        index: usize,
+        step: &Step,
+        now: Instant,
+        connect_s: f64,
+        observer: &mut dyn FnMut(Event<'_>),
+    ) -> StepResult {
+        observer(Event::StepStarted { index, step });
+        let now = if self.clock == Clock::Simulated { now } else { Instant::now() };
+        let start = now + HEAD_START;
+        let measured = start + step.warmup;
+        let (end, tickets) = match step.length {
+            Length::Time(length) => (Some(measured + length), None),
+            Length::Transactions { count, at_most } => (at_most.map(|most| measured + most), Some(count)),
+        };
+        let timeline = Timeline { start, measured, end };
+        let workers = self.links.len();
+        let shared = Arc::new(StepShared::new(tickets, workers as u32));
+        self.command(|worker| Command::Begin {
+            timeline,
+            shared: shared.clone(),
+            share: share_of(step, worker, workers),
+        });
+        let mut running = Running {
+            index,
+            timeline,
+            queues: (0..workers).map(|_| VecDeque::new()).collect(),
+            done: (0..workers).map(|_| None).collect(),
+            totals: Merger::new(self.classes.len()),
+            result: StepResult { sessions: step.sessions, connect_s, ..StepResult::default() },
+            silent_s: 0.0,
+        };
+        self.listen(&mut running, observer);
+        self.merge_ready(&mut running, observer);
+        self.conclude(running, &shared)
+    }
+
+    /// Takes reports until every worker has drained.
+    fn listen(&mut self, running: &mut Running, observer: &mut dyn FnMut(Event<'_>)) {
+        while running.done.iter().any(Option::is_none) {
+            match self.reports.recv() {
+                Ok(Report::Interval { worker, data }) => {
+                    running.queues[worker].push_back(data);
+                    self.merge_ready(running, observer);
+                }
+                Ok(Report::Done { worker, step }) => {
+                    running.done[worker] = Some(step);
+                    self.merge_ready(running, observer);
+                }
+                Ok(Report::Warning(text)) => observer(Event::Warning(&text)),
+                Ok(Report::Prepared { .. }) => {}
+                Ok(Report::Lost { reason }) => return self.shared.end_with(reason),
+                Err(_) => return self.shared.end_with("all workers are gone".into()),
+            }
+        }
+    }
+
+    /// Merges the intervals that no worker can add to any more.
+    fn merge_ready(&mut self, running: &mut Running, observer: &mut dyn FnMut(Event<'_>)) {
+        loop {
+            let fronts = running.queues.iter().map(|queue| queue.front().map(|data| data.second));
+            let is_open =
+                fronts.clone().zip(&running.done).any(|(front, done)| front.is_none() && done.is_none());
+            let Some(second) = fronts.flatten().min().filter(|_| !is_open) else { return };
+            let interval = self.merge_second(running, second);
+            observer(Event::Interval { step: running.index, interval: &interval });
+            self.watch_silence(running, &interval);
+            running.result.intervals.push(interval);
+        }
+    }
+
+    fn merge_second(&mut self, running: &mut Running, second: i64) -> IntervalResult {
+        self.scratch.clear();
+        let mut interval = IntervalResult { second, ..IntervalResult::default() };
+        let is_measured = second >= 1;
+        for (queue, link) in running.queues.iter_mut().zip(&self.links) {
+            if queue.front().is_none_or(|data| data.second != second) {
+                continue;
+            }
+            let Some(mut data) = queue.pop_front() else { continue };
+            self.scratch.add(&data);
+            if is_measured {
+                running.totals.add(&data);
+            }
+            interval.duration_s = interval.duration_s.max(data.duration.as_secs_f64());
+            interval.outcomes += data.outcomes;
+            interval.reads += data.reads;
+            interval.writes += data.writes;
+            interval.other += data.other;
+            interval.retries += data.retries;
+            interval.reconnects += data.reconnects;
+            interval.connected += data.connected;
+            interval.backlog += data.backlog;
+            data.clear();
+            let _ = link.spares.send(data);
+        }
+        interval.latency = self.scratch.latency();
+        interval.by_statement = self.scratch.by_class();
+        if is_measured {
+            let result = &mut running.result;
+            result.outcomes += interval.outcomes;
+            result.reads += interval.reads;
+            result.writes += interval.writes;
+            result.other += interval.other;
+            result.retries += interval.retries;
+            result.reconnects += interval.reconnects;
+        }
+        interval
+    }
+
+    /// Ends a step whose server is gone for good.
+    fn watch_silence(&self, running: &mut Running, interval: &IntervalResult) {
+        if interval.connected > 0 || running.done.iter().all(Option::is_some) {
+            running.silent_s = 0.0;
+            return;
+        }
+        running.silent_s += interval.duration_s;
+        if running.silent_s >= self.plan.silence_limit.as_secs_f64() {
+            let why = self.shared.last_refusal().unwrap_or_else(|| "no answer".into());
+            self.shared.end_with(format!(
+                "all {} sessions lost their connection and none could be opened again for {:.0} s ({why})",
+                running.result.sessions, running.silent_s
+            ));
+        }
+    }
+
+    /// Makes the step's result of what was summed.
+    fn conclude(&self, running: Running, shared: &StepShared) -> StepResult {
+        let Running { timeline, done, totals, mut result, .. } = running;
+        let mut end = timeline.measured;
+        let mut lag = Total::new();
+        let (mut busiest_s, mut queued_s, mut worker_s) = (0.0f64, 0.0, 0.0);
+        for step in done.into_iter().flatten() {
+            result.drained += step.drained;
+            result.outcomes_whole += step.whole;
+            result.outcomes.skipped += step.censored;
+            result.outcomes_whole.skipped += step.censored;
+            for (code, tally) in step.errors {
+                let sum = result.errors.entry(code).or_insert(ErrorTally { count: 0, text: tally.text });
+                sum.count += tally.count;
+            }
+            lag.add(&step.lag);
+            if let Some(theirs) = step.end {
+                end = end.max(theirs.at);
+                result.in_flight_at_end += theirs.in_flight;
+                result.backlog_at_end += theirs.backlog;
+                busiest_s = busiest_s.max(theirs.thread.cpu.as_secs_f64());
+                queued_s += theirs.thread.queued.as_secs_f64();
+                worker_s += theirs.at.saturating_duration_since(timeline.measured).as_secs_f64();
+            }
+        }
+        result.duration_s = end.saturating_duration_since(timeline.measured).as_secs_f64();
+        result.latency = totals.latency();
+        result.by_statement = self.by_statement(&totals);
+        result.client = ClientUsage {
+            workers: self.links.len() as u32,
+            cpu_share: ratio(busiest_s, result.duration_s),
+            run_queue_share: ratio(queued_s, worker_s),
+            schedule_lag_p99_ms: lag.to_histogram().quantile_ms(0.99),
+            ..ClientUsage::default()
+        };
+        if let (Some(before), Some(after)) = *shared.cpu.lock().unwrap_or_else(PoisonError::into_inner) {
+            result.client.cpu_user_s = after.user_s - before.user_s;
+            result.client.cpu_sys_s = after.sys_s - before.sys_s;
+        }
+        result.client.is_bound = ClientUsage::judge(result.client.cpu_share, result.client.run_queue_share);
+        result.ended_by = self.shared.reason();
+        result
+    }
+
+    fn by_statement(&self, totals: &Merger) -> Vec<StatementResult> {
+        let named = self.classes.iter().zip(totals.by_class());
+        named
+            .map(|(name, latency)| StatementResult { name: name.clone(), count: latency.len(), latency })
+            .collect()
+    }
+}
+
+enum Connected {
+    All { took: Duration, now: Instant },
+    Not { connected: u32, failure: Failure },
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// A worker's part of the arrivals: as large as its part of the sessions.
+fn share_of(step: &Step, worker: usize, workers: usize) -> Option<Share> {
+    let Pacing::Open { rate_tps, arrivals } = step.pacing else { return None };
+    let sessions = (worker..step.sessions as usize).step_by(workers).count();
+    let part = sessions as f64 / f64::from(step.sessions);
+    // A worker without sessions gets arrivals that never come.
+    let rate_tps = (rate_tps * part).max(f64::MIN_POSITIVE);
+    Some(Share { rate_tps, offset: worker as f64 / workers as f64, arrivals })
+}

@@ -1,0 +1,571 @@
+//! A single-threaded executor: tasks are boxed futures, polled when epoll names their socket or a timer is due.
+//!
+//! Everything here belongs to one thread. Wakers carry nothing but the index of their task; called on another
+//! thread they do nothing, which is safe, and useless: sessions never hand their wakers out.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, RawWaker, RawWakerVTable, Waker};
+use std::time::{Duration, Instant};
+
+use crate::histogram::Counts;
+use crate::time::{Clock, Ticker};
+
+/// How often deadlines of waiting sockets are looked at: a statement's time limit is kept to this precision and
+/// costs neither a timer nor a system call.
+pub(crate) const SWEEP: Duration = Duration::from_millis(50);
+/// Sockets that one call of epoll may name.
+const EVENTS_MAX: usize = 512;
+/// Transactions that a task may finish without waiting before others get their turn.
+const TURNS_MAX: u32 = 64;
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+#[derive(Default)]
+struct TaskSlot {
+    /// `None`: free, or being polled.
+    future: Option<Task>,
+    is_queued: bool,
+    is_live: bool,
+}
+
+/// What the executor knows of a socket.
+#[derive(Debug)]
+pub(crate) struct SocketSlot {
+    /// Grows when the slot is used again: late events of the last owner are told apart.
+    generation: u32,
+    pub(crate) is_readable: bool,
+    pub(crate) is_writable: bool,
+    /// The other side has hung up: what is left must be read to the end without waiting for another event.
+    pub(crate) is_hung_up: bool,
+    /// A sweep found the deadline passed.
+    pub(crate) is_expired: bool,
+    pub(crate) deadline: Option<Instant>,
+    /// Who waits.
+    pub(crate) waker: Option<Waker>,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Timer {
+    due: Instant,
+    /// First set, first served.
+    sequence: u64,
+    slot: usize,
+}
+
+/// One worker's executor.
+pub(crate) struct Core {
+    epoll: OwnedFd,
+    ticker: Ticker,
+    /// When the loop last looked at the clock.
+    loop_now: Cell<Instant>,
+    tasks: RefCell<Vec<TaskSlot>>,
+    free_tasks: RefCell<Vec<usize>>,
+    live_tasks: Cell<usize>,
+    ready: RefCell<VecDeque<usize>>,
+    sockets: RefCell<Vec<SocketSlot>>,
+    free_sockets: RefCell<Vec<usize>>,
+    timers: RefCell<BinaryHeap<Reverse<Timer>>>,
+    timer_wakers: RefCell<Vec<Option<Waker>>>,
+    free_timers: RefCell<Vec<usize>>,
+    timer_sequence: Cell<u64>,
+    sweep_due: Cell<Instant>,
+    /// Counts polls: two clock readings with the same number have nothing but the task's own code between them.
+    poll_number: Cell<u64>,
+    turns: Cell<u32>,
+    /// How late timers were served.
+    pub(crate) lag: RefCell<Counts>,
+}
+
+thread_local! {
+    static CURRENT: Cell<*const Core> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Makes a core the current one of its thread for as long as it lives.
+pub(crate) struct Entered(Rc<Core>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(std::ptr::null());
+    }
+}
+
+impl std::ops::Deref for Entered {
+    type Target = Rc<Core>;
+    fn deref(&self) -> &Rc<Core> {
+        &self.0
+    }
+}
+
+impl Core {
+    pub(crate) fn new(clock: Clock) -> io::Result<Rc<Core>> {
+        // SAFETY: a plain system call; the descriptor it returns is ours alone.
+        let epoll = unsafe {
+            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        let now = Instant::now();
+        Ok(Rc::new(Core {
+            epoll,
+            ticker: Ticker::new(clock, now),
+            loop_now: Cell::new(now),
+            tasks: RefCell::default(),
+            free_tasks: RefCell::default(),
+            live_tasks: Cell::new(0),
+            ready: RefCell::default(),
+            sockets: RefCell::default(),
+            free_sockets: RefCell::default(),
+            timers: RefCell::default(),
+            timer_wakers: RefCell::default(),
+            free_timers: RefCell::default(),
+            timer_sequence: Cell::new(0),
+            sweep_due: Cell::new(now + SWEEP),
+            poll_number: Cell::new(0),
+            turns: Cell::new(0),
+            lag: RefCell::new(Counts::new()),
+        }))
+    }
+
+    /// Makes this core the one that wakers and [`crate::time`] of this thread mean.
+    pub(crate) fn enter(self: Rc<Core>) -> Entered {
+        CURRENT.set(Rc::as_ptr(&self));
+        Entered(self)
+    }
+
+    /// The core that runs on this thread.
+    #[inline]
+    pub(crate) fn current<'a>() -> Option<&'a Core> {
+        // SAFETY: the pointer is set by `enter` and cleared when `Entered`, which keeps the core alive, is
+        // dropped. Callers use the reference within one poll, during which the worker holds `Entered`.
+        unsafe { CURRENT.get().as_ref() }
+    }
+
+    /// An owned handle on the core that runs on this thread.
+    pub(crate) fn current_rc() -> Option<Rc<Core>> {
+        let core = CURRENT.get();
+        if core.is_null() {
+            return None;
+        }
+        // SAFETY: the pointer came from an Rc that `Entered` keeps alive; the count is raised for the new one.
+        unsafe {
+            Rc::increment_strong_count(core);
+            Some(Rc::from_raw(core))
+        }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        self.ticker.now()
+    }
+
+    /// The time of the loop's last turn: good for deadlines.
+    #[inline]
+    pub(crate) fn coarse_now(&self) -> Instant {
+        self.loop_now.get()
+    }
+
+    pub(crate) fn ticker(&self) -> &Ticker {
+        &self.ticker
+    }
+
+    #[inline]
+    pub(crate) fn poll_number(&self) -> u64 {
+        self.poll_number.get()
+    }
+
+    /// Whether the task that is being polled may begin another transaction now; if not it must wake itself and
+    /// wait, so that a session that never waits cannot starve the others.
+    #[inline]
+    pub(crate) fn take_turn(&self) -> bool {
+        self.turns.set(self.turns.get() + 1);
+        self.turns.get() <= TURNS_MAX
+    }
+
+    // ---- tasks ----
+
+    /// Adds a task; it is polled at the next turn of the loop.
+    pub(crate) fn spawn(&self, task: Task) -> usize {
+        let slot = TaskSlot { future: Some(task), is_queued: false, is_live: true };
+        let mut tasks = self.tasks.borrow_mut();
+        let id = match self.free_tasks.borrow_mut().pop() {
+            Some(id) => {
+                tasks[id] = slot;
+                id
+            }
+            None => {
+                tasks.push(slot);
+                tasks.len() - 1
+            }
+        };
+        drop(tasks);
+        self.live_tasks.set(self.live_tasks.get() + 1);
+        self.queue(id);
+        id
+    }
+
+    /// Drops a task wherever it waits. Not from inside itself.
+    pub(crate) fn cancel(&self, id: usize) {
+        let mut tasks = self.tasks.borrow_mut();
+        let Some(slot) = tasks.get_mut(id).filter(|slot| slot.is_live) else { return };
+        let future = slot.future.take();
+        slot.is_live = false;
+        drop(tasks);
+        // Its sockets deregister themselves, hence after the borrow.
+        drop(future);
+        self.free_tasks.borrow_mut().push(id);
+        self.live_tasks.set(self.live_tasks.get() - 1);
+    }
+
+    /// Tasks that have not ended.
+    pub(crate) fn live_tasks(&self) -> usize {
+        self.live_tasks.get()
+    }
+
+    fn queue(&self, id: usize) {
+        let mut tasks = self.tasks.borrow_mut();
+        if let Some(slot) = tasks.get_mut(id)
+            && slot.is_live
+            && !slot.is_queued
+        {
+            slot.is_queued = true;
+            self.ready.borrow_mut().push_back(id);
+        }
+    }
+
+    fn poll_task(&self, id: usize) {
+        let mut tasks = self.tasks.borrow_mut();
+        let slot = &mut tasks[id];
+        slot.is_queued = false;
+        let Some(mut future) = slot.future.take() else { return };
+        drop(tasks);
+        self.poll_number.set(self.poll_number.get() + 1);
+        self.turns.set(0);
+        let waker = waker_of(id);
+        let is_over = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        if is_over {
+            drop(future);
+            self.tasks.borrow_mut()[id].is_live = false;
+            self.free_tasks.borrow_mut().push(id);
+            self.live_tasks.set(self.live_tasks.get() - 1);
+        } else {
+            self.tasks.borrow_mut()[id].future = Some(future);
+        }
+    }
+
+    // ---- timers ----
+
+    /// Calls the waker once the time has come.
+    pub(crate) fn wake_at(&self, due: Instant, waker: Waker) {
+        let mut wakers = self.timer_wakers.borrow_mut();
+        let slot = match self.free_timers.borrow_mut().pop() {
+            Some(slot) => slot,
+            None => {
+                wakers.push(None);
+                wakers.len() - 1
+            }
+        };
+        wakers[slot] = Some(waker);
+        let sequence = self.timer_sequence.get();
+        self.timer_sequence.set(sequence + 1);
+        self.timers.borrow_mut().push(Reverse(Timer { due, sequence, slot }));
+    }
+
+    fn fire_timers(&self, now: Instant) {
+        loop {
+            let mut timers = self.timers.borrow_mut();
+            match timers.peek() {
+                Some(Reverse(timer)) if timer.due <= now => {}
+                _ => return,
+            }
+            let Some(Reverse(timer)) = timers.pop() else { return };
+            drop(timers);
+            self.lag.borrow_mut().record((now - timer.due).as_nanos() as u64);
+            let waker = self.timer_wakers.borrow_mut()[timer.slot].take();
+            self.free_timers.borrow_mut().push(timer.slot);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+
+    fn next_due(&self) -> Instant {
+        let sweep = self.sweep_due.get();
+        self.timers.borrow().peek().map_or(sweep, |Reverse(timer)| timer.due.min(sweep))
+    }
+
+    /// Finds the waiting sockets whose deadline has passed.
+    fn sweep(&self, now: Instant) {
+        self.sweep_due.set(now + SWEEP);
+        let mut expired = Vec::new();
+        for slot in self.sockets.borrow_mut().iter_mut() {
+            if slot.waker.is_some() && slot.deadline.is_some_and(|deadline| deadline <= now) {
+                slot.is_expired = true;
+                expired.extend(slot.waker.take());
+            }
+        }
+        expired.into_iter().for_each(Waker::wake);
+    }
+
+    // ---- sockets ----
+
+    /// Watches a socket. Edge-triggered: what is already there is reported too.
+    pub(crate) fn register(&self, fd: RawFd, is_writable: bool) -> io::Result<usize> {
+        let mut sockets = self.sockets.borrow_mut();
+        let slot = match self.free_sockets.borrow_mut().pop() {
+            Some(slot) => slot,
+            None => {
+                sockets.push(SocketSlot::free());
+                sockets.len() - 1
+            }
+        };
+        let generation = sockets[slot].generation;
+        sockets[slot] = SocketSlot { is_writable, generation, ..SocketSlot::free() };
+        drop(sockets);
+        let watched = self.watch(libc::EPOLL_CTL_ADD, fd, slot, generation, !is_writable);
+        if watched.is_err() {
+            self.free_sockets.borrow_mut().push(slot);
+        }
+        watched.map(|()| slot)
+    }
+
+    /// Asks for (or no longer for) the moment at which the socket can be written to. Not asked for all the
+    /// time: the kernel would report each request that the server has read.
+    pub(crate) fn watch_writable(&self, fd: RawFd, slot: usize, wanted: bool) -> io::Result<()> {
+        let generation = self.sockets.borrow()[slot].generation;
+        self.watch(libc::EPOLL_CTL_MOD, fd, slot, generation, wanted)
+    }
+
+    fn watch(&self, op: i32, fd: RawFd, slot: usize, generation: u32, wants_write: bool) -> io::Result<()> {
+        let mut events = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET;
+        if wants_write {
+            events |= libc::EPOLLOUT;
+        }
+        let mut event =
+            libc::epoll_event { events: events as u32, u64: u64::from(generation) << 32 | slot as u64 };
+        // SAFETY: `event` lives through the call; the kernel copies it.
+        if unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), op, fd, &mut event) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Forgets a socket that is about to be closed (closing removes it from epoll).
+    pub(crate) fn deregister(&self, slot: usize) {
+        let mut sockets = self.sockets.borrow_mut();
+        let generation = sockets[slot].generation.wrapping_add(1);
+        sockets[slot] = SocketSlot { generation, ..SocketSlot::free() };
+        self.free_sockets.borrow_mut().push(slot);
+    }
+
+    /// Looks at or changes what is known of a socket.
+    #[inline]
+    pub(crate) fn with_socket<R>(&self, slot: usize, use_it: impl FnOnce(&mut SocketSlot) -> R) -> R {
+        use_it(&mut self.sockets.borrow_mut()[slot])
+    }
+
+    fn note_event(&self, event: &libc::epoll_event) {
+        let (data, flags) = (event.u64, event.events as i32);
+        let (slot, generation) = ((data & 0xffff_ffff) as usize, (data >> 32) as u32);
+        let mut sockets = self.sockets.borrow_mut();
+        let Some(known) = sockets.get_mut(slot).filter(|known| known.generation == generation) else {
+            return;
+        };
+        if flags & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) != 0 {
+            known.is_hung_up = true;
+            known.is_readable = true;
+            known.is_writable = true;
+        }
+        known.is_readable |= flags & libc::EPOLLIN != 0;
+        known.is_writable |= flags & libc::EPOLLOUT != 0;
+        let waker = known.waker.take();
+        drop(sockets);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    // ---- the loop ----
+
+    /// Runs tasks until `is_done` says so; it is asked after each turn. `on_sweep` is called at least every
+    /// [`SWEEP`].
+    pub(crate) fn run(
+        &self,
+        mut on_sweep: impl FnMut(Instant),
+        mut is_done: impl FnMut() -> bool,
+    ) -> io::Result<()> {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
+        loop {
+            // Only what is ready now: tasks that wake themselves wait for the next turn.
+            for _ in 0..self.ready.borrow().len() {
+                let Some(id) = self.ready.borrow_mut().pop_front() else { break };
+                self.poll_task(id);
+            }
+            if is_done() {
+                return Ok(());
+            }
+            let named = self.wait(&mut events)?;
+            let now = self.now();
+            self.loop_now.set(now);
+            for event in &events[..named] {
+                self.note_event(event);
+            }
+            self.fire_timers(now);
+            if now >= self.sweep_due.get() {
+                self.sweep(now);
+                on_sweep(now);
+            }
+        }
+    }
+
+    /// Waits for sockets, no longer than until the next timer.
+    fn wait(&self, events: &mut [libc::epoll_event]) -> io::Result<usize> {
+        let mut timeout = Duration::ZERO;
+        if self.ready.borrow().is_empty() {
+            let due = self.next_due();
+            if self.ticker.is_simulated() {
+                self.ticker.advance_to(due);
+            } else {
+                timeout = due.saturating_duration_since(self.now());
+            }
+        }
+        match epoll_wait(self.epoll.as_raw_fd(), events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            other => other,
+        }
+    }
+}
+
+impl SocketSlot {
+    fn free() -> SocketSlot {
+        SocketSlot {
+            generation: 0,
+            is_readable: false,
+            is_writable: false,
+            is_hung_up: false,
+            is_expired: false,
+            deadline: None,
+            waker: None,
+        }
+    }
+}
+
+/// epoll with a time limit in ns: whole milliseconds would make arrivals late by half of one on average.
+fn epoll_wait(epoll: RawFd, events: &mut [libc::epoll_event], timeout: Duration) -> io::Result<usize> {
+    let limit = libc::timespec {
+        tv_sec: timeout.as_secs() as libc::time_t,
+        tv_nsec: timeout.subsec_nanos() as libc::c_long,
+    };
+    // SAFETY: the kernel writes at most `events.len()` events into `events`; the other pointers are valid or
+    // null as epoll_pwait2(2) allows.
+    let named = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait2,
+            epoll,
+            events.as_mut_ptr(),
+            events.len() as libc::c_int,
+            &limit,
+            std::ptr::null::<libc::sigset_t>(),
+            0usize,
+        )
+    };
+    if named >= 0 {
+        return Ok(named as usize);
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() != Some(libc::ENOSYS) {
+        return Err(error);
+    }
+    // Before Linux 5.11: the next whole millisecond.
+    let limit_ms = timeout.as_nanos().div_ceil(1_000_000) as libc::c_int;
+    // SAFETY: as above.
+    let named =
+        unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as libc::c_int, limit_ms) };
+    if named < 0 { Err(io::Error::last_os_error()) } else { Ok(named as usize) }
+}
+
+/// A waker is the index of its task: nothing to count, nothing to free.
+fn waker_of(task: usize) -> Waker {
+    const VTABLE: RawWakerVTable =
+        RawWakerVTable::new(|task| RawWaker::new(task, &VTABLE), wake_task, wake_task, |_task| {});
+    // SAFETY: the data pointer is never followed; `wake_task` may be called on any thread and as often as one
+    // likes, since it looks only at the core of the thread it runs on.
+    unsafe { Waker::from_raw(RawWaker::new(std::ptr::without_provenance(task), &VTABLE)) }
+}
+
+fn wake_task(task: *const ()) {
+    if let Some(core) = Core::current() {
+        core.queue(task.addr());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time;
+
+    #[test]
+    fn simulated_time_costs_none() {
+        let core = Core::new(Clock::Simulated).unwrap().enter();
+        let began = core.now();
+        let log = Rc::new(RefCell::new(Vec::new()));
+        for hours in [3u64, 1, 2] {
+            let log = log.clone();
+            core.spawn(Box::pin(async move {
+                time::sleep(Duration::from_secs(hours * 60)).await;
+                log.borrow_mut().push((hours, time::now()));
+            }));
+        }
+        let real = Instant::now();
+        core.run(|_| {}, || core.live_tasks() == 0).unwrap();
+        assert!(real.elapsed() < Duration::from_secs(10));
+        let log: Vec<_> = log.borrow().iter().map(|(h, at)| (*h, (*at - began).as_secs())).collect();
+        assert_eq!(log, [(1, 60), (2, 120), (3, 180)]);
+    }
+
+    #[test]
+    fn a_cancelled_task_is_dropped_and_its_slot_used_again() {
+        let core = Core::new(Clock::Simulated).unwrap().enter();
+        let witness = Rc::new(());
+        let held = witness.clone();
+        let id = core.spawn(Box::pin(async move {
+            time::sleep(Duration::from_secs(1)).await;
+            drop(held);
+        }));
+        core.cancel(id);
+        assert_eq!((Rc::strong_count(&witness), core.live_tasks()), (1, 0));
+        assert_eq!(core.spawn(Box::pin(async {})), id);
+        core.run(|_| {}, || core.live_tasks() == 0).unwrap();
+    }
+
+    #[test]
+    fn a_task_that_wakes_itself_does_not_starve_timers() {
+        let core = Core::new(Clock::Monotonic).unwrap().enter();
+        let over = Rc::new(Cell::new(false));
+        let (set, seen) = (over.clone(), over.clone());
+        core.spawn(Box::pin(async move {
+            time::sleep(Duration::from_millis(5)).await;
+            set.set(true);
+        }));
+        core.spawn(Box::pin(std::future::poll_fn(move |cx| {
+            cx.waker().wake_by_ref();
+            if seen.get() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })));
+        core.run(|_| {}, || core.live_tasks() == 0).unwrap();
+        assert!(over.get());
+    }
+
+    #[test]
+    fn wakers_called_elsewhere_do_nothing() {
+        let waker = waker_of(7);
+        std::thread::spawn(move || waker.wake()).join().unwrap();
+    }
+}

@@ -1,0 +1,252 @@
+//! A worker: the thread that drives its share of the sessions through the steps.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use crate::crew::{Crew, Phase, Rules, Seat, Shared, StepEnd, StepShared};
+use crate::driver::Driver;
+use crate::executor::{Core, Entered};
+use crate::histogram::Counts;
+use crate::recording::{IntervalData, Timeline};
+use crate::result::{ErrorTally, Outcomes};
+use crate::rng::Rng;
+use crate::schedule::{Schedule, Share};
+use crate::session::{Failure, SessionFactory};
+use crate::time::{self, Clock};
+use crate::usage;
+
+/// How long sessions may take to say good-bye.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+
+/// What a worker is to do next.
+pub(crate) enum Command {
+    /// Bring the number of sessions, over all workers, to `sessions`; open new ones evenly over `ramp`.
+    Prepare { sessions: u32, ramp: Duration },
+    /// Run a step.
+    Begin { timeline: Timeline, shared: Arc<StepShared>, share: Option<Share> },
+}
+
+/// What a worker tells the coordinator.
+pub(crate) enum Report {
+    /// All sessions of this worker are connected, or `refusal` says why not.
+    Prepared { connected: u32, refusal: Option<Failure>, now: Instant },
+    /// An interval is over.
+    Interval { worker: usize, data: Box<IntervalData> },
+    /// The step is over, drained.
+    Done { worker: usize, step: Box<WorkerStep> },
+    /// Nothing more will come from this worker.
+    Lost { reason: String },
+    /// Something the user should know.
+    Warning(String),
+}
+
+/// A worker's sums of one step.
+#[derive(Debug)]
+pub(crate) struct WorkerStep {
+    pub(crate) end: Option<StepEnd>,
+    pub(crate) whole: Outcomes,
+    pub(crate) drained: u64,
+    /// Arrived and never started.
+    pub(crate) censored: u64,
+    pub(crate) errors: BTreeMap<String, ErrorTally>,
+    pub(crate) lag: Counts,
+}
+
+/// What a worker is made of.
+pub(crate) struct WorkerSetup {
+    pub(crate) worker: usize,
+    pub(crate) workers: usize,
+    pub(crate) cpu: Option<usize>,
+    pub(crate) raise_priority: bool,
+    pub(crate) clock: Clock,
+    pub(crate) rules: Rules,
+    pub(crate) connect_limit: Duration,
+    pub(crate) seed: u64,
+    pub(crate) classes: usize,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) reports: Sender<Report>,
+    pub(crate) spares: Receiver<Box<IntervalData>>,
+    pub(crate) commands: Receiver<Command>,
+}
+
+/// The thread's body. Ends when the commands do.
+pub(crate) fn work(setup: WorkerSetup, factory: &dyn SessionFactory) -> io::Result<()> {
+    let WorkerSetup { worker, workers, cpu, raise_priority, clock, connect_limit, seed, classes, .. } = setup;
+    if let Some(cpu) = cpu
+        && let Err(error) = usage::pin_to(cpu)
+    {
+        let text = format!("worker {worker} could not be pinned to cpu {cpu} ({error}): it runs on any cpu");
+        let _ = setup.reports.send(Report::Warning(text));
+    }
+    if raise_priority && let Err(error) = usage::raise_priority() {
+        let text =
+            format!("the workers' priority could not be raised ({error}): run as root, or allow nice -20");
+        let _ = setup.reports.send(Report::Warning(text));
+    }
+    usage::no_timer_slack();
+    let core = Core::new(clock)?.enter();
+    let rng = Rng::new(seed, worker as u64);
+    let crew = Rc::new(Crew::new(
+        core.clone(),
+        worker,
+        setup.rules,
+        setup.shared,
+        setup.reports,
+        setup.spares,
+        classes,
+        rng,
+    ));
+    let worker = Worker { core: &core, crew, factory, worker, workers, connect_limit, seed };
+    for command in setup.commands {
+        match command {
+            Command::Prepare { sessions, ramp } => worker.prepare(sessions, ramp)?,
+            Command::Begin { timeline, shared, share } => worker.step(timeline, shared, share)?,
+        }
+    }
+    worker.say_goodbye()
+}
+
+struct Worker<'a> {
+    core: &'a Entered,
+    crew: Rc<Crew>,
+    factory: &'a dyn SessionFactory,
+    worker: usize,
+    workers: usize,
+    connect_limit: Duration,
+    seed: u64,
+}
+
+impl Worker<'_> {
+    /// Adds or removes sessions and waits until all are connected.
+    fn prepare(&self, sessions: u32, ramp: Duration) -> io::Result<()> {
+        let crew = &self.crew;
+        let before = crew.keep.replace(sessions);
+        crew.refusal.borrow_mut().take();
+        crew.wake_all();
+        let mine = || (self.worker as u32..sessions).step_by(self.workers);
+        let now = self.core.now();
+        for index in mine() {
+            if crew.seats.borrow().contains_key(&index) {
+                continue;
+            }
+            let added = sessions.saturating_sub(before).max(1);
+            let opens_at = now + ramp.mul_f64(f64::from(index.saturating_sub(before)) / f64::from(added));
+            let seat = Rc::new(Seat::new(index, opens_at));
+            let driver = Driver::new(crew.clone(), seat.clone());
+            let task = self.core.spawn(self.factory.session(index).task(driver));
+            crew.seats.borrow_mut().insert(index, (seat, task));
+        }
+        let wanted = mine().count() as u32;
+        let has_failed = std::cell::Cell::new(false);
+        self.core.run(
+            |now| {
+                crew.serve_door();
+                let since = crew.refusal.borrow().as_ref().map(|(since, _)| *since);
+                let is_refused = since.is_some_and(|since| now >= since + self.connect_limit);
+                has_failed.set(is_refused || crew.shared.must_halt());
+            },
+            || crew.connected.get() == wanted || has_failed.get(),
+        )?;
+        let connected = crew.connected.get();
+        let refusal = (connected != wanted).then(|| {
+            let refusal = crew.refusal.borrow();
+            refusal.as_ref().map_or_else(stopped_while_connecting, |(_, failure)| failure.clone())
+        });
+        crew.report(Report::Prepared { connected, refusal, now: self.core.now() });
+        Ok(())
+    }
+
+    /// Runs a step to its drained end.
+    fn step(&self, timeline: Timeline, shared: Arc<StepShared>, share: Option<Share>) -> io::Result<()> {
+        let crew = &self.crew;
+        self.core.ticker().advance_to(timeline.start);
+        let stream = 1_000 + self.worker as u64;
+        let schedule = share.map(|share| Schedule::new(timeline.start, share, Rng::new(self.seed, stream)));
+        crew.begin(timeline, shared, schedule);
+        let conductor = self.core.spawn(Box::pin(conduct(crew.clone(), timeline.start)));
+        let usher = share.is_some().then(|| self.core.spawn(Box::pin(usher(crew.clone(), timeline.start))));
+        let is_over = std::cell::Cell::new(false);
+        self.core.run(
+            |now| {
+                crew.serve_door();
+                if crew.shared.must_halt() {
+                    crew.halt(now);
+                }
+                is_over.set(crew.drain_ends_at().is_some_and(|limit| now >= limit));
+            },
+            || is_over.get() || crew.is_drained(),
+        )?;
+        self.core.cancel(conductor);
+        if let Some(usher) = usher {
+            self.core.cancel(usher);
+        }
+        crew.drop_busy();
+        let Some((step, whole, censored)) = crew.close_step() else { return Ok(()) };
+        let mut recording = crew.recording.borrow_mut();
+        let step = WorkerStep {
+            end: step.end,
+            whole,
+            drained: recording.drained,
+            censored,
+            errors: std::mem::take(&mut recording.errors),
+            lag: self.core.lag.borrow().clone(),
+        };
+        drop(recording);
+        crew.report(Report::Done { worker: self.worker, step: Box::new(step) });
+        Ok(())
+    }
+
+    /// Closes all sessions.
+    fn say_goodbye(&self) -> io::Result<()> {
+        self.crew.keep.set(0);
+        self.crew.wake_all();
+        let limit = self.core.now() + CLOSE_LIMIT;
+        let is_late = std::cell::Cell::new(false);
+        self.core.run(|now| is_late.set(now >= limit), || is_late.get() || self.core.live_tasks() == 0)
+    }
+}
+
+fn stopped_while_connecting() -> Failure {
+    Failure {
+        class: crate::session::FailureClass::Connection,
+        code: "stopped".into(),
+        text: "stopped while sessions were being opened".into(),
+        retryable: false,
+        connection_lost: true,
+        fatal: false,
+    }
+}
+
+/// Starts the step on time and ends each interval on time, however quiet the sessions are.
+async fn conduct(crew: Rc<Crew>, start: Instant) {
+    time::sleep_until(start).await;
+    crew.start();
+    while let Some(boundary) = crew.next_boundary() {
+        time::sleep_until(boundary).await;
+        crew.roll_if_due(crew.core.now());
+    }
+}
+
+/// Hands arrivals to idle sessions when they are due.
+async fn usher(crew: Rc<Crew>, start: Instant) {
+    time::sleep_until(start).await;
+    loop {
+        let next = poll_fn(|cx| crew.poll_arrivals(cx)).await;
+        time::sleep_until(next).await;
+    }
+}
+
+impl Crew {
+    /// When what is still going on is given up.
+    fn drain_ends_at(&self) -> Option<Instant> {
+        if self.phase.get() != Phase::Draining {
+            return None;
+        }
+        self.step.borrow().as_ref().and_then(|step| step.end).map(|end| end.at + self.rules.drain)
+    }
+}
