@@ -1,1 +1,28 @@
-//! Study file -> plan -> provision, load, run, record, resume; the only room that sees all others. Never here: terminal output.
+//! Study file -> plan -> provision, load, run, record, resume; the only room that sees all others.
+//!
+//! Never here: terminal output (everything that a user may want to see is an [`Event`] to an observer), flags,
+//! exit codes.
+
+pub mod bench;
+mod cells;
+pub mod checks;
+pub mod error;
+pub mod hooks;
+pub mod host;
+pub mod observe;
+pub mod plan;
+mod provision;
+mod record;
+mod run;
+pub mod servers;
+pub mod stop;
+pub mod study;
+pub mod study_run;
+pub mod workloads;
+
+pub use error::{Class, Error};
+pub use hooks::{Attach, Found, Hook, NoHooks, RunContext};
+pub use observe::{Event, Observer, Stage};
+pub use plan::Plan;
+pub use stop::StopSwitch;
+pub use study::Study;

@@ -1,0 +1,286 @@
+//! One workload on one server at some session counts: `plimsoll bench`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sandbox::{Cpus, Home, Isolation, Profile, Spec};
+use store::{HostId, Key, Purpose, RunEnd, RunStart, ServerFacts};
+
+use crate::error::{Class, Error};
+use crate::hooks::Attach;
+use crate::observe::{Event, Observer, RunLabel};
+use crate::provision::{Place, introduce};
+use crate::record;
+use crate::run::{Around, Order, run};
+use crate::servers::{self, Server};
+use crate::stop::StopSwitch;
+use crate::workloads;
+
+pub use crate::provision::Data;
+
+/// What `bench` is asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The workload.
+    pub workload: String,
+    /// Its options.
+    pub options: BTreeMap<String, String>,
+    /// The server.
+    pub server: Server,
+    /// Session counts, in order.
+    pub sessions: Vec<u32>,
+    /// How long each is measured.
+    pub length: load::Length,
+    /// Run before and not recorded.
+    pub warmup: Duration,
+    /// Closed or open.
+    pub pacing: load::Pacing,
+    /// Worker threads.
+    pub workers: Option<usize>,
+    /// Variables of a sandbox of its own.
+    pub settings: BTreeMap<String, String>,
+    /// Durability level of a sandbox of its own.
+    pub profile: Option<Profile>,
+    /// Cpus of a sandbox of its own.
+    pub cpus: Option<Cpus>,
+    /// About tables.
+    pub data: Data,
+    /// Of everything random.
+    pub seed: u64,
+}
+
+/// One session count, measured or failed.
+#[derive(Debug)]
+pub struct Level {
+    /// As begun.
+    pub start: RunStart,
+    /// As ended.
+    pub end: RunEnd,
+    /// Identity of the build; `None` for an attached server.
+    pub build: Option<String>,
+    /// What kind of failure it was, if it was one.
+    pub failure: Option<Class>,
+    /// What the engine gave.
+    pub result: Option<load::LoadResult>,
+}
+
+/// Runs all session counts in order and hands each to `done` the moment it ends. A level that fails does not end
+/// the others; a server that cannot be had does.
+///
+/// # Errors
+/// Nothing could be run at all: the request is wrong, or there is no such server.
+pub fn bench(
+    home: &Home,
+    request: &Request,
+    attach: &dyn Attach,
+    observer: Observer<'_>,
+    stop: &StopSwitch,
+    done: &mut dyn FnMut(Level),
+) -> Result<(), Error> {
+    let workload = workloads::find(&request.workload)?;
+    let _machine = take_machine(observer, stop)?;
+    let cleaned = sandbox::leftovers(home)?;
+    if !cleaned.is_empty() {
+        observer(Event::Cleaned(&cleaned));
+    }
+    let around = Around { stop, observer, attach };
+    let subject = Subject::find(home, &request.server, observer)?;
+    let mut data = request.data;
+    for (index, &sessions) in request.sessions.iter().enumerate() {
+        let start = start_of(request, &subject, sessions, index);
+        let label = RunLabel {
+            number: index + 1,
+            of: request.sessions.len(),
+            block: 1,
+            blocks: 1,
+            key: BTreeMap::from([
+                ("server".to_owned(), subject.name()),
+                ("workload".to_owned(), request.workload.clone()),
+            ]),
+            levels: vec![sessions],
+        };
+        observer(Event::RunStarted(&label));
+        let plan = load_plan(request, sessions);
+        let (place, settings_asked) = subject.place(request);
+        let order = Order {
+            home,
+            server_name: subject.name(),
+            flavor: subject.flavor(),
+            workload,
+            options: &request.options,
+            engine: None,
+            data,
+            load: &plan,
+            seed: request.seed,
+            settings_asked,
+            server_facts: ServerFacts::default(),
+            log_file: None,
+        };
+        let ended = run(&order, place, around);
+        observer(Event::RunEnded { label: &label, summary: &ended.summary });
+        // Loaded once anew is enough for a server that keeps its tables between levels.
+        if !matches!(subject, Subject::Build(_)) && data == Data::Fresh && ended.failure.is_none() {
+            data = Data::Any;
+        }
+        done(Level {
+            start,
+            end: ended.end,
+            build: subject.identity(),
+            failure: ended.failure,
+            result: ended.result,
+        });
+        if stop.is_requested() {
+            return Err(Error::Interrupted);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until no other plimsoll measures on this machine.
+pub(crate) fn take_machine(observer: Observer<'_>, stop: &StopSwitch) -> Result<sandbox::MachineLock, Error> {
+    let deadline = std::time::Instant::now() + MACHINE_WAIT;
+    let mut told = false;
+    loop {
+        match sandbox::lock_machine(Duration::ZERO, &|_| ()) {
+            Err(sandbox::Error::Busy { pid, .. }) if std::time::Instant::now() < deadline => {
+                if !told {
+                    observer(Event::Waiting { pid });
+                    told = true;
+                }
+            }
+            other => return Ok(other?),
+        }
+        if stop.is_requested() {
+            return Err(Error::Interrupted);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// How long a plimsoll waits for another one before it refuses.
+const MACHINE_WAIT: Duration = Duration::from_secs(3600);
+
+/// The server under test.
+enum Subject<'a> {
+    Build(Box<sandbox::Build>),
+    Sandbox(Box<sandbox::Sandbox>),
+    Attached { target: &'a wire::Target, name: String, flavor: sandbox::Flavor },
+}
+
+impl<'a> Subject<'a> {
+    fn find(home: &Home, server: &'a Server, observer: Observer<'_>) -> Result<Subject<'a>, Error> {
+        Ok(match server {
+            Server::Selector(selector) => {
+                Subject::Build(Box::new(servers::obtain(home, selector, observer)?))
+            }
+            Server::Sandbox(name) => Subject::Sandbox(Box::new(servers::open_sandbox(home, name)?)),
+            Server::Url(target) => {
+                let (name, flavor) = attached_name(target)?;
+                Subject::Attached { target, name, flavor }
+            }
+        })
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Subject::Build(build) => build.name(),
+            Subject::Sandbox(sandbox) => sandbox.build().name(),
+            Subject::Attached { name, .. } => name.clone(),
+        }
+    }
+
+    fn flavor(&self) -> sandbox::Flavor {
+        match self {
+            Subject::Build(build) => build.flavor,
+            Subject::Sandbox(sandbox) => sandbox.build().flavor,
+            Subject::Attached { flavor, .. } => *flavor,
+        }
+    }
+
+    fn identity(&self) -> Option<String> {
+        match self {
+            Subject::Build(build) => Some(build.identity.clone()),
+            Subject::Sandbox(sandbox) => Some(sandbox.build().identity.clone()),
+            Subject::Attached { .. } => None,
+        }
+    }
+
+    fn place(&self, request: &Request) -> (Place<'_>, BTreeMap<String, String>) {
+        match self {
+            Subject::Build(build) => {
+                let name = format!("bench-{}-{}", std::process::id(), next_number());
+                let mut spec = Spec::new(name, (**build).clone());
+                spec.settings = request.settings.clone();
+                spec.profile = request.profile;
+                spec.cpus = request.cpus.clone();
+                spec.isolation = Isolation::default();
+                let asked = spec.settings.clone();
+                (Place::Own(Box::new(spec)), asked)
+            }
+            Subject::Sandbox(sandbox) => (Place::Deployed(sandbox), sandbox.settings().clone()),
+            Subject::Attached { target, .. } => (Place::Attached(target), BTreeMap::new()),
+        }
+    }
+}
+
+/// `flavor@version` and flavour of an attached server, as it introduces itself.
+pub(crate) fn attached_name(target: &wire::Target) -> Result<(String, sandbox::Flavor), Error> {
+    let dialect = introduce(target)?.1;
+    let flavor = match dialect.flavor {
+        workload::Flavor::Mysql => sandbox::Flavor::Mysql,
+        workload::Flavor::Mariadb => sandbox::Flavor::Mariadb,
+        workload::Flavor::Percona => sandbox::Flavor::Percona,
+        workload::Flavor::Postgres => sandbox::Flavor::Postgres,
+    };
+    let version = match (flavor, dialect.version) {
+        (sandbox::Flavor::Postgres, v) if v.major >= 10 => format!("{}.{}", v.major, v.minor),
+        (_, v) => v.to_string(),
+    };
+    Ok((format!("{flavor}@{version}"), flavor))
+}
+
+/// Sandboxes of one process are told apart by a running number.
+pub(crate) fn next_number() -> u32 {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+    NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+fn load_plan(request: &Request, sessions: u32) -> load::LoadPlan {
+    load::LoadPlan {
+        steps: vec![load::Step {
+            sessions,
+            warmup: request.warmup,
+            length: request.length,
+            pacing: request.pacing,
+        }],
+        workers: request.workers,
+        seed: request.seed,
+        raise_priority: true,
+        ..load::LoadPlan::default()
+    }
+}
+
+fn start_of(request: &Request, subject: &Subject<'_>, sessions: u32, index: usize) -> RunStart {
+    RunStart {
+        index: index as u32,
+        key: Key::from([
+            ("server".to_owned(), subject.name().into()),
+            ("workload".to_owned(), request.workload.clone().into()),
+        ]),
+        levels: vec![sessions],
+        is_climb: false,
+        block: 1,
+        repeat: 1,
+        position: index as u32 + 1,
+        purpose: Purpose::Measure,
+        seed: request.seed,
+        host: HostId(0),
+        build: None,
+        started_at_ms: record::now_ms(),
+    }
+}
+
+/// The lines of the level as the command line prints them.
+pub fn lines(level: &Level) -> Vec<serde_json::Value> {
+    report::bench_lines(&level.start, &level.end, level.build.as_deref())
+}

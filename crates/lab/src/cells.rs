@@ -1,0 +1,268 @@
+//! What a cell asks of a server and of the load.
+
+use std::collections::BTreeMap;
+
+use sandbox::{Build, Cpus, Flavor, Limits, Spec, Storage};
+use store::{Axis, ServerFacts};
+
+use crate::bench::next_number;
+use crate::error::Error;
+use crate::plan::{Cell, Plan, PlannedRun};
+use crate::study::{Arrivals, Body, CpusChoice, Ladder, Length, Load, SettingsChoice, Study};
+
+/// What can be controlled of a server.
+pub(crate) struct Controlled<'a> {
+    pub(crate) flavor: Flavor,
+    /// `None` for servers that Plimsoll does not start.
+    pub(crate) build: Option<&'a Build>,
+}
+
+/// Refuses, before the first run, cells that no server of theirs can be.
+pub(crate) fn check(study: &Study, plan: &Plan, servers: &[Controlled<'_>]) -> Result<(), Error> {
+    for cell in &plan.cells {
+        let server = &servers[cell.server];
+        let name = &plan.servers[cell.server].name;
+        let refuse = |axis: &str, value: &str, why: &str| {
+            Err(Error::Usage(format!(
+                "{}: {axis} `{value}` is not possible on {name}: {why}; leave those cells out with\n\n  [[exclude]]\n  \
+                 server = \"{}\"\n  {axis} = \"{value}\"",
+                study.path.display(),
+                plan.servers[cell.server].selector
+            )))
+        };
+        if let Some(engine) = &cell.engine
+            && server.flavor == Flavor::Postgres
+            && !["heap", "unlogged"].contains(&engine.to_lowercase().as_str())
+        {
+            return refuse("engine", engine, "PostgreSQL's tables are `heap` or `unlogged`");
+        }
+        if server.build.is_some() {
+            continue;
+        }
+        let why = "Plimsoll did not start this server and cannot change it";
+        let settings = &cell.settings;
+        if settings.profile.is_some()
+            || settings.logging.is_some()
+            || !settings.set.is_empty()
+            || !settings.by_flavor.is_empty()
+        {
+            return refuse("settings", &settings.label, why);
+        }
+        if let Some(storage) = cell.storage.as_ref().filter(|storage| storage.datadir.is_some()) {
+            return refuse("storage", &storage.label, why);
+        }
+        if let Some(cpus) = &cell.cpus {
+            return refuse("cpus", &cpus.label(), why);
+        }
+        if let Some(env) = cell.env.as_ref().filter(|env| !env.set.is_empty()) {
+            return refuse("env", &env.label, why);
+        }
+        if let Some(isolation) = &cell.isolation {
+            return refuse("isolation", isolation, why);
+        }
+        if let Some(charset) = &cell.charset {
+            return refuse("charset", charset, why);
+        }
+    }
+    Ok(())
+}
+
+/// The sandbox of a run.
+pub(crate) fn sandbox_spec(build: &Build, cell: &Cell, load: &Load) -> Result<Spec, Error> {
+    let mut spec = Spec::new(format!("run-{}-{}", std::process::id(), next_number()), build.clone());
+    spec.settings = settings_for(&cell.settings, build.flavor);
+    spec.profile = cell.settings.profile.as_deref().map(str::parse).transpose()?;
+    spec.logging = cell.settings.logging.as_deref().map(str::parse).transpose()?;
+    if let Some(isolation) = &cell.isolation {
+        spec.isolation = isolation.parse()?;
+    }
+    if let Some(charset) = &cell.charset {
+        charset_settings(build.flavor, charset, &mut spec.settings)?;
+    }
+    if let Some(storage) = cell.storage.as_ref() {
+        spec.storage = Some(Storage {
+            name: storage.label.clone(),
+            datadir: storage.datadir.clone(),
+            limits: Limits {
+                memory_bytes: storage.memory_bytes,
+                read_iops: storage.read_iops,
+                write_iops: storage.write_iops,
+                read_bytes_per_s: storage.read_bytes_s,
+                write_bytes_per_s: storage.write_bytes_s,
+            },
+        });
+    }
+    spec.cpus = server_cpus(cell.cpus.as_ref(), load)?;
+    if let Some(env) = &cell.env {
+        spec.env = env.set.clone();
+    }
+    Ok(spec)
+}
+
+/// Variables for every server first, then those of the protocol's family, then those of the flavour itself.
+fn settings_for(choice: &SettingsChoice, flavor: Flavor) -> BTreeMap<String, String> {
+    let mut settings = choice.set.clone();
+    let families: &[&str] = match flavor {
+        Flavor::Postgres => &["postgres"],
+        Flavor::Mysql => &["mysql"],
+        Flavor::Mariadb => &["mysql", "mariadb"],
+        Flavor::Percona => &["mysql", "percona"],
+    };
+    for family in families {
+        settings.extend(choice.by_flavor.get(*family).cloned().unwrap_or_default());
+    }
+    settings
+}
+
+/// `utf8mb4` or `utf8mb4/utf8mb4_bin`.
+fn charset_settings(
+    flavor: Flavor,
+    charset: &str,
+    settings: &mut BTreeMap<String, String>,
+) -> Result<(), Error> {
+    if flavor == Flavor::Postgres {
+        // Sandboxes of PostgreSQL are UTF8 with the C collation: the byte order that a `_bin` collation has.
+        if charset.to_lowercase().starts_with("utf8") {
+            return Ok(());
+        }
+        return Err(Error::Usage(format!("charset `{charset}`: sandboxes of PostgreSQL are UTF8")));
+    }
+    let (charset, collation) = match charset.split_once('/') {
+        Some((charset, collation)) => (charset, Some(collation)),
+        None => (charset, None),
+    };
+    settings.insert("character_set_server".into(), charset.to_owned());
+    if let Some(collation) = collation {
+        settings.insert("collation_server".into(), collation.to_owned());
+    }
+    Ok(())
+}
+
+/// Cpus that this process may use, ascending.
+fn usable_cpus() -> Vec<u32> {
+    // SAFETY: all-zero bytes are a valid cpu_set_t, and sched_getaffinity writes one of the size given.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) != 0 {
+            return Vec::new();
+        }
+        (0..libc::CPU_SETSIZE as usize)
+            .filter(|&cpu| libc::CPU_ISSET(cpu, &set))
+            .map(|cpu| cpu as u32)
+            .collect()
+    }
+}
+
+/// A count takes the lowest cpus that the client does not have, and then the client's.
+fn server_cpus(choice: Option<&CpusChoice>, load: &Load) -> Result<Option<Cpus>, Error> {
+    let count = match choice {
+        None => return Ok(None),
+        Some(CpusChoice::List(list)) => return Ok(Some(Cpus::parse(list)?)),
+        Some(CpusChoice::Count(count)) => *count as usize,
+    };
+    let client =
+        load.client_cpus.as_deref().map(Cpus::parse).transpose()?.map_or_else(Vec::new, |cpus| cpus.0);
+    let usable = usable_cpus();
+    let (shared, free): (Vec<u32>, Vec<u32>) = usable.iter().partition(|cpu| client.contains(cpu));
+    let mut chosen: Vec<u32> = free.into_iter().chain(shared).take(count).collect();
+    if chosen.len() < count {
+        return Err(Error::Usage(format!(
+            "cpus = {count}: this machine has {} for the server",
+            usable.len()
+        )));
+    }
+    chosen.sort_unstable();
+    Ok(Some(Cpus(chosen)))
+}
+
+/// What is known of the server before it starts.
+pub(crate) fn server_facts(build: Option<&Build>, cell: &Cell, load: &Load) -> ServerFacts {
+    let engine = cell.engine.clone().unwrap_or_default();
+    let list = |cpus: &Cpus| cpus.0.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let mut storage = BTreeMap::new();
+    if let Some(place) = &cell.storage {
+        storage.insert("name".to_owned(), place.label.clone());
+        if let Some(path) = &place.datadir {
+            storage.insert("path".to_owned(), path.display().to_string());
+        }
+    }
+    ServerFacts {
+        engine: build.map_or(engine.clone(), |build| build.engine_label(&engine)),
+        isolation: cell.isolation.clone().unwrap_or_default(),
+        cpus: server_cpus(cell.cpus.as_ref(), load)
+            .ok()
+            .flatten()
+            .map(|cpus| list(&cpus))
+            .unwrap_or_default(),
+        client_cpus: load.client_cpus.clone().unwrap_or_default(),
+        storage,
+        ..ServerFacts::default()
+    }
+}
+
+/// The load of a run.
+pub(crate) fn load_plan(body: &Body, planned: &PlannedRun) -> Result<load::LoadPlan, Error> {
+    let load = &body.load;
+    let pacing = match load.rate_tps {
+        None => load::Pacing::Closed,
+        Some(rate_tps) => load::Pacing::Open {
+            rate_tps,
+            arrivals: match load.arrivals {
+                Arrivals::Constant => load::Arrivals::Constant,
+                Arrivals::Poisson => load::Arrivals::Poisson,
+            },
+        },
+    };
+    let length = match load.length {
+        Length::Time(length) => load::Length::Time(length),
+        Length::Transactions(count) => load::Length::Transactions { count, at_most: None },
+    };
+    let steps = planned
+        .levels
+        .iter()
+        .map(|&sessions| load::Step { sessions, warmup: load.warmup, length, pacing })
+        .collect();
+    let cpus = match &load.client_cpus {
+        Some(list) => Cpus::parse(list)?.0.into_iter().map(|cpu| cpu as usize).collect(),
+        None => Vec::new(),
+    };
+    let defaults = load::LoadPlan::default();
+    Ok(load::LoadPlan {
+        steps,
+        workers: load.workers,
+        cpus,
+        think_time: load.think_time,
+        ramp: load.ramp,
+        retry: load::RetryPolicy {
+            retries_max: load.retries_max,
+            backoff: load.backoff,
+            backoff_max: defaults.retry.backoff_max.max(load.backoff),
+        },
+        drain: load.drain,
+        seed: planned.seed,
+        raise_priority: true,
+        ..defaults
+    })
+}
+
+/// All axes of the study with their values, selectors resolved, in the order in which reports show them.
+pub(crate) fn axes(body: &Body, plan: &Plan) -> Vec<Axis> {
+    let axes = &body.axes;
+    let mut all = Vec::new();
+    let mut put = |name: &str, values: Vec<serde_json::Value>| {
+        if !values.is_empty() {
+            all.push(Axis { name: name.to_owned(), values });
+        }
+    };
+    put("server", plan.servers.iter().map(|server| server.name.clone().into()).collect());
+    for name in ["workload", "settings", "engine", "storage", "cpus", "isolation", "charset", "env"] {
+        let values = crate::study::axis_values(axes, name);
+        put(name, values.into_iter().filter_map(|names| names.into_iter().next()).map(Into::into).collect());
+    }
+    for (name, values) in &axes.options {
+        put(name, values.iter().map(|value| value.clone().into()).collect());
+    }
+    let levels = axes.ladder.levels().iter().map(|&level| level.into()).collect();
+    put(if matches!(axes.ladder, Ladder::Climb(_)) { "climb" } else { "sessions" }, levels);
+    all
+}

@@ -1,0 +1,127 @@
+//! What is looked at before a run, so that a ladder does not end at its last rung.
+
+use std::path::Path;
+
+use wire::Protocol;
+use wire::blocking::Client;
+use workload::Needs;
+
+use crate::error::Error;
+
+/// File descriptors that the process needs beside one for each session: epolls, pipes, logs, the results file.
+const DESCRIPTORS_BESIDE: u64 = 64;
+/// Connections beside those of the load: control work, samplers, loaders.
+pub(crate) const CONNECTIONS_BESIDE: u32 = 8;
+/// Disk that a server needs beside its tables: system tables, logs, temporary files.
+const DISK_BESIDE_BYTES: u64 = 512 << 20;
+
+/// Raises this process's limit of open files as far as it goes, and says whether it is enough for so many sessions.
+pub fn descriptors(sessions: u32) -> Result<(), Error> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit for both calls.
+    let raised = unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        let wanted = libc::rlimit { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
+        if limit.rlim_cur < limit.rlim_max && libc::setrlimit(libc::RLIMIT_NOFILE, &raw const wanted) == 0 {
+            limit.rlim_max
+        } else {
+            limit.rlim_cur
+        }
+    };
+    let needed = u64::from(sessions) + DESCRIPTORS_BESIDE;
+    if raised >= needed {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{sessions} sessions need {needed} open files, this process may have {raised}: raise the hard limit \
+         (`ulimit -Hn`, or nofile in /etc/security/limits.conf), or use fewer sessions"
+    )))
+}
+
+/// Whether there is room for tables of so many bytes; `copies` of them when a snapshot is kept too.
+pub(crate) fn disk(path: &Path, data_bytes: u64, copies: u64) -> Result<(), Error> {
+    let needed = data_bytes.saturating_mul(copies) + DISK_BESIDE_BYTES;
+    match available_bytes(path) {
+        Some(available) if available < needed => Err(Error::Run(format!(
+            "{} has {} free, the tables need about {}: use smaller tables (-o table_size=..), free some space \
+             (`plimsoll snapshots prune`), or set PLIMSOLL_HOME to a larger disk",
+            path.display(),
+            megabytes(available),
+            megabytes(needed)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Free space for unprivileged processes; `None` where the system does not say.
+pub fn available_bytes(path: &Path) -> Option<u64> {
+    use std::os::unix::ffi::OsStrExt;
+    let existing = path.ancestors().find(|path| path.exists())?;
+    let name = std::ffi::CString::new(existing.as_os_str().as_bytes()).ok()?;
+    let mut facts = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: a valid path and room for the answer.
+    let facts = unsafe {
+        if libc::statvfs(name.as_ptr(), facts.as_mut_ptr()) != 0 {
+            return None;
+        }
+        facts.assume_init()
+    };
+    Some(facts.f_bavail * facts.f_frsize)
+}
+
+fn megabytes(bytes: u64) -> String {
+    if bytes >= 10 << 30 { format!("{} GB", bytes >> 30) } else { format!("{} MB", bytes >> 20) }
+}
+
+/// Whether the server lets so many sessions and statements in.
+pub(crate) fn server(client: &mut Client, protocol: Protocol, needs: Needs) -> Result<(), Error> {
+    let connections_sql = match protocol {
+        Protocol::Mysql => "SELECT @@global.max_connections",
+        Protocol::Postgres => "SELECT setting FROM pg_settings WHERE name = 'max_connections'",
+    };
+    if let Some(allowed) = number(client, connections_sql) {
+        let needed = u64::from(needs.connections) + u64::from(CONNECTIONS_BESIDE);
+        if allowed < needed {
+            return Err(Error::Server(format!(
+                "the server allows {allowed} connections (max_connections), {} sessions and control work need \
+                 {needed}: raise max_connections, or use fewer sessions",
+                needs.connections
+            )));
+        }
+    }
+    if protocol == Protocol::Mysql
+        && let Some(allowed) = number(client, "SELECT @@global.max_prepared_stmt_count")
+        && allowed < needs.prepared_statements
+    {
+        return Err(Error::Server(format!(
+            "the server allows {allowed} prepared statements (max_prepared_stmt_count), {} sessions prepare {}: \
+             raise max_prepared_stmt_count, or use fewer sessions",
+            needs.connections, needs.prepared_statements
+        )));
+    }
+    Ok(())
+}
+
+/// A server that does not know the variable has no such limit.
+fn number(client: &mut Client, sql: &str) -> Option<u64> {
+    client.query_value(sql).ok().flatten()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_sessions_name_the_limit_and_the_remedy() {
+        descriptors(1).unwrap();
+        let text = descriptors(u32::MAX - 1000).unwrap_err().to_string();
+        assert!(text.contains("open files") && text.contains("ulimit -Hn"), "{text}");
+    }
+
+    #[test]
+    fn a_disk_too_small_is_refused_before_anything_is_written() {
+        disk(Path::new("/tmp"), 1, 1).unwrap();
+        let text = disk(Path::new("/tmp/not/there/yet"), u64::MAX / 4, 2).unwrap_err().to_string();
+        assert!(text.contains("table_size"), "{text}");
+    }
+}

@@ -1,0 +1,58 @@
+//! Where samplers and gates attach to a run. The load's events are their clock.
+
+use std::path::PathBuf;
+
+/// What a hook may want to know about a run.
+#[derive(Debug, Clone)]
+pub struct RunContext {
+    /// How to connect for control work.
+    pub target: wire::Target,
+    /// `mysql`, `mariadb`, `percona` or `postgres`.
+    pub flavor: sandbox::Flavor,
+    /// The server's process; `None` for an attached server.
+    pub server_pid: Option<u32>,
+    /// Its data directory; `None` for an attached server.
+    pub datadir: Option<PathBuf>,
+    /// When the run began: zero of all times in series.
+    pub began: std::time::Instant,
+}
+
+/// What a hook has found when the run is over.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Series for the results file.
+    pub series: Vec<store::Series>,
+    /// Hot locks.
+    pub hot_locks: Vec<store::HotLock>,
+    /// Gates that were looked at.
+    pub gates: Vec<store::Gate>,
+    /// Suspicions with a remedy.
+    pub warnings: Vec<String>,
+    /// Anything else worth printing.
+    pub facts: Vec<(String, String)>,
+}
+
+/// Watches one run.
+pub trait Hook {
+    /// Called on the coordinator's thread with everything that the load tells, once a second at least.
+    fn event(&mut self, event: &load::Event<'_>);
+
+    /// The load is over and the server still runs. `steps` are the run's levels, as they will be stored.
+    fn finish(self: Box<Self>, steps: &[store::Step]) -> Found;
+}
+
+/// Makes hooks for runs.
+pub trait Attach: Sync {
+    /// The server is up and loaded, the load is about to begin.
+    fn attach(&self, context: &RunContext) -> Vec<Box<dyn Hook>>;
+}
+
+/// No hooks at all.
+#[derive(Debug, Clone, Copy)]
+pub struct NoHooks;
+
+impl Attach for NoHooks {
+    fn attach(&self, _context: &RunContext) -> Vec<Box<dyn Hook>> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,189 @@
+//! What happens, told to whoever shows it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use store::Status;
+
+/// Receives events, from the lab's thread and from those that load data.
+pub type Observer<'a> = &'a (dyn Fn(Event<'_>) + Sync);
+
+/// What a run is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// Making or restoring the data directory and starting the server.
+    Provision,
+    /// Generating and loading the tables.
+    Load,
+    /// Keeping the loaded data directory for later runs.
+    Snapshot,
+    /// Looking whether the server can carry the load.
+    Check,
+    /// Opening connections, warm-up and measured phase.
+    Measure,
+    /// Comparing the tables with the outcomes, reading settings back.
+    Verify,
+    /// Stopping and removing the server.
+    Stop,
+}
+
+impl Stage {
+    /// As shown.
+    pub fn text(self) -> &'static str {
+        match self {
+            Stage::Provision => "starting the server",
+            Stage::Load => "loading",
+            Stage::Snapshot => "keeping a snapshot",
+            Stage::Check => "checking",
+            Stage::Measure => "measuring",
+            Stage::Verify => "verifying",
+            Stage::Stop => "stopping the server",
+        }
+    }
+
+    /// As the results file names the phase.
+    pub fn phase(self) -> &'static str {
+        match self {
+            Stage::Provision => "provision",
+            Stage::Load => "load",
+            Stage::Snapshot => "snapshot",
+            Stage::Check => "check",
+            Stage::Measure => "measure",
+            Stage::Verify => "verify",
+            Stage::Stop => "stop",
+        }
+    }
+}
+
+/// A run as shown to people.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunLabel {
+    /// Place in the plan, from 1.
+    pub number: usize,
+    /// Runs of the plan.
+    pub of: usize,
+    /// Block, from 1.
+    pub block: u32,
+    /// Blocks of the plan.
+    pub blocks: u32,
+    /// Axis to value.
+    pub key: BTreeMap<String, String>,
+    /// Session counts.
+    pub levels: Vec<u32>,
+}
+
+impl RunLabel {
+    /// `mariadb@10.11.19 oltp_read_only, 8 sessions`.
+    pub fn text(&self) -> String {
+        let mut parts: Vec<&str> = ["server", "workload"]
+            .iter()
+            .filter_map(|axis| self.key.get(*axis))
+            .map(String::as_str)
+            .collect();
+        let rest = self.key.iter().filter(|(axis, value)| {
+            !["server", "workload"].contains(&axis.as_str())
+                && value.as_str() != crate::plan::DEFAULT_SETTINGS
+        });
+        let rest: Vec<String> = rest.map(|(axis, value)| format!("{axis} {value}")).collect();
+        parts.extend(rest.iter().map(String::as_str));
+        let sessions = match self.levels.as_slice() {
+            [1] => "1 session".to_owned(),
+            [one] => format!("{one} sessions"),
+            many => format!("climb {} to {}", many[0], many[many.len() - 1]),
+        };
+        format!("{}, {sessions}", parts.join(" "))
+    }
+}
+
+/// How a run ended, in a line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunSummary {
+    /// How it stands.
+    pub status: Status,
+    /// Why it failed or is invalid.
+    pub error: Option<String>,
+    /// The server's last lines, where it failed.
+    pub log_tail: String,
+    /// By step: sessions, committed transactions per second, p95 in ms.
+    pub steps: Vec<(u32, f64, f64)>,
+    /// Suspicions with a remedy.
+    pub warnings: Vec<String>,
+    /// From start to end.
+    pub took: Duration,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Another plimsoll measures on this machine; this one waits.
+    Waiting {
+        /// Its process.
+        pid: Option<u32>,
+    },
+    /// Leftovers of crashed plimsolls were removed.
+    Cleaned(&'a [String]),
+    /// Something slow goes on outside of a run (a fetch).
+    Doing(&'a str),
+    /// How far the slow thing is.
+    Bytes {
+        /// So much.
+        done: u64,
+        /// Of so much, where known.
+        total: Option<u64>,
+    },
+    /// The study is planned, or an unfinished one was found.
+    Planned {
+        /// Title of the study.
+        title: &'a str,
+        /// Runs of the plan.
+        runs: usize,
+        /// Of them recorded before.
+        finished: usize,
+        /// Runs to be made now.
+        to_do: usize,
+        /// Cells.
+        cells: usize,
+        /// Blocks.
+        blocks: u32,
+        /// Seed of the order.
+        seed: u64,
+        /// Length of one run's measured phases and warm-ups.
+        run_length: Option<Duration>,
+    },
+    /// A run begins.
+    RunStarted(&'a RunLabel),
+    /// A run goes on to its next stage.
+    Stage(Stage),
+    /// How far loading is.
+    Loaded {
+        /// What is being done.
+        what: &'a str,
+        /// Units done.
+        done: u64,
+        /// Units in all.
+        total: u64,
+    },
+    /// A level begins with its warm-up.
+    StepStarted {
+        /// Sessions.
+        sessions: u32,
+        /// Of the measured phase, where the clock decides.
+        length: Option<Duration>,
+    },
+    /// A second has passed.
+    Interval {
+        /// Sessions of the level.
+        sessions: u32,
+        /// What happened in it.
+        interval: &'a load::IntervalResult,
+    },
+    /// Suspicion, with a remedy.
+    Warning(&'a str),
+    /// A run has ended and is recorded.
+    RunEnded {
+        /// Which.
+        label: &'a RunLabel,
+        /// How.
+        summary: &'a RunSummary,
+    },
+}

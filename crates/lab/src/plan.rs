@@ -1,0 +1,450 @@
+//! From a study to the complete, ordered list of its runs. Pure: the same study, seed and servers give the same
+//! plan for ever, on every machine.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::study::{Body, CpusChoice, EnvChoice, Ladder, SettingsChoice, StorageChoice};
+
+/// One point of the axes' product, without the load level.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Cell {
+    /// Which of the study's servers.
+    pub server: usize,
+    /// The workload's label in the study.
+    pub workload_label: String,
+    /// The workload.
+    pub workload: String,
+    /// All options that the study gives it.
+    pub options: BTreeMap<String, String>,
+    /// Server variables.
+    pub settings: SettingsChoice,
+    /// Storage engine; `None`: the workload's default.
+    pub engine: Option<String>,
+    /// Place of the data directory.
+    pub storage: Option<StorageChoice>,
+    /// Cpus of the server.
+    pub cpus: Option<CpusChoice>,
+    /// Isolation level; `None`: the study's common default.
+    pub isolation: Option<String>,
+    /// Character set; `None`: the study's common default.
+    pub charset: Option<String>,
+    /// Environment of the server process.
+    pub env: Option<EnvChoice>,
+    /// The options that are axes, as the cell's key names them.
+    pub option_axes: Vec<(String, String)>,
+}
+
+/// Name of the settings when a study does not vary them.
+pub const DEFAULT_SETTINGS: &str = "default";
+
+impl Cell {
+    /// What tells this cell from the others of its study: axis and value. `server` is the resolved name.
+    pub fn key(&self, server: &str) -> BTreeMap<String, String> {
+        let mut key = BTreeMap::new();
+        let mut put = |axis: &str, value: &str| key.insert(axis.to_owned(), value.to_owned());
+        put("server", server);
+        put("workload", &self.workload_label);
+        put("settings", if self.settings.label.is_empty() { DEFAULT_SETTINGS } else { &self.settings.label });
+        for (axis, value) in
+            [("engine", &self.engine), ("isolation", &self.isolation), ("charset", &self.charset)]
+        {
+            if let Some(value) = value {
+                put(axis, value);
+            }
+        }
+        if let Some(storage) = &self.storage {
+            put("storage", &storage.label);
+        }
+        if let Some(cpus) = &self.cpus {
+            put("cpus", &cpus.label());
+        }
+        if let Some(env) = &self.env {
+            put("env", &env.label);
+        }
+        for (name, value) in &self.option_axes {
+            put(name, value);
+        }
+        key
+    }
+}
+
+/// A cell and one of its runs' load levels, before blocks and order.
+#[derive(Debug, Clone, PartialEq)]
+struct Point {
+    cell: usize,
+    levels: Vec<u32>,
+}
+
+/// A server of a plan: what a selector meant when the study was planned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pinned {
+    /// As the study says it (passwords masked).
+    pub selector: String,
+    /// `mariadb@10.11.19`, with the study's label where it gives one.
+    pub name: String,
+    /// The same without the study's label: what finds the build again.
+    pub build_name: String,
+    /// Identity of the build; for an attached server, of what it says about itself.
+    pub build: String,
+}
+
+/// One run of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedRun {
+    /// Place in the whole plan, from 0.
+    pub index: u32,
+    /// From 1.
+    pub block: u32,
+    /// Index of its cell.
+    pub cell: usize,
+    /// Session counts: one, or the steps of a climb.
+    pub levels: Vec<u32>,
+    /// Seed of everything random in the run. The same for all runs of a block, so that they draw alike.
+    pub seed: u64,
+}
+
+/// The runs of a study in the order in which they are made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Decides the order and the seeds of the runs.
+    pub seed: u64,
+    /// With `--quick`.
+    pub quick: bool,
+    /// The servers, as resolved.
+    pub servers: Vec<Pinned>,
+    /// All cells.
+    pub cells: Vec<Cell>,
+    /// All runs, block by block.
+    pub runs: Vec<PlannedRun>,
+}
+
+/// What the results file keeps of a plan: enough to make the same one again and to see that it is the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredPlan {
+    /// See [`Plan::seed`].
+    pub seed: u64,
+    /// See [`Plan::quick`].
+    pub quick: bool,
+    /// See [`Plan::servers`].
+    pub servers: Vec<Pinned>,
+    /// See [`Plan::runs`].
+    pub runs: Vec<PlannedRun>,
+}
+
+impl Plan {
+    /// Makes the plan: every block is a random order of all cells and, without a climb, of all their levels.
+    pub fn new(body: &Body, quick: bool, seed: u64, servers: Vec<Pinned>) -> Plan {
+        let cells = cells(body);
+        let points = points(body, &cells);
+        let mut runs = Vec::with_capacity(points.len() * body.load.blocks as usize);
+        for block in 1..=body.load.blocks {
+            let block_seed = mix(seed ^ u64::from(block).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let mut order: Vec<&Point> = points.iter().collect();
+            shuffle(&mut order, block_seed);
+            for point in order {
+                runs.push(PlannedRun {
+                    index: runs.len() as u32,
+                    block,
+                    cell: point.cell,
+                    levels: point.levels.clone(),
+                    // SQLite and JSON readers have signed integers: stay within 53 bits.
+                    seed: mix(block_seed) >> 11,
+                });
+            }
+        }
+        Plan { seed, quick, servers, cells, runs }
+    }
+
+    /// The part that is stored.
+    pub fn stored(&self) -> StoredPlan {
+        StoredPlan {
+            seed: self.seed,
+            quick: self.quick,
+            servers: self.servers.clone(),
+            runs: self.runs.clone(),
+        }
+    }
+
+    /// The key of a run's cell with its load level; a climb has levels of its own in each run.
+    pub fn key(&self, run: &PlannedRun) -> BTreeMap<String, String> {
+        let cell = &self.cells[run.cell];
+        cell.key(&self.servers[cell.server].name)
+    }
+
+    /// Number of blocks.
+    pub fn blocks(&self) -> u32 {
+        self.runs.last().map_or(0, |run| run.block)
+    }
+}
+
+/// All cells of a study: the product of its axes without what is excluded at every load level.
+pub fn cells(body: &Body) -> Vec<Cell> {
+    let axes = &body.axes;
+    let mut cells = Vec::new();
+    for server in 0..axes.server.len() {
+        for workload in &axes.workload {
+            let mut options = body.options.clone();
+            options.extend(workload.options.clone());
+            let known = crate::workloads::option_names(&workload.name);
+            options.retain(|name, _| known.contains(name));
+            cells.push(Cell {
+                server,
+                workload_label: workload.label.clone(),
+                workload: workload.name.clone(),
+                options,
+                settings: SettingsChoice::default(),
+                engine: None,
+                storage: None,
+                cpus: None,
+                isolation: None,
+                charset: None,
+                env: None,
+                option_axes: Vec::new(),
+            });
+        }
+    }
+    for (name, values) in &axes.options {
+        cells = product(cells, values, |cell, value| {
+            cell.option_axes.push((name.clone(), value.clone()));
+            if crate::workloads::option_names(&cell.workload).contains(name) {
+                cell.options.insert(name.clone(), value.clone());
+            }
+        });
+    }
+    cells = product(cells, &axes.settings, |cell, value| cell.settings = value.clone());
+    cells = product(cells, &axes.engine, |cell, value| cell.engine = Some(value.clone()));
+    cells = product(cells, &axes.storage, |cell, value| cell.storage = Some(value.clone()));
+    cells = product(cells, &axes.cpus, |cell, value| cell.cpus = Some(value.clone()));
+    cells = product(cells, &axes.isolation, |cell, value| cell.isolation = Some(value.clone()));
+    cells = product(cells, &axes.charset, |cell, value| cell.charset = Some(value.clone()));
+    cells = product(cells, &axes.env, |cell, value| cell.env = Some(value.clone()));
+    cells.retain(|cell| axes.ladder.levels().iter().any(|&level| !is_excluded(body, cell, level)));
+    cells
+}
+
+fn product<T>(cells: Vec<Cell>, values: &[T], put: impl Fn(&mut Cell, &T)) -> Vec<Cell> {
+    if values.is_empty() {
+        return cells;
+    }
+    let mut all = Vec::with_capacity(cells.len() * values.len());
+    for cell in cells {
+        for value in values {
+            let mut cell = cell.clone();
+            put(&mut cell, value);
+            all.push(cell);
+        }
+    }
+    all
+}
+
+fn points(body: &Body, cells: &[Cell]) -> Vec<Point> {
+    let mut points = Vec::new();
+    for (index, cell) in cells.iter().enumerate() {
+        let levels: Vec<u32> = body
+            .axes
+            .ladder
+            .levels()
+            .iter()
+            .copied()
+            .filter(|&level| !is_excluded(body, cell, level))
+            .collect();
+        match body.axes.ladder {
+            Ladder::Climb(_) => points.push(Point { cell: index, levels }),
+            Ladder::Sessions(_) => {
+                points.extend(levels.into_iter().map(|level| Point { cell: index, levels: vec![level] }));
+            }
+        }
+    }
+    points
+}
+
+fn is_excluded(body: &Body, cell: &Cell, level: u32) -> bool {
+    let choice = &body.axes.server[cell.server];
+    let mut key = cell.key(&choice.server);
+    key.insert("sessions".into(), level.to_string());
+    let matches = |axis: &String, values: &Vec<String>| {
+        if axis == "server" {
+            let labelled = choice.label.as_ref().map(|label| format!("{}+{label}", choice.server));
+            return match &choice.label {
+                Some(label) => values.contains(label) || values.contains(&labelled.unwrap_or_default()),
+                None => values.contains(&choice.server),
+            };
+        }
+        key.get(axis).is_some_and(|value| values.contains(value))
+    };
+    body.excludes.iter().any(|exclude| exclude.0.iter().all(|(axis, values)| matches(axis, values)))
+}
+
+/// Hash of all that decides what a study measures and how it is judged. Comments, spaces, title and question do
+/// not count.
+pub fn fingerprint(body: &Body, quick: bool) -> String {
+    let text = serde_json::to_string(&(body, quick)).unwrap_or_default();
+    Sha256::digest(text.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// SplitMix64's output function. Our own few lines, because a recorded seed must give the same order with every
+/// later release, which no random-number crate promises.
+fn mix(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// Fisher and Yates, without modulo bias (Lemire's multiplication with rejection).
+fn shuffle<T>(items: &mut [T], seed: u64) {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        mix(state)
+    };
+    for i in (1..items.len()).rev() {
+        let bound = i as u64 + 1;
+        let j = loop {
+            let wide = u128::from(next()) * u128::from(bound);
+            if wide as u64 >= bound.wrapping_neg() % bound {
+                break (wide >> 64) as usize;
+            }
+        };
+        items.swap(i, j);
+    }
+}
+
+/// A seed for a study that gives none.
+pub fn draw_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // RandomState is seeded by the system; 53 bits so that every reader of JSON keeps it whole.
+    std::collections::hash_map::RandomState::new().build_hasher().finish() >> 11
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    fn body(text: &str) -> Body {
+        let head = "title = \"t\"\nquestion = \"q\"\n";
+        let study = crate::study::parse(Path::new("s.toml"), &format!("{head}{text}"));
+        study.unwrap_or_else(|error| panic!("{error}")).body(false)
+    }
+
+    fn servers(count: usize) -> Vec<Pinned> {
+        let pin = |n: usize| Pinned {
+            selector: format!("s{n}"),
+            name: format!("mariadb@10.{n}"),
+            build_name: format!("mariadb@10.{n}"),
+            build: format!("{n:x}"),
+        };
+        (0..count).map(pin).collect()
+    }
+
+    const TWO_BY_TWO: &str = "
+        [axes]
+        server = [\"mariadb\", \"postgres\"]
+        workload = [\"oltp_read_only\", \"oltp_read_write\"]
+        sessions = [1, 8, 64]
+        [load]
+        blocks = 4
+    ";
+
+    #[test]
+    fn every_block_has_every_cell_and_level_once() {
+        let plan = Plan::new(&body(TWO_BY_TWO), false, 7, servers(2));
+        assert_eq!((plan.cells.len(), plan.runs.len(), plan.blocks()), (4, 48, 4));
+        for block in 1..=4 {
+            let points: BTreeSet<(usize, u32)> = plan
+                .runs
+                .iter()
+                .filter(|run| run.block == block)
+                .map(|run| (run.cell, run.levels[0]))
+                .collect();
+            assert_eq!(points.len(), 12);
+        }
+        let indexes: Vec<u32> = plan.runs.iter().map(|run| run.index).collect();
+        assert_eq!(indexes, (0..48).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn the_seed_decides_the_order_and_blocks_differ() {
+        let of = |seed| Plan::new(&body(TWO_BY_TWO), false, seed, servers(2));
+        assert_eq!(of(7), of(7));
+        assert_ne!(of(7).runs, of(8).runs);
+        let order = |plan: &Plan, block| -> Vec<(usize, u32)> {
+            plan.runs.iter().filter(|run| run.block == block).map(|run| (run.cell, run.levels[0])).collect()
+        };
+        let plan = of(7);
+        assert_ne!(order(&plan, 1), order(&plan, 2));
+        let seeds: BTreeSet<u64> = plan.runs.iter().map(|run| run.seed).collect();
+        assert_eq!(seeds.len(), 4, "one seed for each block");
+        assert!(seeds.iter().all(|seed| *seed < 1 << 53));
+    }
+
+    #[test]
+    fn a_recorded_seed_gives_the_same_order_for_ever() {
+        let plan = Plan::new(&body(TWO_BY_TWO), false, 42, servers(2));
+        let first: Vec<(usize, u32)> =
+            plan.runs.iter().take(6).map(|run| (run.cell, run.levels[0])).collect();
+        insta::assert_debug_snapshot!((first, plan.runs[0].seed));
+    }
+
+    #[test]
+    fn orders_are_not_biased() {
+        let mut first = [0u32; 4];
+        for seed in 0..4000 {
+            let mut items = [0, 1, 2, 3];
+            shuffle(&mut items, mix(seed));
+            first[items[0]] += 1;
+        }
+        // Binomial with n = 4000 and p = 1/4: six standard deviations are 164.
+        assert!(first.iter().all(|&count| count.abs_diff(1000) < 164), "{first:?}");
+    }
+
+    #[test]
+    fn a_climb_is_one_run_of_ordered_steps() {
+        let body = body(&TWO_BY_TWO.replace("sessions = [1, 8, 64]", "climb = [1, 8, 64]"));
+        let plan = Plan::new(&body, false, 7, servers(2));
+        assert_eq!(plan.runs.len(), 16);
+        assert!(plan.runs.iter().all(|run| run.levels == [1, 8, 64]));
+    }
+
+    #[test]
+    fn excludes_leave_out_cells_and_levels() {
+        let text = format!(
+            "{TWO_BY_TWO}\n[[exclude]]\nserver = \"postgres\"\nworkload = \"oltp_read_only\"\n[[exclude]]\nserver = \"mariadb\"\nsessions = 64"
+        );
+        let plan = Plan::new(&body(&text), false, 7, servers(2));
+        assert_eq!(plan.cells.len(), 3);
+        assert_eq!(plan.runs.len(), 4 * (2 * 2 + 3));
+    }
+
+    #[test]
+    fn options_on_an_axis_stand_in_the_key_and_reach_the_workload() {
+        let text = TWO_BY_TWO
+            .replace("[load]", "options = { table_size = [1000, 5000] }\n[options]\ntables = 2\n[load]");
+        let plan = Plan::new(&body(&text), false, 7, servers(2));
+        assert_eq!(plan.cells.len(), 8);
+        let sizes: BTreeSet<String> =
+            plan.cells.iter().map(|cell| cell.options["table_size"].clone()).collect();
+        assert_eq!(sizes, BTreeSet::from(["1000".to_owned(), "5000".to_owned()]));
+        assert_eq!(
+            plan.key(&plan.runs[0]).keys().map(String::as_str).collect::<Vec<_>>(),
+            ["server", "settings", "table_size", "workload"]
+        );
+        assert!(plan.cells.iter().all(|cell| cell.options["tables"] == "2"));
+    }
+
+    #[test]
+    fn the_fingerprint_is_of_the_meaning() {
+        let one = body(TWO_BY_TWO);
+        let same = body(&format!("# a remark\n{TWO_BY_TWO}\n\n"));
+        let other = body(&TWO_BY_TWO.replace("blocks = 4", "blocks = 5"));
+        assert_eq!(fingerprint(&one, false), fingerprint(&same, false));
+        assert_ne!(fingerprint(&one, false), fingerprint(&one, true));
+        assert_ne!(fingerprint(&one, false), fingerprint(&other, false));
+    }
+}

@@ -1,0 +1,356 @@
+//! A server with loaded tables: restored from a snapshot, loaded anew, or found as it is.
+
+use std::path::PathBuf;
+
+use sandbox::{Build, Home, Sandbox, Spec, snapshot};
+use wire::blocking::Client;
+use wire::{Protocol, Target};
+use workload::{Configured, Dialect, LoadAt, LoadMethod, LoadReport};
+
+use crate::checks;
+use crate::error::Error;
+use crate::observe::{Event, Observer, Stage};
+use crate::stop::StopSwitch;
+
+/// The database that workloads use when the user names none; sysbench's own name.
+pub(crate) const DATABASE: &str = "sbtest";
+/// Snapshots of all studies together stay below this.
+pub const SNAPSHOTS_BYTES_MAX: u64 = 20 << 30;
+
+/// Where the server of a run comes from.
+#[derive(Debug)]
+pub(crate) enum Place<'a> {
+    /// A sandbox of the run's own.
+    Own(Box<Spec>),
+    /// A sandbox that the user deployed.
+    Deployed(&'a Sandbox),
+    /// A server that runs elsewhere.
+    Attached(&'a Target),
+}
+
+/// What to do about tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Data {
+    /// From a snapshot where there is one, else loaded (and, in a sandbox of the run's own, kept as a snapshot).
+    Any,
+    /// Loaded now.
+    Fresh,
+    /// As they are; missing ones are an error.
+    Keep,
+}
+
+/// A running server with loaded tables.
+pub(crate) struct Provisioned<'a> {
+    server: Running<'a>,
+    /// Control connections and sessions.
+    pub(crate) target: Target,
+    /// The workload, configured for this server.
+    pub(crate) configured: Box<dyn Configured>,
+    /// How the tables came to be.
+    pub(crate) data_from: String,
+    /// Remarks of the loading.
+    pub(crate) notes: Vec<String>,
+}
+
+enum Running<'a> {
+    Own(Sandbox),
+    Deployed(&'a Sandbox),
+    Attached,
+}
+
+impl Provisioned<'_> {
+    /// The sandbox, unless the server is an attached one.
+    pub(crate) fn sandbox(&self) -> Option<&Sandbox> {
+        match &self.server {
+            Running::Own(sandbox) => Some(sandbox),
+            Running::Deployed(sandbox) => Some(sandbox),
+            Running::Attached => None,
+        }
+    }
+
+    /// Stops and removes a server of the run's own; leaves the others alone.
+    pub(crate) fn release(self, stop: &StopSwitch) -> Result<(), Error> {
+        stop.set_server(None);
+        if let Running::Own(mut sandbox) = self.server {
+            let stopped = sandbox.stop();
+            sandbox.destroy()?;
+            stopped?;
+        }
+        Ok(())
+    }
+}
+
+/// What [`provision`] needs besides the place.
+pub(crate) struct Wanted<'a> {
+    pub(crate) home: &'a Home,
+    pub(crate) workload: &'static dyn workload::Workload,
+    pub(crate) options: &'a std::collections::BTreeMap<String, String>,
+    pub(crate) engine: Option<&'a str>,
+    pub(crate) data: Data,
+    pub(crate) sessions_max: u32,
+    pub(crate) stop: &'a StopSwitch,
+    pub(crate) observer: Observer<'a>,
+}
+
+/// `stage` is told what goes on.
+pub(crate) fn provision<'a>(
+    place: Place<'a>,
+    wanted: &Wanted<'_>,
+    stage: &mut dyn FnMut(Stage),
+) -> Result<Provisioned<'a>, Failed> {
+    stage(Stage::Provision);
+    match place {
+        Place::Own(spec) => own(*spec, wanted, stage),
+        Place::Deployed(sandbox) => {
+            let target = sandbox.target(Some(DATABASE));
+            let dialect = dialect_of(sandbox.build(), wanted.engine);
+            let (configured, data_from, notes) = on_existing(&target, dialect, wanted, stage)?;
+            Ok(Provisioned { server: Running::Deployed(sandbox), target, configured, data_from, notes })
+        }
+        Place::Attached(given) => {
+            let mut target = given.clone();
+            target.database.get_or_insert_with(|| DATABASE.to_owned());
+            let dialect = introduce(&target)?.1;
+            let dialect = Dialect { engine: wanted.engine.map(str::to_owned), ..dialect };
+            let (configured, data_from, notes) = on_existing(&target, dialect, wanted, stage)?;
+            Ok(Provisioned { server: Running::Attached, target, configured, data_from, notes })
+        }
+    }
+}
+
+/// A server that could not be provided, with the last lines of its log where it has one.
+pub(crate) struct Failed {
+    pub(crate) error: Error,
+    pub(crate) log_tail: String,
+}
+
+impl<E: Into<Error>> From<E> for Failed {
+    fn from(error: E) -> Failed {
+        let error = error.into();
+        let log_tail = match &error {
+            Error::Sandbox(sandbox::Error::Start { log, .. } | sandbox::Error::Init { log, .. }) => {
+                log.clone()
+            }
+            _ => String::new(),
+        };
+        Failed { error, log_tail }
+    }
+}
+
+/// The dialect of a build.
+pub(crate) fn dialect_of(build: &Build, engine: Option<&str>) -> Dialect {
+    let flavor = match build.flavor {
+        sandbox::Flavor::Mysql => workload::Flavor::Mysql,
+        sandbox::Flavor::Mariadb => workload::Flavor::Mariadb,
+        sandbox::Flavor::Percona => workload::Flavor::Percona,
+        sandbox::Flavor::Postgres => workload::Flavor::Postgres,
+    };
+    Dialect { flavor, version: workload::Version::parse(&build.version), engine: engine.map(str::to_owned) }
+}
+
+/// Asks an attached server who it is: version text and dialect.
+pub(crate) fn introduce(target: &Target) -> Result<(String, Dialect), Error> {
+    // The database may not exist yet: introduce ourselves without it.
+    let anywhere = Target { database: administrative(target), ..target.clone() };
+    let client = connect(&anywhere)?;
+    let version = client.server().version.clone();
+    let dialect = Dialect::of_server(target.protocol, &version);
+    Ok((version, dialect))
+}
+
+/// A database that exists on every server of the protocol.
+fn administrative(target: &Target) -> Option<String> {
+    match target.protocol {
+        Protocol::Mysql => None,
+        Protocol::Postgres => Some("postgres".to_owned()),
+    }
+}
+
+/// A control connection, or an error that says what to look at.
+pub(crate) fn connect(target: &Target) -> Result<Client, Error> {
+    Client::connect(target).map_err(|error| {
+        let at = show(target);
+        Error::Server(match &error {
+            wire::Error::Server(server) => match server.code().as_str() {
+                "1045" | "28P01" | "28000" => {
+                    format!("{at} refused the log-in: {} (check user and password in the URL)", server.text)
+                }
+                "1049" | "3D000" => format!("{at} has no such database: {}", server.text),
+                "1040" | "53300" => {
+                    format!("{at} has no connection left: {} (raise max_connections)", server.text)
+                }
+                _ => format!("{at} refused the connection: {error}"),
+            },
+            wire::Error::Io(cause) => {
+                format!("no server answers at {at}: {cause} (is it running, and is the address right?)")
+            }
+            _ => format!("cannot connect to {at}: {error}"),
+        })
+    })
+}
+
+/// A target for people, without its password.
+pub(crate) fn show(target: &Target) -> String {
+    let scheme = match target.protocol {
+        Protocol::Mysql => "mysql",
+        Protocol::Postgres => "postgres",
+    };
+    match &target.endpoint {
+        wire::Endpoint::Unix(path) => format!("{scheme}://{}@{}", target.user, path.display()),
+        wire::Endpoint::Tcp { host, port } => format!("{scheme}://{}@{host}:{port}", target.user),
+    }
+}
+
+fn own<'a>(
+    mut spec: Spec,
+    wanted: &Wanted<'_>,
+    stage: &mut dyn FnMut(Stage),
+) -> Result<Provisioned<'a>, Failed> {
+    let configured = wanted.workload.configure(wanted.options, dialect_of(&spec.build, wanted.engine))?;
+    let needs = configured.needs(wanted.sessions_max);
+    spec.sessions = needs.connections.max(wanted.sessions_max) + checks::CONNECTIONS_BESIDE;
+    let sessions = u64::from(wanted.sessions_max.max(1));
+    spec.statements_per_session = needs.prepared_statements.div_ceil(sessions).clamp(1, 100_000) as u32;
+    let place: PathBuf = spec
+        .storage
+        .as_ref()
+        .and_then(|storage| storage.datadir.clone())
+        .unwrap_or_else(|| wanted.home.path().to_owned());
+    let dataset = configured.dataset_key();
+    let key = snapshot::key(&spec, &dataset);
+    let kept = if wanted.data == Data::Any { snapshot::find(wanted.home, &key)? } else { None };
+    let report = |progress| match progress {
+        sandbox::Progress::Step(text) => (wanted.observer)(Event::Doing(&text)),
+        sandbox::Progress::Bytes { done, total } => (wanted.observer)(Event::Bytes { done, total }),
+    };
+    if let Some(snapshot) = kept {
+        checks::disk(&place, snapshot.bytes, 1)?;
+        spec.snapshot = Some(snapshot);
+        let sandbox = Sandbox::deploy(wanted.home, &spec, &report)?;
+        wanted.stop.set_server(sandbox.pid());
+        let target = sandbox.target(Some(DATABASE));
+        let server = Running::Own(sandbox);
+        return Ok(Provisioned {
+            server,
+            target,
+            configured,
+            data_from: "snapshot".into(),
+            notes: Vec::new(),
+        });
+    }
+    checks::disk(&place, configured.data_bytes(), 2)?;
+    let mut sandbox = Sandbox::deploy(wanted.home, &spec, &report)?;
+    wanted.stop.set_server(sandbox.pid());
+    let target = sandbox.target(Some(DATABASE));
+    let loaded = {
+        // Half-loaded tables are worth nothing: the first Ctrl-C ends the server, and with it the loading.
+        let _expendable = wanted.stop.expendable(sandbox.pid());
+        load(configured.as_ref(), &target, wanted, stage).and_then(|report| settle(&target).map(|()| report))
+    };
+    let loaded = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            let log_tail = sandbox.log_tail(LOG_LINES).join("\n");
+            wanted.stop.set_server(None);
+            return Err(Failed { error, log_tail });
+        }
+    };
+    let mut notes = loaded.notes.clone();
+    if wanted.data == Data::Any && loaded.rows > 0 {
+        stage(Stage::Snapshot);
+        wanted.stop.set_server(None);
+        let saved =
+            snapshot::save(wanted.home, &mut sandbox, &key, &dataset, SNAPSHOTS_BYTES_MAX, true, &report);
+        if let Err(error) = saved {
+            notes.push(format!("no snapshot was kept, the next run loads again: {error}"));
+            sandbox.start()?;
+        }
+        wanted.stop.set_server(sandbox.pid());
+    }
+    Ok(Provisioned { server: Running::Own(sandbox), target, configured, data_from: how(&loaded), notes })
+}
+
+/// Lines of a server's log that are kept with a failure.
+pub(crate) const LOG_LINES: usize = 20;
+
+fn on_existing(
+    target: &Target,
+    dialect: Dialect,
+    wanted: &Wanted<'_>,
+    stage: &mut dyn FnMut(Stage),
+) -> Result<(Box<dyn Configured>, String, Vec<String>), Error> {
+    let configured = wanted.workload.configure(wanted.options, dialect)?;
+    connect(&Target { database: administrative(target), ..target.clone() })?.close();
+    let database = target.database.clone().unwrap_or_default();
+    if wanted.data == Data::Keep {
+        // Not counted: whoever keeps tables may have changed their size.
+        connect(target)?.close();
+        return Ok((configured, "kept".into(), Vec::new()));
+    }
+    workload::create_database(target).map_err(|error| Error::Server(error.to_string()))?;
+    let is_there = configured.is_loaded(target).map_err(|error| Error::Server(error.to_string()))?;
+    if is_there && wanted.data == Data::Any {
+        return Ok((configured, "kept".into(), Vec::new()));
+    }
+    let loaded = load(configured.as_ref(), target, wanted, stage)?;
+    let mut notes = loaded.notes.clone();
+    if !is_there {
+        notes.push(format!("the tables were loaded into the database {database} and stay there"));
+    }
+    Ok((configured, how(&loaded), notes))
+}
+
+fn load(
+    configured: &dyn Configured,
+    target: &Target,
+    wanted: &Wanted<'_>,
+    stage: &mut dyn FnMut(Stage),
+) -> Result<LoadReport, Error> {
+    stage(Stage::Load);
+    workload::create_database(target).map_err(|error| Error::Server(error.to_string()))?;
+    let at = LoadAt { target: target.clone(), connections: loaders() };
+    let report = |progress: workload::Progress| {
+        let what = match progress.stage {
+            workload::Stage::Tables => "creating tables",
+            workload::Stage::Rows => "loading rows",
+            workload::Stage::Indexes => "building indexes",
+            workload::Stage::Analyze => "gathering statistics",
+        };
+        (wanted.observer)(Event::Loaded { what, done: progress.done, total: progress.total });
+    };
+    let loaded = configured.load(&at, &report);
+    if wanted.stop.is_requested() {
+        return Err(Error::Interrupted);
+    }
+    loaded.map_err(|error| Error::Run(format!("loading the tables failed: {error}")))
+}
+
+/// Connections that load at once: one for each cpu, as more of them only wait for each other.
+fn loaders() -> usize {
+    std::thread::available_parallelism().map_or(2, |cpus| cpus.get()).clamp(2, 8)
+}
+
+fn how(report: &LoadReport) -> String {
+    match &report.method {
+        LoadMethod::Stream => "loaded".into(),
+        LoadMethod::Inserts { why } => format!("loaded by INSERT statements: {why}"),
+        LoadMethod::Statements => "loaded by the workload's own statements".into(),
+        LoadMethod::Nothing => "no tables".into(),
+    }
+}
+
+/// Pays what a bulk load leaves owing, so that the snapshot's runs do not: a slow shutdown purges all of InnoDB's
+/// history and merges its change buffer; a checkpoint empties PostgreSQL's write-ahead log.
+fn settle(target: &Target) -> Result<(), Error> {
+    let mut client = connect(target)?;
+    let sql = match target.protocol {
+        Protocol::Mysql => "SET GLOBAL innodb_fast_shutdown = 0",
+        Protocol::Postgres => "CHECKPOINT",
+    };
+    match client.query(sql) {
+        Ok(_) => Ok(()),
+        // A server without InnoDB has nothing to purge (ER_UNKNOWN_SYSTEM_VARIABLE).
+        Err(wire::Error::Server(refusal)) if refusal.number == 1193 => Ok(()),
+        Err(error) => Err(Error::Run(format!("settling the loaded tables failed: {error}"))),
+    }
+}

@@ -1,0 +1,120 @@
+//! From what the engine and the workload give to what the results file keeps.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use load::{Pacing, StepResult};
+
+/// Milliseconds since 1970 UTC.
+pub(crate) fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
+fn outcomes(from: &load::Outcomes) -> store::Outcomes {
+    store::Outcomes {
+        committed: from.committed,
+        rolled_back: from.rolled_back,
+        deadlock: from.deadlock,
+        serialization: from.serialization,
+        lock_timeout: from.lock_timeout,
+        constraint: from.constraint,
+        connection: from.connection,
+        other: from.other,
+        skipped: from.skipped,
+    }
+}
+
+fn interval(from: &load::IntervalResult) -> store::Interval {
+    store::Interval {
+        second: from.second,
+        duration_s: from.duration_s,
+        outcomes: outcomes(&from.outcomes),
+        reads: from.reads,
+        writes: from.writes,
+        other: from.other,
+        retries: from.retries,
+        backlog: from.backlog,
+        response: from.latency.response.to_hdr(),
+        service: from.latency.service.as_ref().map(load::Histogram::to_hdr),
+    }
+}
+
+/// One load level. `offset_s` is from the run's start to that of its measured phase.
+pub(crate) fn step(planned: &load::Step, from: &StepResult, offset_s: f64) -> store::Step {
+    let (rate_tps, arrivals) = match planned.pacing {
+        Pacing::Closed => (None, None),
+        Pacing::Open { rate_tps, arrivals } => (
+            Some(rate_tps),
+            Some(match arrivals {
+                load::Arrivals::Constant => "constant".to_owned(),
+                load::Arrivals::Poisson => "poisson".to_owned(),
+            }),
+        ),
+    };
+    let errors = from.errors.iter().map(|(code, tally)| {
+        (code.clone(), store::ErrorTally { count: tally.count, text: tally.text.clone() })
+    });
+    store::Step {
+        sessions: from.sessions,
+        rate_tps,
+        arrivals,
+        offset_s,
+        warmup_s: planned.warmup.as_secs_f64(),
+        duration_s: from.duration_s,
+        connect_s: from.connect_s,
+        outcomes: outcomes(&from.outcomes),
+        outcomes_whole: outcomes(&from.outcomes_whole),
+        reads: from.reads,
+        writes: from.writes,
+        other: from.other,
+        retries: from.retries,
+        in_flight_at_end: from.in_flight_at_end,
+        backlog_at_end: from.backlog_at_end,
+        drained: from.drained,
+        response: from.latency.response.to_hdr(),
+        service: from.latency.service.as_ref().map(load::Histogram::to_hdr),
+        by_statement: from
+            .by_statement
+            .iter()
+            .map(|statement| store::Statement {
+                name: statement.name.clone(),
+                count: statement.count,
+                latency: statement.latency.to_hdr(),
+            })
+            .collect(),
+        errors: errors.collect::<BTreeMap<_, _>>(),
+        intervals: from.intervals.iter().map(interval).collect(),
+        client: store::ClientUsage {
+            workers: from.client.workers,
+            cpu_user_s: from.client.cpu_user_s,
+            cpu_sys_s: from.client.cpu_sys_s,
+            cpu_share: from.client.cpu_share,
+            run_queue_share: from.client.run_queue_share,
+            schedule_lag_p99_ms: from.client.schedule_lag_p99_ms,
+            is_bound: from.client.is_bound,
+        },
+        ended_by: from.ended_by.clone(),
+    }
+}
+
+/// A consistency check.
+pub(crate) fn check(from: &workload::Check) -> store::Check {
+    store::Check {
+        name: from.name.clone(),
+        is_ok: from.passed,
+        expected: from.expected.clone(),
+        found: from.found.clone(),
+    }
+}
+
+/// A build.
+pub(crate) fn build(from: &sandbox::Build) -> store::Build {
+    store::Build {
+        flavor: from.flavor.name().to_owned(),
+        version: from.version.clone(),
+        label: from.label.clone().unwrap_or_default(),
+        identity: from.identity.clone(),
+        origin: from.origin.to_string(),
+        facts: BTreeMap::from([("server".to_owned(), from.files.server.display().to_string())]),
+    }
+}

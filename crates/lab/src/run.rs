@@ -1,0 +1,462 @@
+//! One run: a server's life from fresh or restored data to stop, with everything that is recorded of it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use load::{LoadPlan, LoadResult};
+use sandbox::Home;
+use store::{Gate, RunEnd, ServerFacts, Status, WorkloadFacts};
+use wire::Protocol;
+use workload::Ran;
+
+use crate::checks;
+use crate::error::{Class, Error};
+use crate::hooks::{Attach, Hook, RunContext};
+use crate::observe::{Event, Observer, RunSummary, Stage};
+use crate::provision::{Data, Failed, LOG_LINES, Place, Provisioned, Wanted, connect, provision};
+use crate::record;
+use crate::stop::StopSwitch;
+
+/// What to run.
+pub(crate) struct Order<'a> {
+    pub(crate) home: &'a Home,
+    /// `flavor@version[+label]`.
+    pub(crate) server_name: String,
+    pub(crate) flavor: sandbox::Flavor,
+    pub(crate) workload: &'static dyn workload::Workload,
+    pub(crate) options: &'a BTreeMap<String, String>,
+    pub(crate) engine: Option<&'a str>,
+    pub(crate) data: Data,
+    pub(crate) load: &'a LoadPlan,
+    /// Seed of the sessions.
+    pub(crate) seed: u64,
+    /// What was asked of the server's variables, for the record.
+    pub(crate) settings_asked: BTreeMap<String, String>,
+    /// Facts of the server that are known beforehand (isolation, cpus, storage).
+    pub(crate) server_facts: ServerFacts,
+    /// Directory and name of the file that keeps the server's log of a failed run.
+    pub(crate) log_file: Option<(&'a Path, String)>,
+}
+
+/// What a run needs of its surroundings.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) stop: &'a StopSwitch,
+    pub(crate) observer: Observer<'a>,
+    pub(crate) attach: &'a dyn Attach,
+}
+
+/// How a run ended.
+pub(crate) struct Ended {
+    /// For the results file.
+    pub(crate) end: RunEnd,
+    /// For people.
+    pub(crate) summary: RunSummary,
+    /// What kind of failure it was, if it was one.
+    pub(crate) failure: Option<Class>,
+    /// What the engine gave, where it got so far.
+    pub(crate) result: Option<LoadResult>,
+}
+
+/// Collects what is known while the run goes on.
+struct Recording {
+    began: Instant,
+    stage: Option<(Stage, Instant)>,
+    end: RunEnd,
+    result: Option<LoadResult>,
+}
+
+impl Recording {
+    fn new(order: &Order<'_>) -> Recording {
+        let end = RunEnd {
+            status: Status::Failed,
+            error: None,
+            log_tail: String::new(),
+            log_file: String::new(),
+            ended_at_ms: 0,
+            server: ServerFacts {
+                name: order.server_name.clone(),
+                settings_asked: order.settings_asked.clone(),
+                ..order.server_facts.clone()
+            },
+            workload: WorkloadFacts {
+                name: order.workload.name().to_owned(),
+                options: order.options.clone(),
+                ..WorkloadFacts::default()
+            },
+            phases: Vec::new(),
+            warnings: Vec::new(),
+            gates: Vec::new(),
+            checks: Vec::new(),
+            steps: Vec::new(),
+            series: Vec::new(),
+            hot_locks: Vec::new(),
+            facts: BTreeMap::new(),
+        };
+        Recording { began: Instant::now(), stage: None, end, result: None }
+    }
+
+    /// A stage begins; the one before it has ended.
+    fn stage(&mut self, stage: Option<Stage>, around: &Around<'_>) {
+        let now = Instant::now();
+        if let Some((before, began)) = self.stage.take() {
+            let duration_s = (now - began).as_secs_f64();
+            self.end.phases.push(store::Phase { name: before.phase().to_owned(), duration_s });
+        }
+        if let Some(stage) = stage {
+            (around.observer)(Event::Stage(stage));
+            self.stage = Some((stage, now));
+        }
+    }
+
+    fn warn(&mut self, text: impl Into<String>, around: &Around<'_>) {
+        let text = text.into();
+        if !self.end.warnings.contains(&text) {
+            (around.observer)(Event::Warning(&text));
+            self.end.warnings.push(text);
+        }
+    }
+}
+
+/// Makes the run. Whatever happens is in what is returned: there is no way for a run not to be recorded.
+pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>) -> Ended {
+    let mut recording = Recording::new(order);
+    let result = life(&mut recording, order, place, around);
+    recording.stage(None, &around);
+    let mut failure = None;
+    recording.end.status = match result {
+        Ok(()) => judge(&mut recording.end),
+        Err(failed) => {
+            let stopped = around.stop.is_requested();
+            let class = if stopped { Class::Interrupted } else { failed.error.class() };
+            failure = Some(class);
+            recording.end.error =
+                Some(if stopped { "stopped by the user".to_owned() } else { failed.error.to_string() });
+            if !failed.log_tail.is_empty() {
+                recording.end.log_tail = failed.log_tail;
+            }
+            if class == Class::Interrupted { Status::Interrupted } else { Status::Failed }
+        }
+    };
+    recording.end.ended_at_ms = record::now_ms();
+    let end = recording.end;
+    let summary = RunSummary {
+        status: end.status,
+        error: end.error.clone(),
+        log_tail: end.log_tail.clone(),
+        steps: end.steps.iter().map(headline).collect(),
+        warnings: end.warnings.clone(),
+        took: recording.began.elapsed(),
+    };
+    Ended { end, summary, failure, result: recording.result }
+}
+
+/// Done, or invalid when a gate has tripped.
+fn judge(end: &mut RunEnd) -> Status {
+    let tripped: Vec<String> = end
+        .gates
+        .iter()
+        .filter(|gate| gate.is_tripped)
+        .map(|gate| format!("{} ({})", gate.detail, gate.remedy))
+        .collect();
+    if tripped.is_empty() {
+        return Status::Done;
+    }
+    end.error = Some(tripped.join("; "));
+    Status::Invalid
+}
+
+/// Sessions, TPS and p95 of a level.
+fn headline(step: &store::Step) -> (u32, f64, f64) {
+    let tps = if step.duration_s > 0.0 { step.outcomes.committed as f64 / step.duration_s } else { 0.0 };
+    (step.sessions, tps, store::LatencyUnit::to_ms(step.response.value_at_quantile(0.95) as f64))
+}
+
+fn life(
+    recording: &mut Recording,
+    order: &Order<'_>,
+    place: Place<'_>,
+    around: Around<'_>,
+) -> Result<(), Failed> {
+    let sessions_max = order.load.steps.iter().map(|step| step.sessions).max().unwrap_or(1);
+    checks::descriptors(sessions_max)?;
+    let wanted = Wanted {
+        home: order.home,
+        workload: order.workload,
+        options: order.options,
+        engine: order.engine,
+        data: order.data,
+        sessions_max,
+        stop: around.stop,
+        observer: around.observer,
+    };
+    let server = provision(place, &wanted, &mut |stage| recording.stage(Some(stage), &around))?;
+    let outcome = measured_life(recording, order, &server, sessions_max, around);
+    if let Err(failed) = &outcome
+        && !matches!(failed.error, Error::Interrupted)
+        && let (Some((folder, name)), Some(sandbox)) = (&order.log_file, server.sandbox())
+    {
+        // The log goes with the sandbox; a failure without it could not be explained.
+        let copied = std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::copy(sandbox.log_path(), folder.join(name)));
+        if copied.is_ok() {
+            recording.end.log_file = name.clone();
+        }
+    }
+    recording.stage(Some(Stage::Stop), &around);
+    let released = server.release(around.stop);
+    outcome?;
+    Ok(released?)
+}
+
+fn measured_life(
+    recording: &mut Recording,
+    order: &Order<'_>,
+    server: &Provisioned<'_>,
+    sessions_max: u32,
+    around: Around<'_>,
+) -> Result<(), Failed> {
+    recording.stage(Some(Stage::Check), &around);
+    recording.end.workload.options = server.configured.options();
+    recording.end.workload.dataset_key = server.configured.dataset_key();
+    recording.end.workload.data_from = server.data_from.clone();
+    for note in &server.notes {
+        recording.warn(note, &around);
+    }
+    let mut control = connect(&server.target)?;
+    recording.end.server.version_text = control.server().version.clone();
+    checks::server(&mut control, server.target.protocol, server.configured.needs(sessions_max))?;
+    control.close();
+    let baseline = server
+        .configured
+        .baseline(&server.target)
+        .map_err(|error| Error::Run(format!("the tables cannot be used: {error}")))?;
+    if around.stop.is_requested() {
+        return Err(Error::Interrupted.into());
+    }
+
+    recording.stage(Some(Stage::Measure), &around);
+    let context = RunContext {
+        target: server.target.clone(),
+        flavor: order.flavor,
+        server_pid: server.sandbox().and_then(sandbox::Sandbox::pid),
+        datadir: server.sandbox().map(|sandbox| sandbox.datadir().to_owned()),
+        began: recording.began,
+    };
+    let mut hooks = around.attach.attach(&context);
+    let result = drive(recording, order, server, &mut hooks, around);
+
+    recording.stage(Some(Stage::Verify), &around);
+    if let Ok(result) = &result {
+        client_gate(recording, result);
+    }
+    for hook in hooks {
+        let found = hook.finish(&recording.end.steps);
+        recording.end.series.extend(found.series);
+        recording.end.hot_locks.extend(found.hot_locks);
+        recording.end.gates.extend(found.gates);
+        recording.end.facts.extend(found.facts);
+        for warning in found.warnings {
+            recording.warn(warning, &around);
+        }
+    }
+    let ended = match result {
+        Ok(result) => {
+            let interrupted = result.interrupted || around.stop.is_requested();
+            let ended = how_it_ended(&result);
+            if !interrupted && ended.is_ok() {
+                verify(recording, server, &baseline, &result)?;
+            }
+            recording.result = Some(result);
+            if interrupted { Err(Error::Interrupted) } else { ended }
+        }
+        Err(error) => Err(error),
+    };
+    ended.map_err(|error| Failed {
+        error,
+        log_tail: server.sandbox().map(|sandbox| sandbox.log_tail(LOG_LINES).join("\n")).unwrap_or_default(),
+    })
+}
+
+/// Runs the load, telling hooks and observer what happens.
+fn drive(
+    recording: &mut Recording,
+    order: &Order<'_>,
+    server: &Provisioned<'_>,
+    hooks: &mut [Box<dyn Hook>],
+    around: Around<'_>,
+) -> Result<LoadResult, Error> {
+    let factory = server.configured.sessions(&server.target, order.seed);
+    let mut sessions = 0;
+    let mut offsets = Vec::new();
+    let mut warnings: Vec<String> = Vec::new();
+    let began = recording.began;
+    let result = load::run(
+        order.load,
+        factory.as_ref(),
+        &mut |event| {
+            for hook in hooks.iter_mut() {
+                hook.event(&event);
+            }
+            match event {
+                load::Event::StepStarted { step, .. } => {
+                    sessions = step.sessions;
+                    offsets.push((began.elapsed() + step.warmup).as_secs_f64());
+                    let length = match step.length {
+                        load::Length::Time(length) => Some(step.warmup + length),
+                        load::Length::Transactions { .. } => None,
+                    };
+                    (around.observer)(Event::StepStarted { sessions, length });
+                }
+                load::Event::Interval { interval, .. } => {
+                    (around.observer)(Event::Interval { sessions, interval });
+                }
+                load::Event::Warning(text) => {
+                    if !warnings.iter().any(|known| known == text) {
+                        (around.observer)(Event::Warning(text));
+                        warnings.push(text.to_owned());
+                    }
+                }
+                load::Event::Connected { .. } | load::Event::StepEnded { .. } => {}
+            }
+        },
+        around.stop.load(),
+    );
+    drop(factory);
+    recording.end.warnings.extend(warnings);
+    let result = result.map_err(|error| match error {
+        load::LoadError::Connect { .. } => Error::Server(error.to_string()),
+        load::LoadError::Plan(_) => Error::Usage(error.to_string()),
+        load::LoadError::System { .. } | load::LoadError::Worker(_) => Error::Run(error.to_string()),
+    })?;
+    recording.end.steps = order
+        .load
+        .steps
+        .iter()
+        .zip(&result.steps)
+        .enumerate()
+        .map(|(index, (planned, step))| {
+            record::step(planned, step, offsets.get(index).copied().unwrap_or_default())
+        })
+        .collect();
+    let headline = result.steps.last().and_then(|step| server.configured.figures(step).into_iter().next());
+    recording.end.workload.headline = headline.map(|figure| (figure.name, figure.unit, figure.value));
+    Ok(result)
+}
+
+/// A load that came to its end, or why it did not.
+fn how_it_ended(result: &LoadResult) -> Result<(), Error> {
+    for step in &result.steps {
+        if let Some(reason) = &step.ended_by {
+            return Err(Error::Run(reason.clone()));
+        }
+        if step.outcomes.committed == 0 && step.outcomes.failed() > 0 {
+            let most = step.errors.iter().max_by_key(|(_, tally)| tally.count);
+            let most = most.map_or_else(String::new, |(code, tally)| format!(": {} ({code})", tally.text));
+            return Err(Error::Run(format!(
+                "no transaction of {} sessions was committed, {} failed{most}",
+                step.sessions,
+                step.outcomes.failed()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The client must not have been what limited the run.
+fn client_gate(recording: &mut Recording, result: &LoadResult) {
+    let bound = result.steps.iter().find(|step| step.client.is_bound);
+    let worst = result.steps.iter().map(|step| step.client.cpu_share).fold(0.0, f64::max);
+    recording.end.gates.push(Gate {
+        name: "client_bound".into(),
+        is_tripped: bound.is_some(),
+        detail: match bound {
+            Some(step) => format!(
+                "at {} sessions the client used {:.0} % of its cpu and waited {:.0} % of the time for one",
+                step.sessions,
+                step.client.cpu_share * 100.0,
+                step.client.run_queue_share * 100.0
+            ),
+            None => format!("the client used at most {:.0} % of its cpu", worst * 100.0),
+        },
+        remedy: match bound {
+            Some(_) => "add --workers, give the client cpus of its own, or lower the rate".into(),
+            None => String::new(),
+        },
+    });
+}
+
+/// Looks whether the tables are what the outcomes imply, and reads back what the server really ran with.
+fn verify(
+    recording: &mut Recording,
+    server: &Provisioned<'_>,
+    baseline: &workload::Baseline,
+    result: &LoadResult,
+) -> Result<(), Error> {
+    let checks = server
+        .configured
+        .check(&server.target, baseline, &Ran::of(result))
+        .map_err(|error| Error::Run(format!("the tables could not be checked after the run: {error}")))?;
+    let failed: Vec<String> = checks
+        .iter()
+        .filter(|check| !check.passed)
+        .map(|check| format!("{}: {} expected, {} found", check.name, check.expected, check.found))
+        .collect();
+    recording.end.gates.push(Gate {
+        name: "consistency".into(),
+        is_tripped: !failed.is_empty(),
+        detail: if failed.is_empty() {
+            format!("{} checks of the tables hold", checks.len())
+        } else {
+            format!("the tables are not what the outcomes imply: {}", failed.join(", "))
+        },
+        remedy: if failed.is_empty() {
+            String::new()
+        } else {
+            "make sure that nobody else writes to these tables; otherwise the server lost or invented data"
+                .into()
+        },
+    });
+    recording.end.checks = checks.iter().map(record::check).collect();
+    let reported = match server.sandbox() {
+        Some(sandbox) => sandbox.reported_settings()?,
+        None => reported_settings(&server.target)?,
+    };
+    describe(&mut recording.end.server, &reported);
+    recording.end.server.settings = reported;
+    Ok(())
+}
+
+/// All variables as an attached server reports them.
+fn reported_settings(target: &wire::Target) -> Result<BTreeMap<String, String>, Error> {
+    let sql = match target.protocol {
+        Protocol::Mysql => "SHOW GLOBAL VARIABLES",
+        Protocol::Postgres => "SELECT name, setting FROM pg_settings",
+    };
+    let sets = connect(target)?
+        .query_sets(sql)
+        .map_err(|error| Error::Run(format!("reading the server's settings failed: {error}")))?;
+    let text = |cell: Option<&Option<Vec<u8>>>| {
+        cell.and_then(Option::as_ref)
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+            .unwrap_or_default()
+    };
+    Ok(sets.iter().flat_map(|set| &set.rows).map(|row| (text(row.first()), text(row.get(1)))).collect())
+}
+
+/// What reports show of a server apart from the list of its settings.
+fn describe(facts: &mut ServerFacts, reported: &BTreeMap<String, String>) {
+    let first =
+        |names: &[&str]| names.iter().find_map(|name| reported.get(*name)).cloned().unwrap_or_default();
+    if facts.isolation.is_empty() {
+        let level = first(&["transaction_isolation", "tx_isolation", "default_transaction_isolation"]);
+        facts.isolation = level.to_lowercase().replace([' ', '_'], "-");
+    }
+    if facts.charset.is_empty() {
+        facts.charset = first(&["character_set_server", "server_encoding"]);
+    }
+    if facts.collation.is_empty() {
+        facts.collation = first(&["collation_server", "lc_collate"]);
+    }
+}

@@ -1,0 +1,111 @@
+//! SERVER as users write it: `flavor[@version]`, a sandbox's name, or a URL.
+
+use sandbox::builds::Resolved;
+use sandbox::{Build, Flavor, Home, Sandbox, Selector};
+use wire::Target;
+
+use crate::error::Error;
+use crate::observe::{Event, Observer};
+use crate::study::{mask_passwords, nearest};
+
+/// A SERVER that can be read, not yet looked up.
+#[derive(Debug, Clone)]
+pub enum Server {
+    /// A build to make sandboxes of.
+    Selector(Selector),
+    /// A sandbox deployed by hand.
+    Sandbox(String),
+    /// A server that runs elsewhere.
+    Url(Box<Target>),
+}
+
+/// Why a name cannot be a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameProblem {
+    /// What is wrong.
+    pub message: String,
+    /// What is allowed.
+    pub help: String,
+}
+
+/// What a SERVER may look like, for help texts.
+pub const FORMS: &str = "flavor[@version] (mysql, mariadb, percona, postgres), a sandbox's name, or a URL such as mysql://user@host/db";
+
+/// Whether a text can be a SERVER at all; nothing is looked up.
+pub fn check_name(text: &str) -> Result<(), NameProblem> {
+    parse(text).map(drop)
+}
+
+/// Reads a SERVER; nothing is looked up.
+pub fn parse(text: &str) -> Result<Server, NameProblem> {
+    if text.contains("://") {
+        let target = Target::parse(text).map_err(|why| NameProblem {
+            message: format!("`{}` is not a server's URL: {why}", mask_passwords(text)),
+            help: "for example mysql://user:password@host:3306/db?socket=/path or postgres://user@host/db"
+                .into(),
+        })?;
+        return Ok(Server::Url(Box::new(target)));
+    }
+    let flavor = text.split(['@', '+']).next().unwrap_or_default();
+    if Flavor::ALL.iter().any(|known| known.name() == flavor) {
+        let selector = text.parse::<Selector>().map_err(|why| NameProblem {
+            message: why.to_string(),
+            help: "for example mariadb, mariadb@10.11 or postgres@16".into(),
+        })?;
+        return Ok(Server::Selector(selector));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if text.is_empty() || !text.chars().all(plain) {
+        let near = nearest(flavor, Flavor::ALL.iter().map(|flavor| flavor.name()));
+        return Err(NameProblem {
+            message: format!("`{text}` names no server"),
+            help: near.map_or_else(
+                || FORMS.to_owned(),
+                |near| format!("did you mean `{}`?", text.replacen(flavor, near, 1)),
+            ),
+        });
+    }
+    Ok(Server::Sandbox(text.to_owned()))
+}
+
+/// Reads a SERVER of the command line.
+pub fn parse_argument(text: &str) -> Result<Server, Error> {
+    parse(text).map_err(|problem| Error::Usage(format!("{}: {}", problem.message, problem.help)))
+}
+
+/// What a selector means now, fetched where it is not here yet.
+pub fn obtain(home: &Home, selector: &Selector, observer: Observer<'_>) -> Result<Build, Error> {
+    let build = match sandbox::builds::find(home, selector)? {
+        Resolved::Here(build) => build,
+        Resolved::Away(fetchable) => {
+            observer(Event::Doing(&format!("fetching {} ({})", fetchable.name(), fetchable.source)));
+            let report = |progress| match progress {
+                sandbox::Progress::Step(text) => observer(Event::Doing(&text)),
+                sandbox::Progress::Bytes { done, total } => observer(Event::Bytes { done, total }),
+            };
+            sandbox::builds::resolve(home, selector, &report)?
+        }
+    };
+    let missing = sandbox::builds::missing_libraries(&build)?;
+    if missing.is_empty() {
+        return Ok(build);
+    }
+    Err(sandbox::Error::Libraries { build: build.name(), missing }.into())
+}
+
+/// A sandbox deployed by hand, running.
+pub fn open_sandbox(home: &Home, name: &str) -> Result<Sandbox, Error> {
+    match Sandbox::open(home, name) {
+        Ok(sandbox) if sandbox.pid().is_some() => Ok(sandbox),
+        Ok(_) => Err(sandbox::Error::NotRunning { name: name.to_owned() }.into()),
+        Err(sandbox::Error::NoSandbox { .. }) => {
+            let near = nearest(name, Flavor::ALL.iter().map(|flavor| flavor.name()));
+            let hint = match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("a server is {FORMS}; `plimsoll sandbox list` shows the sandboxes"),
+            };
+            Err(Error::Usage(format!("there is no sandbox named `{name}`: {hint}")))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,73 @@
+//! Stopping: gently, then harder.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+/// What Ctrl-C turns. Clones share the state.
+#[derive(Debug, Clone, Default)]
+pub struct StopSwitch {
+    load: load::Stop,
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    presses: AtomicU32,
+    /// Process whose end makes whatever goes on fail at once; 0 for none.
+    expendable: AtomicI32,
+    /// The same, but only for the second press.
+    server: AtomicI32,
+}
+
+impl StopSwitch {
+    /// Not stopped.
+    pub fn new() -> StopSwitch {
+        StopSwitch::default()
+    }
+
+    /// One more press. The first lets transactions in flight finish and keeps what was measured; the second ends
+    /// the run's own server, so that everything waiting for it fails now. Returns how many presses there were.
+    pub fn press(&self) -> u32 {
+        let presses = self.inner.presses.fetch_add(1, Ordering::SeqCst) + 1;
+        self.load.request();
+        let mut kill = self.inner.expendable.load(Ordering::SeqCst);
+        if presses > 1 && kill == 0 {
+            kill = self.inner.server.load(Ordering::SeqCst);
+        }
+        if kill > 0 {
+            // SAFETY: kill takes no pointers; the pid is of a server that this process started and has not reaped.
+            unsafe { libc::kill(kill, libc::SIGKILL) };
+        }
+        presses
+    }
+
+    /// Whether somebody wants it to end.
+    pub fn is_requested(&self) -> bool {
+        self.load.is_requested()
+    }
+
+    /// The engine's own flag.
+    pub(crate) fn load(&self) -> &load::Stop {
+        &self.load
+    }
+
+    /// While the guard lives, the first press ends this server: nothing that it does now would be kept.
+    pub(crate) fn expendable(&self, pid: Option<u32>) -> Expendable<'_> {
+        self.inner.expendable.store(pid.unwrap_or(0) as i32, Ordering::SeqCst);
+        Expendable(self)
+    }
+
+    /// Tells which server the second press ends; `None` when there is none any more.
+    pub(crate) fn set_server(&self, pid: Option<u32>) {
+        self.inner.server.store(pid.unwrap_or(0) as i32, Ordering::SeqCst);
+    }
+}
+
+/// See [`StopSwitch::expendable`].
+pub(crate) struct Expendable<'a>(&'a StopSwitch);
+
+impl Drop for Expendable<'_> {
+    fn drop(&mut self) {
+        self.0.inner.expendable.store(0, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,329 @@
+//! A study as the file says it: plain data, checked, not yet resolved against any server.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// A whole study.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Study {
+    /// The file's stem: `quickstart` for `studies/quickstart.toml`.
+    pub name: String,
+    /// Where it was read from.
+    pub path: PathBuf,
+    /// Its text as it stands, passwords in URLs masked.
+    pub text: String,
+    /// SHA-256 of the file, hexadecimal.
+    pub file_sha256: String,
+    /// One line.
+    pub title: String,
+    /// What the study asks.
+    pub question: String,
+    /// What is measured, how, and what is compared.
+    pub body: Body,
+    /// What `--quick` changes.
+    pub quick: Quick,
+}
+
+impl Study {
+    /// The study as `--quick` or in full.
+    pub fn body(&self, quick: bool) -> Body {
+        let mut body = self.body.clone();
+        if quick {
+            self.quick.apply(&mut body);
+        }
+        body
+    }
+}
+
+/// What decides the plan.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Body {
+    /// What varies.
+    pub axes: Axes,
+    /// Options of every workload of the study.
+    pub options: BTreeMap<String, String>,
+    /// How the load is applied.
+    pub load: Load,
+    /// What is compared with what.
+    pub compare: Option<Compare>,
+    /// Cells that are left out.
+    pub excludes: Vec<Exclude>,
+}
+
+/// What varies. An empty list: the study does not vary it and the default is used.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Axes {
+    /// Servers.
+    pub server: Vec<ServerChoice>,
+    /// Workloads.
+    pub workload: Vec<WorkloadChoice>,
+    /// Options of the workloads that vary: name and values, in the order of the file.
+    pub options: Vec<(String, Vec<String>)>,
+    /// Named sets of server variables.
+    pub settings: Vec<SettingsChoice>,
+    /// Storage engines.
+    pub engine: Vec<String>,
+    /// Places of the data directory.
+    pub storage: Vec<StorageChoice>,
+    /// Cpus of the server.
+    pub cpus: Vec<CpusChoice>,
+    /// Isolation levels, as in `read-committed`.
+    pub isolation: Vec<String>,
+    /// Character sets, with or without collation (`utf8mb4/utf8mb4_bin`).
+    pub charset: Vec<String>,
+    /// Environments of the server process.
+    pub env: Vec<EnvChoice>,
+    /// Load levels.
+    pub ladder: Ladder,
+}
+
+/// Load levels of a study.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum Ladder {
+    /// Each level is a run of its own, shuffled with the others.
+    Sessions(Vec<u32>),
+    /// Ordered steps of one run.
+    Climb(Vec<u32>),
+}
+
+impl Default for Ladder {
+    fn default() -> Ladder {
+        Ladder::Sessions(vec![1])
+    }
+}
+
+impl Ladder {
+    /// All levels, in the order of the file.
+    pub fn levels(&self) -> &[u32] {
+        match self {
+            Ladder::Sessions(levels) | Ladder::Climb(levels) => levels,
+        }
+    }
+}
+
+/// A server of the study.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ServerChoice {
+    /// `flavor[@version]`, a sandbox's name, or a URL (the password stays in memory).
+    #[serde(serialize_with = "masked")]
+    pub server: String,
+    /// Tells two entries of the same build apart.
+    pub label: Option<String>,
+}
+
+fn masked<S: serde::Serializer>(server: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&super::mask_passwords(server))
+}
+
+/// A workload of the study.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WorkloadChoice {
+    /// What the study calls it; the workload's own name unless given.
+    pub label: String,
+    /// The workload.
+    pub name: String,
+    /// Options of this entry alone; they win over those of the study.
+    pub options: BTreeMap<String, String>,
+}
+
+/// A named set of server variables.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct SettingsChoice {
+    /// Its name; `default` for none.
+    pub label: String,
+    /// A profile to start from: safest, fast or unsafe.
+    pub profile: Option<String>,
+    /// A logging variant: none, general-file, general-table or binlog.
+    pub logging: Option<String>,
+    /// Variables for every server.
+    pub set: BTreeMap<String, String>,
+    /// Variables by flavour; `mysql` holds for MariaDB and Percona Server too, their own entries win.
+    pub by_flavor: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// A place for data directories.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct StorageChoice {
+    /// Its name.
+    pub label: String,
+    /// The directory under which data directories are made; `None`: Plimsoll's own.
+    pub datadir: Option<PathBuf>,
+    /// Limit of the device, operations per second.
+    pub read_iops: Option<u64>,
+    /// Limit of the device, operations per second.
+    pub write_iops: Option<u64>,
+    /// Limit of the device, bytes per second.
+    pub read_bytes_s: Option<u64>,
+    /// Limit of the device, bytes per second.
+    pub write_bytes_s: Option<u64>,
+    /// Limit of the server's memory, page cache included, in bytes.
+    pub memory_bytes: Option<u64>,
+}
+
+/// Cpus of the server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum CpusChoice {
+    /// So many of those that there are.
+    Count(u32),
+    /// These, as in `0-3,8`.
+    List(String),
+}
+
+impl CpusChoice {
+    /// As it stands in a cell's key.
+    pub fn label(&self) -> String {
+        match self {
+            CpusChoice::Count(count) => count.to_string(),
+            CpusChoice::List(list) => list.clone(),
+        }
+    }
+}
+
+/// An environment of the server process.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct EnvChoice {
+    /// Its name; `none` for no additions.
+    pub label: String,
+    /// Variables.
+    pub set: BTreeMap<String, String>,
+}
+
+/// How the load is applied.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Load {
+    /// Run but not recorded, before each level.
+    pub warmup: Duration,
+    /// How long a level is measured.
+    pub length: Length,
+    /// Repeats of all cells.
+    pub blocks: u32,
+    /// Pause between two transactions of a session (closed loop).
+    pub think_time: Duration,
+    /// Arrivals per second over all sessions: an open loop.
+    pub rate_tps: Option<f64>,
+    /// How they are spread: constant or poisson.
+    pub arrivals: Arrivals,
+    /// Attempts after the first one.
+    pub retries_max: u32,
+    /// Wait before the first retry.
+    pub backoff: Duration,
+    /// Worker threads; `None`: the engine decides.
+    pub workers: Option<usize>,
+    /// Seed of the order of runs and of all that is random in them; `None`: drawn, and recorded.
+    pub seed: Option<u64>,
+    /// Cpus of the client, as in `0-3,8`.
+    pub client_cpus: Option<String>,
+    /// Connections of a level are opened evenly over this time.
+    pub ramp: Duration,
+    /// How long in-flight transactions may take to end after the measured phase.
+    pub drain: Duration,
+}
+
+impl Default for Load {
+    fn default() -> Load {
+        Load {
+            warmup: Duration::from_secs(2),
+            length: Length::Time(Duration::from_secs(10)),
+            blocks: 5,
+            think_time: Duration::ZERO,
+            rate_tps: None,
+            arrivals: Arrivals::Poisson,
+            retries_max: 0,
+            backoff: Duration::ZERO,
+            workers: None,
+            seed: None,
+            client_cpus: None,
+            ramp: Duration::ZERO,
+            drain: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How long a level is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Length {
+    /// By the clock.
+    Time(Duration),
+    /// By transactions, over all sessions.
+    Transactions(u64),
+}
+
+/// How the arrivals of an open loop are spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Arrivals {
+    /// At equal distances.
+    Constant,
+    /// A Poisson process.
+    Poisson,
+}
+
+/// What a study compares.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Compare {
+    /// The axis.
+    pub axis: String,
+    /// The value that the others are compared with.
+    pub base: String,
+    /// Of which figures.
+    pub metrics: Vec<String>,
+    /// Differences smaller than this share count as none.
+    pub margin: f64,
+}
+
+/// Cells to leave out: those where each named axis has one of the values.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Exclude(pub BTreeMap<String, Vec<String>>);
+
+/// What `--quick` changes. `None`: as in the full study.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Quick {
+    /// Warm-up.
+    pub warmup: Option<Duration>,
+    /// Length of a level.
+    pub length: Option<Length>,
+    /// Repeats.
+    pub blocks: Option<u32>,
+    /// Load levels.
+    pub ladder: Option<Ladder>,
+    /// Axes that get other values.
+    pub axes: Axes,
+    /// Options of every workload.
+    pub options: BTreeMap<String, String>,
+}
+
+impl Quick {
+    fn apply(&self, body: &mut Body) {
+        body.load.warmup = self.warmup.unwrap_or(body.load.warmup);
+        body.load.length = self.length.unwrap_or(body.load.length);
+        body.load.blocks = self.blocks.unwrap_or(body.load.blocks);
+        if let Some(ladder) = &self.ladder {
+            body.axes.ladder = ladder.clone();
+        }
+        let (axes, quick) = (&mut body.axes, &self.axes);
+        replace(&mut axes.server, &quick.server);
+        replace(&mut axes.workload, &quick.workload);
+        replace(&mut axes.settings, &quick.settings);
+        replace(&mut axes.engine, &quick.engine);
+        replace(&mut axes.storage, &quick.storage);
+        replace(&mut axes.cpus, &quick.cpus);
+        replace(&mut axes.isolation, &quick.isolation);
+        replace(&mut axes.charset, &quick.charset);
+        replace(&mut axes.env, &quick.env);
+        for (name, value) in &self.options {
+            body.options.insert(name.clone(), value.clone());
+            axes.options.retain(|(axis, _)| axis != name);
+            for workload in &mut axes.workload {
+                workload.options.remove(name);
+            }
+        }
+    }
+}
+
+fn replace<T: Clone>(full: &mut Vec<T>, quick: &[T]) {
+    if !quick.is_empty() {
+        *full = quick.to_vec();
+    }
+}

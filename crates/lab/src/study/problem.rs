@@ -1,0 +1,141 @@
+//! What is wrong with a study file, shown where it stands.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+
+/// One thing that is wrong, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What is wrong, as a sentence without a full stop.
+    pub message: String,
+    /// Bytes of the file that it is about.
+    pub span: Range<usize>,
+    /// Said at the offending text (`not a key of [load]`).
+    pub label: String,
+    /// What is allowed, or the nearest name.
+    pub help: Option<String>,
+}
+
+/// A study file that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StudyError {
+    /// The file.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+    /// All that was found, in the order of the file.
+    pub problems: Vec<Problem>,
+}
+
+impl StudyError {
+    /// The problems as a compiler would show them: file, line, column, the text and what to write instead.
+    pub fn render(&self, coloured: bool) -> String {
+        let renderer = if coloured { Renderer::styled() } else { Renderer::plain() };
+        let path = self.path.display().to_string();
+        let mut shown = Vec::new();
+        for problem in &self.problems {
+            let end = problem.span.end.min(self.text.len());
+            let start = problem.span.start.min(end);
+            let snippet = Snippet::source(&self.text)
+                .path(&path)
+                .annotation(AnnotationKind::Primary.span(start..end).label(&problem.label));
+            let mut group = Level::ERROR.primary_title(&problem.message).element(snippet);
+            if let Some(help) = &problem.help {
+                group = group.element(Level::HELP.message(help));
+            }
+            shown.push(renderer.render(&[group]).to_string());
+        }
+        shown.join("\n\n")
+    }
+
+    /// Line and column (both from 1, in characters) of a byte of the file.
+    pub fn position(&self, byte: usize) -> (usize, usize) {
+        let before = &self.text[..self.text.floor_char_boundary(byte.min(self.text.len()))];
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+        (line, column)
+    }
+}
+
+impl fmt::Display for StudyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+impl std::error::Error for StudyError {}
+
+/// The name of `known` that a mistyped one most likely meant; `None` when nothing is near.
+pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let typed = typed.to_lowercase();
+    known
+        .into_iter()
+        .map(|name| (distance(&typed, &name.to_lowercase()), name))
+        .filter(|&(far, name)| far <= 1 + name.len().min(typed.len()) / 4)
+        .min_by_key(|&(far, _)| far)
+        .map(|(_, name)| name)
+}
+
+/// Edits (insert, delete, replace, swap of neighbours) between two words: optimal string alignment.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![vec![0usize; b.len() + 1]; a.len() + 1];
+    for (i, row) in rows.iter_mut().enumerate() {
+        row[0] = i;
+    }
+    for j in 0..=b.len() {
+        rows[0][j] = j;
+    }
+    for i in 1..=a.len() {
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            rows[i][j] = least;
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+/// `a, b or c`.
+pub fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    match names.split_last() {
+        None => "nothing".to_owned(),
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typo_finds_its_word() {
+        let known = ["duration", "warmup", "blocks", "transactions"];
+        assert_eq!(nearest("duratoin", known), Some("duration"));
+        assert_eq!(nearest("warm_up", known), Some("warmup"));
+        assert_eq!(nearest("Blocks", known), Some("blocks"));
+        assert_eq!(nearest("colour", known), None);
+    }
+
+    #[test]
+    fn positions_count_characters_from_one() {
+        let error = StudyError { path: "s.toml".into(), text: "a = 1\nö = 2\n".into(), problems: vec![] };
+        assert_eq!(error.position(0), (1, 1));
+        assert_eq!(error.position(6), (2, 1));
+        assert_eq!(error.position(8), (2, 2));
+    }
+
+    #[test]
+    fn lists_read_as_english() {
+        assert_eq!(one_of(["a"]), "a");
+        assert_eq!(one_of(["a", "b", "c"]), "a, b or c");
+    }
+}

@@ -1,0 +1,211 @@
+//! What is said about study files, good and bad.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::model::*;
+use super::parse::parse;
+
+const GOOD: &str = r#"
+title = "MariaDB and PostgreSQL side by side"
+question = "Which one carries more?"
+
+[axes]
+server = ["mariadb", { server = "mariadb@10.11", label = "again" }, "postgres@16"]
+workload = ["oltp_read_only", { workload = "oltp_read_write", label = "rw-big", options = { table_size = 1_000_000 } }]
+settings = ["default", "fast", { name = "pool", set = { x = 1 }, mysql = { innodb_buffer_pool_size = "1G" }, postgres = { shared_buffers = "1GB" } }]
+engine = ["InnoDB"]
+storage = ["default", { name = "nvme", datadir = "/mnt/nvme", write_bytes_per_s = "64M" }]
+cpus = [1, "0-1"]
+isolation = "repeatable read"
+charset = ["utf8mb4", "latin1/latin1_swedish_ci"]
+env = ["none", { name = "jemalloc", set = { LD_PRELOAD = "/usr/lib/libjemalloc.so.2" } }]
+sessions = [1, 8, 64]
+
+[options]
+tables = 4
+table-size = 100_000
+
+[load]
+warmup = "1s"
+duration = "1m30s"
+blocks = 7
+think_time = "10ms"
+retries = 3
+seed = 42
+client_cpus = "1"
+
+[compare]
+axis = "server"
+base = "mariadb"
+metrics = ["tps", "p95"]
+margin = 0.03
+
+[quick]
+blocks = 2
+duration = "2s"
+sessions = [1, 8]
+options = { table_size = 1000 }
+settings = "default"
+
+[[exclude]]
+server = "postgres@16"
+engine = "InnoDB"
+"#;
+
+fn read(text: &str) -> Study {
+    parse(Path::new("studies/s.toml"), text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The file with the first line that starts so replaced.
+fn with(line_start: &str, replacement: &str) -> String {
+    let mut lines: Vec<&str> = GOOD.lines().collect();
+    let at = lines.iter().position(|line| line.starts_with(line_start));
+    lines[at.unwrap_or_else(|| panic!("no line starts with {line_start}"))] = replacement;
+    lines.join("\n")
+}
+
+fn refused(text: &str) -> String {
+    match parse(Path::new("studies/s.toml"), text) {
+        Ok(_) => panic!("this should have been refused:\n{text}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn everything_that_a_study_can_say_is_read() {
+    let study = read(GOOD);
+    assert_eq!(study.name, "s");
+    let axes = &study.body.axes;
+    assert_eq!(axes.server[1].label.as_deref(), Some("again"));
+    assert_eq!(axes.workload[1].options["table_size"], "1000000");
+    assert_eq!(axes.settings[1].profile.as_deref(), Some("fast"));
+    assert_eq!(axes.settings[2].by_flavor["mysql"]["innodb_buffer_pool_size"], "1G");
+    assert_eq!(axes.storage[1].write_bytes_s, Some(64 << 20));
+    assert_eq!(axes.cpus, [CpusChoice::Count(1), CpusChoice::List("0-1".into())]);
+    assert_eq!(axes.isolation, ["repeatable-read"]);
+    assert_eq!(axes.env[1].set["LD_PRELOAD"], "/usr/lib/libjemalloc.so.2");
+    assert_eq!(axes.ladder, Ladder::Sessions(vec![1, 8, 64]));
+    assert_eq!(study.body.options["table_size"], "100000");
+    assert_eq!(study.body.load.length, Length::Time(Duration::from_secs(90)));
+    assert_eq!(study.body.load.seed, Some(42));
+    assert_eq!(study.body.compare.as_ref().unwrap().metrics, ["tps", "p95"]);
+    assert_eq!(study.body.excludes.len(), 1);
+}
+
+#[test]
+fn quick_changes_only_what_it_names() {
+    let study = read(GOOD);
+    let (full, quick) = (study.body(false), study.body(true));
+    assert_eq!(quick.load.blocks, 2);
+    assert_eq!(quick.axes.ladder, Ladder::Sessions(vec![1, 8]));
+    assert_eq!(quick.axes.settings.len(), 1);
+    assert_eq!(quick.options["table_size"], "1000");
+    assert!(quick.axes.workload.iter().all(|workload| workload.options.is_empty()));
+    assert_eq!((&quick.axes.server, quick.load.warmup), (&full.axes.server, full.load.warmup));
+}
+
+#[test]
+fn passwords_are_not_kept() {
+    let study = read(&with(
+        "server =",
+        "server = [\"mariadb\", \"postgres@16\", \"mysql://root:geheim@db1/sbtest\"]",
+    ));
+    assert!(!study.text.contains("geheim"));
+    assert!(!format!("{:?}", crate::plan::fingerprint(&study.body, false)).contains("geheim"));
+    assert!(!serde_json::to_string(&study.body).unwrap().contains("geheim"));
+}
+
+#[test]
+fn a_problem_names_file_line_column_text_and_remedy() {
+    insta::assert_snapshot!(refused(&with("duration = \"1m30s\"", "duratoin = \"1m30s\"")));
+}
+
+#[test]
+fn wrong_types_are_shown() {
+    insta::assert_snapshot!(refused(&with("blocks = 7", "blocks = \"seven\"")));
+}
+
+#[test]
+fn several_problems_are_shown_at_once_in_the_order_of_the_file() {
+    let text =
+        with("blocks = 7", "blocks = 0").replace("margin = 0.03", "margin = 3").replace("\"p95\"", "\"p59\"");
+    insta::assert_snapshot!(refused(&text));
+}
+
+#[test]
+fn broken_toml_is_shown_where_it_breaks() {
+    insta::assert_snapshot!(refused(&with("cpus =", "cpus = [1, ")));
+}
+
+/// (line that is replaced, replacement, what the message must hold)
+const BAD: &[(&str, &str, &[&str])] = &[
+    ("title =", "", &["`title` is missing"]),
+    ("question =", "question = 3", &["a string is needed", "an integer"]),
+    ("[axes]", "[axis]", &["unknown key `axis`", "did you mean `axes`?", "`axes` is missing"]),
+    ("server =", "", &["`server` is missing in [axes]"]),
+    ("server =", "server = []", &["an empty list leaves nothing to measure"]),
+    ("server =", "server = [\"mariadb\", \"mariadb\"]", &["stands twice", "label"]),
+    ("server =", "server = [\"mariabd@10.11\"]", &["did you mean `mariadb@10.11`?"]),
+    ("server =", "server = [\"mariadb@ten\"]", &["mariadb@ten"]),
+    ("server =", "server = [\"mysql://[\"]", &["not a server's URL"]),
+    ("workload =", "workload = \"oltp_read_onyl\"", &["did you mean `oltp_read_only`?"]),
+    (
+        "workload =",
+        "workload = { name = \"oltp_read_only\" }",
+        &["unknown key `name`", "`workload` is missing"],
+    ),
+    ("tables = 4", "tabels = 4", &["unknown option `tabels`", "did you mean `tables`?"]),
+    ("settings = [\"default\", \"fast\"", "settings = [\"fsat\"]", &["did you mean `fast`?"]),
+    ("isolation =", "isolation = \"snapshot\"", &["read-committed"]),
+    ("cpus =", "cpus = [0]", &["0 is not possible", "less than 1"]),
+    ("cpus =", "cpus = [\"3-1\"]", &["not a list of cpus"]),
+    ("storage =", "storage = { name = \"a\", datadir = \"here\" }", &["absolute path"]),
+    ("env =", "env = [\"jemalloc\"]", &["jemalloc"]),
+    ("sessions = [1, 8, 64]", "sessions = [1, 8, 0]", &["0 is not possible"]),
+    ("sessions = [1, 8, 64]", "sessions = [8, 8]", &["twice"]),
+    ("sessions = [1, 8, 64]", "sessions = [1]\nclimb = [1]", &["`sessions` or `climb`, not both"]),
+    ("sessions = [1, 8, 64]", "sessions = [1000000]", &["more than a machine has ports"]),
+    ("duration = \"1m30s\"", "duration = 90", &["a duration needs its unit"]),
+    ("duration = \"1m30s\"", "duration = \"90 parsecs\"", &["not a unit"]),
+    ("duration = \"1m30s\"", "duration = \"1ms\"", &["this short says nothing"]),
+    ("duration = \"1m30s\"", "duration = \"9s\"\ntransactions = 10", &["not both"]),
+    ("think_time =", "think_time = \"1s\"\nrate = 10", &["do not think"]),
+    ("think_time =", "arrivals = \"poisson\"", &["needs a `rate`"]),
+    ("think_time =", "rate = -1", &["more than 0"]),
+    ("seed = 42", "seed = -1", &["-1 is not possible"]),
+    ("axis =", "axis = \"sever\"", &["did you mean `server`?"]),
+    ("axis =", "axis = \"isolation\"", &["not a value of the axis"]),
+    ("base =", "base = \"mysql\"", &["not a value of the axis `server`", "mariadb"]),
+    ("engine = \"InnoDB\"", "engine = \"MyISAM\"", &["not a value of the axis `engine`"]),
+    ("engine = \"InnoDB\"", "enigne = \"InnoDB\"", &["did you mean `engine`?"]),
+];
+
+#[test]
+fn every_kind_of_mistake_is_refused_with_a_remedy() {
+    for (line, replacement, wanted) in BAD {
+        let text = refused(&with(line, replacement));
+        assert!(text.contains("studies/s.toml:"), "no place in:\n{text}");
+        let found = wanted.iter().all(|part| text.contains(part));
+        assert!(found, "{replacement}: wanted {wanted:?} in:\n{text}");
+    }
+}
+
+#[test]
+fn excluding_everything_is_refused() {
+    let text = with("server = \"postgres@16\"", "workload = [\"oltp_read_only\", \"rw-big\"]");
+    let text = refused(&text.replace("\nengine = \"InnoDB\"", ""));
+    assert!(text.contains("[[exclude]] leaves nothing to measure"), "{text}");
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_file_makes_the_parser_panic(cut in 0usize..GOOD.len(), insert in "[ -~\\n]{0,12}") {
+        let cut = GOOD.floor_char_boundary(cut);
+        let text = format!("{}{insert}{}", &GOOD[..cut], &GOOD[cut..]);
+        if let Err(error) = parse(Path::new("s.toml"), &text) {
+            proptest::prop_assert!(!error.problems.is_empty());
+            proptest::prop_assert!(!error.render(true).is_empty());
+        }
+    }
+}

@@ -1,0 +1,566 @@
+//! `plimsoll run`: a study from its file to its last recorded run.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sandbox::builds::Resolved;
+use sandbox::{Build, Home, Sandbox};
+use store::{BuildId, HostId, Purpose, RunHead, RunStart, Status, Store, StudyId, StudyRecord};
+
+use crate::bench::{Data, attached_name, take_machine};
+use crate::cells::{Controlled, sandbox_spec, server_facts};
+use crate::error::Error;
+use crate::hooks::Attach;
+use crate::observe::{Event, Observer, RunLabel};
+use crate::plan::{Pinned, Plan, PlannedRun, StoredPlan, draw_seed, fingerprint};
+use crate::provision::Place;
+use crate::record;
+use crate::run::{Around, Order, run};
+use crate::servers::{self, Server};
+use crate::stop::StopSwitch;
+use crate::study::{Body, Ladder, Length, Study, mask_passwords, nearest, one_of};
+use crate::{host, workloads};
+
+/// What `run` is asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The study.
+    pub study: Study,
+    /// Directory of the results.
+    pub results: PathBuf,
+    /// With the quick overrides.
+    pub quick: bool,
+    /// Only runs whose cells have these values; what is left out stays unfinished.
+    pub only: Vec<(String, String)>,
+    /// Begin anew although there is an unfinished or finished one.
+    pub new: bool,
+    /// The command line, without secrets.
+    pub command: String,
+    /// Version of plimsoll.
+    pub version: String,
+}
+
+/// How a study stands after `run`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Its row in the results file.
+    pub study: StudyId,
+    /// Runs of the plan.
+    pub runs: usize,
+    /// Runs made by this call.
+    pub made: usize,
+    /// Runs of the plan that ended well.
+    pub done: usize,
+    /// Runs of the plan that ended and whose figures must not be used.
+    pub invalid: usize,
+    /// Runs of the plan whose last attempt failed.
+    pub failed: usize,
+}
+
+impl Outcome {
+    /// Runs that have not ended yet.
+    pub fn open(&self) -> usize {
+        self.runs - self.done - self.invalid - self.failed
+    }
+}
+
+/// A plan that has not been begun.
+#[derive(Debug, Clone)]
+pub struct Outline {
+    /// The plan, with the seed that it would have, or has.
+    pub plan: Plan,
+    /// Servers that would have to be fetched, and where from.
+    pub to_fetch: Vec<(String, String)>,
+    /// Length of one run's warm-ups and measured phases, where the clock decides.
+    pub run_length: Option<Duration>,
+    /// The runs that `only` leaves.
+    pub chosen: Vec<PlannedRun>,
+}
+
+/// A server of the study, looked up.
+enum Subject {
+    Build(Box<Build>),
+    Sandbox(Box<Sandbox>),
+    Attached { target: Box<wire::Target>, flavor: sandbox::Flavor },
+}
+
+impl Subject {
+    fn flavor(&self) -> sandbox::Flavor {
+        match self {
+            Subject::Build(build) => build.flavor,
+            Subject::Sandbox(sandbox) => sandbox.build().flavor,
+            Subject::Attached { flavor, .. } => *flavor,
+        }
+    }
+
+    fn build(&self) -> Option<&Build> {
+        match self {
+            Subject::Build(build) => Some(build),
+            Subject::Sandbox(sandbox) => Some(sandbox.build()),
+            Subject::Attached { .. } => None,
+        }
+    }
+}
+
+/// What `--dry-run` shows. Fetches nothing, connects to nothing, writes nothing.
+///
+/// # Errors
+/// The study asks for what there is not.
+pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
+    let body = request.study.body(request.quick);
+    let mut pinned = Vec::new();
+    let mut to_fetch = Vec::new();
+    for choice in &body.axes.server {
+        let name = match servers::parse_argument(&choice.server)? {
+            Server::Selector(selector) => match sandbox::builds::find(home, &selector)? {
+                Resolved::Here(build) => build.name(),
+                Resolved::Away(fetchable) => {
+                    to_fetch.push((fetchable.name(), fetchable.source.clone()));
+                    fetchable.name()
+                }
+            },
+            Server::Sandbox(name) => name,
+            Server::Url(_) => mask_passwords(&choice.server),
+        };
+        pinned.push(pin(&choice.server, choice.label.as_deref(), &name, ""));
+    }
+    no_name_twice(&request.study, &pinned)?;
+    let seed = body.load.seed.unwrap_or_else(draw_seed);
+    let plan = Plan::new(&body, request.quick, seed, pinned);
+    let chosen = choose(&plan, &request.only)?;
+    Ok(Outline { chosen, plan, to_fetch, run_length: run_length(&body) })
+}
+
+fn pin(selector: &str, label: Option<&str>, build_name: &str, identity: &str) -> Pinned {
+    Pinned {
+        selector: mask_passwords(selector),
+        name: label.map_or_else(|| build_name.to_owned(), |label| format!("{build_name}+{label}")),
+        build_name: build_name.to_owned(),
+        build: identity.to_owned(),
+    }
+}
+
+fn no_name_twice(study: &Study, pinned: &[Pinned]) -> Result<(), Error> {
+    for (index, one) in pinned.iter().enumerate() {
+        if let Some(other) = pinned[..index].iter().find(|other| other.name == one.name) {
+            return Err(Error::Usage(format!(
+                "{}: `{}` and `{}` are the same server, {}: leave one out, or give it a label to measure it against \
+                 itself ({{ server = \"{}\", label = \"again\" }})",
+                study.path.display(),
+                other.selector,
+                one.selector,
+                one.name,
+                one.selector
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Warm-ups and measured phases of one run of one level; the longest of the ladder for a climb.
+fn run_length(body: &Body) -> Option<Duration> {
+    let Length::Time(length) = body.load.length else { return None };
+    let levels = match &body.axes.ladder {
+        Ladder::Sessions(_) => 1,
+        Ladder::Climb(levels) => levels.len() as u32,
+    };
+    Some((body.load.warmup + length) * levels)
+}
+
+/// Makes all runs of the study that are not recorded yet.
+///
+/// # Errors
+/// The study cannot be begun or gone on with. Runs that fail are no error: they are in the outcome.
+pub fn run_study(
+    home: &Home,
+    request: &Request,
+    attach: &dyn Attach,
+    observer: Observer<'_>,
+    stop: &StopSwitch,
+) -> Result<Outcome, Error> {
+    let body = request.study.body(request.quick);
+    let _machine = take_machine(observer, stop)?;
+    let cleaned = sandbox::leftovers(home)?;
+    if !cleaned.is_empty() {
+        observer(Event::Cleaned(&cleaned));
+    }
+    let mut store = Store::open(&request.results)?;
+    let before = if request.new { None } else { unfinished(&store, request, &body)? };
+    let (subjects, pinned) = look_up(home, request, &body, before.as_ref(), observer)?;
+    no_name_twice(&request.study, &pinned)?;
+    let controlled: Vec<Controlled<'_>> = subjects
+        .iter()
+        .map(|subject| Controlled { flavor: subject.flavor(), build: build_of(subject) })
+        .collect();
+    let (plan, id) = match before {
+        Some(record) => (planned_before(&record, &body, request.quick)?, record.id),
+        None => {
+            let seed = body.load.seed.unwrap_or_else(draw_seed);
+            let plan = Plan::new(&body, request.quick, seed, pinned);
+            crate::cells::check(&request.study, &plan, &controlled)?;
+            let id = store.add_study(&study_row(request, &body, &plan)?)?;
+            (plan, id)
+        }
+    };
+    let chosen = choose(&plan, &request.only)?;
+    store.interrupt_running(id)?;
+    let host = store.add_host(&host::facts())?;
+    let builds = subjects
+        .iter()
+        .map(|subject| subject.build().map(|build| store.add_build(&record::build(build))).transpose())
+        .collect::<Result<Vec<Option<BuildId>>, store::Error>>()?;
+    let work =
+        Work { home, request, body: &body, plan: &plan, id, host, subjects: &subjects, builds: &builds };
+    work.go_on(&mut store, &chosen, Around { stop, observer, attach })
+}
+
+fn build_of(subject: &Subject) -> Option<&Build> {
+    match subject {
+        Subject::Build(build) => Some(build),
+        _ => None,
+    }
+}
+
+/// The newest study of that name, if it is to be gone on with.
+fn unfinished(store: &Store, request: &Request, body: &Body) -> Result<Option<StudyRecord>, Error> {
+    let studies = store.studies()?;
+    let newest = studies
+        .into_iter()
+        .rev()
+        .find(|record| record.study.name == request.study.name && record.study.is_quick == request.quick);
+    let Some(record) = newest else { return Ok(None) };
+    if record.study.fingerprint == fingerprint(body, request.quick) {
+        return Ok(Some(record));
+    }
+    let heads = store.run_heads(record.id)?;
+    let stands = standing(&heads);
+    let open =
+        (0..record.study.runs).any(|index| !stands.get(&index).is_some_and(|head| is_settled(head.status)));
+    if !open {
+        return Ok(None);
+    }
+    Err(Error::Changed {
+        file: request.study.path.display().to_string(),
+        when: crate::study::units::utc(record.study.created_at_ms),
+    })
+}
+
+/// The last attempt of each run of the plan.
+fn standing(heads: &[RunHead]) -> BTreeMap<u32, &RunHead> {
+    let mut last: BTreeMap<u32, &RunHead> = BTreeMap::new();
+    for head in heads.iter().filter(|head| head.start.purpose == Purpose::Measure) {
+        let newer = last.get(&head.start.index).is_none_or(|known| known.attempt <= head.attempt);
+        if newer {
+            last.insert(head.start.index, head);
+        }
+    }
+    last
+}
+
+/// Not to be made again by the same command. A failed run is: what made it fail may have been mended.
+fn is_settled(status: Status) -> bool {
+    matches!(status, Status::Done | Status::Invalid)
+}
+
+/// The plan of a study that goes on.
+fn planned_before(record: &StudyRecord, body: &Body, quick: bool) -> Result<Plan, Error> {
+    let stored: StoredPlan = serde_json::from_value(record.study.plan.clone()).map_err(|error| {
+        Error::Usage(format!("the stored plan cannot be read ({error}): begin anew with --new"))
+    })?;
+    let plan = Plan::new(body, quick, stored.seed, stored.servers.clone());
+    if plan.stored() == stored {
+        return Ok(plan);
+    }
+    Err(Error::Usage(format!(
+        "this study was planned by plimsoll {}, whose order of runs this one does not make: finish it with that one, \
+         or begin anew with --new",
+        record.study.plimsoll_version
+    )))
+}
+
+/// Looks up every server of the study: for a study that goes on, exactly those that it began with.
+fn look_up(
+    home: &Home,
+    request: &Request,
+    body: &Body,
+    before: Option<&StudyRecord>,
+    observer: Observer<'_>,
+) -> Result<(Vec<Subject>, Vec<Pinned>), Error> {
+    let stored: Option<StoredPlan> =
+        before.and_then(|record| serde_json::from_value(record.study.plan.clone()).ok());
+    let mut subjects = Vec::new();
+    let mut pinned = Vec::new();
+    for (index, choice) in body.axes.server.iter().enumerate() {
+        let pin_before = stored.as_ref().and_then(|plan| plan.servers.get(index));
+        let (subject, name, identity) = match servers::parse_argument(&choice.server)? {
+            Server::Selector(selector) => {
+                let selector = match pin_before {
+                    Some(pin) => pin.build_name.parse()?,
+                    None => selector,
+                };
+                let build = servers::obtain(home, &selector, observer)?;
+                let (name, identity) = (build.name(), build.identity.clone());
+                (Subject::Build(Box::new(build)), name, identity)
+            }
+            Server::Sandbox(name) => {
+                let sandbox = servers::open_sandbox(home, &name)
+                    .map_err(|error| in_study(&request.study, &choice.server, error))?;
+                let (name, identity) = (sandbox.build().name(), sandbox.build().identity.clone());
+                (Subject::Sandbox(Box::new(sandbox)), name, identity)
+            }
+            Server::Url(target) => {
+                let (name, flavor) = attached_name(&target)?;
+                (Subject::Attached { target, flavor }, name.clone(), name)
+            }
+        };
+        if let Some(pin) = pin_before
+            && pin.build != identity
+        {
+            return Err(Error::Server(format!(
+                "{} is not the build that this study began with (it was {}, now {}): bring the old one back, or begin \
+                 anew with --new",
+                pin.name, pin.build, identity
+            )));
+        }
+        pinned.push(pin(&choice.server, choice.label.as_deref(), &name, &identity));
+        subjects.push(subject);
+    }
+    Ok((subjects, pinned))
+}
+
+/// An error about a name in the study file, shown where the name stands.
+fn in_study(study: &Study, name: &str, error: Error) -> Error {
+    let Error::Usage(message) = error else { return error };
+    let quoted = format!("\"{name}\"");
+    let Some(at) = study.text.find(&quoted) else { return Error::Usage(message) };
+    Error::Study(Box::new(crate::study::StudyError {
+        path: study.path.clone(),
+        text: study.text.clone(),
+        problems: vec![crate::study::Problem {
+            message,
+            span: at..at + quoted.len(),
+            label: "no such server".into(),
+            help: Some(format!("a server is {}", servers::FORMS)),
+        }],
+    }))
+}
+
+fn study_row(request: &Request, body: &Body, plan: &Plan) -> Result<store::Study, Error> {
+    let study = &request.study;
+    let axes = crate::cells::axes(body, plan);
+    let comparisons = body.compare.iter().map(|compare| {
+        let base = match (compare.axis.as_str(), crate::study::position_on_axis(&body.axes, compare)) {
+            ("server", Some(index)) => plan.servers[index].name.clone(),
+            _ => compare.base.clone(),
+        };
+        store::Comparison {
+            axis: compare.axis.clone(),
+            base: base.into(),
+            metrics: compare.metrics.clone(),
+            margin: compare.margin,
+        }
+    });
+    Ok(store::Study {
+        name: study.name.clone(),
+        title: study.title.clone(),
+        question: study.question.clone(),
+        file_path: study.path.display().to_string(),
+        file_text: study.text.clone(),
+        file_sha256: study.file_sha256.clone(),
+        fingerprint: fingerprint(body, request.quick),
+        plan: serde_json::to_value(plan.stored()).map_err(|error| Error::Run(error.to_string()))?,
+        axes,
+        comparisons: comparisons.collect(),
+        blocks: plan.blocks(),
+        runs: plan.runs.len() as u32,
+        is_quick: request.quick,
+        seed: plan.seed,
+        plimsoll_version: request.version.clone(),
+        command: request.command.clone(),
+        created_at_ms: record::now_ms(),
+    })
+}
+
+/// The runs that `--only` leaves.
+fn choose(plan: &Plan, only: &[(String, String)]) -> Result<Vec<PlannedRun>, Error> {
+    let mut chosen = plan.runs.clone();
+    for (axis, value) in only {
+        let values = |run: &PlannedRun| -> Vec<String> {
+            match axis.as_str() {
+                "sessions" | "climb" => run.levels.iter().map(u32::to_string).collect(),
+                "block" => vec![run.block.to_string()],
+                "server" => {
+                    let pinned = &plan.servers[plan.cells[run.cell].server];
+                    let flavor = pinned.name.split(['@', '+']).next().unwrap_or_default();
+                    vec![pinned.name.clone(), pinned.selector.clone(), flavor.to_owned()]
+                }
+                axis => plan.key(run).get(axis).cloned().into_iter().collect(),
+            }
+        };
+        let mut known: Vec<String> = plan.runs.iter().flat_map(&values).collect();
+        known.sort();
+        known.dedup();
+        if known.is_empty() {
+            let mut axes: Vec<String> =
+                plan.runs.first().map(|run| plan.key(run).into_keys().collect()).unwrap_or_default();
+            axes.extend(["sessions".to_owned(), "block".to_owned()]);
+            let names = axes.iter().map(String::as_str);
+            let hint = nearest(axis, names.clone())
+                .map_or_else(|| one_of(names), |near| format!("did you mean `{near}`?"));
+            return Err(Error::Usage(format!(
+                "--only {axis}={value}: `{axis}` is not an axis of this study: {hint}"
+            )));
+        }
+        if !known.contains(value) {
+            let names = known.iter().map(String::as_str);
+            return Err(Error::Usage(format!("--only {axis}={value}: the axis has {}", one_of(names))));
+        }
+        chosen.retain(|run| values(run).contains(value));
+    }
+    if chosen.is_empty() {
+        return Err(Error::Usage("--only leaves no run of this study".into()));
+    }
+    Ok(chosen)
+}
+
+/// A study that is being worked on.
+struct Work<'a> {
+    home: &'a Home,
+    request: &'a Request,
+    body: &'a Body,
+    plan: &'a Plan,
+    id: StudyId,
+    host: HostId,
+    subjects: &'a [Subject],
+    builds: &'a [Option<BuildId>],
+}
+
+impl Work<'_> {
+    fn go_on(&self, store: &mut Store, chosen: &[PlannedRun], around: Around<'_>) -> Result<Outcome, Error> {
+        let heads = store.run_heads(self.id)?;
+        let stands = standing(&heads);
+        let settled = |run: &PlannedRun| stands.get(&run.index).is_some_and(|head| is_settled(head.status));
+        let open: Vec<&PlannedRun> = chosen.iter().filter(|run| !settled(run)).collect();
+        let finished = self.plan.runs.iter().filter(|run| settled(run)).count();
+        (around.observer)(Event::Planned {
+            title: &self.request.study.title,
+            runs: self.plan.runs.len(),
+            finished,
+            to_do: open.len(),
+            cells: self.plan.cells.len(),
+            blocks: self.plan.blocks(),
+            seed: self.plan.seed,
+            run_length: run_length(self.body),
+        });
+        if !heads.is_empty() && !open.is_empty() {
+            store.add_command(self.id, record::now_ms(), &self.request.command)?;
+        }
+        let mut made = 0;
+        for planned in open {
+            if around.stop.is_requested() {
+                break;
+            }
+            let attempt = heads.iter().filter(|head| head.start.index == planned.index).count() + 1;
+            self.make(store, planned, attempt, around)?;
+            made += 1;
+        }
+        let outcome = self.outcome(store, made)?;
+        let state = match (around.stop.is_requested(), outcome.open(), outcome.failed) {
+            (true, ..) => "interrupted",
+            (_, 0, 0) => "complete",
+            (_, 0, _) => "complete, with failed runs",
+            _ => "unfinished",
+        };
+        store.set_study_state(self.id, state)?;
+        if around.stop.is_requested() { Err(Error::Interrupted) } else { Ok(outcome) }
+    }
+
+    fn outcome(&self, store: &Store, made: usize) -> Result<Outcome, Error> {
+        let heads = store.run_heads(self.id)?;
+        let stands = standing(&heads);
+        let count = |wanted: Status| stands.values().filter(|head| head.status == wanted).count();
+        Ok(Outcome {
+            study: self.id,
+            runs: self.plan.runs.len(),
+            made,
+            done: count(Status::Done),
+            invalid: count(Status::Invalid),
+            failed: count(Status::Failed),
+        })
+    }
+
+    /// Makes one run and commits it.
+    fn make(
+        &self,
+        store: &mut Store,
+        planned: &PlannedRun,
+        attempt: usize,
+        around: Around<'_>,
+    ) -> Result<(), Error> {
+        let cell = &self.plan.cells[planned.cell];
+        let subject = &self.subjects[cell.server];
+        let key = self.plan.key(planned);
+        let label = RunLabel {
+            number: planned.index as usize + 1,
+            of: self.plan.runs.len(),
+            block: planned.block,
+            blocks: self.plan.blocks(),
+            key: key.clone(),
+            levels: planned.levels.clone(),
+        };
+        (around.observer)(Event::RunStarted(&label));
+        let in_block =
+            self.plan.runs.iter().filter(|run| run.block == planned.block && run.index <= planned.index);
+        let start = RunStart {
+            index: planned.index,
+            key: key.into_iter().map(|(axis, value)| (axis, value.into())).collect(),
+            levels: planned.levels.clone(),
+            is_climb: matches!(self.body.axes.ladder, Ladder::Climb(_)),
+            block: planned.block,
+            repeat: planned.block,
+            position: in_block.count() as u32,
+            purpose: Purpose::Measure,
+            seed: planned.seed,
+            host: self.host,
+            build: self.builds[cell.server],
+            started_at_ms: record::now_ms(),
+        };
+        let id = store.begin_run(self.id, &start)?;
+        let load = crate::cells::load_plan(self.body, planned)?;
+        let (place, settings_asked) = match subject {
+            Subject::Build(build) => {
+                let spec = sandbox_spec(build, cell, &self.body.load)?;
+                let asked = spec.settings.clone();
+                (Place::Own(Box::new(spec)), asked)
+            }
+            Subject::Sandbox(sandbox) => (Place::Deployed(sandbox), sandbox.settings().clone()),
+            Subject::Attached { target, .. } => (Place::Attached(target), BTreeMap::new()),
+        };
+        let logs = self.request.results.join("logs");
+        let order = Order {
+            home: self.home,
+            server_name: self.plan.servers[cell.server].name.clone(),
+            flavor: subject.flavor(),
+            workload: workloads::find(&cell.workload)?,
+            options: &cell.options,
+            engine: cell.engine.as_deref(),
+            data: Data::Any,
+            load: &load,
+            seed: planned.seed,
+            settings_asked,
+            server_facts: server_facts(subject.build(), cell, &self.body.load),
+            log_file: Some((
+                &logs,
+                format!("{}-{}-run{}-{attempt}.log", self.request.study.name, self.id.0, planned.index + 1),
+            )),
+        };
+        let mut ended = run(&order, place, around);
+        if !ended.end.log_file.is_empty() {
+            ended.end.log_file = format!("logs/{}", ended.end.log_file);
+        }
+        store.finish_run(id, &ended.end)?;
+        (around.observer)(Event::RunEnded { label: &label, summary: &ended.summary });
+        Ok(())
+    }
+}
