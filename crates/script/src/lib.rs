@@ -1,1 +1,13 @@
-//! LuaJIT and the sysbench API. Never here: anything the other rooms need.
+//! LuaJIT and the sysbench API: existing scripts run unchanged, each session in a Lua state of its own, its events in
+//! one coroutine on the load engine.
+//!
+//! Never here: anything the other rooms need.
+
+pub mod course;
+pub mod error;
+pub mod host;
+pub mod session;
+pub mod state;
+pub mod symbols;
+
+pub use error::Error;

@@ -1,0 +1,218 @@
+//! The course of a coroutine: resume it, do what it asks of servers, resume it with the answer.
+
+use load::Recorder;
+use mlua::{IntoLua, Lua, MultiValue, Table, Thread, Value};
+
+use crate::error::Error;
+use crate::host::{Answer, Host, Open, Problem};
+use crate::state::{State, Wants, resume};
+use crate::symbols::{SessionSymbols, enter};
+
+/// Numbers of the requests; sql.lua and session.lua name the same ones.
+mod request {
+    pub(super) const CONNECT: i64 = 1;
+    pub(super) const DISCONNECT: i64 = 2;
+    pub(super) const RECONNECT: i64 = 3;
+    pub(super) const QUERY: i64 = 4;
+    pub(super) const PREPARE: i64 = 5;
+    pub(super) const BIND: i64 = 6;
+    pub(super) const EXECUTE: i64 = 7;
+    pub(super) const CLOSE: i64 = 8;
+    pub(super) const NEXT_RESULT: i64 = 9;
+    pub(super) const MORE: i64 = 20;
+    pub(super) const RESTART: i64 = 21;
+}
+
+/// Where a coroutine stopped and waits for the engine's decision.
+#[derive(Debug)]
+pub enum Stopped {
+    /// It wants to know whether there is another event: the one before has ended.
+    WantsEvent,
+    /// An ignorable SQL error: the event is to be run again.
+    Restarts {
+        /// Error number or SQLSTATE.
+        code: String,
+        /// The server's words.
+        text: String,
+    },
+    /// It has ended.
+    Ended,
+}
+
+/// A script's session: its Lua state, its coroutine, its connections.
+pub struct Course<O: Open> {
+    /// Connections and results.
+    pub host: Host<O>,
+    /// Random numbers and counters.
+    pub symbols: SessionSymbols,
+    thread: Thread,
+    state: State,
+}
+
+impl<O: Open> Course<O> {
+    /// A course through the native function `main` of a state.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new(
+        state: State,
+        main: &str,
+        host: Host<O>,
+        symbols: SessionSymbols,
+    ) -> Result<Course<O>, Error> {
+        Ok(Course { thread: state.coroutine(main)?, state, host, symbols })
+    }
+
+    /// Lua's state.
+    pub fn lua(&self) -> &Lua {
+        &self.state.lua
+    }
+
+    /// Runs until the coroutine stops for a decision. `answer` is what it was waiting for.
+    ///
+    /// # Errors
+    /// The script's own error.
+    pub async fn advance(&mut self, answer: Value, recorder: Option<&Recorder>) -> Result<Stopped, Error> {
+        let mut answer = MultiValue::from_iter([answer]);
+        loop {
+            let thread = &self.thread;
+            let wants = enter(&mut self.symbols, || resume(thread, answer))?;
+            let (operation, a, b, c) = match wants {
+                Wants::Nothing => return Ok(Stopped::Ended),
+                Wants::Stray => {
+                    return Err(Error::Script(
+                        "the script yields outside of a coroutine of its own".to_owned(),
+                    ));
+                }
+                Wants::Request(operation, a, b, c) => (operation, a, b, c),
+            };
+            answer = match operation {
+                request::MORE => return Ok(Stopped::WantsEvent),
+                request::RESTART => {
+                    let number = index(&a);
+                    let code = if number == 0 { crate::error::text_of(&b) } else { number.to_string() };
+                    return Ok(Stopped::Restarts { code, text: crate::error::text_of(&c) });
+                }
+                // The two that events consist of come first.
+                request::EXECUTE => {
+                    let done = self.host.execute(index(&a), index(&b), recorder).await;
+                    answered(self.lua(), done)?
+                }
+                request::QUERY => {
+                    let done = match b.as_string() {
+                        Some(text) => self.host.query(index(&a), &text.to_string_lossy(), recorder).await,
+                        None => Err(not_text()),
+                    };
+                    answered(self.lua(), done)?
+                }
+                other => self.control(other, &a, &b).await?,
+            };
+        }
+    }
+
+    async fn control(&mut self, operation: i64, a: &Value, b: &Value) -> Result<MultiValue, Error> {
+        let done: Result<Option<usize>, Problem> = match operation {
+            request::CONNECT => self.host.connect().await.map(Some),
+            request::DISCONNECT => {
+                self.host.disconnect(index(a)).await;
+                Ok(Some(0))
+            }
+            request::RECONNECT => self.reconnect(index(a)).await.map(|()| Some(index(a))),
+            request::PREPARE => {
+                let text = b.as_string().map(|s| s.to_string_lossy()).unwrap_or_default();
+                self.host.prepare(index(a), &text).await.map(Some)
+            }
+            request::BIND => {
+                let (statement, addresses) = binding(b)?;
+                // SAFETY: the Lua side passes addresses of parameters that its statement object keeps alive.
+                unsafe { self.host.bind(index(a), statement, &addresses).await }.map(|()| Some(0))
+            }
+            request::CLOSE => {
+                self.host.close_statement(index(a), index(b)).await;
+                Ok(Some(0))
+            }
+            request::NEXT_RESULT => {
+                let next = self.host.next_result(index(a));
+                return match next {
+                    Some(answer) => answered(self.lua(), Ok(answer)),
+                    None => Ok(MultiValue::new()),
+                };
+            }
+            other => return Err(Error::Script(format!("the glue asked for the unknown request {other}"))),
+        };
+        match done {
+            Ok(Some(id)) => Ok(MultiValue::from_iter([Value::Number(id as f64)])),
+            Ok(None) => Ok(MultiValue::new()),
+            Err(problem) => Ok(MultiValue::from_iter([Value::Nil, described(self.lua(), &problem)?])),
+        }
+    }
+
+    /// Opens a connection again, with growing pauses: sysbench tries every millisecond for ever.
+    async fn reconnect(&mut self, id: usize) -> Result<(), Problem> {
+        let mut pause_ms = 1;
+        loop {
+            match self.host.reconnect(id).await {
+                Ok(()) => return Ok(()),
+                Err(problem) if pause_ms > 16_000 => return Err(problem),
+                Err(_) => self.host.pause(std::time::Duration::from_millis(pause_ms)).await,
+            }
+            pause_ms *= 2;
+        }
+    }
+}
+
+fn index(value: &Value) -> usize {
+    match value {
+        Value::Integer(number) => usize::try_from(*number).unwrap_or(usize::MAX),
+        Value::Number(number) if *number >= 0.0 => *number as usize,
+        _ => usize::MAX,
+    }
+}
+
+fn not_text() -> Problem {
+    Problem {
+        number: 0,
+        state: "HY000".into(),
+        text: "query() takes a string".into(),
+        is_ignorable: false,
+        wants_reconnect: false,
+    }
+}
+
+/// The statement and the addresses of its parameters.
+fn binding(value: &Value) -> Result<(usize, Vec<usize>), Error> {
+    let Value::Table(table) = value else {
+        return Err(Error::Script("bind_param() takes parameters of bind_create()".into()));
+    };
+    let statement = table.get::<usize>("statement").map_err(Error::lua)?;
+    let addresses = table
+        .sequence_values::<f64>()
+        .map(|address| address.map(|a| a as usize))
+        .collect::<Result<Vec<usize>, _>>()
+        .map_err(Error::lua)?;
+    Ok((statement, addresses))
+}
+
+fn answered(lua: &Lua, done: Result<Answer, Problem>) -> Result<MultiValue, Error> {
+    match done {
+        Ok(answer) => Ok(MultiValue::from_iter([
+            Value::Number(answer.rows as f64),
+            Value::Number(answer.fields as f64),
+            Value::Number(answer.handle as f64),
+        ])),
+        Err(problem) => Ok(MultiValue::from_iter([Value::Nil, described(lua, &problem)?])),
+    }
+}
+
+fn described(lua: &Lua, problem: &Problem) -> Result<Value, Error> {
+    let make = || -> mlua::Result<Table> {
+        let table = lua.create_table()?;
+        table.set("sql_errno", problem.number)?;
+        table.set("sql_state", problem.state.as_str())?;
+        table.set("sql_errmsg", problem.text.as_str())?;
+        table.set("ignorable", problem.is_ignorable)?;
+        table.set("reconnect", problem.wants_reconnect)?;
+        Ok(table)
+    };
+    make().and_then(|table| table.into_lua(lua)).map_err(Error::lua)
+}

@@ -1,0 +1,572 @@
+//! What a script asks of servers: connections, statements, results. Generic over how sockets wait, so that the same
+//! code serves sessions on the load engine and commands that simply block.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use load::Recorder;
+use wire::{Connection, Done, Endpoint, Error, ParamType, Protocol, ResultSet, StatementKind, Target, Transport, Value};
+
+/// How a connection's socket comes to be.
+pub trait Open {
+    /// The socket.
+    type Socket: Transport;
+    /// Connects before `deadline`.
+    fn open(&self, endpoint: &Endpoint, deadline: Instant) -> impl Future<Output = io::Result<Self::Socket>>;
+    /// Pauses.
+    fn pause(&self, duration: Duration) -> impl Future<Output = ()>;
+}
+
+/// On the load engine's executor.
+#[derive(Debug, Clone, Copy)]
+pub struct OnEngine;
+
+impl Open for OnEngine {
+    type Socket = load::net::Socket;
+    async fn open(&self, endpoint: &Endpoint, deadline: Instant) -> io::Result<load::net::Socket> {
+        load::net::connect(endpoint, deadline).await
+    }
+    async fn pause(&self, duration: Duration) {
+        load::time::sleep(duration).await;
+    }
+}
+
+/// Blocking this thread.
+#[derive(Debug, Clone, Copy)]
+pub struct Blocking;
+
+impl Open for Blocking {
+    type Socket = wire::blocking::Socket;
+    async fn open(&self, endpoint: &Endpoint, deadline: Instant) -> io::Result<wire::blocking::Socket> {
+        wire::blocking::Socket::connect(endpoint, deadline.saturating_duration_since(Instant::now()))
+    }
+    async fn pause(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+}
+
+/// A parameter as the Lua side lays it out in C memory (`plimsoll_param` in sql.lua).
+#[repr(C)]
+#[derive(Debug)]
+pub struct Param {
+    whole: i64,
+    real: f64,
+    text: *const u8,
+    length: u32,
+    kind: u8,
+    is_null: u8,
+}
+
+/// What sysbench's `--mysql-ignore-errors` and PostgreSQL's fixed list say.
+#[derive(Debug, Clone, Default)]
+pub struct Ignored {
+    /// MySQL error numbers.
+    pub numbers: Vec<u16>,
+    /// All of MySQL's errors.
+    pub all: bool,
+}
+
+/// PostgreSQL's deadlock, duplicate key and serialization failure restart the event.
+const POSTGRES_IGNORED: [&str; 3] = ["40P01", "23505", "40001"];
+
+/// MySQL client errors that mean a lost connection: server gone, connection failed, server lost (twice).
+const LOST: [u16; 4] = [2006, 2011, 2013, 2055];
+
+/// Where the sessions of a run connect; sessions take targets in turn.
+#[derive(Debug, Clone)]
+pub struct Databases {
+    /// Name of the driver, `mysql` or `pgsql`.
+    pub driver: &'static str,
+    /// One or more servers.
+    pub targets: Vec<Target>,
+    /// Errors that restart the event.
+    pub ignored: Ignored,
+    /// `--db-ps-mode=disable`: statements are emulated by the text protocol.
+    pub is_emulated: bool,
+    /// `--db-debug`: statements are told to standard error.
+    pub is_debugged: bool,
+}
+
+/// An SQL error as scripts see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// MySQL's number; 0 on PostgreSQL.
+    pub number: u16,
+    /// SQLSTATE.
+    pub state: String,
+    /// The server's words.
+    pub text: String,
+    /// The event is to be restarted.
+    pub is_ignorable: bool,
+    /// The connection must be opened again first.
+    pub wants_reconnect: bool,
+}
+
+/// How a request ended: rows, columns, and a handle for fetching rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Answer {
+    /// Rows returned or changed.
+    pub rows: u64,
+    /// Columns; 0 without a result set.
+    pub fields: usize,
+    /// The result's number, for rows that can be fetched.
+    pub handle: usize,
+}
+
+struct Prepared {
+    text: String,
+    server: Option<wire::Statement>,
+    /// C memory of the Lua side, which keeps it alive as long as the statement can be executed.
+    params: Vec<*const Param>,
+}
+
+struct Live<T: Transport> {
+    connection: Connection<T>,
+    target: usize,
+    statements: Vec<Option<Prepared>>,
+    pending: std::collections::VecDeque<ResultSet>,
+}
+
+/// Rows that scripts may fetch, by connection: shared with the Lua functions that read them.
+#[derive(Debug, Default)]
+pub struct Results {
+    /// The last results of each connection; freed ones are `None`.
+    sets: Vec<Vec<Option<ResultSet>>>,
+    /// Whether `more_results` has more.
+    pub more: Vec<bool>,
+}
+
+impl Results {
+    fn keep(&mut self, connection: usize, set: ResultSet) -> usize {
+        let slots = &mut self.sets[connection];
+        match slots.iter().position(Option::is_none) {
+            Some(free) => {
+                slots[free] = Some(set);
+                free
+            }
+            None => {
+                slots.push(Some(set));
+                slots.len() - 1
+            }
+        }
+    }
+
+    /// A row of a result, `row` from 1.
+    pub fn row(&self, connection: usize, handle: usize, row: usize) -> Option<&[Option<Vec<u8>>]> {
+        let set = self.sets.get(connection)?.get(handle)?.as_ref()?;
+        set.rows.get(row.checked_sub(1)?).map(Vec::as_slice)
+    }
+
+    /// Forgets a result.
+    pub fn free(&mut self, connection: usize, handle: usize) {
+        if let Some(slot) = self.sets.get_mut(connection).and_then(|sets| sets.get_mut(handle)) {
+            *slot = None;
+        }
+    }
+}
+
+/// All connections of one session.
+pub struct Host<O: Open> {
+    opener: O,
+    databases: std::sync::Arc<Databases>,
+    first_target: usize,
+    live: Vec<Option<Live<O::Socket>>>,
+    results: Rc<RefCell<Results>>,
+    /// Connections opened again.
+    pub reconnects: u64,
+}
+
+impl<O: Open> Host<O> {
+    /// No connection yet; session `index` begins with server `index` modulo their number.
+    pub fn new(opener: O, databases: std::sync::Arc<Databases>, index: u32) -> Host<O> {
+        let first_target = index as usize % databases.targets.len().max(1);
+        Host { opener, databases, first_target, live: Vec::new(), results: Rc::default(), reconnects: 0 }
+    }
+
+    /// The rows that Lua may read.
+    pub fn results(&self) -> Rc<RefCell<Results>> {
+        self.results.clone()
+    }
+
+    /// Opens a connection and returns its number.
+    ///
+    /// # Errors
+    /// As the server or the system says.
+    pub async fn connect(&mut self) -> Result<usize, Problem> {
+        let target = (self.first_target + self.live.len()) % self.databases.targets.len().max(1);
+        let connection = self.dial(target).await?;
+        let fresh = Live { connection, target, statements: Vec::new(), pending: Default::default() };
+        let mut results = self.results.borrow_mut();
+        results.sets.push(Vec::new());
+        results.more.push(false);
+        self.live.push(Some(fresh));
+        Ok(self.live.len() - 1)
+    }
+
+    async fn dial(&self, target: usize) -> Result<Connection<O::Socket>, Problem> {
+        let target = &self.databases.targets[target];
+        let deadline = Instant::now() + target.connect_timeout;
+        let opened = match self.opener.open(&target.endpoint, deadline).await {
+            Ok(socket) => Connection::open(socket, target).await,
+            Err(error) => Err(Error::Io(error)),
+        };
+        opened.map_err(|error| match error {
+            Error::Server(_) => self.problem(&error),
+            other => Problem {
+                number: if target.protocol == Protocol::Mysql { 2002 } else { 0 },
+                state: if target.protocol == Protocol::Mysql { "HY000" } else { "08001" }.into(),
+                text: format!("cannot connect to {}: {other}", endpoint_text(&target.endpoint)),
+                is_ignorable: false,
+                wants_reconnect: false,
+            },
+        })
+    }
+
+    /// Closes a connection.
+    pub async fn disconnect(&mut self, id: usize) {
+        if let Some(live) = self.live.get_mut(id).and_then(Option::take) {
+            live.connection.close().await;
+        }
+    }
+
+    /// Opens a connection again under the same number. Prepared statements are gone, as on the server.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub async fn reconnect(&mut self, id: usize) -> Result<(), Problem> {
+        let Some(target) = self.live.get(id).and_then(Option::as_ref).map(|live| live.target) else {
+            return Err(closed());
+        };
+        let connection = self.dial(target).await?;
+        self.reconnects += 1;
+        self.live[id] =
+            Some(Live { connection, target, statements: Vec::new(), pending: Default::default() });
+        Ok(())
+    }
+
+    /// Waits.
+    pub async fn pause(&self, duration: Duration) {
+        self.opener.pause(duration).await;
+    }
+
+    /// Closes everything.
+    pub async fn close(&mut self) {
+        for id in 0..self.live.len() {
+            self.disconnect(id).await;
+        }
+    }
+
+    /// Runs statements by the text protocol; rows are kept for `fetch_row`.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn query(
+        &mut self,
+        id: usize,
+        sql: &str,
+        recorder: Option<&Recorder>,
+    ) -> Result<Answer, Problem> {
+        self.debug(sql);
+        let live = self.live.get_mut(id).and_then(Option::as_mut).ok_or_else(closed)?;
+        let start = recorder.map(Recorder::now);
+        // Several statements in one text want their results apart; one needs only its rows.
+        let several = sql.trim_end().trim_end_matches(';').contains(';');
+        let answered = if several {
+            live.connection.query_sets(sql).await
+        } else {
+            let mut set = ResultSet::default();
+            let done = live.connection.query_rows(sql, &mut |row| set.rows.push(row.to_owned_row())).await;
+            done.map(|done| {
+                set.done = done;
+                vec![set]
+            })
+        };
+        match answered {
+            Ok(sets) => {
+                live.pending = sets.into();
+                let last = live.pending.back().map(|set| set.done).unwrap_or_default();
+                note(recorder, start, last);
+                Ok(self.next_result(id).unwrap_or_default())
+            }
+            Err(error) => Err(self.failed(id, error).await),
+        }
+    }
+
+    /// The next result of a multi-statement query.
+    pub fn next_result(&mut self, id: usize) -> Option<Answer> {
+        let live = self.live.get_mut(id)?.as_mut()?;
+        let set = live.pending.pop_front()?;
+        let more = !live.pending.is_empty();
+        let mut results = self.results.borrow_mut();
+        results.more[id] = more;
+        if !set.done.has_result_set {
+            return Some(Answer { rows: set.done.affected_rows, ..Answer::default() });
+        }
+        let fields = set.columns.len().max(set.rows.first().map_or(1, Vec::len));
+        let rows = set.rows.len() as u64;
+        let handle = results.keep(id, set);
+        Some(Answer { rows, fields, handle })
+    }
+
+    /// Prepares a statement and returns its number. A statement with parameters is sent to the server when their
+    /// types are known, by [`Host::bind`].
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn prepare(&mut self, id: usize, sql: &str) -> Result<usize, Problem> {
+        let is_emulated = self.databases.is_emulated;
+        let live = self.live.get_mut(id).and_then(Option::as_mut).ok_or_else(closed)?;
+        let mut server = None;
+        if !is_emulated && !has_placeholder(sql) {
+            match live.connection.prepare(sql, &[]).await {
+                Ok(statement) => server = Some(statement),
+                // "This command is not supported in the prepared statement protocol yet": sent as text instead.
+                Err(Error::Server(error)) if error.number == 1295 => {}
+                Err(error) => return Err(self.failed(id, error).await),
+            }
+        }
+        live.statements.push(Some(Prepared { text: sql.to_owned(), server, params: Vec::new() }));
+        Ok(live.statements.len() - 1)
+    }
+
+    /// Binds parameters and prepares on the server.
+    ///
+    /// # Errors
+    /// As the server says.
+    ///
+    /// # Safety
+    /// Each address is that of a [`Param`] that lives as long as the statement can be executed.
+    pub async unsafe fn bind(&mut self, id: usize, statement: usize, addresses: &[usize]) -> Result<(), Problem> {
+        let is_emulated = self.databases.is_emulated;
+        let live = self.live.get_mut(id).and_then(Option::as_mut).ok_or_else(closed)?;
+        let prepared = live.statements.get_mut(statement).and_then(Option::as_mut).ok_or_else(closed)?;
+        prepared.params = addresses.iter().map(|address| *address as *const Param).collect();
+        if is_emulated || prepared.server.is_some() {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        let kinds: Vec<ParamType> = prepared.params.iter().map(|p| param_type(unsafe { (**p).kind })).collect();
+        let sql = match &live.connection {
+            Connection::Mysql(_) => prepared.text.clone(),
+            Connection::Postgres(_) => numbered(&prepared.text),
+        };
+        match live.connection.prepare(&sql, &kinds).await {
+            Ok(made) => {
+                prepared.server = Some(made);
+                Ok(())
+            }
+            Err(error) => Err(self.failed(id, error).await),
+        }
+    }
+
+    /// Executes a prepared statement.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub async fn execute(
+        &mut self,
+        id: usize,
+        statement: usize,
+        recorder: Option<&Recorder>,
+    ) -> Result<Answer, Problem> {
+        let live = self.live.get_mut(id).and_then(Option::as_mut).ok_or_else(closed)?;
+        let prepared = live.statements.get_mut(statement).and_then(Option::as_mut).ok_or_else(closed)?;
+        let Some(server) = &mut prepared.server else {
+            let sql = literal(prepared, &live.connection);
+            return self.query(id, &sql, recorder).await;
+        };
+        let mut few = [Value::Null; 16];
+        let many: Vec<Value<'_>>;
+        let values = if prepared.params.len() <= few.len() {
+            for (slot, param) in few.iter_mut().zip(&prepared.params) {
+                // SAFETY: `bind` was promised that the memory lives.
+                *slot = unsafe { value(&**param) };
+            }
+            &few[..prepared.params.len()]
+        } else {
+            // SAFETY: as above.
+            many = prepared.params.iter().map(|param| unsafe { value(&**param) }).collect();
+            &many[..]
+        };
+        let start = recorder.map(Recorder::now);
+        match live.connection.execute(server, values).await {
+            Ok(done) => {
+                note(recorder, start, done);
+                let rows = if done.has_result_set { done.rows } else { done.affected_rows };
+                // Rows of prepared statements cannot be fetched, as in sysbench on MySQL: no handle is kept.
+                Ok(Answer { rows, fields: usize::from(done.has_result_set), handle: usize::MAX })
+            }
+            Err(error) => Err(self.failed(id, error).await),
+        }
+    }
+
+    /// Closes a prepared statement.
+    pub async fn close_statement(&mut self, id: usize, statement: usize) {
+        let Some(live) = self.live.get_mut(id).and_then(Option::as_mut) else { return };
+        let prepared = live.statements.get_mut(statement).and_then(Option::take);
+        if let Some(server) = prepared.and_then(|prepared| prepared.server) {
+            // A connection that is gone has no statements either.
+            let _ = live.connection.close_statement(server).await;
+        }
+    }
+
+    fn debug(&self, sql: &str) {
+        if self.databases.is_debugged {
+            eprintln!("DEBUG: {sql}");
+        }
+    }
+
+    /// Says what an error means; on PostgreSQL an ignorable error leaves a transaction to roll back.
+    async fn failed(&mut self, id: usize, error: Error) -> Problem {
+        let problem = self.problem(&error);
+        if problem.is_ignorable
+            && let Some(Some(live)) = self.live.get_mut(id)
+            && matches!(live.connection, Connection::Postgres(_))
+        {
+            let _ = live.connection.query("ROLLBACK").await;
+        }
+        problem
+    }
+
+    fn problem(&self, error: &Error) -> Problem {
+        let is_mysql = self.databases.driver == "mysql";
+        let (number, state, text) = match error {
+            Error::Server(e) => (e.number, e.state().to_owned(), e.text.clone()),
+            other if is_mysql => (2013, "HY000".to_owned(), format!("Lost connection to server during query ({other})")),
+            other => (0, "08006".to_owned(), other.to_string()),
+        };
+        let ignored = &self.databases.ignored;
+        let is_ignorable = if is_mysql {
+            ignored.all || ignored.numbers.contains(&number)
+        } else {
+            POSTGRES_IGNORED.contains(&state.as_str())
+        };
+        Problem { number, state, text, is_ignorable, wants_reconnect: is_mysql && LOST.contains(&number) }
+    }
+}
+
+fn closed() -> Problem {
+    Problem {
+        number: 2006,
+        state: "HY000".into(),
+        text: "the connection or statement is closed".into(),
+        is_ignorable: false,
+        wants_reconnect: false,
+    }
+}
+
+fn endpoint_text(endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Unix(path) => path.display().to_string(),
+        Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+    }
+}
+
+fn note(recorder: Option<&Recorder>, start: Option<Instant>, done: Done) {
+    if let (Some(recorder), Some(start)) = (recorder, start) {
+        let class = match done.kind() {
+            StatementKind::Read => 0,
+            StatementKind::Write => 1,
+            StatementKind::Other => 2,
+        };
+        recorder.statement(class, done.kind(), start, recorder.now());
+    }
+}
+
+fn param_type(kind: u8) -> ParamType {
+    match kind {
+        1 => ParamType::Int,
+        2 => ParamType::BigInt,
+        3 => ParamType::Double,
+        _ => ParamType::Text,
+    }
+}
+
+/// # Safety
+/// The text of a text parameter lives as long as the parameter.
+unsafe fn value(param: &Param) -> Value<'_> {
+    match param.kind {
+        _ if param.is_null != 0 => Value::Null,
+        1 | 2 => Value::Int(param.whole),
+        3 => Value::Double(param.real),
+        // SAFETY: the caller's promise; the Lua side never sets a length beyond its buffer.
+        _ => Value::Bytes(unsafe { std::slice::from_raw_parts(param.text, param.length as usize) }),
+    }
+}
+
+/// Positions of `?` outside of quotes.
+fn placeholders(sql: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut quote = None;
+    for (at, c) in sql.char_indices() {
+        match (quote, c) {
+            (Some(q), c) if c == q => quote = None,
+            (None, '\'' | '"' | '`') => quote = Some(c),
+            (None, '?') => found.push(at),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn has_placeholder(sql: &str) -> bool {
+    !placeholders(sql).is_empty()
+}
+
+fn replaced(sql: &str, mut with: impl FnMut(usize, &mut String)) -> String {
+    let mut out = String::with_capacity(sql.len() + 16);
+    let mut from = 0;
+    for (index, at) in placeholders(sql).into_iter().enumerate() {
+        out.push_str(&sql[from..at]);
+        with(index, &mut out);
+        from = at + 1;
+    }
+    out.push_str(&sql[from..]);
+    out
+}
+
+fn numbered(sql: &str) -> String {
+    replaced(sql, |index, out| out.push_str(&format!("${}", index + 1)))
+}
+
+/// The statement with its parameters written into it, for `--db-ps-mode=disable`.
+fn literal<T: Transport>(prepared: &Prepared, connection: &Connection<T>) -> String {
+    let backslash = matches!(connection, Connection::Mysql(_));
+    replaced(&prepared.text, |index, out| {
+        let Some(param) = prepared.params.get(index) else {
+            out.push('?');
+            return;
+        };
+        // SAFETY: `bind` was promised that the memory lives.
+        match unsafe { value(&**param) } {
+            Value::Null => out.push_str("NULL"),
+            Value::Int(number) => out.push_str(&number.to_string()),
+            Value::Double(number) => out.push_str(&number.to_string()),
+            Value::Bytes(bytes) => {
+                out.push('\'');
+                for c in String::from_utf8_lossy(bytes).chars() {
+                    match c {
+                        '\'' => out.push_str("''"),
+                        '\\' if backslash => out.push_str("\\\\"),
+                        c => out.push(c),
+                    }
+                }
+                out.push('\'');
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_outside_of_quotes() {
+        assert_eq!(numbered("a=? and b='?' and c=?"), "a=$1 and b='?' and c=$2");
+        assert!(!has_placeholder("select '?'"));
+    }
+}

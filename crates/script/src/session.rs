@@ -1,0 +1,200 @@
+//! A script's session on the load engine: one event is one transaction.
+
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use load::{Completion, Failure, FailureClass, Recorder, Session};
+use mlua::Value;
+use workload::random::Rng;
+
+use crate::course::{Course, Stopped};
+use crate::host::{Databases, Host, OnEngine};
+use crate::state::{Bytecode, Callbacks, Program, State};
+use crate::symbols::{RandomSettings, SessionSymbols};
+
+/// What one session did, for the fairness lines of the final report.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Tally {
+    /// Events completed.
+    pub events: u64,
+    /// Time in events, in seconds.
+    pub execution_s: f64,
+    /// Connections opened again.
+    pub reconnects: u64,
+    /// Errors that the script counted by `sb_counter_inc`.
+    pub counted_errors: u64,
+}
+
+/// The sessions of a run.
+pub struct ScriptSessions {
+    /// The script.
+    pub program: Arc<Program>,
+    /// Compiled glue.
+    pub bytecode: Bytecode,
+    /// Servers.
+    pub databases: Arc<Databases>,
+    /// Random numbers.
+    pub random: RandomSettings,
+    /// One generator for each session, in order.
+    pub generators: Vec<Rng>,
+    /// Where sessions leave their tallies.
+    pub tallies: Arc<Mutex<Vec<Tally>>>,
+}
+
+impl load::SessionFactory for ScriptSessions {
+    /// Scripts do not name their statements; they are told apart as sysbench does.
+    fn statement_classes(&self) -> Vec<String> {
+        vec!["read".into(), "write".into(), "other".into()]
+    }
+
+    fn session(&self, index: u32) -> Box<dyn load::AnySession> {
+        Box::new(ScriptSession {
+            program: self.program.clone(),
+            bytecode: self.bytecode.clone(),
+            databases: self.databases.clone(),
+            random: self.random,
+            rng: self.generators.get(index as usize).cloned().unwrap_or_else(|| Rng::stream(0, u64::from(index))),
+            index,
+            course: None,
+            is_ended: false,
+            tally: Tally::default(),
+            tallies: self.tallies.clone(),
+        })
+    }
+}
+
+struct ScriptSession {
+    program: Arc<Program>,
+    bytecode: Bytecode,
+    databases: Arc<Databases>,
+    random: RandomSettings,
+    rng: Rng,
+    index: u32,
+    course: Option<Course<OnEngine>>,
+    is_ended: bool,
+    tally: Tally,
+    tallies: Arc<Mutex<Vec<Tally>>>,
+}
+
+/// Prints a fatal SQL error as sysbench does.
+pub(crate) fn alert(driver: &'static str) -> Rc<dyn Fn(Option<String>, u32, String, String)> {
+    Rc::new(move |query, number, state, text| {
+        let api = if driver == "mysql" { "mysql_drv_query()" } else { "PQexec()" };
+        match query {
+            Some(query) if driver == "mysql" => {
+                eprintln!("FATAL: {api} returned error {number} ({text}) for query '{query}'");
+            }
+            Some(query) => eprintln!("FATAL: {api} failed: {state} {text} for query '{query}'"),
+            None => eprintln!("FATAL: unable to connect to the server: error {number} {state}: {text}"),
+        }
+    })
+}
+
+impl ScriptSession {
+    fn course(&mut self) -> Result<Course<OnEngine>, crate::Error> {
+        let host = Host::new(OnEngine, self.databases.clone(), self.index);
+        let callbacks = Callbacks {
+            results: host.results(),
+            alert: alert(self.databases.driver),
+            ..Callbacks::default()
+        };
+        let mut symbols = SessionSymbols::new(self.random, self.rng.clone());
+        let (program, bytecode, index) = (&self.program, &self.bytecode, self.index);
+        let state =
+            crate::symbols::enter(&mut symbols, || State::new(program, bytecode, index, callbacks))?;
+        Course::new(state, "main", host, symbols)
+    }
+}
+
+impl Session for ScriptSession {
+    /// Runs the script's file scope and its `thread_init`. Called once: scripts look after their connections.
+    async fn open(&mut self) -> Result<(), Failure> {
+        if self.course.is_some() {
+            return Ok(());
+        }
+        let mut course = self.course().map_err(fatal)?;
+        match course.advance(Value::Nil, None).await.map_err(fatal)? {
+            Stopped::WantsEvent => {}
+            Stopped::Ended => self.is_ended = true,
+            Stopped::Restarts { text, .. } => return Err(fatal(crate::Error::Script(text))),
+        }
+        self.course = Some(course);
+        Ok(())
+    }
+
+    async fn transaction(&mut self, recorder: &Recorder) -> Result<Completion, Failure> {
+        let Some(course) = &mut self.course else { return Ok(Completion::Finished) };
+        if self.is_ended {
+            return Ok(Completion::Finished);
+        }
+        let start = Instant::now();
+        let stopped = course.advance(Value::Boolean(true), Some(recorder)).await.map_err(fatal)?;
+        self.tally.execution_s += start.elapsed().as_secs_f64();
+        match stopped {
+            Stopped::WantsEvent => {
+                self.tally.events += 1;
+                Ok(Completion::Committed)
+            }
+            // The event that made the script stop counts, as in sysbench.
+            Stopped::Ended => {
+                self.is_ended = true;
+                self.tally.events += 1;
+                Ok(Completion::Committed)
+            }
+            Stopped::Restarts { code, text } => Err(Failure {
+                class: class_of(&code),
+                code,
+                text,
+                retryable: true,
+                connection_lost: false,
+                fatal: false,
+            }),
+        }
+    }
+
+    async fn recover(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Tells the script that there are no more events, so that its `thread_done` runs.
+    async fn close(&mut self) {
+        let Some(mut course) = self.course.take() else { return };
+        if !self.is_ended
+            && let Err(error) = course.advance(Value::Boolean(false), None).await
+        {
+            eprintln!("FATAL: `thread_done' function failed: {error}");
+        }
+        self.tally.reconnects = course.host.reconnects;
+        self.tally.counted_errors = course.symbols.counted[4];
+        course.host.close().await;
+    }
+}
+
+impl Drop for ScriptSession {
+    fn drop(&mut self) {
+        self.tallies.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(self.tally);
+    }
+}
+
+fn class_of(code: &str) -> FailureClass {
+    match code {
+        "1213" | "40P01" => FailureClass::Deadlock,
+        "1205" => FailureClass::LockTimeout,
+        "40001" | "1020" => FailureClass::Serialization,
+        "1062" | "23505" => FailureClass::Constraint,
+        "2006" | "2011" | "2013" | "2055" => FailureClass::Connection,
+        _ => FailureClass::Other,
+    }
+}
+
+fn fatal(error: crate::Error) -> Failure {
+    Failure {
+        class: FailureClass::Other,
+        code: "script".into(),
+        text: error.to_string(),
+        retryable: false,
+        connection_lost: false,
+        fatal: true,
+    }
+}

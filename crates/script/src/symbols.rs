@@ -1,0 +1,267 @@
+//! The C functions that scripts call through LuaJIT's FFI, by the names that sysbench's binary exports.
+//!
+//! They act on the session whose Lua is running on this thread: [`enter`] says which one before each resume.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use workload::random::{Distribution, DistributionKind, Rng, fill_template};
+
+/// Which distribution each of sysbench's names stands for, with its parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RandomSettings {
+    /// `sysbench.rand.default`
+    pub default: DistributionKind,
+    /// `sysbench.rand.special`
+    pub special: DistributionKind,
+    /// `sysbench.rand.pareto`
+    pub pareto: DistributionKind,
+    /// `sysbench.rand.zipfian`
+    pub zipfian: DistributionKind,
+}
+
+/// Counters that scripts may add to by `sb_counter_inc`: other, read, write, reconnect, error.
+pub const COUNTERS: usize = 5;
+
+/// What the C functions of one session act on.
+#[derive(Debug)]
+pub struct SessionSymbols {
+    settings: RandomSettings,
+    rng: Rng,
+    /// The last zipfian distribution: its constants take a while to compute.
+    zipfian: Option<(DistributionKind, u32, u32, Distribution)>,
+    /// What the script has counted by itself, not yet taken.
+    pub counted: [u64; COUNTERS],
+    text: Vec<u8>,
+}
+
+impl SessionSymbols {
+    /// With a generator of its own.
+    pub fn new(settings: RandomSettings, rng: Rng) -> SessionSymbols {
+        SessionSymbols { settings, rng, zipfian: None, counted: [0; COUNTERS], text: Vec::new() }
+    }
+
+    fn draw(&mut self, kind: DistributionKind, a: u32, b: u32) -> u32 {
+        let (low, high) = (a.min(b), a.max(b));
+        if let DistributionKind::Zipfian { .. } = kind {
+            match &self.zipfian {
+                Some((k, l, h, _)) if (*k, *l, *h) == (kind, low, high) => {}
+                _ => {
+                    let Ok(made) = kind.over(u64::from(low), u64::from(high)) else { return low };
+                    self.zipfian = Some((kind, low, high, made));
+                }
+            }
+            return self.zipfian.as_ref().map_or(low, |(_, _, _, d)| d.sample(&mut self.rng) as u32);
+        }
+        // The parameters were checked with the command line.
+        kind.over(u64::from(low), u64::from(high)).map_or(low, |d| d.sample(&mut self.rng) as u32)
+    }
+}
+
+thread_local! {
+    static CURRENT: Cell<*mut SessionSymbols> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// Makes `session` the one that the C functions act on while `run` runs on this thread.
+pub fn enter<R>(session: &mut SessionSymbols, run: impl FnOnce() -> R) -> R {
+    struct Leave(*mut SessionSymbols);
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+        }
+    }
+    let _leave = Leave(CURRENT.replace(session));
+    run()
+}
+
+fn current<R>(otherwise: R, act: impl FnOnce(&mut SessionSymbols) -> R) -> R {
+    let pointer = CURRENT.get();
+    // SAFETY: `enter` put it there from an exclusive borrow that lasts until it takes it away again, on this
+    // thread; the C functions are leaves and never call back into Lua.
+    match unsafe { pointer.as_mut() } {
+        Some(session) => act(session),
+        None => otherwise,
+    }
+}
+
+macro_rules! distributions {
+    ($($name:ident => $field:expr),* $(,)?) => {$(
+        /// A number from `a` to `b`, both included.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(a: u32, b: u32) -> u32 {
+            current(a, |session| {
+                let choose: fn(&RandomSettings) -> DistributionKind = $field;
+                let kind = choose(&session.settings);
+                session.draw(kind, a, b)
+            })
+        }
+    )*};
+}
+
+distributions! {
+    sb_rand_default => |s| s.default,
+    sb_rand_uniform => |_| DistributionKind::Uniform,
+    sb_rand_gaussian => |_| DistributionKind::Gaussian,
+    sb_rand_special => |s| s.special,
+    sb_rand_pareto => |s| s.pareto,
+    sb_rand_zipfian => |s| s.zipfian,
+}
+
+/// A double in [0, 1).
+#[unsafe(no_mangle)]
+pub extern "C" fn sb_rand_uniform_double() -> f64 {
+    current(0.0, |session| session.rng.unit())
+}
+
+/// 64 random bits.
+#[unsafe(no_mangle)]
+pub extern "C" fn sb_rand_uniform_uint64() -> u64 {
+    current(0, |session| session.rng.next_u64())
+}
+
+static UNIQUE_INDEX: AtomicU32 = AtomicU32::new(0);
+static UNIQUE_OFFSET: AtomicU32 = AtomicU32::new(0);
+
+/// Seeds [`sb_rand_unique`] for the whole process.
+pub fn seed_unique(index_seed: u32, offset_seed: u32) {
+    UNIQUE_INDEX.store(permute(permute(index_seed).wrapping_add(0x682f_0161)), Ordering::Relaxed);
+    UNIQUE_OFFSET.store(permute(permute(offset_seed).wrapping_add(0x4679_0905)), Ordering::Relaxed);
+}
+
+/// The permutation of 32-bit numbers by quadratic residues modulo 4294967291, the largest prime below 2^32
+/// (Jeff Preshing, "How to Generate a Sequence of Unique Random Integers", 2012).
+fn permute(x: u32) -> u32 {
+    const PRIME: u32 = 4_294_967_291;
+    if x >= PRIME {
+        return x;
+    }
+    let residue = (u64::from(x) * u64::from(x) % u64::from(PRIME)) as u32;
+    if x <= PRIME / 2 { residue } else { PRIME - residue }
+}
+
+/// A number that no other call in this process has given, until all 2^32 are used.
+#[unsafe(no_mangle)]
+pub extern "C" fn sb_rand_unique() -> u32 {
+    let index = UNIQUE_INDEX.fetch_add(1, Ordering::Relaxed);
+    let offset = UNIQUE_OFFSET.load(Ordering::Relaxed);
+    permute(permute(index).wrapping_add(offset) ^ 0x5bf0_3635)
+}
+
+/// Fills `out` from a template: `#` a digit, `@` a letter a-z, anything else itself. No terminating zero is counted,
+/// one is written.
+///
+/// # Safety
+/// `template` ends with a zero; `out` has room for as many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sb_rand_str(template: *const c_char, out: *mut c_char) {
+    // SAFETY: the caller's promise.
+    let template = unsafe { CStr::from_ptr(template) }.to_bytes();
+    current((), |session| {
+        session.text.clear();
+        fill_template(&mut session.rng, template, &mut session.text);
+        // SAFETY: the text is as long as the template, for which the caller has room. LuaJIT gives a buffer one
+        // byte longer; the zero goes there only where the script asked for it by the template's own length.
+        unsafe { std::ptr::copy_nonoverlapping(session.text.as_ptr(), out.cast(), template.len()) };
+    });
+}
+
+/// Fills `out` with `least` to `most` random digits and letters and returns how many.
+///
+/// # Safety
+/// `out` has room for `most` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sb_rand_varstr(out: *mut c_char, least: u32, most: u32) -> u32 {
+    current(0, |session| {
+        let length = session.rng.uniform(u64::from(least.min(most)), u64::from(most));
+        for at in 0..length as usize {
+            let (low, high) = if session.rng.uniform(0, 1) == 1 { (b'0', b'9') } else { (b'a', b'z') };
+            let byte = session.rng.uniform(u64::from(low), u64::from(high)) as u8;
+            // SAFETY: `at` is below `most`.
+            unsafe { out.add(at).write(byte as c_char) };
+        }
+        length as u32
+    })
+}
+
+/// Adds one to a counter of the session that is running.
+#[unsafe(no_mangle)]
+pub extern "C" fn sb_counter_inc(thread: c_int, counter: c_int) {
+    sb_counter_add(thread, counter, 1);
+}
+
+/// Adds to a counter of the session that is running.
+#[unsafe(no_mangle)]
+pub extern "C" fn sb_counter_add(_thread: c_int, counter: c_int, amount: u64) {
+    current((), |session| {
+        if let Some(slot) = usize::try_from(counter).ok().and_then(|at| session.counted.get_mut(at)) {
+            *slot += amount;
+        }
+    });
+}
+
+/// Every function with its address and its C prototype as a pointer type.
+pub fn table() -> Vec<(&'static str, *const c_void, &'static str)> {
+    const DRAW: &str = "uint32_t (*)(uint32_t, uint32_t)";
+    let draw = |f: extern "C" fn(u32, u32) -> u32| f as *const c_void;
+    vec![
+        ("sb_rand_default", draw(sb_rand_default), DRAW),
+        ("sb_rand_uniform", draw(sb_rand_uniform), DRAW),
+        ("sb_rand_gaussian", draw(sb_rand_gaussian), DRAW),
+        ("sb_rand_special", draw(sb_rand_special), DRAW),
+        ("sb_rand_pareto", draw(sb_rand_pareto), DRAW),
+        ("sb_rand_zipfian", draw(sb_rand_zipfian), DRAW),
+        ("sb_rand_unique", sb_rand_unique as *const c_void, "uint32_t (*)(void)"),
+        ("sb_rand_uniform_uint64", sb_rand_uniform_uint64 as *const c_void, "uint64_t (*)(void)"),
+        ("sb_rand_uniform_double", sb_rand_uniform_double as *const c_void, "double (*)(void)"),
+        ("sb_rand_str", sb_rand_str as *const c_void, "void (*)(const char *, char *)"),
+        ("sb_rand_varstr", sb_rand_varstr as *const c_void, "uint32_t (*)(char *, uint32_t, uint32_t)"),
+        ("sb_counter_inc", sb_counter_inc as *const c_void, "void (*)(int, int)"),
+        ("sb_counter_add", sb_counter_add as *const c_void, "void (*)(int, int, uint64_t)"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> SessionSymbols {
+        let settings = RandomSettings {
+            default: DistributionKind::SPECIAL,
+            special: DistributionKind::SPECIAL,
+            pareto: DistributionKind::PARETO,
+            zipfian: DistributionKind::ZIPFIAN,
+        };
+        SessionSymbols::new(settings, Rng::stream(1, 1))
+    }
+
+    #[test]
+    fn functions_act_on_the_session_that_is_running() {
+        let (mut one, mut other) = (session(), session());
+        let first = enter(&mut one, || sb_rand_uniform(1, 1_000_000));
+        let nested = enter(&mut one, || {
+            enter(&mut other, || sb_counter_inc(0, 4));
+            sb_rand_uniform(1, 1_000_000)
+        });
+        assert_ne!(first, nested);
+        assert_eq!((one.counted[4], other.counted[4]), (0, 1));
+        // Outside of any session the functions are harmless.
+        assert_eq!(sb_rand_uniform(7, 9), 7);
+    }
+
+    #[test]
+    fn unique_numbers_are_unique() {
+        seed_unique(1, 2);
+        let drawn: std::collections::BTreeSet<u32> = (0..100_000).map(|_| sb_rand_unique()).collect();
+        assert_eq!(drawn.len(), 100_000);
+    }
+
+    #[test]
+    fn templates_are_filled() {
+        let mut out = [0_u8; 8];
+        // SAFETY: eight bytes for eight.
+        enter(&mut session(), || unsafe { sb_rand_str(c"###-@@@x".as_ptr(), out.as_mut_ptr().cast()) });
+        assert!(out[..3].iter().all(u8::is_ascii_digit) && out[4..7].iter().all(u8::is_ascii_lowercase));
+        assert_eq!((out[3], out[7]), (b'-', b'x'));
+    }
+}
