@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::target::Target;
@@ -16,6 +16,10 @@ const INPUT_BYTES_TARGET: usize = 64 * 1024;
 /// A buffer that a huge packet made larger than this is given back when it is empty.
 const INPUT_BYTES_KEPT: usize = 1024 * 1024;
 
+/// A transport notices its deadline when it has to wait. A server that never stops sending never makes it wait,
+/// so after this many reads the clock is looked at here.
+const READS_UNWATCHED: u32 = 64;
+
 /// Bytes to and from one server.
 #[derive(Debug)]
 pub(crate) struct Channel<T: Transport> {
@@ -27,6 +31,10 @@ pub(crate) struct Channel<T: Transport> {
     was_full: bool,
     /// What the deadline now in force allowed, for error texts.
     limit: Duration,
+    /// Reads since the deadline was set.
+    reads: u32,
+    /// When [`READS_UNWATCHED`] of them were over.
+    watched_since: Option<Instant>,
     /// A request under construction. [`Channel::flush`] sends it and keeps its memory.
     pub(crate) output: Vec<u8>,
 }
@@ -41,6 +49,8 @@ impl<T: Transport> Channel<T> {
             end: 0,
             was_full: false,
             limit: Duration::ZERO,
+            reads: 0,
+            watched_since: None,
             output: Vec::new(),
         }
     }
@@ -48,6 +58,8 @@ impl<T: Transport> Channel<T> {
     /// From now on reads and writes give up after `limit`.
     pub(crate) fn arm(&mut self, limit: Duration) {
         self.limit = limit;
+        self.reads = 0;
+        self.watched_since = None;
         // A limit beyond what the clock can express is no limit.
         let transport = self.tunnel.transport_mut();
         let deadline = transport.now().checked_add(limit);
@@ -95,6 +107,10 @@ impl<T: Transport> Channel<T> {
     /// The buffer grows only after it has been filled, never by a length that the server claims.
     pub(crate) async fn fill(&mut self) -> Result<(), Error> {
         self.make_room();
+        self.reads = self.reads.wrapping_add(1);
+        if self.reads.is_multiple_of(READS_UNWATCHED) {
+            self.check_limit()?;
+        }
         let (tunnel, room) = (&mut self.tunnel, &mut self.input[self.end..]);
         let room_bytes = room.len();
         let read = poll_fn(|cx| tunnel.poll_read(cx, room)).await;
@@ -110,6 +126,15 @@ impl<T: Transport> Channel<T> {
             }
             Err(error) => Err(timed_out(Error::Io(error), self.limit)),
         }
+    }
+
+    #[cold]
+    fn check_limit(&mut self) -> Result<(), Error> {
+        let since = *self.watched_since.get_or_insert_with(Instant::now);
+        if since.elapsed() <= self.limit {
+            return Ok(());
+        }
+        Err(timed_out(Error::Io(io::ErrorKind::TimedOut.into()), self.limit))
     }
 
     fn make_room(&mut self) {

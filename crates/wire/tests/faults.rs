@@ -171,6 +171,29 @@ fn a_server_that_falls_silent_anywhere() {
 }
 
 #[test]
+fn a_server_that_never_stops_sending() {
+    let notice = postgres::message(b'N', b"SNOTICE\0Mstill here\0\0");
+    let a_row = postgres::row(b"value");
+    let row_packets = mysql::packets(4, &vec![b"\x05value".to_vec(); 256]);
+    for (language, head, endless) in [
+        (Language::Postgres, Vec::new(), notice),
+        (Language::Postgres, postgres::description(), a_row),
+        (Language::Mysql, mysql::packets(1, &[vec![1], mysql::column(), mysql::eof()]), row_packets),
+    ] {
+        let (_server, mut target) = start(language, move |request, reply| match request {
+            Request::Query(sql) if sql.starts_with("SELECT faulty") => {
+                Reply::new(head.clone()).then(Then::Repeat(endless.repeat(100)))
+            }
+            _ => reply,
+        });
+        target.statement_timeout = Duration::from_millis(200);
+        let (step, error) = run(&target).expect("an error");
+        assert_eq!(step, Step::Query, "{language:?}: {error}");
+        assert!(matches!(error, Error::Timeout { waited_ms: 200 }), "{language:?}: {error}");
+    }
+}
+
+#[test]
 fn nonsense_is_an_error_at_every_stage() {
     let nonsense: [&[u8]; 6] = [
         &[0; 64],

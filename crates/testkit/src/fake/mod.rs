@@ -53,7 +53,7 @@ pub enum Request {
 }
 
 /// What a server does after its bytes are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Then {
     /// Waits for the next request.
     GoOn,
@@ -61,6 +61,8 @@ pub enum Then {
     HangUp,
     /// Says nothing more, whatever comes, until the client gives up.
     FallSilent,
+    /// Sends these bytes again and again until the client gives up.
+    Repeat(Vec<u8>),
 }
 
 /// An answer.
@@ -245,6 +247,9 @@ impl Peer {
                 while self.stream.read(&mut ignored)? > 0 {}
                 Err(io::ErrorKind::UnexpectedEof.into())
             }
+            Then::Repeat(bytes) => loop {
+                self.stream.write_all(&bytes)?;
+            },
         }
     }
 
