@@ -26,6 +26,7 @@ const COMMON: &[(&str, fn(&Server))] = &[
     ("errors", errors),
     ("prepared statements", prepared_statements),
     ("values both ways", values_both_ways),
+    ("a table that changes under a statement", changing_table),
     ("rows from a generator", rows_from_a_generator),
     ("rows that the server refuses", refused_rows),
     ("files that nobody offered", unasked_files),
@@ -223,6 +224,42 @@ fn values_both_ways(server: &Server) {
         ]
     );
     assert!(text[1][..6].iter().all(Option::is_none));
+}
+
+/// Servers that send column definitions only when they have changed must not leave us with the old ones, whether
+/// or not the execution that saw the change read its rows.
+fn changing_table(server: &Server) {
+    let (mut client, mut other) = (root(server), root(server));
+    client.query("DROP DATABASE IF EXISTS changing; CREATE DATABASE changing; USE changing").unwrap();
+    client.query("CREATE TABLE t (a INT); INSERT INTO t VALUES (1)").unwrap();
+    let mut all = client.prepare("SELECT * FROM t", &[]).unwrap();
+    let mut read = |client: &mut Client| {
+        let mut rows = Vec::new();
+        client.execute_rows(&mut all, &[], &mut |row| rows.push(row.to_owned_row())).unwrap();
+        let mut row = rows.pop().unwrap();
+        let done = client.execute(&mut all, &[]).unwrap();
+        assert_eq!(done.rows, 1);
+        row.drain(..).map(|value| String::from_utf8(value.unwrap()).unwrap()).collect::<Vec<_>>()
+    };
+    for _ in 0..3 {
+        assert_eq!(read(&mut client), ["1"]);
+    }
+    other.query("ALTER TABLE changing.t ADD b VARCHAR(9) DEFAULT 'two'").unwrap();
+    for _ in 0..3 {
+        assert_eq!(read(&mut client), ["1", "two"]);
+    }
+    other.query("ALTER TABLE changing.t MODIFY a DOUBLE, MODIFY b INT DEFAULT 3; ").unwrap_err();
+    other
+        .query("UPDATE changing.t SET b = '3'; ALTER TABLE changing.t MODIFY a DOUBLE, MODIFY b INT")
+        .unwrap();
+    let mut skipped = client.prepare("SELECT * FROM t", &[]).unwrap();
+    assert_eq!(client.execute(&mut skipped, &[]).unwrap().rows, 1);
+    other.query("ALTER TABLE changing.t ADD c DATE DEFAULT '2026-11-21' FIRST").unwrap();
+    assert_eq!(client.execute(&mut skipped, &[]).unwrap().rows, 1, "sees the change and skips it");
+    let mut seen = Vec::new();
+    client.execute_rows(&mut skipped, &[], &mut |row| seen.push(row.to_owned_row())).unwrap();
+    let expected = ["2026-11-21", "1", "3"].map(|text| Some(text.as_bytes().to_vec()));
+    assert_eq!(seen, [expected]);
 }
 
 fn rows_from_a_generator(server: &Server) {

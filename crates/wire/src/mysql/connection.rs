@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::auth::{LoginProcess, Step};
 use super::handshake::{Greeting, LogIn, capability, push_log_in, push_tls_request};
 use super::packet::{HEADER_BYTES, Whole, begin, finish, header, join, malformed};
-use super::response::{Answer, Event, server_error};
+use super::response::{Answer, Dialect, Event, server_error};
 use super::row::{Column, binary_cells, text_cells};
 use super::statement::Statement;
 use crate::channel::Channel;
@@ -31,7 +31,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 pub struct Connection<T: Transport> {
     channel: Channel<T>,
     server: ServerInfo,
-    deprecate_eof: bool,
+    dialect: Dialect,
     statement_timeout: Duration,
     /// An answer is being read. Still set when the next command comes if a caller dropped the future half-way or
     /// an error left the stream in the middle of a packet.
@@ -43,11 +43,15 @@ pub struct Connection<T: Transport> {
 
 /// Who looks at the packets of an answer.
 trait Reading {
-    fn on_head(&mut self, _columns: u32) {}
+    fn on_head(&mut self, _columns: u32, _has_definitions: bool) -> Result<(), Error> {
+        Ok(())
+    }
     fn on_column(&mut self, _payload: &[u8]) -> Result<(), Error> {
         Ok(())
     }
-    fn on_row(&mut self, payload: &[u8]) -> Result<(), Error>;
+    fn on_row(&mut self, _payload: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
     fn on_statement_end(&mut self, _done: Done) {}
 }
 
@@ -98,7 +102,10 @@ impl<T: Transport> Connection<T> {
         Ok(Connection {
             channel,
             server,
-            deprecate_eof: capabilities & capability::DEPRECATE_EOF != 0,
+            dialect: Dialect {
+                deprecate_eof: capabilities & capability::DEPRECATE_EOF != 0,
+                cache_metadata: capabilities & capability::CACHE_METADATA != 0,
+            },
             statement_timeout: target.statement_timeout,
             is_busy: false,
             cells: Vec::new(),
@@ -114,7 +121,7 @@ impl<T: Transport> Connection<T> {
     /// See [`crate::Connection::query`].
     pub async fn query(&mut self, sql: &str) -> Result<Done, Error> {
         let sequence = self.send_command(COM_QUERY, sql.as_bytes()).await?;
-        let outcome = self.skip_answer(sequence).await;
+        let outcome = self.skip_answer(sequence, None).await;
         self.settle(outcome)
     }
 
@@ -123,7 +130,7 @@ impl<T: Transport> Connection<T> {
         let mut cells = std::mem::take(&mut self.cells);
         let sequence = self.send_command(COM_QUERY, sql.as_bytes()).await?;
         let mut reading = TextRows { columns: 0, cells: &mut cells, on_row };
-        let outcome = self.read_answer(sequence, &mut reading).await;
+        let outcome = self.read_answer(Answer::new(self.dialect, sequence), &mut reading).await;
         self.cells = cells;
         self.settle(outcome)
     }
@@ -132,7 +139,7 @@ impl<T: Transport> Connection<T> {
     pub async fn query_sets(&mut self, sql: &str) -> Result<Vec<ResultSet>, Error> {
         let sequence = self.send_command(COM_QUERY, sql.as_bytes()).await?;
         let mut reading = Sets::default();
-        let outcome = self.read_answer(sequence, &mut reading).await;
+        let outcome = self.read_answer(Answer::new(self.dialect, sequence), &mut reading).await;
         self.settle(outcome)?;
         Ok(reading.sets)
     }
@@ -141,8 +148,9 @@ impl<T: Transport> Connection<T> {
     pub async fn prepare(&mut self, sql: &str, params: &[ParamType]) -> Result<Statement, Error> {
         let sequence = self.send_command(COM_STMT_PREPARE, sql.as_bytes()).await?;
         let outcome = self.read_prepared(sequence).await;
-        let (id, expected) = self.settle(outcome)?;
-        let statement = Statement::new(id, params);
+        let (id, expected, columns) = self.settle(outcome)?;
+        let mut statement = Statement::new(id, params);
+        statement.columns = columns;
         if usize::from(expected) != params.len() {
             self.close_statement(statement).await?;
             return Err(Error::Unsupported(format!(
@@ -160,7 +168,7 @@ impl<T: Transport> Connection<T> {
         self.is_busy = true;
         self.channel.send(packet).await?;
         statement.settle();
-        let outcome = self.skip_answer(sequence).await;
+        let outcome = self.skip_answer(sequence, Some(&mut statement.columns)).await;
         let done = self.settle(outcome)?;
         statement.types_are_known();
         Ok(done)
@@ -179,8 +187,9 @@ impl<T: Transport> Connection<T> {
         self.channel.send(packet).await?;
         statement.settle();
         let (mut cells, mut text) = (std::mem::take(&mut self.cells), std::mem::take(&mut self.text));
-        let mut reading = BinaryRows { columns: Vec::new(), cells: &mut cells, text: &mut text, on_row };
-        let outcome = self.read_answer(sequence, &mut reading).await;
+        let mut reading =
+            BinaryRows { columns: &mut statement.columns, cells: &mut cells, text: &mut text, on_row };
+        let outcome = self.read_answer(Answer::new(self.dialect, sequence), &mut reading).await;
         (self.cells, self.text) = (cells, text);
         let done = self.settle(outcome)?;
         statement.types_are_known();
@@ -208,7 +217,7 @@ impl<T: Transport> Connection<T> {
     /// See [`crate::Connection::ping`].
     pub async fn ping(&mut self) -> Result<(), Error> {
         let sequence = self.send_command(COM_PING, &[]).await?;
-        let outcome = self.skip_answer(sequence).await;
+        let outcome = self.skip_answer(sequence, None).await;
         self.settle(outcome).map(|_| ())
     }
 
@@ -270,9 +279,16 @@ impl<T: Transport> Connection<T> {
         Ok(sequence)
     }
 
-    /// Reads an answer to its end without looking at rows.
-    async fn skip_answer(&mut self, sequence: u8) -> Result<Done, Error> {
-        let mut answer = Answer::new(self.deprecate_eof, sequence);
+    /// Reads an answer to its end without looking at rows. `definitions`: where a prepared statement keeps them.
+    async fn skip_answer(
+        &mut self,
+        sequence: u8,
+        mut definitions: Option<&mut Vec<Column>>,
+    ) -> Result<Done, Error> {
+        let mut answer = Answer::new(self.dialect, sequence);
+        if definitions.is_some() {
+            answer = answer.keeping_definitions();
+        }
         loop {
             self.channel.fill().await?;
             let (used, event) = answer.skip(self.channel.unread());
@@ -281,10 +297,15 @@ impl<T: Transport> Connection<T> {
                 Err(error) => return Err(self.explain(error, used)),
             };
             self.channel.consume(used);
-            match event {
-                Event::StatementEnd(_) => return Ok(answer.done()),
-                Event::LocalFile => return Err(self.refuse_file(answer.sequence()).await),
-                _ => {}
+            match (event, definitions) {
+                (Event::StatementEnd(_), _) => return Ok(answer.done()),
+                (Event::LocalFile, _) => return Err(self.refuse_file(answer.sequence()).await),
+                (Event::Head { .. }, Some(definitions)) => {
+                    definitions.clear();
+                    // Boxed, because it is rare and would make every execution's future larger.
+                    return Box::pin(self.read_answer(answer, &mut Definitions(definitions))).await;
+                }
+                (_, kept) => definitions = kept,
             }
         }
     }
@@ -303,8 +324,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Reads an answer to its end and shows each packet to `reading`.
-    async fn read_answer(&mut self, sequence: u8, reading: &mut dyn Reading) -> Result<Done, Error> {
-        let mut answer = Answer::new(self.deprecate_eof, sequence);
+    async fn read_answer(&mut self, mut answer: Answer, reading: &mut dyn Reading) -> Result<Done, Error> {
         // What `reading` complains about is told when the answer has been read, so that the connection stays good.
         let mut complaint = Ok(());
         while !answer.is_finished() {
@@ -314,7 +334,9 @@ impl<T: Transport> Connection<T> {
             let event = answer.accept(payload);
             if complaint.is_ok() {
                 match &event {
-                    Ok(Event::Head(columns)) => reading.on_head(*columns),
+                    Ok(Event::Head { columns, has_definitions }) => {
+                        complaint = reading.on_head(*columns, *has_definitions);
+                    }
                     Ok(Event::Column) => complaint = reading.on_column(payload),
                     Ok(Event::Row) => complaint = reading.on_row(payload),
                     Ok(Event::StatementEnd(done)) => reading.on_statement_end(*done),
@@ -336,7 +358,7 @@ impl<T: Transport> Connection<T> {
         if let Err(error) = self.channel.flush().await {
             return error;
         }
-        let mut answer = Answer::new(self.deprecate_eof, sequence);
+        let mut answer = Answer::new(self.dialect, sequence);
         while !answer.is_finished() {
             let whole = match read_packet(&mut self.channel, answer.sequence()).await {
                 Ok(whole) => whole,
@@ -359,26 +381,31 @@ impl<T: Transport> Connection<T> {
         )
     }
 
-    /// The answer to COM_STMT_PREPARE: the statement's id and number of parameters.
-    async fn read_prepared(&mut self, sequence: u8) -> Result<(u32, u16), Error> {
+    /// The answer to COM_STMT_PREPARE: the statement's id, number of parameters and columns.
+    async fn read_prepared(&mut self, sequence: u8) -> Result<(u32, u16, Vec<Column>), Error> {
         let whole = read_packet(&mut self.channel, sequence).await?;
         let head = parse_prepared(whole.payload(self.channel.unread()));
         self.channel.consume(whole.wire_len);
         let (id, columns, params) = head?;
         let mut sequence = whole.next_sequence;
-        for definitions in [params, columns] {
+        let mut definitions = Vec::new();
+        for (count, is_kept) in [(params, false), (columns, self.dialect.cache_metadata)] {
+            for _ in 0..count {
+                let whole = read_packet(&mut self.channel, sequence).await?;
+                if is_kept {
+                    definitions.push(Column::parse(whole.payload(self.channel.unread()))?);
+                }
+                sequence = whole.next_sequence;
+                self.channel.consume(whole.wire_len);
+            }
             // Definitions end with an EOF packet where the old form is spoken.
-            let packets = match definitions {
-                0 => 0,
-                n => u32::from(n) + u32::from(!self.deprecate_eof),
-            };
-            for _ in 0..packets {
+            if count > 0 && !self.dialect.deprecate_eof {
                 let whole = read_packet(&mut self.channel, sequence).await?;
                 sequence = whole.next_sequence;
                 self.channel.consume(whole.wire_len);
             }
         }
-        Ok((id, params))
+        Ok((id, params, definitions))
     }
 
     /// Streams `source` to a server that has been sent a LOAD DATA LOCAL.
@@ -388,7 +415,7 @@ impl<T: Transport> Connection<T> {
         source: &mut dyn FnMut(&mut Vec<u8>) -> bool,
     ) -> Result<Done, Error> {
         let whole = read_packet(&mut self.channel, sequence).await?;
-        let mut answer = Answer::new(self.deprecate_eof, whole.next_sequence);
+        let mut answer = Answer::new(self.dialect, whole.next_sequence);
         let event = answer.accept(whole.payload(self.channel.unread()));
         self.channel.consume(whole.wire_len);
         let mut sequence = whole.next_sequence;
@@ -419,7 +446,7 @@ impl<T: Transport> Connection<T> {
         finish(output, start, &mut sequence);
         self.channel.arm(self.statement_timeout);
         self.channel.flush().await?;
-        self.skip_answer(sequence).await
+        self.skip_answer(sequence, None).await
     }
 }
 
@@ -509,8 +536,9 @@ struct TextRows<'a> {
 }
 
 impl Reading for TextRows<'_> {
-    fn on_head(&mut self, columns: u32) {
+    fn on_head(&mut self, columns: u32, _has_definitions: bool) -> Result<(), Error> {
         self.columns = columns as usize;
+        Ok(())
     }
 
     fn on_row(&mut self, payload: &[u8]) -> Result<(), Error> {
@@ -521,15 +549,23 @@ impl Reading for TextRows<'_> {
 }
 
 struct BinaryRows<'a> {
-    columns: Vec<Column>,
+    columns: &'a mut Vec<Column>,
     cells: &'a mut Vec<Option<Cell>>,
     text: &'a mut Vec<u8>,
     on_row: &'a mut dyn FnMut(&Row<'_>),
 }
 
 impl Reading for BinaryRows<'_> {
-    fn on_head(&mut self, _columns: u32) {
-        self.columns.clear();
+    fn on_head(&mut self, columns: u32, has_definitions: bool) -> Result<(), Error> {
+        if has_definitions {
+            self.columns.clear();
+        } else if self.columns.len() != columns as usize {
+            return malformed(format!(
+                "{columns} columns without definitions, where the last ones were {}",
+                self.columns.len()
+            ));
+        }
+        Ok(())
     }
 
     fn on_column(&mut self, payload: &[u8]) -> Result<(), Error> {
@@ -538,8 +574,23 @@ impl Reading for BinaryRows<'_> {
     }
 
     fn on_row(&mut self, payload: &[u8]) -> Result<(), Error> {
-        binary_cells(payload, &self.columns, self.text, self.cells)?;
+        binary_cells(payload, self.columns, self.text, self.cells)?;
         (self.on_row)(&Row::new(self.text, self.cells));
+        Ok(())
+    }
+}
+
+/// Skips rows but keeps column definitions.
+struct Definitions<'a>(&'a mut Vec<Column>);
+
+impl Reading for Definitions<'_> {
+    fn on_head(&mut self, _columns: u32, _has_definitions: bool) -> Result<(), Error> {
+        self.0.clear();
+        Ok(())
+    }
+
+    fn on_column(&mut self, payload: &[u8]) -> Result<(), Error> {
+        self.0.push(Column::parse(payload)?);
         Ok(())
     }
 }

@@ -8,37 +8,40 @@ use crate::error::Error;
 /// Capability flags (MySQL internals manual, "Capability Flags").
 pub mod capability {
     /// Longer flags in column definitions.
-    pub const LONG_FLAG: u32 = 0x4;
-    /// MySQL: old hashes; a server that lacks it is MariaDB 10.2 or newer. A client that sends it speaks MySQL's
-    /// dialect of the protocol.
-    pub const LONG_PASSWORD: u32 = 0x1;
+    pub const LONG_FLAG: u64 = 0x4;
+    /// Once about old hashes. A server that lacks it is MariaDB 10.2 or newer and has capabilities of its own.
+    pub const LONG_PASSWORD: u64 = 0x1;
     /// A database is named in the log-in.
-    pub const CONNECT_WITH_DB: u32 = 0x8;
+    pub const CONNECT_WITH_DB: u64 = 0x8;
     /// LOAD DATA LOCAL INFILE.
-    pub const LOCAL_FILES: u32 = 0x80;
+    pub const LOCAL_FILES: u64 = 0x80;
     /// The protocol since 4.1.
-    pub const PROTOCOL_41: u32 = 0x200;
+    pub const PROTOCOL_41: u64 = 0x200;
     /// TLS.
-    pub const SSL: u32 = 0x800;
+    pub const SSL: u64 = 0x800;
     /// Transaction status in OK packets.
-    pub const TRANSACTIONS: u32 = 0x2000;
+    pub const TRANSACTIONS: u64 = 0x2000;
     /// The log-in since 4.1.
-    pub const SECURE_CONNECTION: u32 = 0x8000;
+    pub const SECURE_CONNECTION: u64 = 0x8000;
     /// Several statements in one query.
-    pub const MULTI_STATEMENTS: u32 = 0x1_0000;
+    pub const MULTI_STATEMENTS: u64 = 0x1_0000;
     /// Several results of one query.
-    pub const MULTI_RESULTS: u32 = 0x2_0000;
+    pub const MULTI_RESULTS: u64 = 0x2_0000;
     /// Several results of a prepared statement.
-    pub const PS_MULTI_RESULTS: u32 = 0x4_0000;
+    pub const PS_MULTI_RESULTS: u64 = 0x4_0000;
     /// Log-in methods by name.
-    pub const PLUGIN_AUTH: u32 = 0x8_0000;
+    pub const PLUGIN_AUTH: u64 = 0x8_0000;
     /// A log-in answer may be longer than 255 bytes.
-    pub const PLUGIN_AUTH_LENENC: u32 = 0x20_0000;
+    pub const PLUGIN_AUTH_LENENC: u64 = 0x20_0000;
     /// An OK packet ends the rows and nothing ends the column definitions.
-    pub const DEPRECATE_EOF: u32 = 0x100_0000;
+    pub const DEPRECATE_EOF: u64 = 0x100_0000;
+
+    /// MariaDB since 10.6: a prepared statement's column definitions are sent again only when they have changed.
+    /// MariaDB's own client library asks for it, hence so do all who measure MariaDB with it.
+    pub const CACHE_METADATA: u64 = 1 << 36;
 
     /// What this client uses where the server can.
-    pub const WANTED: u32 = LONG_PASSWORD
+    pub const WANTED: u64 = LONG_PASSWORD
         | LONG_FLAG
         | LOCAL_FILES
         | PROTOCOL_41
@@ -49,7 +52,8 @@ pub mod capability {
         | PS_MULTI_RESULTS
         | PLUGIN_AUTH
         | PLUGIN_AUTH_LENENC
-        | DEPRECATE_EOF;
+        | DEPRECATE_EOF
+        | CACHE_METADATA;
 }
 
 /// Length of the nonce in the greeting.
@@ -69,8 +73,8 @@ pub struct Greeting {
     pub version: String,
     /// Thread id.
     pub connection_id: u32,
-    /// Its capabilities.
-    pub capabilities: u32,
+    /// Its capabilities; MariaDB's own ones are the upper 32 bits.
+    pub capabilities: u64,
     /// What passwords are scrambled with.
     pub nonce: [u8; NONCE_BYTES],
     /// The log-in method it would like; empty where it names none.
@@ -97,9 +101,13 @@ impl Greeting {
         reader.take(1)?;
         let low = reader.u16()?;
         reader.take(3)?;
-        let capabilities = u32::from(low) | u32::from(reader.u16()?) << 16;
+        let mut capabilities = u64::from(low) | u64::from(reader.u16()?) << 16;
         let nonce_len = usize::from(reader.u8()?);
-        reader.take(10)?;
+        reader.take(6)?;
+        let extended = reader.u32()?;
+        if capabilities & capability::LONG_PASSWORD == 0 {
+            capabilities |= u64::from(extended) << 32;
+        }
         if capabilities & capability::PROTOCOL_41 == 0 || capabilities & capability::SECURE_CONNECTION == 0 {
             return Err(Error::Unsupported(format!("server {version} speaks only the protocol before 4.1")));
         }
@@ -115,7 +123,7 @@ impl Greeting {
     }
 
     /// What both sides can do.
-    pub fn shared_capabilities(&self, with_database: bool, with_tls: bool) -> u32 {
+    pub fn shared_capabilities(&self, with_database: bool, with_tls: bool) -> u64 {
         let mut wanted = capability::WANTED;
         if with_database {
             wanted |= capability::CONNECT_WITH_DB;
@@ -123,8 +131,8 @@ impl Greeting {
         if with_tls {
             wanted |= capability::SSL;
         }
-        // MariaDB does not announce LONG_PASSWORD; a client must send it nevertheless to be taken for a MySQL one.
-        wanted & (self.capabilities | capability::LONG_PASSWORD)
+        // A MariaDB that does not say LONG_PASSWORD takes a client that does not say it either for one of its own.
+        wanted & self.capabilities
     }
 
     /// utf8mb4 where the server knows it.
@@ -137,18 +145,20 @@ impl Greeting {
 }
 
 /// Appends the request for TLS: the first 32 bytes of the log-in.
-pub fn push_tls_request(out: &mut Vec<u8>, capabilities: u32, collation: u8) {
-    out.extend_from_slice(&capabilities.to_le_bytes());
+pub fn push_tls_request(out: &mut Vec<u8>, capabilities: u64, collation: u8) {
+    let (low, extended) = (capabilities as u32, (capabilities >> 32) as u32);
+    out.extend_from_slice(&low.to_le_bytes());
     out.extend_from_slice(&MAX_PACKET_BYTES.to_le_bytes());
     out.push(collation);
-    out.extend_from_slice(&[0; 23]);
+    out.extend_from_slice(&[0; 19]);
+    out.extend_from_slice(&extended.to_le_bytes());
 }
 
 /// The client's log-in.
 #[derive(Debug, Clone, Copy)]
 pub struct LogIn<'a> {
     /// As in the request for TLS, if there was one.
-    pub capabilities: u32,
+    pub capabilities: u64,
     /// As [`Greeting::collation`] says.
     pub collation: u8,
     /// Who.
@@ -196,7 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// A greeting as the manual describes it.
-    fn greeting(version: &str, capabilities: u32, plugin: &[u8]) -> Vec<u8> {
+    fn greeting(version: &str, capabilities: u64, plugin: &[u8]) -> Vec<u8> {
         let mut out = vec![10];
         out.extend_from_slice(version.as_bytes());
         out.push(0);
@@ -206,7 +216,8 @@ mod tests {
         out.extend_from_slice(&[8, 2, 0]);
         out.extend_from_slice(&((capabilities >> 16) as u16).to_le_bytes());
         out.push(21);
-        out.extend_from_slice(&[0; 10]);
+        out.extend_from_slice(&[0; 6]);
+        out.extend_from_slice(&((capabilities >> 32) as u32).to_le_bytes());
         out.extend_from_slice(b"ijklmnopqrst\0");
         out.extend_from_slice(plugin);
         out
@@ -223,6 +234,17 @@ mod tests {
         let shared = read.shared_capabilities(false, false);
         assert_eq!(shared & (capability::CONNECT_WITH_DB | capability::SSL), 0);
         assert_ne!(shared & capability::DEPRECATE_EOF, 0);
+    }
+
+    #[test]
+    fn mariadbs_own_capabilities_are_for_mariadb() {
+        let cached = capability::CACHE_METADATA;
+        let mariadb =
+            Greeting::parse(&greeting("5.5.5-10.11.6-MariaDB", cached | 0xffff_fffe, b"\0")).unwrap();
+        assert_eq!(mariadb.shared_capabilities(false, false) & (cached | capability::LONG_PASSWORD), cached);
+        let mysql = Greeting::parse(&greeting("8.0.33", cached | 0xffff_ffff, b"\0")).unwrap();
+        assert_eq!(mysql.shared_capabilities(false, false) & cached, 0, "those bytes are filler there");
+        assert_ne!(mysql.shared_capabilities(false, false) & capability::LONG_PASSWORD, 0);
     }
 
     #[test]
@@ -268,7 +290,8 @@ mod tests {
             },
         )
         .unwrap();
-        assert_eq!(out[..4], capabilities.to_le_bytes());
+        assert_eq!(out[..4], (capabilities as u32).to_le_bytes());
+        assert_eq!(out[28..32], ((capabilities >> 32) as u32).to_le_bytes());
         assert_eq!(out[8], 45);
         assert_eq!(&out[32..], b"u\0\x02xydb\0p\0");
         let nul =

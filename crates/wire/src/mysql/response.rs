@@ -58,8 +58,13 @@ enum State {
 /// What a packet was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A result set with so many columns begins.
-    Head(u32),
+    /// A result set begins.
+    Head {
+        /// Columns of each row.
+        columns: u32,
+        /// Whether their definitions follow; if not, those of the prepare (or the last execution) still hold.
+        has_definitions: bool,
+    },
     /// A column definition.
     Column,
     /// Nothing to act on.
@@ -72,11 +77,22 @@ pub enum Event {
     LocalFile,
 }
 
+/// What both sides have agreed on and what changes the form of answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Dialect {
+    /// No EOF packets: nothing ends column definitions and an OK packet ends rows.
+    pub deprecate_eof: bool,
+    /// A result's head says whether column definitions follow.
+    pub cache_metadata: bool,
+}
+
 /// The answer to one command, packet by packet.
 #[derive(Debug, Clone)]
 pub struct Answer {
     state: State,
-    deprecate_eof: bool,
+    dialect: Dialect,
+    /// [`Answer::skip`] stops before definitions that will not be sent again.
+    keeps_definitions: bool,
     /// Due next.
     sequence: u8,
     /// The last frame was of maximal length: the next one continues its packet.
@@ -91,16 +107,24 @@ pub struct Answer {
 
 impl Answer {
     /// Expects the answer to a command whose last frame had the number before `sequence`.
-    pub fn new(deprecate_eof: bool, sequence: u8) -> Answer {
+    pub fn new(dialect: Dialect, sequence: u8) -> Answer {
         Answer {
             state: State::Head,
-            deprecate_eof,
+            dialect,
+            keeps_definitions: false,
             sequence,
             is_continued: false,
             skip_bytes: 0,
             current: Done::default(),
             total: Done::default(),
         }
+    }
+
+    /// Makes [`Answer::skip`] stop where a prepared statement's column definitions follow that the server will
+    /// not send again.
+    pub fn keeping_definitions(mut self) -> Answer {
+        self.keeps_definitions = self.dialect.cache_metadata;
+        self
     }
 
     /// Whether the last packet has been seen.
@@ -168,28 +192,34 @@ impl Answer {
             0xff => self.fail(payload),
             0xfb => Ok(Event::LocalFile),
             _ => {
-                let columns = Reader::new(payload).lenenc()?;
+                let mut reader = Reader::new(payload);
+                let columns = reader.lenenc()?;
                 if columns == 0 || columns > COLUMNS_MAX {
                     return malformed(format!("a result of {columns} columns"));
                 }
                 let columns = columns as u32;
+                let has_definitions = !self.dialect.cache_metadata || reader.u8()? != 0;
                 self.current.has_result_set = true;
-                self.state = State::Columns(columns);
-                Ok(Event::Head(columns))
+                self.state = match (has_definitions, self.dialect.deprecate_eof) {
+                    (true, _) => State::Columns(columns),
+                    (false, true) => State::Rows,
+                    (false, false) => State::ColumnsEnd,
+                };
+                Ok(Event::Head { columns, has_definitions })
             }
         }
     }
 
     fn column_seen(&mut self, left: u32) {
         self.state = match left {
-            0 | 1 if self.deprecate_eof => State::Rows,
+            0 | 1 if self.dialect.deprecate_eof => State::Rows,
             0 | 1 => State::ColumnsEnd,
             _ => State::Columns(left - 1),
         };
     }
 
     fn accept_rows_end(&mut self, payload: &[u8]) -> Result<Event, Error> {
-        let (status, warnings) = if self.deprecate_eof {
+        let (status, warnings) = if self.dialect.deprecate_eof {
             let ok = parse_ok(payload)?;
             (ok.status, ok.warnings)
         } else {
@@ -226,14 +256,14 @@ impl Answer {
     fn is_row(&self, first: u8, len: usize) -> bool {
         match first {
             0xff => false,
-            0xfe => len >= FRAME_BYTES_MAX || (!self.deprecate_eof && len >= 9),
+            0xfe => len >= FRAME_BYTES_MAX || (!self.dialect.deprecate_eof && len >= 9),
             _ => true,
         }
     }
 
-    /// Goes over `bytes` without looking at rows and column definitions. Returns how many bytes are used up and,
-    /// of the packets in them, either the last event that needs somebody to act ([`Event::LocalFile`]),
-    /// [`Event::StatementEnd`] when everything is over, or [`Event::Nothing`]: more bytes are needed.
+    /// Goes over `bytes` without looking at rows and column definitions. Returns how many bytes are used up and
+    /// why it stopped: [`Event::LocalFile`]; [`Event::Head`] as [`Answer::keeping_definitions`] says;
+    /// [`Event::StatementEnd`] when everything is over; [`Event::Nothing`] when more bytes are needed.
     pub fn skip(&mut self, bytes: &[u8]) -> (usize, Result<Event, Error>) {
         let mut at = 0;
         loop {
@@ -285,6 +315,9 @@ impl Answer {
             at = start + header.len;
             match self.accept(payload) {
                 Ok(Event::LocalFile) => return (at, Ok(Event::LocalFile)),
+                Ok(event @ Event::Head { has_definitions: true, .. }) if self.keeps_definitions => {
+                    return (at, Ok(event));
+                }
                 Ok(event @ Event::StatementEnd(_)) if self.is_finished() => return (at, Ok(event)),
                 Ok(_) => {}
                 Err(error) => return (at, Err(error)),
@@ -329,8 +362,12 @@ mod tests {
     const OK_AS_EOF: &[u8] = &[0xfe, 0, 0, 2, 0, 0, 0];
     const OK_3_ROWS: &[u8] = &[0x00, 3, 9, 2, 0, 1, 0];
 
+    fn form(deprecate_eof: bool) -> Dialect {
+        Dialect { deprecate_eof, cache_metadata: false }
+    }
+
     fn skip_all(deprecate_eof: bool, bytes: &[u8]) -> Result<Done, Error> {
-        let mut answer = Answer::new(deprecate_eof, 1);
+        let mut answer = Answer::new(form(deprecate_eof), 1);
         let (used, outcome) = answer.skip(bytes);
         outcome?;
         assert!(answer.is_finished());
@@ -365,6 +402,24 @@ mod tests {
         // A row that is one empty string is a single NUL byte; one that begins with 0xfe is too long to be an EOF.
         let done = skip_all(false, &wire(&[&[1], &a, EOF, b"\x00", EOF])).unwrap();
         assert_eq!(done.rows, 1);
+    }
+
+    #[test]
+    fn definitions_that_have_not_changed_are_left_out() {
+        let a = column("a");
+        let dialect = Dialect { deprecate_eof: true, cache_metadata: true };
+        let mut answer = Answer::new(dialect, 1);
+        let bytes = wire(&[&[1, 0], b"\x00\x00\x011", OK_AS_EOF]);
+        let (used, event) = answer.skip(&bytes);
+        assert!(matches!(event, Ok(Event::StatementEnd(done)) if done.rows == 1));
+        assert_eq!(used, bytes.len());
+        let mut answer = Answer::new(dialect, 1).keeping_definitions();
+        let bytes = wire(&[&[1, 1], &a, b"\x00\x00\x011", OK_AS_EOF]);
+        let (used, event) = answer.skip(&bytes);
+        assert_eq!(event.unwrap(), Event::Head { columns: 1, has_definitions: true });
+        assert_eq!(used, 6, "stops where the definitions begin");
+        let (_, event) = answer.skip(&bytes[used..]);
+        assert!(matches!(event, Ok(Event::StatementEnd(_))));
     }
 
     #[test]
@@ -412,7 +467,7 @@ mod tests {
         push(5, b"");
         push(6, b"\x011");
         push(7, EOF);
-        let mut answer = Answer::new(false, 1);
+        let mut answer = Answer::new(form(false), 1);
         // In pieces, as a socket gives them.
         let mut pending: Vec<u8> = Vec::new();
         for chunk in bytes.chunks(4000) {
@@ -438,7 +493,7 @@ mod tests {
             wire(&[&[1], &a, b"\x011"]),
             wire(&[&[0x00, 3]]),
         ] {
-            let mut answer = Answer::new(false, 1);
+            let mut answer = Answer::new(form(false), 1);
             assert!(matches!(answer.skip(&bytes).1, Err(Error::Protocol(_))), "{bytes:?}");
         }
     }
@@ -453,7 +508,7 @@ mod tests {
             if !deprecate_eof { payloads.push(EOF); }
             payloads.extend([b"\x011".as_slice(), b"\xfb", b"\x05hello", end]);
             let bytes = wire(&payloads);
-            let mut answer = Answer::new(deprecate_eof, 1);
+            let mut answer = Answer::new(form(deprecate_eof), 1);
             let (mut buffer, mut given) = (Vec::new(), 0);
             for cut in cuts.iter().cycle() {
                 let end = (given + cut).min(bytes.len());
@@ -469,8 +524,8 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), deprecate_eof: bool) {
-            let mut answer = Answer::new(deprecate_eof, bytes.get(3).copied().unwrap_or(0));
+        fn any_bytes_are_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), deprecate_eof: bool, cache_metadata: bool) {
+            let mut answer = Answer::new(Dialect { deprecate_eof, cache_metadata }, bytes.get(3).copied().unwrap_or(0));
             let (used, _) = answer.skip(&bytes);
             prop_assert!(used <= bytes.len());
         }
@@ -481,7 +536,7 @@ mod tests {
             let mut bytes = wire(&[&[1], &a, EOF, b"\x011", EOF_MORE, OK_3_ROWS]);
             if let Some(byte) = bytes.get_mut(at) { *byte = to; }
             bytes.truncate(cut);
-            let _ = Answer::new(false, 1).skip(&bytes);
+            let _ = Answer::new(form(false), 1).skip(&bytes);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! MySQL internals manual, "COM_STMT_EXECUTE".
 
 use super::packet::{FRAME_BYTES_MAX, HEADER_BYTES, finish, header_bytes, push_lenenc_bytes};
+use super::row::Column;
 use crate::error::Error;
 use crate::value::{ParamType, Value};
 
@@ -19,12 +20,15 @@ pub struct Statement {
     packet: Vec<u8>,
     /// Where the values begin in `packet`.
     values_at: usize,
+    /// What the server said last about the result; it need not say it again.
+    pub(super) columns: Vec<Column>,
 }
 
 impl Statement {
     /// The template of statement `id`.
     pub fn new(id: u32, params: &[ParamType]) -> Statement {
-        let mut statement = Statement { id, params: params.to_vec(), packet: Vec::new(), values_at: 0 };
+        let mut statement =
+            Statement { id, params: params.to_vec(), packet: Vec::new(), values_at: 0, columns: Vec::new() };
         statement.build(true);
         statement
     }
