@@ -25,7 +25,7 @@ pub struct SteadyRules {
 
 impl Default for SteadyRules {
     fn default() -> Self {
-        Self { seconds_min: 10, p_max: 0.01, slope_share_min: 0.10, level_share_min: 0.15, block: 3, seed: 1 }
+        Self { seconds_min: 10, p_max: 0.01, slope_share_min: 0.15, level_share_min: 0.20, block: 3, seed: 1 }
     }
 }
 

@@ -1,1 +1,25 @@
-//! Samplers: host, server counters, lock waits, storage probe, canary. Never here: load.
+//! What the machine and the server did while a load ran: samplers of host, processes and server counters, hot
+//! locks, the storage probe, the canary, gates, and what this machine can measure at all.
+//!
+//! Everything missing (no root, no perf, no performance_schema) is a [`Missing`] with its reason, never an error of
+//! the run.
+//!
+//! Never here: load, the plan of a study, stored formats, terminal output.
+
+pub mod canary;
+pub mod device;
+pub mod doctor;
+pub mod gates;
+pub mod host;
+pub mod per_transaction;
+pub mod probe;
+pub mod process;
+pub mod procfs;
+pub mod sampler;
+pub mod server;
+pub mod track;
+
+pub use gates::{Finding, Gate};
+pub use per_transaction::{PerTransaction, per_transaction};
+pub use sampler::{Config, Cost, Missing, Sampler, Telemetry};
+pub use track::{Kind, Track, Tracks};

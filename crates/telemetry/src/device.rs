@@ -1,0 +1,164 @@
+//! Which block device is under a directory, and what it is.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The device under a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// Numbers as `/proc/diskstats` has them; `None` where no block device is behind the file system (tmpfs).
+    pub numbers: Option<(u32, u32)>,
+    /// `vda`, `nvme0n1p2`; the file system's name where there is no device.
+    pub name: String,
+    /// `ext4`, `xfs`, `tmpfs`.
+    pub filesystem: String,
+    /// Mount options.
+    pub options: String,
+    /// I/O scheduler in use, where the kernel says.
+    pub scheduler: Option<String>,
+    /// Whether it is a disk that spins, where the kernel says.
+    pub is_rotational: Option<bool>,
+    /// Model as the device names itself, where it does.
+    pub model: Option<String>,
+}
+
+impl Device {
+    /// Finds the device of an existing directory or file. What cannot be found out stays empty.
+    pub fn of(path: &Path) -> std::io::Result<Device> {
+        let dev = fs::metadata(path)?.dev();
+        let numbers = (libc::major(dev), libc::minor(dev));
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let mount = find_mount(&mounts, numbers, &real);
+        let (filesystem, options, source) = mount.unwrap_or_default();
+        // File systems with anonymous numbers (btrfs, overlay) name their device as the source of the mount.
+        let numbers = if numbers.0 != 0 {
+            Some(numbers)
+        } else {
+            fs::metadata(&source)
+                .ok()
+                .filter(|m| m.rdev() != 0)
+                .map(|m| (libc::major(m.rdev()), libc::minor(m.rdev())))
+        };
+        let sys = numbers.map(|(major, minor)| PathBuf::from(format!("/sys/dev/block/{major}:{minor}")));
+        let name = sys
+            .as_ref()
+            .and_then(|sys| fs::canonicalize(sys).ok()?.file_name().map(|n| n.to_string_lossy().into_owned()))
+            .unwrap_or_else(|| filesystem.clone());
+        let queue = |file: &str| read_queue(sys.as_deref()?, file);
+        Ok(Device {
+            numbers,
+            name,
+            filesystem,
+            options,
+            scheduler: queue("scheduler").and_then(|s| chosen(&s)),
+            is_rotational: queue("rotational").map(|s| s == "1"),
+            model: sys
+                .as_deref()
+                .and_then(|sys| Some(fs::read_to_string(sys.join("device/model")).ok()?.trim().to_owned())),
+        })
+    }
+
+    /// The same device, whatever mount point leads to it: what probe results are kept by.
+    pub fn identity(&self) -> String {
+        match self.numbers {
+            Some((major, minor)) => format!("{}-{major}-{minor}-{}", self.name, self.filesystem),
+            None => self.filesystem.clone(),
+        }
+    }
+}
+
+/// A file of the device's queue; a partition has none and shares that of its disk.
+fn read_queue(sys: &Path, file: &str) -> Option<String> {
+    let own = fs::read_to_string(sys.join("queue").join(file));
+    let text = own.or_else(|_| fs::read_to_string(sys.join("../queue").join(file))).ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// `none [mq-deadline] kyber` has chosen mq-deadline.
+fn chosen(schedulers: &str) -> Option<String> {
+    let inside = schedulers.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(name, _)| name);
+    inside.or(Some(schedulers).filter(|s| !s.is_empty())).map(str::to_owned)
+}
+
+/// File system, options and source of the mount with these device numbers that holds `path` (the longest mount point
+/// that is its beginning: one device may be mounted several times).
+fn find_mount(mountinfo: &str, numbers: (u32, u32), path: &Path) -> Option<(String, String, String)> {
+    let wanted = format!("{}:{}", numbers.0, numbers.1);
+    mountinfo
+        .lines()
+        .filter_map(|line| {
+            let (left, right) = line.split_once(" - ")?;
+            let left: Vec<&str> = left.split(' ').collect();
+            let right: Vec<&str> = right.split(' ').collect();
+            let point = unescape(left.get(4)?);
+            if *left.get(2)? != wanted || !path.starts_with(&point) {
+                return None;
+            }
+            let options = format!("{},{}", left.get(5)?, right.get(2).copied().unwrap_or(""));
+            Some((point.len(), (right.first()?.to_string(), options, unescape(right.get(1)?))))
+        })
+        .max_by_key(|(length, _)| *length)
+        .map(|(_, found)| found)
+}
+
+/// Spaces and such stand as `\040` in mountinfo.
+fn unescape(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        out.push_str(before);
+        match after.get(..3).and_then(|octal| u8::from_str_radix(octal, 8).ok()) {
+            Some(byte) => {
+                out.push(char::from(byte));
+                rest = &after[3..];
+            }
+            None => {
+                out.push('\\');
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard\n\
+        40 27 7:3 / /mnt/my\\040disk rw,noatime - xfs /dev/loop3 rw,attr2\n\
+        41 27 254:0 /sub /srv rw,relatime - ext4 /dev/vda rw,discard\n";
+
+    #[test]
+    fn mount_of_a_path_is_the_longest_with_its_device() {
+        let (fs, options, source) = find_mount(MOUNTS, (7, 3), Path::new("/mnt/my disk/data")).unwrap();
+        assert_eq!(
+            (fs.as_str(), options.as_str(), source.as_str()),
+            ("xfs", "rw,noatime,rw,attr2", "/dev/loop3")
+        );
+        assert!(find_mount(MOUNTS, (254, 0), Path::new("/srv/data")).is_some());
+        assert_eq!(find_mount(MOUNTS, (8, 0), Path::new("/")), None);
+    }
+
+    #[test]
+    fn scheduler_in_brackets_is_the_chosen_one() {
+        assert_eq!(chosen("none [mq-deadline] kyber").as_deref(), Some("mq-deadline"));
+        assert_eq!(chosen("none").as_deref(), Some("none"));
+        assert_eq!(chosen(""), None);
+    }
+
+    #[test]
+    fn escapes_of_mountinfo() {
+        assert_eq!(unescape("a\\040b\\\\x"), "a b\\\\x");
+    }
+
+    #[test]
+    fn the_test_directory_has_a_file_system() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!Device::of(dir.path()).unwrap().filesystem.is_empty());
+        assert!(Device::of(&dir.path().join("none")).is_err());
+    }
+}

@@ -1,0 +1,396 @@
+//! Checks that can call a run invalid: pure functions over what was recorded, each with a name, what was found and a
+//! remedy. An invalid run is shown and kept out of averages and verdicts.
+
+use stats::{Steadiness, SteadyState};
+
+use crate::track::Track;
+
+/// What a gate says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finding {
+    /// Looked at, nothing wrong.
+    Held,
+    /// The run is invalid.
+    Tripped,
+    /// Could not be looked at; the detail says why.
+    NotChecked,
+}
+
+/// One gate's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name in results: `client_bound`, `not_steady`, ...
+    pub name: &'static str,
+    /// What it says.
+    pub finding: Finding,
+    /// What was found, with the figures.
+    pub detail: String,
+    /// What to do about it; empty where it held.
+    pub remedy: String,
+}
+
+impl Gate {
+    fn new(name: &'static str, is_tripped: bool, detail: String, remedy: &str) -> Self {
+        let finding = if is_tripped { Finding::Tripped } else { Finding::Held };
+        let remedy = if is_tripped { remedy.to_owned() } else { String::new() };
+        Self { name, finding, detail, remedy }
+    }
+
+    fn not_checked(name: &'static str, why: impl Into<String>) -> Self {
+        let detail = format!("not checked: {}", why.into());
+        Self { name, finding: Finding::NotChecked, detail, remedy: String::new() }
+    }
+
+    /// It says that the run is invalid.
+    pub fn is_tripped(&self) -> bool {
+        self.finding == Finding::Tripped
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// The client, not the server, set the limit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClientLoad {
+    /// CPU of the busiest worker as a share of its core.
+    pub cpu_share: f64,
+    /// Share of the time in which workers could have run and did not.
+    pub run_queue_share: f64,
+    /// 99th percentile of how late a due wake-up was served.
+    pub schedule_lag_p99_ms: f64,
+    /// The engine's own judgement.
+    pub is_bound: bool,
+}
+
+/// `client_bound`.
+pub fn client_bound(client: &ClientLoad) -> Gate {
+    let detail = format!(
+        "busiest worker used {} of its core, waited {} of the time for a core, wake-ups up to {:.1} ms late (p99)",
+        percent(client.cpu_share),
+        percent(client.run_queue_share),
+        client.schedule_lag_p99_ms
+    );
+    let remedy =
+        "give the client more of the machine: more workers, other cores than the server's, or a lower rate";
+    Gate::new("client_bound", client.is_bound, detail, remedy)
+}
+
+/// `not_steady`: a slope or a change of level in the measured phase.
+pub fn not_steady(steadiness: &Steadiness) -> Gate {
+    let name = "not_steady";
+    match steadiness.state {
+        SteadyState::TooShort => {
+            Gate::not_checked(name, format!("{:.0} seconds are too few", steadiness.effective_seconds))
+        }
+        SteadyState::Steady => {
+            let detail = format!("changed by {} over the phase", percent(steadiness.slope_share));
+            Gate::new(name, false, detail, "")
+        }
+        SteadyState::Slope => {
+            let detail = format!(
+                "throughput changed by {} from the first to the last second (p = {:.4})",
+                percent(steadiness.slope_share),
+                steadiness.slope_p
+            );
+            Gate::new(name, true, detail, "measure longer or after a longer warm-up, until the slope is gone")
+        }
+        SteadyState::LevelChange => {
+            let change = steadiness.change.as_ref();
+            let detail = change.map_or_else(String::new, |c| {
+                format!("throughput went from {:.0} to {:.0} at second {}", c.before, c.after, c.index + 1)
+            });
+            let remedy = "look at the series below the throughput for what changed there (checkpoint, purge, another \
+                          process), and measure longer than its period";
+            Gate::new(name, true, detail, remedy)
+        }
+    }
+}
+
+/// Work that the server puts off: a run that only builds it up shows a throughput that cannot last.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Debt {
+    /// `checkpoint age`, `dirty pages`, `history list`, `dead tuples`.
+    pub name: &'static str,
+    /// At the start of the measured phase.
+    pub start: f64,
+    /// At its end.
+    pub end: f64,
+    /// Where the server begins to pay it under the load's feet.
+    pub limit: f64,
+    /// `MB`, `transactions`, `rows`.
+    pub unit: &'static str,
+}
+
+impl Debt {
+    /// From the series over the measured phase: means of the first and last fifth. `None` below five samples.
+    pub fn of(
+        name: &'static str,
+        unit: &'static str,
+        factor: f64,
+        values: &[f64],
+        limit: f64,
+    ) -> Option<Self> {
+        let fifth = values.len() / 5;
+        if fifth == 0 {
+            return None;
+        }
+        let start = stats::mean(&values[..fifth])? * factor;
+        let end = stats::mean(&values[values.len() - fifth..])? * factor;
+        Some(Self { name, start, end, limit, unit })
+    }
+
+    /// Beyond half of the limit, and still growing by a tenth of the limit or more.
+    fn is_growing(&self) -> bool {
+        self.limit > 0.0 && self.end > 0.5 * self.limit && self.end - self.start > 0.1 * self.limit
+    }
+}
+
+/// `debt_growing`. Every write builds up some debt, so growth counts only on its way to the limit.
+pub fn debt_growing(debts: &[Debt]) -> Gate {
+    let name = "debt_growing";
+    if debts.is_empty() {
+        return Gate::not_checked(name, "the server's counters were not sampled");
+    }
+    let growing: Vec<&Debt> = debts.iter().filter(|d| d.is_growing()).collect();
+    let shown: Vec<&Debt> = if growing.is_empty() { debts.iter().collect() } else { growing.clone() };
+    let detail: Vec<String> = shown
+        .iter()
+        .map(|d| format!("{} {:.0} to {:.0} of {:.0} {}", d.name, d.start, d.end, d.limit, d.unit))
+        .collect();
+    let remedy = "measure until the debt has levelled off, let it drain between runs, or give the server the means to \
+                  pay it (larger log, more I/O capacity, more purge threads, a keener autovacuum)";
+    Gate::new(name, !growing.is_empty(), detail.join("; "), remedy)
+}
+
+/// What else went on on the machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Noise {
+    /// CPU used by neither server nor client, as a share of the machine.
+    pub foreign_share: Option<f64>,
+    /// CPU that the hypervisor gave to others.
+    pub steal_share: Option<f64>,
+    /// This block's canary divided by the median of the study's: below 1 is a slower machine.
+    pub canary_ratio: Option<f64>,
+}
+
+/// Limits of [`noisy_host`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NoiseLimits {
+    /// Of the machine.
+    pub foreign_share_max: f64,
+    /// Of the machine.
+    pub steal_share_max: f64,
+    /// Slowest canary: a loop of a second varies by 15 % on a virtual machine without meaning anything.
+    pub canary_ratio_min: f64,
+}
+
+impl Default for NoiseLimits {
+    fn default() -> Self {
+        Self { foreign_share_max: 0.25, steal_share_max: 0.10, canary_ratio_min: 0.6 }
+    }
+}
+
+/// `noisy_host`.
+pub fn noisy_host(noise: &Noise, limits: &NoiseLimits) -> Gate {
+    let name = "noisy_host";
+    let mut detail = Vec::new();
+    let mut is_tripped = false;
+    if let Some(share) = noise.foreign_share {
+        is_tripped |= share > limits.foreign_share_max;
+        detail.push(format!("other processes used {} of the machine", percent(share.max(0.0))));
+    }
+    if let Some(share) = noise.steal_share {
+        is_tripped |= share > limits.steal_share_max;
+        detail.push(format!("the hypervisor took {}", percent(share)));
+    }
+    if let Some(ratio) = noise.canary_ratio {
+        is_tripped |= ratio < limits.canary_ratio_min;
+        detail.push(format!("the canary ran at {} of its usual speed", percent(ratio)));
+    }
+    if detail.is_empty() {
+        return Gate::not_checked(name, "neither cpu nor canary were measured");
+    }
+    let remedy = "find and stop what else runs (top, virtual machines on the same host), then run the study again: \
+                  invalid runs are repeated";
+    Gate::new(name, is_tripped, detail.join("; "), remedy)
+}
+
+/// `errors`: failed transactions as a share of those that were started.
+pub fn errors(failed: u64, started: u64, share_max: f64) -> Gate {
+    let name = "errors";
+    if started == 0 {
+        return Gate::new(
+            name,
+            true,
+            "no transaction was started".to_owned(),
+            "look at the run's errors and the server's log",
+        );
+    }
+    let share = failed as f64 / started as f64;
+    let detail = format!("{failed} of {started} transactions failed ({})", percent(share));
+    let remedy =
+        "look at the errors by code; fewer sessions, more rows or retries reduce deadlocks and conflicts";
+    Gate::new(name, share > share_max, detail, remedy)
+}
+
+/// `cpu_frequency`: throttled, or not the same at the end as at the beginning. `frequency_mhz` holds the samples of
+/// the measured phase, `throttled` how many events the processors counted in it.
+pub fn cpu_frequency(frequency_mhz: &[f64], throttled: Option<f64>) -> Gate {
+    let name = "cpu_frequency";
+    let third = frequency_mhz.len() / 3;
+    if third == 0 && throttled.is_none() {
+        return Gate::not_checked(name, "the kernel shows no frequency here (usual on virtual machines)");
+    }
+    let mut detail = Vec::new();
+    let mut is_tripped = false;
+    if let (Some(first), Some(last)) =
+        (stats::mean(&frequency_mhz[..third]), stats::mean(&frequency_mhz[frequency_mhz.len() - third..]))
+    {
+        is_tripped |= (last / first - 1.0).abs() > 0.10;
+        detail.push(format!("{first:.0} MHz in the first third, {last:.0} MHz in the last"));
+    }
+    if let Some(count) = throttled {
+        is_tripped |= count > 0.0;
+        detail.push(format!("throttled {count:.0} times"));
+    }
+    let remedy = "set the performance governor, switch boost off, see to the cooling";
+    Gate::new(name, is_tripped, detail.join("; "), remedy)
+}
+
+/// What a study says about caches before a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheState {
+    /// Restarted, page cache dropped.
+    Cold,
+    /// Primed: the measured phase reads next to nothing that it read before.
+    Warm,
+}
+
+/// `cache_state`: not as declared. `resident_share` is the part of the data files that was in the page cache when the
+/// load began, `reads` the server's reads of pages from outside its buffer, by second of the measured phase.
+pub fn cache_state(declared: CacheState, resident_share: Option<f64>, reads: &[f64]) -> Gate {
+    let name = "cache_state";
+    let third = reads.len() / 3;
+    match (declared, resident_share) {
+        (CacheState::Cold, None) => {
+            Gate::not_checked(name, "the page cache of the data files could not be read")
+        }
+        (CacheState::Cold, Some(share)) => {
+            let detail =
+                format!("declared cold; {} of the data files were in the page cache", percent(share));
+            let remedy = "run as root, so that the page cache can be dropped, and restart the server";
+            Gate::new(name, share > 0.05, detail, remedy)
+        }
+        (CacheState::Warm, _) if third == 0 => Gate::not_checked(name, "the server's reads were not sampled"),
+        (CacheState::Warm, _) => {
+            let first = stats::mean(&reads[..third]).unwrap_or(0.0);
+            let last = stats::mean(&reads[reads.len() - third..]).unwrap_or(0.0);
+            // A data set larger than the buffer reads steadily: that is warm too.
+            let is_tripped = first > 100.0 && last < 0.5 * first;
+            let detail =
+                format!("declared warm; {first:.0} page reads/s in the first third, {last:.0} in the last");
+            Gate::new(
+                name,
+                is_tripped,
+                detail,
+                "prime longer or lengthen the warm-up: the caches were still filling",
+            )
+        }
+    }
+}
+
+/// `settings`: what was asked for against what the server itself reports, names and values as the server writes them.
+pub fn settings(asked: &[(String, String)], reported: &[(String, String)]) -> Gate {
+    let name = "settings";
+    if reported.is_empty() {
+        return Gate::not_checked(name, "the server's settings could not be read");
+    }
+    let key = |text: &str| text.replace('-', "_").to_ascii_lowercase();
+    let mut differing = Vec::new();
+    let mut unknown = 0;
+    for (variable, wanted) in asked {
+        match reported.iter().find(|(reported, _)| key(reported) == key(variable)) {
+            // Start-up options without a variable (skip-name-resolve and such) cannot be read back.
+            None => unknown += 1,
+            Some((_, got)) if !is_same_value(wanted, got) => {
+                differing.push(format!("{variable} is {got}, asked for {wanted}"));
+            }
+            Some(_) => {}
+        }
+    }
+    let detail = if differing.is_empty() {
+        format!("{} settings are as asked for, {unknown} cannot be read back", asked.len() - unknown)
+    } else {
+        differing.join("; ")
+    };
+    let remedy = "the server adjusted or ignored it: see its log, and ask for a value that it accepts";
+    Gate::new(name, !differing.is_empty(), detail, remedy)
+}
+
+/// The same value in the notations of option files and servers: `1G` and 1073741824, `ON` and 1, `16MB` and 16 MB.
+fn is_same_value(asked: &str, reported: &str) -> bool {
+    let plain = |text: &str| text.trim().trim_matches('\'').to_ascii_lowercase();
+    let (asked, reported) = (plain(asked), plain(reported));
+    if asked == reported {
+        return true;
+    }
+    let truth = |text: &str| match text {
+        "on" | "1" | "true" | "yes" => Some(true),
+        "off" | "0" | "false" | "no" => Some(false),
+        _ => None,
+    };
+    if let (Some(a), Some(b)) = (truth(&asked), truth(&reported)) {
+        return a == b;
+    }
+    let (Some(a), Some(b)) = (quantity(&asked), quantity(&reported)) else { return false };
+    // Servers round sizes to their pages and chunks.
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+/// A number with an optional unit, in bytes or milliseconds.
+fn quantity(text: &str) -> Option<f64> {
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-')).unwrap_or(text.len());
+    let number: f64 = text[..digits].parse().ok()?;
+    let factor = match text[digits..].trim() {
+        "" => 1.0,
+        "k" | "kb" | "kib" => 1024.0,
+        "m" | "mb" | "mib" => 1024.0 * 1024.0,
+        "g" | "gb" | "gib" => 1024.0 * 1024.0 * 1024.0,
+        "t" | "tb" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        "ms" => 1.0,
+        "s" => 1000.0,
+        "min" => 60_000.0,
+        "h" => 3_600_000.0,
+        _ => return None,
+    };
+    Some(number * factor)
+}
+
+/// `server_restarted`: the process's start (ticks since boot) and the server's own (seconds since 1970) must stay what
+/// they were.
+pub fn server_restarted(process_start: Option<&Track>, server_start: Option<&Track>) -> Gate {
+    let name = "server_restarted";
+    let spread = |track: &Track| {
+        let values = track.points.iter().map(|p| p.1);
+        values.clone().fold(f64::NEG_INFINITY, f64::max) - values.fold(f64::INFINITY, f64::min)
+    };
+    let process = process_start.filter(|t| !t.points.is_empty()).map(spread);
+    let server = server_start.filter(|t| !t.points.is_empty()).map(spread);
+    if process.is_none() && server.is_none() {
+        return Gate::not_checked(name, "neither its process nor its uptime could be watched");
+    }
+    // The server tells its uptime in whole seconds, so its start wobbles by one or two.
+    let is_tripped = process.is_some_and(|s| s > 0.0) || server.is_some_and(|s| s > 3.0);
+    let detail = if is_tripped { "the server was started again during the run" } else { "one server life" };
+    Gate::new(
+        name,
+        is_tripped,
+        detail.to_owned(),
+        "see the server's log for why it went down (out of memory, crash)",
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! For each gate: what holds it, and one fault that trips it.
+
+use stats::{SteadyRules, steadiness};
+
+use super::*;
+use crate::track::Kind;
+
+fn check(gate: &Gate, finding: Finding) {
+    assert_eq!(gate.finding, finding, "{gate:?}");
+    assert_eq!(gate.remedy.is_empty(), finding != Finding::Tripped, "{gate:?}");
+    assert!(!gate.detail.is_empty());
+}
+
+#[test]
+fn client_that_sets_the_limit() {
+    let idle =
+        ClientLoad { cpu_share: 0.3, run_queue_share: 0.02, schedule_lag_p99_ms: 0.1, is_bound: false };
+    check(&client_bound(&idle), Finding::Held);
+    check(&client_bound(&ClientLoad { cpu_share: 0.98, is_bound: true, ..idle }), Finding::Tripped);
+}
+
+#[test]
+fn throughput_that_falls_or_jumps() {
+    let rules = SteadyRules::default();
+    let wobble = |i: usize| 1.0 + 0.01 * ((i * 7) % 5) as f64;
+    let of = |level: &dyn Fn(usize) -> f64| {
+        let values: Vec<f64> = (0..30).map(|i| level(i) * wobble(i)).collect();
+        not_steady(&steadiness(&values, &rules))
+    };
+    check(&of(&|_| 1000.0), Finding::Held);
+    check(&of(&|i| 1000.0 - 15.0 * i as f64), Finding::Tripped);
+    check(&of(&|i| if i < 15 { 1000.0 } else { 500.0 }), Finding::Tripped);
+    check(&not_steady(&steadiness(&[1.0, 2.0], &rules)), Finding::NotChecked);
+}
+
+#[test]
+fn debt_on_its_way_to_the_limit() {
+    let age = |from: f64, to: f64| {
+        let values: Vec<f64> = (0..20).map(|i| from + (to - from) * f64::from(i) / 19.0).collect();
+        Debt::of("checkpoint age", "MB", 1.0, &values, 1000.0).unwrap()
+    };
+    check(&debt_growing(&[age(10.0, 300.0)]), Finding::Held);
+    check(&debt_growing(&[age(780.0, 790.0)]), Finding::Held);
+    check(&debt_growing(&[age(10.0, 300.0), age(300.0, 900.0)]), Finding::Tripped);
+    check(&debt_growing(&[]), Finding::NotChecked);
+    assert_eq!(Debt::of("history list", "transactions", 1.0, &[1.0; 4], 10.0), None);
+}
+
+#[test]
+fn machine_that_does_something_else() {
+    let limits = NoiseLimits::default();
+    let quiet = Noise { foreign_share: Some(0.03), steal_share: Some(0.0), canary_ratio: Some(0.95) };
+    check(&noisy_host(&quiet, &limits), Finding::Held);
+    check(&noisy_host(&Noise { foreign_share: Some(0.4), ..quiet }, &limits), Finding::Tripped);
+    check(&noisy_host(&Noise { steal_share: Some(0.3), ..quiet }, &limits), Finding::Tripped);
+    check(&noisy_host(&Noise { canary_ratio: Some(0.4), ..quiet }, &limits), Finding::Tripped);
+    let unknown = Noise { foreign_share: None, steal_share: None, canary_ratio: None };
+    check(&noisy_host(&unknown, &limits), Finding::NotChecked);
+}
+
+#[test]
+fn too_many_errors() {
+    check(&errors(5, 1000, 0.01), Finding::Held);
+    check(&errors(50, 1000, 0.01), Finding::Tripped);
+    check(&errors(0, 0, 0.01), Finding::Tripped);
+}
+
+#[test]
+fn frequency_that_sinks_or_throttles() {
+    check(&cpu_frequency(&[3000.0; 9], Some(0.0)), Finding::Held);
+    let sinking: Vec<f64> = (0..9).map(|i| 3000.0 - 100.0 * f64::from(i)).collect();
+    check(&cpu_frequency(&sinking, None), Finding::Tripped);
+    check(&cpu_frequency(&[3000.0; 9], Some(2.0)), Finding::Tripped);
+    check(&cpu_frequency(&[], None), Finding::NotChecked);
+}
+
+#[test]
+fn cache_that_is_not_as_declared() {
+    check(&cache_state(CacheState::Cold, Some(0.01), &[]), Finding::Held);
+    check(&cache_state(CacheState::Cold, Some(0.7), &[]), Finding::Tripped);
+    check(&cache_state(CacheState::Cold, None, &[]), Finding::NotChecked);
+    check(&cache_state(CacheState::Warm, None, &[0.0; 9]), Finding::Held);
+    // Larger than the buffer: reads go on and on.
+    check(&cache_state(CacheState::Warm, None, &[5000.0; 9]), Finding::Held);
+    let filling: Vec<f64> = (0..9).map(|i| 9000.0 / f64::from(1 + i)).collect();
+    check(&cache_state(CacheState::Warm, None, &filling), Finding::Tripped);
+}
+
+#[test]
+fn settings_that_the_server_changed() {
+    let pairs = |list: &[(&str, &str)]| -> Vec<(String, String)> {
+        list.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
+    };
+    let asked = pairs(&[
+        ("innodb-buffer-pool-size", "1G"),
+        ("sync_binlog", "1"),
+        ("autocommit", "ON"),
+        ("shared_buffers", "128MB"),
+        ("skip-name-resolve", ""),
+    ]);
+    let reported = pairs(&[
+        ("innodb_buffer_pool_size", "1073741824"),
+        ("sync_binlog", "1"),
+        ("autocommit", "1"),
+        ("shared_buffers", "131072kB"),
+    ]);
+    check(&settings(&asked, &reported), Finding::Held);
+    let changed = pairs(&[("innodb_buffer_pool_size", "134217728"), ("sync_binlog", "1")]);
+    let gate = settings(&asked, &changed);
+    check(&gate, Finding::Tripped);
+    assert!(gate.detail.contains("innodb-buffer-pool-size"));
+    check(&settings(&asked, &[]), Finding::NotChecked);
+}
+
+#[test]
+fn server_that_was_started_again() {
+    let starts = |values: &[f64]| Track {
+        source: "server",
+        name: "started_unix_s",
+        instance: String::new(),
+        unit: "s",
+        kind: Kind::Gauge,
+        points: values.iter().enumerate().map(|(i, v)| (i as f64, *v)).collect(),
+    };
+    let stable = starts(&[1000.0, 1000.9, 1000.4]);
+    check(&server_restarted(None, Some(&stable)), Finding::Held);
+    check(&server_restarted(Some(&starts(&[5.0, 5.0])), Some(&stable)), Finding::Held);
+    check(&server_restarted(None, Some(&starts(&[1000.0, 1031.0]))), Finding::Tripped);
+    check(&server_restarted(Some(&starts(&[5.0, 99.0])), None), Finding::Tripped);
+    check(&server_restarted(None, None), Finding::NotChecked);
+}
+
+#[test]
+fn values_in_different_notations_are_the_same() {
+    for (a, b) in [
+        ("1G", "1073741824"),
+        ("on", "1"),
+        ("64MB", "65536kB"),
+        ("30s", "30000ms"),
+        ("'x'", "x"),
+        ("5min", "300s"),
+    ] {
+        assert!(is_same_value(a, b), "{a} {b}");
+    }
+    for (a, b) in [("1G", "1000000000"), ("on", "off"), ("x", "y"), ("1x", "1")] {
+        assert!(!is_same_value(a, b), "{a} {b}");
+    }
+}

@@ -1,0 +1,278 @@
+//! The set of samplers of one run. They tick when the load's second ends, so that their series share its time axis;
+//! each measures its own cost.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{JoinHandle, spawn};
+use std::time::Instant;
+
+use wire::Target;
+
+use crate::host::HostSampler;
+use crate::process::ProcessSampler;
+use crate::server::ServerSampler;
+use crate::track::{Track, Tracks};
+
+/// Something that could not be measured, and why. Never an error of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// What is not there.
+    pub what: String,
+    /// Why, with what to do about it.
+    pub why: String,
+}
+
+impl Missing {
+    /// A reason.
+    pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), why: why.into() }
+    }
+}
+
+/// What to sample.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Zero of all times in series: the start of the run.
+    pub epoch: Instant,
+    /// The server's process; `None` for an attached server elsewhere.
+    pub server_pid: Option<u32>,
+    /// The server's data directory: decides which device is watched.
+    pub datadir: Option<PathBuf>,
+    /// Where to ask the server's counters.
+    pub target: Option<Target>,
+}
+
+/// What one sampler cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cost {
+    /// `host`, `process`, `client`, `server`.
+    pub sampler: &'static str,
+    /// Passes made.
+    pub passes: u32,
+    /// CPU seconds of this process spent on them.
+    pub cpu_s: f64,
+    /// Longest pass by the clock, in ms; for `server` that includes the server's time to answer.
+    pub pass_ms_max: f64,
+    /// Mean pass by the clock, in ms.
+    pub pass_ms_mean: f64,
+}
+
+/// Everything that was sampled.
+#[derive(Debug, Default)]
+pub struct Telemetry {
+    /// Series, raw.
+    pub tracks: Vec<Track>,
+    /// What it cost.
+    pub costs: Vec<Cost>,
+    /// What could not be measured.
+    pub missing: Vec<Missing>,
+    /// From the first to the last sample, in seconds.
+    pub duration_s: f64,
+}
+
+impl Telemetry {
+    /// The track of a source and name; of several instances, the one without a name, else the first.
+    pub fn track(&self, source: &str, name: &str) -> Option<&Track> {
+        let mut of_name = self.tracks.iter().filter(|t| t.source == source && t.name == name);
+        let first = of_name.clone().next()?;
+        Some(of_name.find(|t| t.instance.is_empty()).unwrap_or(first))
+    }
+
+    /// CPU of all samplers together, as a share of one core.
+    pub fn cost_share(&self) -> f64 {
+        self.costs.iter().map(|c| c.cpu_s).sum::<f64>() / self.duration_s.max(1e-9)
+    }
+}
+
+/// Samplers at work, on two threads: a server that answers slowly must not delay the look at the machine.
+#[derive(Debug)]
+pub struct Sampler {
+    ticks: Vec<Sender<f64>>,
+    threads: Vec<JoinHandle<Telemetry>>,
+    epoch: Instant,
+}
+
+impl Sampler {
+    /// Starts them and takes a first sample.
+    pub fn start(config: &Config) -> Self {
+        let mut sampler = Self { ticks: Vec::new(), threads: Vec::new(), epoch: config.epoch };
+        let (sender, receiver) = channel();
+        let system = config.clone();
+        sampler.ticks.push(sender);
+        sampler.threads.push(spawn(move || sample_system(&system, &receiver)));
+        if let Some(target) = config.target.clone() {
+            let (sender, receiver) = channel();
+            sampler.ticks.push(sender);
+            sampler.threads.push(spawn(move || sample_server(&target, &receiver)));
+        }
+        sampler.tick();
+        sampler
+    }
+
+    /// Takes a sample now. Returns at once; a sampler that is still busy with an earlier tick skips to the latest.
+    pub fn tick(&self) {
+        let t = self.epoch.elapsed().as_secs_f64();
+        for sender in &self.ticks {
+            // A sampler that has ended has nothing more to say.
+            let _ = sender.send(t);
+        }
+    }
+
+    /// Takes a last sample and collects everything.
+    pub fn stop(self) -> Telemetry {
+        self.tick();
+        drop(self.ticks);
+        let mut all = Telemetry::default();
+        for thread in self.threads {
+            let Ok(part) = thread.join() else {
+                all.missing.push(Missing::new("a sampler", "it panicked; its series are lost"));
+                continue;
+            };
+            all.tracks.extend(part.tracks);
+            all.costs.extend(part.costs);
+            all.missing.extend(part.missing);
+            all.duration_s = all.duration_s.max(part.duration_s);
+        }
+        all
+    }
+}
+
+/// Ticks as they come, the latest of those waiting; ends when the sender is dropped.
+fn latest(ticks: &Receiver<f64>) -> Option<f64> {
+    let mut t = ticks.recv().ok()?;
+    while let Ok(later) = ticks.try_recv() {
+        t = later;
+    }
+    Some(t)
+}
+
+/// Adds up the cost of passes.
+#[derive(Debug)]
+struct Meter {
+    sampler: &'static str,
+    passes: u32,
+    cpu_s: f64,
+    wall_s: f64,
+    wall_max_s: f64,
+}
+
+impl Meter {
+    fn new(sampler: &'static str) -> Self {
+        Self { sampler, passes: 0, cpu_s: 0.0, wall_s: 0.0, wall_max_s: 0.0 }
+    }
+
+    fn measure(&mut self, pass: impl FnOnce()) {
+        let (cpu, wall) = (thread_cpu_s(), Instant::now());
+        pass();
+        let took = wall.elapsed().as_secs_f64();
+        self.passes += 1;
+        self.cpu_s += thread_cpu_s() - cpu;
+        self.wall_s += took;
+        self.wall_max_s = self.wall_max_s.max(took);
+    }
+
+    fn cost(&self) -> Cost {
+        Cost {
+            sampler: self.sampler,
+            passes: self.passes,
+            cpu_s: self.cpu_s,
+            pass_ms_max: 1e3 * self.wall_max_s,
+            pass_ms_mean: 1e3 * self.wall_s / f64::from(self.passes.max(1)),
+        }
+    }
+}
+
+fn sample_system(config: &Config, ticks: &Receiver<f64>) -> Telemetry {
+    let (mut host, mut missing) = HostSampler::new(config.datadir.as_deref());
+    let mut server = config.server_pid.map(|pid| {
+        let (sampler, lacks) = ProcessSampler::server(pid);
+        missing.extend(lacks);
+        sampler
+    });
+    if server.is_none() {
+        let why = "the server's process is not known: it runs elsewhere or is not ours";
+        missing.push(Missing::new("cpu, memory and switches of the server", why));
+    }
+    let mut client = ProcessSampler::client();
+    let mut tracks = Tracks::new();
+    let mut meters = [Meter::new("host"), Meter::new("process"), Meter::new("client")];
+    let mut span: Option<(f64, f64)> = None;
+    while let Some(t) = latest(ticks) {
+        span = Some((span.map_or(t, |s| s.0), t));
+        meters[0].measure(|| host.sample(t, &mut tracks));
+        if let Some(server) = &mut server {
+            meters[1].measure(|| server.sample(t, &mut tracks));
+        }
+        meters[2].measure(|| client.sample(t, &mut tracks));
+    }
+    Telemetry {
+        tracks: tracks.into_vec(),
+        costs: meters.iter().filter(|m| m.passes > 0).map(Meter::cost).collect(),
+        missing,
+        duration_s: span.map_or(0.0, |s| s.1 - s.0),
+    }
+}
+
+fn sample_server(target: &Target, ticks: &Receiver<f64>) -> Telemetry {
+    let mut sampler = ServerSampler::new(target);
+    let mut tracks = Tracks::new();
+    let mut meter = Meter::new("server");
+    let mut span: Option<(f64, f64)> = None;
+    while let Some(t) = latest(ticks) {
+        span = Some((span.map_or(t, |s| s.0), t));
+        meter.measure(|| sampler.sample(t, &mut tracks));
+    }
+    let missing = std::mem::take(&mut sampler.missing);
+    sampler.close();
+    Telemetry {
+        tracks: tracks.into_vec(),
+        costs: vec![meter.cost()],
+        missing,
+        duration_s: span.map_or(0.0, |s| s.1 - s.0),
+    }
+}
+
+/// CPU time of the calling thread in seconds (CLOCK_THREAD_CPUTIME_ID).
+fn thread_cpu_s() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec for the length of the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn ticks_give_series_costs_and_reasons() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config {
+            epoch: Instant::now(),
+            server_pid: Some(std::process::id()),
+            datadir: Some(dir.path().to_owned()),
+            target: Some(Target::parse("mysql://root@127.0.0.1:1/x").unwrap()),
+        };
+        let sampler = Sampler::start(&config);
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(30));
+            sampler.tick();
+        }
+        let telemetry = sampler.stop();
+        let busy = telemetry.track("process", "cpu_user").unwrap();
+        assert!(busy.points.len() >= 2 && busy.points.windows(2).all(|w| w[0].0 < w[1].0));
+        assert!(telemetry.costs.iter().any(|c| c.sampler == "host" && c.passes >= 2 && c.cpu_s > 0.0));
+        assert!(telemetry.missing.iter().any(|m| m.what == "server counters"), "{:?}", telemetry.missing);
+        assert!(telemetry.cost_share() > 0.0);
+    }
+
+    #[test]
+    fn nothing_to_sample_is_said() {
+        let config = Config { epoch: Instant::now(), server_pid: None, datadir: None, target: None };
+        let telemetry = Sampler::start(&config).stop();
+        assert!(telemetry.missing.iter().any(|m| m.what.starts_with("cpu, memory")));
+        assert!(telemetry.track("process", "cpu_user").is_none());
+    }
+}
