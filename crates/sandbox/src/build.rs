@@ -164,6 +164,8 @@ pub struct Build {
     pub identity: String,
     /// Where it came from.
     pub origin: Origin,
+    /// SHA-256 of the archive it was unpacked from, in hex.
+    pub archive_sha256: Option<String>,
     /// The files that matter.
     pub files: Files,
 }

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
@@ -170,4 +171,11 @@ pub(crate) fn ids_of_user(name: &str) -> Option<Ids> {
     let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
     let mut numbers = line.split(':').skip(2).map(str::parse);
     Some(Ids { uid: numbers.next()?.ok()?, gid: numbers.next()?.ok()? })
+}
+
+/// A number that no other call of this process gets, and hardly one of another: for names of passing things.
+pub(crate) fn serial() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.subsec_nanos());
+    format!("{:x}{:x}", nanos, NEXT.fetch_add(1, Ordering::Relaxed))
 }

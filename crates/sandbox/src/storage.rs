@@ -63,3 +63,19 @@ pub(crate) fn unmount(mount: &Path) -> Result<(), Error> {
     }
     Err(Error::io("unmount", mount, error))
 }
+
+/// Bytes that may still be written to the file system of `dir` (by whoever asks: root has a reserve).
+pub fn free_bytes(dir: &Path) -> Result<u64, Error> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(dir.as_os_str().as_bytes())
+        .map_err(|e| Error::io("look at", dir, e.into()))?;
+    // SAFETY: an all-zero statvfs is valid, and both pointers are for the time of the call.
+    let (rc, facts) = unsafe {
+        let mut facts: libc::statvfs = std::mem::zeroed();
+        (libc::statvfs(path.as_ptr(), &raw mut facts), facts)
+    };
+    if rc != 0 {
+        return Err(Error::io("look at the space of", dir, std::io::Error::last_os_error()));
+    }
+    Ok(facts.f_bavail * facts.f_frsize)
+}

@@ -49,6 +49,7 @@ pub(crate) fn find(home: &Home) -> Result<Vec<Build>, Error> {
             label: None,
             identity,
             origin,
+            archive_sha256: None,
             files: found.files,
         };
         let remembered =

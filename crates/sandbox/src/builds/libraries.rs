@@ -1,12 +1,120 @@
-//! Shared libraries that a build needs and the machine lacks.
+//! Shared libraries: which ones a build needs and the machine lacks, and which Debian package has them.
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
+
+use super::{MissingLibrary, library_path};
 use crate::Error;
 use crate::build::Files;
 
-use super::MissingLibrary;
+/// Where Debian has the libraries that server builds of other distributions need.
+const PACKAGES: [(&str, &str); 15] = [
+    ("libaio.so.1", "libaio1 (libaio1t64 from Debian 13 on, where the file is libaio.so.1t64)"),
+    ("libnuma.so.1", "libnuma1"),
+    ("liburing.so.2", "liburing2"),
+    ("libncurses.so.5", "libncurses5"),
+    ("libtinfo.so.5", "libtinfo5"),
+    ("libtinfo.so.6", "libtinfo6"),
+    ("libssl.so.3", "libssl3"),
+    ("libcrypto.so.3", "libssl3"),
+    ("libssl.so.1.1", "libssl1.1"),
+    ("libcrypto.so.1.1", "libssl1.1"),
+    ("libcrypt.so.1", "libcrypt1"),
+    ("libpam.so.0", "libpam0g"),
+    ("libsystemd.so.0", "libsystemd0"),
+    ("libstdc++.so.6", "libstdc++6"),
+    ("libjemalloc.so.2", "libjemalloc2"),
+];
 
-/// Libraries that would not be found when the server starts.
+/// Libraries that would not be found when the server (or initdb) starts. The dynamic loader is asked itself, the way
+/// `ldd` does: it lists what it would load and runs nothing.
 pub(crate) fn missing(files: &Files) -> Result<Vec<MissingLibrary>, Error> {
-    let _ = files;
-    Ok(Vec::new())
+    let mut missing: Vec<MissingLibrary> = Vec::new();
+    for program in std::iter::once(&files.server).chain(&files.initdb) {
+        if !is_dynamic(program) {
+            continue;
+        }
+        let output = Command::new(program)
+            .arg("--version")
+            .env_clear()
+            .env("LD_TRACE_LOADED_OBJECTS", "1")
+            .env("LD_LIBRARY_PATH", library_path(&files.libraries))
+            .output()
+            .map_err(|e| Error::io("look at the libraries of", program, e))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        for library in not_found(&text) {
+            if !missing.iter().any(|m| m.library == library) {
+                let package =
+                    PACKAGES.iter().find(|(name, _)| *name == library).map(|(_, p)| (*p).to_owned());
+                missing.push(MissingLibrary { library, package });
+            }
+        }
+    }
+    Ok(missing)
+}
+
+fn not_found(listing: &str) -> Vec<String> {
+    let lines = listing.lines().filter_map(|line| line.split_once("=> not found"));
+    lines.map(|(name, _)| name.trim().to_owned()).collect()
+}
+
+/// Whether the loader has a part in starting it: a static program would really run.
+fn is_dynamic(program: &Path) -> bool {
+    with_elf(program, |elf| {
+        let endian = elf.endian();
+        elf.elf_program_headers().iter().any(|header| header.p_type(endian) == object::elf::PT_INTERP)
+    })
+    .unwrap_or(false)
+}
+
+/// The name under which programs ask for a library.
+pub(crate) fn soname(library: &Path) -> Option<String> {
+    with_elf(library, |elf| {
+        let (endian, data) = (elf.endian(), elf.data());
+        let sections = elf.elf_header().sections(endian, data).ok()?;
+        let (dynamic, strings) = sections.dynamic(endian, data).ok()??;
+        let strings = sections.strings(endian, data, strings).ok()?;
+        let entry = dynamic.iter().find(|d| d.tag32(endian) == Some(object::elf::DT_SONAME))?;
+        let offset = u32::try_from(entry.d_val(endian)).ok()?;
+        Some(String::from_utf8_lossy(strings.get(offset).ok()?).into_owned())
+    })?
+}
+
+fn with_elf<R>(
+    path: &Path,
+    look: impl FnOnce(&ElfFile64<'_, object::Endianness, &object::ReadCache<std::fs::File>>) -> R,
+) -> Option<R> {
+    // Reads only the parts that are looked at: some of these files have a hundred megabytes.
+    let cache = object::ReadCache::new(std::fs::File::open(path).ok()?);
+    let elf = ElfFile64::<object::Endianness, _>::parse(&cache).ok()?;
+    Some(look(&elf))
+}
+
+/// A file of that name among the libraries of some builds.
+pub(crate) fn supplier<'a>(library: &str, builds: impl Iterator<Item = &'a Files>) -> Option<PathBuf> {
+    builds.flat_map(|files| &files.libraries).map(|dir| dir.join(library)).find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_loader_misses_is_read_from_its_list() {
+        let listing = "\tlinux-vdso.so.1 (0x00007fff)\n\tlibaio.so.1 => not found\n\tlibc.so.6 => /lib/libc.so.6 (0x1)\n\
+                       \tlibnuma.so.1 => not found\n";
+        assert_eq!(not_found(listing), ["libaio.so.1", "libnuma.so.1"]);
+    }
+
+    #[test]
+    fn an_elf_file_is_looked_into() {
+        let libc =
+            ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/lib/aarch64-linux-gnu/libc.so.6"];
+        let libc = libc.iter().map(Path::new).find(|p| p.is_file()).expect("a C library");
+        assert_eq!(soname(libc).as_deref(), Some("libc.so.6"));
+        assert!(is_dynamic(&std::env::current_exe().unwrap()));
+        assert!(!is_dynamic(Path::new("/etc/passwd")));
+    }
 }

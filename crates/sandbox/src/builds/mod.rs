@@ -3,9 +3,14 @@
 use std::fmt;
 use std::path::Path;
 
+mod catalogue;
+mod download;
+mod fetch;
 mod inspect;
 mod installed;
 mod libraries;
+mod maven;
+mod unpack;
 
 pub(crate) use inspect::{library_path, system_tables};
 
@@ -107,10 +112,9 @@ fn is_match(selector: &Selector, flavor: Flavor, version: &str, label: Option<&s
     selector.flavor == flavor && is_version && selector.label.as_deref() == label
 }
 
-/// Builds that the catalogue can fetch, newest first within each flavour.
+/// Builds that the catalogues can fetch, newest first within each flavour; Maven's only where `mvn` is here.
 pub fn fetchable(home: &Home) -> Result<Vec<Fetchable>, Error> {
-    let _ = home;
-    Ok(Vec::new())
+    Ok(catalogue::releases(home)?.iter().map(catalogue::Release::fetchable).collect())
 }
 
 /// What a selector means now: the newest installed build that matches, else the newest fetched or fetchable one.
@@ -129,23 +133,22 @@ pub fn find(home: &Home, selector: &Selector) -> Result<Resolved, Error> {
         }
         (Some(build), _) => Ok(Resolved::Here(build)),
         (None, Some(away)) => Ok(Resolved::Away(away)),
-        (None, None) => {
-            Err(Error::NoBuild { selector: selector.to_string(), detail: nothing(home, selector) })
-        }
+        (None, None) => Err(no_build(home, selector)),
     }
 }
 
 /// What there is instead, and how to get one.
-fn nothing(home: &Home, selector: &Selector) -> String {
+fn no_build(home: &Home, selector: &Selector) -> Error {
     let mut names: Vec<String> = Vec::new();
     let here = [installed(home), fetched(home)].into_iter().flatten().flatten();
     names.extend(here.filter(|b| b.flavor == selector.flavor).map(|b| b.name()));
     let there_is =
         if names.is_empty() { "none is here".to_owned() } else { format!("here: {}", names.join(", ")) };
-    format!(
+    let detail = format!(
         "{there_is}. Install one (apt-get install mariadb-server or postgresql), install Maven's client `mvn` so that \
          one can be fetched, or give an archive: plimsoll fetch --archive FILE. `plimsoll servers` lists what there is"
-    )
+    );
+    Error::NoBuild { selector: selector.to_string(), detail }
 }
 
 /// [`find`], and fetches when it is not here yet.
@@ -163,20 +166,44 @@ pub fn fetch(
     options: &FetchOptions,
     progress: OnProgress<'_>,
 ) -> Result<Build, Error> {
-    let _ = (home, options, progress);
-    Err(Error::NoBuild { selector: selector.to_string(), detail: String::new() })
+    let release = catalogue::find(home, selector)?.ok_or_else(|| no_build(home, selector))?;
+    let build = fetch::release(home, &release, options, progress)?;
+    let missing = missing_libraries(&build)?;
+    if missing.is_empty() || selector.flavor == Flavor::Postgres {
+        return Ok(build);
+    }
+    // Another build may ship what this one lacks.
+    let supplies = |r: &catalogue::Release| missing.iter().any(|m| r.supplies.contains(&m.library));
+    let Some(supplier) = catalogue::releases(home)?.into_iter().rfind(supplies) else { return Ok(build) };
+    if supplier.fetchable().name() == build.name() {
+        return Ok(build);
+    }
+    fetch::release(home, &supplier, &FetchOptions::default(), progress)?;
+    fetch::release(home, &release, &FetchOptions { again: true, ..options.clone() }, progress)
 }
 
 /// Unpacks an archive, or takes a directory as it is (unpacked, or a source tree after `make`); `named` overrides
-/// the name found by asking the server binary.
+/// the label, and must agree with what the server binary says of its flavour and version.
 pub fn fetch_archive(
     home: &Home,
     path: &Path,
     named: Option<&Selector>,
     progress: OnProgress<'_>,
 ) -> Result<Build, Error> {
-    let _ = (home, named, progress);
-    Err(Error::Archive { path: path.to_owned(), why: String::new() })
+    if path.is_dir() {
+        fetch::directory(home, path, named)
+    } else {
+        fetch::archive(home, path, named, progress)
+    }
+}
+
+/// Removes a fetched build.
+pub fn remove(home: &Home, build: &Build) -> Result<(), Error> {
+    let dir = home.builds().join(build.name());
+    match std::fs::remove_dir_all(&dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", &dir, e)),
+        _ => Ok(()),
+    }
 }
 
 /// Shared libraries the build needs and would not find.

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Sandbox, check_name, leftovers};
+use super::{Sandbox, check_name};
 use crate::process::Ids;
 use crate::record::{self, Lock, Record};
 use crate::server::{self, postgres};
@@ -81,7 +81,7 @@ fn claim(home: &Home, spec: &Spec) -> Result<Sandbox, Error> {
     if dir.exists() {
         return Err(exists(home, &spec.name));
     }
-    let serial = leftovers::serial();
+    let serial = record::serial();
     let new = sandboxes.join(format!(".new-{}-{serial}", std::process::id()));
     make_dir(&new, 0o711, None)?;
     let claimed = || -> Result<Sandbox, Error> {
@@ -141,7 +141,7 @@ fn plan(home: &Home, spec: &Spec, dir: &Path, new: &Path) -> Result<Record, Erro
         None => dir.join("data"),
         Some(place) => {
             let place = place.canonicalize().map_err(|e| Error::io("find the storage place", place, e))?;
-            let own = place.join(format!("plimsoll-{}-{}", spec.name, leftovers::serial()));
+            let own = place.join(format!("plimsoll-{}-{}", spec.name, record::serial()));
             outside.push(own.clone());
             own.join("data")
         }
@@ -151,7 +151,7 @@ fn plan(home: &Home, spec: &Spec, dir: &Path, new: &Path) -> Result<Record, Erro
     let run_dir = if own_run_dir.as_os_str().len() + "/.s.PGSQL.65535.lock".len() <= SOCKET_PATH_MAX {
         own_run_dir
     } else {
-        let short = PathBuf::from(format!("/tmp/plimsoll-{}-{}", std::process::id(), leftovers::serial()));
+        let short = PathBuf::from(format!("/tmp/plimsoll-{}-{}", std::process::id(), record::serial()));
         outside.push(short.clone());
         short
     };

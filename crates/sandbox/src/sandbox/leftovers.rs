@@ -2,20 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::check_name;
 use crate::process;
-use crate::record::{Lock, Record};
+use crate::record::{Lock, Record, serial};
 use crate::{Error, Home};
-
-/// A number that no other call of this process gets, and hardly one of another: for names of passing things.
-pub(super) fn serial() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.subsec_nanos());
-    format!("{:x}{:x}", nanos, NEXT.fetch_add(1, Ordering::Relaxed))
-}
 
 /// Finds what crashed plimsolls left in this home (sandboxes of runs whose process is gone, half-made ones), ends their
 /// servers and removes them. Returns their names.
