@@ -218,7 +218,7 @@ impl<'a> Coordinator<'a> {
         };
         let timeline = Timeline { start, measured, end };
         let workers = self.links.len();
-        let shared = Arc::new(StepShared::new(tickets, workers as u32));
+        let shared = Arc::new(StepShared::new(tickets, workers as u32, step.pacing != Pacing::Closed));
         self.command(|worker| Command::Begin {
             timeline,
             shared: shared.clone(),

@@ -77,16 +77,20 @@ pub(crate) struct StepShared {
     /// Transactions that nobody has claimed; only with a fixed number of them.
     tickets: Option<AtomicU64>,
     workers: u64,
+    batch_max: u64,
     /// Workers whose measured phase is not over.
     measuring: AtomicU32,
     pub(crate) cpu: Mutex<(Option<ProcessCpu>, Option<ProcessCpu>)>,
 }
 
 impl StepShared {
-    pub(crate) fn new(tickets: Option<u64>, workers: u32) -> StepShared {
+    pub(crate) fn new(tickets: Option<u64>, workers: u32, is_open_loop: bool) -> StepShared {
         StepShared {
             tickets: tickets.map(AtomicU64::new),
             workers: workers.into(),
+            // In open loop the arrivals' order is the tickets' order: a worker that had claimed some would hold
+            // them until its own arrivals come.
+            batch_max: if is_open_loop { 1 } else { TICKETS_MAX },
             measuring: AtomicU32::new(workers),
             cpu: Mutex::default(),
         }
@@ -96,7 +100,7 @@ impl StepShared {
     /// transactions that another could run.
     fn claim(&self) -> u64 {
         let Some(tickets) = &self.tickets else { return 0 };
-        let share = |left: u64| (left / (self.workers * 8)).clamp(1, TICKETS_MAX).min(left);
+        let share = |left: u64| (left / (self.workers * 8)).clamp(1, self.batch_max).min(left);
         tickets
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left - share(left)))
             .map_or(0, share)
@@ -592,17 +596,14 @@ impl Crew {
         if self.phase.get() != Phase::Running {
             return;
         }
+        if let Some(schedule) = self.schedule.borrow_mut().as_mut() {
+            schedule.end_at(at);
+        }
         self.emit(at);
         self.phase.set(Phase::Draining);
         self.boundary.set(far_from(at));
         self.recording.borrow_mut().stage = Stage::Drain;
-        let backlog = match self.schedule.borrow_mut().as_mut() {
-            Some(schedule) => {
-                schedule.end_at(at);
-                schedule.due(at)
-            }
-            None => 0,
-        };
+        let backlog = self.schedule.borrow_mut().as_mut().map_or(0, |schedule| schedule.due(at));
         if let Some(step) = self.step.borrow_mut().as_mut() {
             let thread = self.meter.read().since(step.thread_before);
             step.end = Some(StepEnd { at, in_flight: self.busy.get().into(), backlog, thread });

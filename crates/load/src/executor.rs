@@ -405,7 +405,8 @@ impl Core {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
         loop {
             // Only what is ready now: tasks that wake themselves wait for the next turn.
-            for _ in 0..self.ready.borrow().len() {
+            let ready_now = self.ready.borrow().len();
+            for _ in 0..ready_now {
                 let Some(id) = self.ready.borrow_mut().pop_front() else { break };
                 self.poll_task(id);
             }

@@ -88,9 +88,9 @@ impl Schedule {
         Some(due)
     }
 
-    /// How many are due and have not been taken. Asked with times that do not go back.
+    /// How many were due before `now` and have not been taken. Asked with times that do not go back.
     pub(crate) fn due(&mut self, now: Instant) -> u64 {
-        while self.counting.next <= now && self.end.is_none_or(|end| self.counting.next < end) {
+        while self.counting.next < now && self.end.is_none_or(|end| self.counting.next < end) {
             self.counting.advance();
         }
         self.counting.passed.saturating_sub(self.taking.passed)
@@ -148,7 +148,8 @@ mod tests {
         let mut schedule = Schedule::new(start, share, Rng::new(1, 1));
         schedule.end_at(start + Duration::from_secs(2));
         let later = start + Duration::from_secs(60);
-        assert_eq!(schedule.due(start), 1);
+        assert_eq!(schedule.due(start), 0);
+        assert_eq!(schedule.due(start + Duration::from_millis(1)), 1);
         assert_eq!(schedule.due(later), 2_000);
         assert_eq!(schedule.take_due(later), Some(start));
         assert_eq!(schedule.due(later), 1_999);

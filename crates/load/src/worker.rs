@@ -166,7 +166,11 @@ impl Worker<'_> {
         let crew = &self.crew;
         self.core.ticker().advance_to(timeline.start);
         let stream = 1_000 + self.worker as u64;
-        let schedule = share.map(|share| Schedule::new(timeline.start, share, Rng::new(self.seed, stream)));
+        let mut schedule =
+            share.map(|share| Schedule::new(timeline.start, share, Rng::new(self.seed, stream)));
+        if let (Some(schedule), Some(end)) = (&mut schedule, timeline.end) {
+            schedule.end_at(end);
+        }
         crew.begin(timeline, shared, schedule);
         let conductor = self.core.spawn(Box::pin(conduct(crew.clone(), timeline.start)));
         let usher = share.is_some().then(|| self.core.spawn(Box::pin(usher(crew.clone(), timeline.start))));
