@@ -115,6 +115,7 @@ pub fn bench(
             settings_asked,
             server_facts: ServerFacts::default(),
             log_file: None,
+            canary_ratio: None,
         };
         let ended = run(&order, place, around);
         observer(Event::RunEnded { label: &label, summary: &ended.summary });

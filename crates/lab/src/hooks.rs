@@ -15,6 +15,8 @@ pub struct RunContext {
     pub datadir: Option<PathBuf>,
     /// When the run began: zero of all times in series.
     pub began: std::time::Instant,
+    /// The machine's speed before this block against the study's other canaries; `None` where there are none.
+    pub canary_ratio: Option<f64>,
 }
 
 /// What a hook has found when the run is over.

@@ -18,6 +18,7 @@ pub mod servers;
 pub mod stop;
 pub mod study;
 pub mod study_run;
+pub mod watch;
 pub mod workloads;
 
 pub use error::{Class, Error};

@@ -37,6 +37,8 @@ pub(crate) struct Order<'a> {
     pub(crate) server_facts: ServerFacts,
     /// Directory and name of the file that keeps the server's log of a failed run.
     pub(crate) log_file: Option<(&'a Path, String)>,
+    /// The canary before this block against the study's others.
+    pub(crate) canary_ratio: Option<f64>,
 }
 
 /// What a run needs of its surroundings.
@@ -243,6 +245,7 @@ fn measured_life(
         server_pid: server.sandbox().and_then(sandbox::Sandbox::pid),
         datadir: server.sandbox().map(|sandbox| sandbox.datadir().to_owned()),
         began: recording.began,
+        canary_ratio: order.canary_ratio,
     };
     let mut hooks = around.attach.attach(&context);
     let result = drive(recording, order, server, &mut hooks, around);
@@ -423,6 +426,12 @@ fn verify(
         Some(sandbox) => sandbox.reported_settings()?,
         None => reported_settings(&server.target)?,
     };
+    let pairs = |map: &BTreeMap<String, String>| -> Vec<(String, String)> {
+        map.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
+    let asked = pairs(&recording.end.server.settings_asked);
+    let gate = telemetry::gates::settings(&asked, &pairs(&reported));
+    recording.end.gates.push(crate::watch::stored(&gate, ""));
     describe(&mut recording.end.server, &reported);
     recording.end.server.settings = reported;
     Ok(())

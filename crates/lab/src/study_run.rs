@@ -456,14 +456,29 @@ impl Work<'_> {
         if !heads.is_empty() && !open.is_empty() {
             store.add_command(self.id, record::now_ms(), &self.request.command)?;
         }
+        if !open.is_empty() {
+            self.probe(store, around)?;
+        }
         let mut made = 0;
+        let mut block = None;
+        let mut canary_ratio = None;
         for planned in open {
             if around.stop.is_requested() {
                 break;
             }
+            if block != Some(planned.block) {
+                if let Some(block) = block {
+                    self.canary(store, block, "after")?;
+                }
+                block = Some(planned.block);
+                canary_ratio = self.canary(store, planned.block, "before")?;
+            }
             let attempt = heads.iter().filter(|head| head.start.index == planned.index).count() + 1;
-            self.make(store, planned, attempt, around)?;
+            self.make(store, planned, attempt, canary_ratio, around)?;
             made += 1;
+        }
+        if let Some(block) = block.filter(|_| !around.stop.is_requested()) {
+            self.canary(store, block, "after")?;
         }
         let outcome = self.outcome(store, made)?;
         let state = match (around.stop.is_requested(), outcome.open(), outcome.failed) {
@@ -474,6 +489,48 @@ impl Work<'_> {
         };
         store.set_study_state(self.id, state)?;
         if around.stop.is_requested() { Err(Error::Interrupted) } else { Ok(outcome) }
+    }
+
+    /// Records what each place for data directories can do by itself. A place that cannot be probed is a warning: its
+    /// runs will say more.
+    fn probe(&self, store: &mut Store, around: Around<'_>) -> Result<(), Error> {
+        let known = store.probes(self.id)?;
+        let mut places: BTreeMap<String, PathBuf> = BTreeMap::new();
+        for cell in &self.plan.cells {
+            let storage = cell.storage.as_ref();
+            let label = storage.map_or("default", |storage| storage.label.as_str());
+            let dir = storage.and_then(|storage| storage.datadir.clone());
+            places.insert(label.to_owned(), dir.unwrap_or_else(|| self.home.sandboxes()));
+        }
+        for (label, dir) in places {
+            // `tmpfs` is mounted for each sandbox, so there is nothing to probe beforehand.
+            if known.iter().any(|(_, probe)| probe.place == label) || dir.as_os_str() == "tmpfs" {
+                continue;
+            }
+            (around.observer)(Event::Doing(&format!("probing the storage under {}", dir.display())));
+            let cache = self.home.path().join("probes");
+            match crate::watch::storage_probe(&label, &dir, &cache, false) {
+                Ok(probe) => store.add_probe(self.id, self.host, &probe)?,
+                Err(error) => {
+                    let text = format!("{}: the storage could not be probed: {error}", dir.display());
+                    (around.observer)(Event::Warning(&text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the canary and records it; how fast the machine is against the study's other canaries.
+    fn canary(&self, store: &mut Store, block: u32, when: &str) -> Result<Option<f64>, Error> {
+        let others: Vec<store::Canary> = store
+            .canaries(self.id)?
+            .into_iter()
+            .filter(|(host, _)| *host == self.host)
+            .map(|(_, c)| c)
+            .collect();
+        let (canary, ratio) = crate::watch::canary(self.home.path(), block, when, &others);
+        store.add_canary(self.id, self.host, &canary)?;
+        Ok(ratio)
     }
 
     fn outcome(&self, store: &Store, made: usize) -> Result<Outcome, Error> {
@@ -496,6 +553,7 @@ impl Work<'_> {
         store: &mut Store,
         planned: &PlannedRun,
         attempt: usize,
+        canary_ratio: Option<f64>,
         around: Around<'_>,
     ) -> Result<(), Error> {
         let cell = &self.plan.cells[planned.cell];
@@ -554,6 +612,7 @@ impl Work<'_> {
                 &logs,
                 format!("{}-{}-run{}-{attempt}.log", self.request.study.name, self.id.0, planned.index + 1),
             )),
+            canary_ratio,
         };
         let mut ended = run(&order, place, around);
         if !ended.end.log_file.is_empty() {

@@ -345,8 +345,14 @@ fn is_same_value(asked: &str, reported: &str) -> bool {
         return a == b;
     }
     let (Some(a), Some(b)) = (quantity(&asked), quantity(&reported)) else { return false };
-    // Servers round sizes to their pages and chunks.
-    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+    // PostgreSQL's pg_settings counts in the variable's own unit (kB, 8 kB pages, MB, seconds, minutes) without naming
+    // it: a bare number may be any of them.
+    let is_bare = |text: &str| text.parse::<f64>().is_ok();
+    let units: &[f64] = match is_bare(&reported) && !is_bare(&asked) {
+        true => &[1.0, 1024.0, 8192.0, 1_048_576.0, 16_777_216.0, 1000.0, 60_000.0],
+        false => &[1.0],
+    };
+    units.iter().any(|unit| (a - b * unit).abs() <= 1e-9 * a.abs().max(1.0))
 }
 
 /// A number with an optional unit, in bytes or milliseconds.

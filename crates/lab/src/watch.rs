@@ -1,0 +1,325 @@
+//! Samplers and gates attached to a run, the canary and the storage probe: what `telemetry` gives, in the words of the
+//! results file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use telemetry::gates::{self, CacheState, Debt, Finding, Noise, NoiseLimits};
+use telemetry::{Config, Sampler, Telemetry, Track, canary, per_transaction, probe};
+
+use crate::hooks::{Attach, Found, Hook, RunContext};
+use crate::record::now_ms;
+
+/// Watches every run: samplers once a second, gates at the end.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Watch;
+
+impl Attach for Watch {
+    fn attach(&self, context: &RunContext) -> Vec<Box<dyn Hook>> {
+        let sampler = Sampler::start(&Config {
+            epoch: context.began,
+            server_pid: context.server_pid,
+            datadir: context.datadir.clone(),
+            target: Some(context.target.clone()),
+        });
+        vec![Box::new(Watching { sampler, canary_ratio: context.canary_ratio })]
+    }
+}
+
+struct Watching {
+    sampler: Sampler,
+    canary_ratio: Option<f64>,
+}
+
+impl Hook for Watching {
+    fn event(&mut self, event: &load::Event<'_>) {
+        match event {
+            load::Event::Interval { .. }
+            | load::Event::StepStarted { .. }
+            | load::Event::Connected { .. } => {
+                self.sampler.tick();
+            }
+            load::Event::StepEnded { .. } | load::Event::Warning(_) => {}
+        }
+    }
+
+    fn finish(self: Box<Self>, steps: &[store::Step]) -> Found {
+        let seen = self.sampler.stop();
+        Found {
+            series: seen.tracks.iter().map(series).filter(|s| !s.points.is_empty()).collect(),
+            hot_locks: Vec::new(),
+            gates: judge(&seen, steps, self.canary_ratio),
+            warnings: Vec::new(),
+            facts: facts(&seen, steps),
+        }
+    }
+}
+
+fn series(track: &Track) -> store::Series {
+    store::Series {
+        source: track.source.to_owned(),
+        name: track.name.to_owned(),
+        instance: track.instance.clone(),
+        unit: track.shown_unit(),
+        points: track.shown(),
+    }
+}
+
+/// Figures per transaction of each step, the samplers' own cost, and what could not be measured.
+fn facts(seen: &Telemetry, steps: &[store::Step]) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    for step in steps {
+        let to = step.offset_s + step.duration_s;
+        for figure in per_transaction(seen, step.offset_s, to, step.outcomes.committed) {
+            let unit = if figure.unit.is_empty() { String::new() } else { format!(" {}", figure.unit) };
+            let name = format!("per_transaction/{}/{}", step.sessions, figure.name);
+            facts.push((name, format!("{}{unit}", three_digits(figure.value))));
+        }
+        if let Some(stability) = stats::stability(&tps(step)) {
+            let text = format!(
+                "max {:.2} x avg, worst second {:.2} x avg, cv {:.1} %",
+                stability.max_over_avg,
+                stability.min_over_avg,
+                100.0 * stability.cv
+            );
+            facts.push((format!("stability/{}", step.sessions), text));
+        }
+    }
+    for debt in debts_of_run(seen, steps) {
+        let text = format!("{:.0} to {:.0} {}", debt.start, debt.end, debt.unit);
+        facts.push((format!("debt/{}", debt.name), text));
+    }
+    for cost in &seen.costs {
+        let text = format!(
+            "{:.2} ms cpu a pass, {:.1} ms at most by the clock",
+            1e3 * cost.cpu_s / f64::from(cost.passes.max(1)),
+            cost.pass_ms_max
+        );
+        facts.push((format!("sampler_cost/{}", cost.sampler), text));
+    }
+    if seen.duration_s >= 1.0 {
+        facts
+            .push(("sampler_cost_share".to_owned(), format!("{:.2} % of a core", 100.0 * seen.cost_share())));
+    }
+    facts.extend(seen.missing.iter().map(|m| (format!("not measured/{}", m.what), m.why.clone())));
+    facts
+}
+
+/// Enough digits to compare, not more than were measured.
+fn three_digits(value: f64) -> String {
+    let digits = if value == 0.0 { 0 } else { (2 - value.abs().log10().floor() as i32).clamp(0, 6) };
+    format!("{value:.*}", digits as usize)
+}
+
+/// TPS of the whole seconds of the measured phase.
+fn tps(step: &store::Step) -> Vec<f64> {
+    step.intervals
+        .iter()
+        .filter(|i| i.second >= 1 && i.duration_s > 0.95)
+        .map(|i| i.outcomes.committed as f64 / i.duration_s)
+        .collect()
+}
+
+fn judge(seen: &Telemetry, steps: &[store::Step], canary_ratio: Option<f64>) -> Vec<store::Gate> {
+    let mut found = Vec::new();
+    for step in steps {
+        let level = if steps.len() > 1 { format!("at {} sessions: ", step.sessions) } else { String::new() };
+        let window = (step.offset_s, step.offset_s + step.duration_s);
+        let between = |source: &str, name: &str| {
+            seen.track(source, name).map(|t| t.shown_between(window.0, window.1)).unwrap_or_default()
+        };
+        let steady = stats::steadiness(&tps(step), &stats::SteadyRules::default());
+        let failed = step.outcomes.failed();
+        let of_step = [
+            gates::not_steady(&steady),
+            gates::debt_growing(&debts(seen, window)),
+            gates::noisy_host(&noise(seen, window, canary_ratio), &NoiseLimits::default()),
+            gates::errors(failed, step.outcomes.started(), 0.01),
+            gates::cpu_frequency(
+                &between("host", "cpu_frequency_mhz"),
+                seen.track("host", "throttled").and_then(|t| t.increase(window.0, window.1)),
+            ),
+            gates::cache_state(CacheState::Warm, None, &between("server", "buffer_reads")),
+        ];
+        merge(&mut found, of_step.into_iter().map(|gate| stored(&gate, &level)));
+    }
+    let started = seen.track("process", "started");
+    found.push(stored(&gates::server_restarted(started, seen.track("server", "started_unix_s")), ""));
+    found
+}
+
+/// One gate a name: of several steps, those that tripped speak, else the last one.
+fn merge(found: &mut Vec<store::Gate>, of_step: impl Iterator<Item = store::Gate>) {
+    for gate in of_step {
+        match found.iter_mut().find(|known| known.name == gate.name) {
+            Some(known) if known.is_tripped && gate.is_tripped => {
+                known.detail = format!("{}; {}", known.detail, gate.detail);
+            }
+            Some(known) if known.is_tripped => {}
+            Some(known) => *known = gate,
+            None => found.push(gate),
+        }
+    }
+}
+
+pub(crate) fn stored(gate: &gates::Gate, level: &str) -> store::Gate {
+    store::Gate {
+        name: gate.name.to_owned(),
+        is_tripped: gate.finding == Finding::Tripped,
+        detail: format!("{level}{}", gate.detail),
+        remedy: gate.remedy.clone(),
+    }
+}
+
+/// Where a server begins to pay for a debt that it has no own limit of: transactions that purge is behind.
+const HISTORY_LIMIT: f64 = 500_000.0;
+
+fn debts(seen: &Telemetry, (from, to): (f64, f64)) -> Vec<Debt> {
+    let values =
+        |name: &str| seen.track("server", name).map(|t| t.shown_between(from, to)).unwrap_or_default();
+    let last = |name: &str| values(name).last().copied();
+    let mb = 1e-6;
+    // PostgreSQL starts a checkpoint by itself well before its limit, so its age is no debt that grows unseen.
+    let age_limit = last("checkpoint_age_limit_bytes").map(|b| b * mb);
+    let pages_limit = last("buffer_bytes").map(|b| 0.9 * b * mb);
+    let dead_limit = last("live_tuples").map(|rows| (0.4 * rows).max(10_000.0));
+    [
+        age_limit
+            .and_then(|limit| Debt::of("checkpoint age", "MB", mb, &values("checkpoint_age_bytes"), limit)),
+        pages_limit.and_then(|limit| Debt::of("dirty pages", "MB", mb, &values("dirty_bytes"), limit)),
+        Debt::of("history list", "transactions", 1.0, &values("history_list_length"), HISTORY_LIMIT),
+        dead_limit.and_then(|limit| Debt::of("dead tuples", "rows", 1.0, &values("dead_tuples"), limit)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// From the first step's beginning to the last one's end.
+fn debts_of_run(seen: &Telemetry, steps: &[store::Step]) -> Vec<Debt> {
+    match (steps.first(), steps.last()) {
+        (Some(first), Some(last)) => debts(seen, (first.offset_s, last.offset_s + last.duration_s)),
+        _ => Vec::new(),
+    }
+}
+
+fn noise(seen: &Telemetry, (from, to): (f64, f64), canary_ratio: Option<f64>) -> Noise {
+    let cpus = std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64);
+    let cpu = |source: &str, names: &[&str]| -> Option<f64> {
+        names.iter().map(|name| seen.track(source, name)?.increase(from, to)).sum()
+    };
+    let seconds = (to - from).max(1e-9) * cpus;
+    // Without the server's own figure (an attached server on this machine) everything would look foreign.
+    let foreign = cpu("host", &["cpu_busy"])
+        .zip(cpu("process", &["cpu_user", "cpu_system"]))
+        .zip(cpu("client", &["cpu_user", "cpu_system"]))
+        .map(|((all, server), client)| (all - server - client) / seconds);
+    Noise {
+        foreign_share: foreign,
+        steal_share: cpu("host", &["cpu_steal"]).map(|s| s / seconds),
+        canary_ratio,
+    }
+}
+
+fn quantity(name: &str, value: Option<f64>, unit: &str) -> Option<store::Quantity> {
+    Some(store::Quantity { name: name.to_owned(), value: value?, unit: unit.to_owned() })
+}
+
+/// Runs the canary in `dir`, and says how fast the machine is against the study's other canaries.
+pub(crate) fn canary(
+    dir: &Path,
+    block: u32,
+    when: &str,
+    others: &[store::Canary],
+) -> (store::Canary, Option<f64>) {
+    let result = canary::canary(dir, canary::CanaryLength::default());
+    let measured_at_ms = now_ms();
+    let figures = [
+        quantity("cpu_loops", Some(result.cpu_loops_per_s), "1/s"),
+        quantity("disk_syncs", result.disk_syncs_per_s, "1/s"),
+    ];
+    let of = |canary: &store::Canary, name: &str| {
+        canary.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+    };
+    let others: Vec<canary::CanaryResult> = others
+        .iter()
+        .filter_map(|other| {
+            Some(canary::CanaryResult {
+                cpu_loops_per_s: of(other, "cpu_loops")?,
+                disk_syncs_per_s: of(other, "disk_syncs"),
+            })
+        })
+        .collect();
+    let ratio = canary::ratio_to_others(&result, &others);
+    let figures = figures.into_iter().flatten().collect();
+    (store::Canary { block, when: when.to_owned(), measured_at_ms, figures }, ratio)
+}
+
+/// What the device under `dir` can do, kept in `cache` by device.
+///
+/// # Errors
+/// The directory cannot be written.
+pub fn storage_probe(place: &str, dir: &Path, cache: &Path, refresh: bool) -> std::io::Result<store::Probe> {
+    std::fs::create_dir_all(dir)?;
+    let options =
+        probe::ProbeOptions { cache: Some(cache.to_owned()), refresh, ..probe::ProbeOptions::default() };
+    let result = probe::probe(dir, &options)?;
+    let figures = [
+        quantity("sequential_write", result.sequential_write_mb_s, "MB/s"),
+        quantity("sequential_read", result.sequential_read_mb_s, "MB/s"),
+        quantity("random_read_4k", result.random_read_iops, "1/s"),
+        quantity("random_write_4k", result.random_write_iops, "1/s"),
+        quantity("append_sync_p50", result.append_sync_us_p50, "us"),
+        quantity("append_sync_p99", result.append_sync_us_p99, "us"),
+    ];
+    let mut facts: BTreeMap<String, String> = result.facts.into_iter().collect();
+    facts.insert("device".to_owned(), result.device);
+    if !result.notes.is_empty() {
+        facts.insert("notes".to_owned(), result.notes.join("; "));
+    }
+    Ok(store::Probe {
+        place: place.to_owned(),
+        path: dir.display().to_string(),
+        facts,
+        tool: result.tool,
+        measured_at_ms: i64::try_from(result.measured_at_s).unwrap_or(0) * 1000,
+        figures: figures.into_iter().flatten().collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_are_shown() {
+        assert_eq!(three_digits(1234.5), "1234");
+        assert_eq!(three_digits(12.345), "12.3");
+        assert_eq!(three_digits(0.012_345), "0.0123");
+        assert_eq!(three_digits(0.0), "0");
+    }
+
+    #[test]
+    fn gates_of_several_steps_become_one_a_name() {
+        let gate = |is_tripped, detail: &str| store::Gate {
+            name: "errors".into(),
+            is_tripped,
+            detail: detail.into(),
+            remedy: String::new(),
+        };
+        let mut found = vec![gate(true, "a")];
+        merge(&mut found, [gate(false, "b")].into_iter());
+        merge(&mut found, [gate(true, "c")].into_iter());
+        assert_eq!((found.len(), found[0].detail.as_str(), found[0].is_tripped), (1, "a; c", true));
+    }
+
+    #[test]
+    fn the_slower_canary_is_told_against_the_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, ratio) = canary(dir.path(), 1, "before", &[]);
+        assert_eq!(ratio, None);
+        assert_eq!(first.figures.len(), 2);
+        let (_, ratio) = canary(dir.path(), 1, "after", &[first]);
+        assert!(ratio.unwrap() > 0.0);
+    }
+}
