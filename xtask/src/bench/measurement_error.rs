@@ -1,0 +1,128 @@
+//! Does the engine report what happened? A fake server injects latencies and stalls and logs when each answer left;
+//! every percentile reported up to p99.9 must be within 2 % of the truth computed from that log: in closed loop the
+//! server's own times, in open loop the response times that Kiefer's and Wolfowitz's recursion (Lindley's, with one
+//! session) gives for the arrival schedule and those times.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use load::{Arrivals, Histogram, Length, LoadPlan, Pacing, Step, StepResult, Stop};
+use testkit::latency_server::truth::{quantile_ns, response_times_ns};
+
+use super::fake::{FakeServer, exchanges};
+
+const QUANTILES: [f64; 5] = [0.5, 0.9, 0.95, 0.99, 0.999];
+const ERROR_MAX: f64 = 0.02;
+/// Median 10 ms, p99 32 ms: far above what a wake-up costs, far below what a stall lasts.
+const LATENCY: &str = "lognormal:10000:0.5";
+const SECONDS: u64 = 25;
+
+struct Case {
+    name: &'static str,
+    sessions: u32,
+    /// Arrivals per second; `None`: closed loop.
+    rate_tps: Option<f64>,
+    stall: Option<&'static str>,
+    /// p99 of the response time must show the stall, in ms.
+    p99_ms_min: f64,
+}
+
+const CASES: [Case; 5] = [
+    Case { name: "closed, 1 session", sessions: 1, rate_tps: None, stall: None, p99_ms_min: 0.0 },
+    Case {
+        name: "closed, 32 sessions, stalls of 50 ms",
+        sessions: 32,
+        rate_tps: None,
+        stall: Some("2000:50"),
+        p99_ms_min: 0.0,
+    },
+    Case { name: "open, 1 session, 50/s", sessions: 1, rate_tps: Some(50.0), stall: None, p99_ms_min: 0.0 },
+    Case {
+        name: "open, 16 sessions, 800/s, stalls of 50 ms",
+        sessions: 16,
+        rate_tps: Some(800.0),
+        stall: Some("2000:50"),
+        p99_ms_min: 0.0,
+    },
+    Case {
+        name: "open, 16 sessions, 600/s, one stall of 1 s",
+        sessions: 16,
+        rate_tps: Some(600.0),
+        stall: Some("10000:1000:1"),
+        p99_ms_min: 500.0,
+    },
+];
+
+pub(super) fn run(arguments: &[&str]) -> Result<bool> {
+    ensure!(arguments.is_empty(), "measurement-error takes no arguments");
+    let mut is_reached = true;
+    for (number, case) in CASES.iter().enumerate() {
+        is_reached &= run_case(case, number as u64 + 1)?;
+    }
+    println!("{}", if is_reached { "reached: every percentile within 2 %" } else { "NOT reached" });
+    Ok(is_reached)
+}
+
+fn run_case(case: &Case, seed: u64) -> Result<bool> {
+    let directory = tempfile::tempdir()?;
+    let log = directory.path().join("log");
+    let seed = seed.to_string();
+    let mut arguments = vec!["--latency", LATENCY, "--seed", &seed];
+    arguments.extend(case.stall.iter().flat_map(|stall| ["--stall", stall]));
+    let server = FakeServer::start_logged(&log, &arguments)?;
+    let pacing = case
+        .rate_tps
+        .map_or(Pacing::Closed, |rate_tps| Pacing::Open { rate_tps, arrivals: Arrivals::Constant });
+    let step = Step {
+        sessions: case.sessions,
+        warmup: Duration::ZERO,
+        length: Length::Time(Duration::from_secs(SECONDS)),
+        pacing,
+    };
+    // One worker: one queue, as the recursion has it.
+    let plan = LoadPlan { steps: vec![step], workers: Some(1), raise_priority: true, ..LoadPlan::default() };
+    let result = load::run(&plan, &server.factory(), &mut |_| {}, &Stop::new())?;
+    let step = &result.steps[0];
+    ensure!(step.ended_by.is_none() && step.errors.is_empty(), "{:?} {:?}", step.ended_by, step.errors);
+    let services: Vec<u64> = exchanges(server, &log)?.iter().map(|exchange| exchange.service_ns()).collect();
+    ensure!(
+        services.len() as u64 == step.outcomes_whole.committed,
+        "the log and the engine count differently"
+    );
+    Ok(compare(case, step, &services))
+}
+
+/// Prints and judges one case.
+fn compare(case: &Case, step: &StepResult, services: &[u64]) -> bool {
+    println!("{}: {} transactions", case.name, step.outcomes.committed);
+    let Some(rate_tps) = case.rate_tps else {
+        return judge("service", &step.latency.response, &mut services.to_vec());
+    };
+    let arrivals: Vec<u64> = (0..services.len()).map(|k| (k as f64 / rate_tps * 1e9) as u64).collect();
+    let mut responses = response_times_ns(&arrivals, services, case.sessions as usize);
+    let empty = Histogram::default();
+    let service = step.latency.service.as_ref().unwrap_or(&empty);
+    let is_right = judge("service", service, &mut services.to_vec())
+        & judge("response", &step.latency.response, &mut responses);
+    let p99_ms = step.latency.response.quantile_ms(0.99);
+    if p99_ms < case.p99_ms_min {
+        println!("  response p99 {p99_ms:.1} ms does not show the stall");
+    }
+    is_right && p99_ms >= case.p99_ms_min
+}
+
+fn judge(what: &str, reported: &Histogram, truth_ns: &mut [u64]) -> bool {
+    let mut is_right = true;
+    for quantile in QUANTILES {
+        let (ours, truth) =
+            (reported.quantile_ns(quantile) as f64 / 1e6, quantile_ns(truth_ns, quantile) as f64 / 1e6);
+        let error = ours / truth - 1.0;
+        is_right &= error.abs() <= ERROR_MAX;
+        println!(
+            "  {what:8} p{:<5} reported {ours:9.3} ms  truth {truth:9.3} ms  {:+6.2} %",
+            quantile * 100.0,
+            error * 100.0
+        );
+    }
+    is_right
+}

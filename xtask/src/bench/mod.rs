@@ -1,0 +1,38 @@
+//! Benchmarks: each is a command, prints what it measured beside what is asked for, and ends with 1 when the
+//! figure was not reached.
+
+mod fake;
+mod measurement_error;
+mod ten_thousand_sessions;
+
+use anyhow::{Result, bail};
+
+/// Name, what it measures, and its body, which answers whether the figure was reached.
+type Benchmark = (&'static str, &'static str, fn(&[&str]) -> Result<bool>);
+
+const ALL: &[Benchmark] = &[
+    (
+        "measurement-error",
+        "reported percentiles against the truth of a fake server's log",
+        measurement_error::run,
+    ),
+    (
+        "ten-thousand-sessions",
+        "memory, errors and start-up of 10,000 sessions in one process",
+        ten_thousand_sessions::run,
+    ),
+];
+
+/// Runs the benchmark of this name.
+pub(crate) fn run(name: &str, arguments: &[&str]) -> Result<bool> {
+    match ALL.iter().find(|(known, ..)| *known == name) {
+        Some((.., body)) => body(arguments),
+        None => bail!("no benchmark {name:?}\n\n{}", list()),
+    }
+}
+
+/// The names, with what they measure.
+pub(crate) fn list() -> String {
+    let lines: Vec<String> = ALL.iter().map(|(name, what, _)| format!("  {name:24} {what}")).collect();
+    format!("benchmarks:\n{}", lines.join("\n"))
+}
