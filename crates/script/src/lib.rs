@@ -6,6 +6,8 @@
 pub mod course;
 pub mod error;
 pub mod host;
+pub mod options;
+pub mod output;
 pub mod session;
 pub mod state;
 pub mod symbols;

@@ -51,13 +51,12 @@ pub fn run(
     stop: &Stop,
 ) -> Result<Vec<Report>, Error> {
     let script = parse::parse(source).map_err(|error| error.in_file(name, source))?;
+    if let Some(server) = &options.server {
+        workload::create_database(server).map_err(|e| Error::Main { line: 0, message: e.to_string() })?;
+    }
     let definitions = Definitions::build(&script, &options.data, &mut |found, so_far| {
         let Some(client) = so_far.client(&found.client) else { return Ok(()) };
         let target = target(client, options);
-        if options.server.is_some() {
-            workload::create_database(&target)
-                .map_err(|e| Error::Main { line: found.place.line, message: e.to_string() })?;
-        }
         table::make(found, &target, &options.data, &options.create_suffix, false).map(drop)
     })?;
     let everything = Everything { definitions: &definitions, options, print, stop };

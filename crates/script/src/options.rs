@@ -1,0 +1,432 @@
+//! sysbench's command line: options by section, their kinds and defaults, `--name=value`, config files.
+
+use std::collections::BTreeMap;
+
+use crate::error::Error;
+
+/// What an option takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `on` or `off`.
+    Bool,
+    /// A whole number.
+    Int,
+    /// A whole number with a suffix K, M, G, T (powers of 1024).
+    Size,
+    /// A number.
+    Double,
+    /// Text.
+    Text,
+    /// Texts joined by commas.
+    List,
+    /// A file name.
+    File,
+}
+
+/// An option as declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declared {
+    /// Name, as in help (`table_size`, `db-driver`).
+    pub name: String,
+    /// What it does.
+    pub help: String,
+    /// Default as text; `None` where there is none.
+    pub default: Option<String>,
+    /// What it takes.
+    pub kind: Kind,
+    /// Section of the help.
+    pub section: Section,
+}
+
+/// Sections of the help, in its order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Section {
+    /// General options.
+    General,
+    /// Random numbers.
+    Random,
+    /// Log.
+    Log,
+    /// Databases.
+    Database,
+    /// MySQL.
+    Mysql,
+    /// PostgreSQL.
+    Pgsql,
+    /// Plimsoll's own additions.
+    Plimsoll,
+    /// The script's.
+    Script,
+}
+
+/// Which release's defaults and report to follow where the two differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compat {
+    /// 1.0.20.
+    #[default]
+    V1_0,
+    /// The development version.
+    Master,
+}
+
+/// `name`, section, kind, default (`-` for none), help.
+type Row = (&'static str, Section, Kind, &'static str, &'static str);
+
+const ROWS: &[Row] = &[
+    ("threads", Section::General, Kind::Int, "1", "number of threads to use"),
+    ("events", Section::General, Kind::Int, "0", "limit for total number of events"),
+    ("time", Section::General, Kind::Int, "10", "limit for total execution time in seconds"),
+    ("warmup-time", Section::General, Kind::Int, "0", "execute events for this many seconds with statistics disabled before the actual benchmark run"),
+    ("forced-shutdown", Section::General, Kind::Text, "off", "number of seconds to wait after the --time limit before forcing shutdown, or 'off' to disable"),
+    ("thread-stack-size", Section::General, Kind::Size, "64K", "accepted and not used: sessions have no stack of their own"),
+    ("thread-init-timeout", Section::General, Kind::Int, "30", "wait time in seconds for sessions to initialize"),
+    ("rate", Section::General, Kind::Int, "0", "average transactions rate. 0 for unlimited rate"),
+    ("report-interval", Section::General, Kind::Int, "0", "periodically report intermediate statistics with a specified interval in seconds. 0 disables intermediate reports"),
+    ("report-checkpoints", Section::General, Kind::List, "", "dump full statistics and reset all counters at specified points in time, in seconds from the start of the test"),
+    ("debug", Section::General, Kind::Bool, "off", "print more debugging info"),
+    ("validate", Section::General, Kind::Bool, "off", "perform validation checks where possible"),
+    ("help", Section::General, Kind::Bool, "off", "print help and exit"),
+    ("version", Section::General, Kind::Bool, "off", "print version and exit"),
+    ("config-file", Section::General, Kind::File, "-", "file containing command line options"),
+    ("tx-rate", Section::General, Kind::Int, "0", "deprecated alias for --rate"),
+    ("max-requests", Section::General, Kind::Int, "0", "deprecated alias for --events"),
+    ("max-time", Section::General, Kind::Int, "0", "deprecated alias for --time"),
+    ("num-threads", Section::General, Kind::Int, "1", "deprecated alias for --threads"),
+    ("rand-type", Section::Random, Kind::Text, "special", "random numbers distribution {uniform,gaussian,special,pareto,zipfian}"),
+    ("rand-spec-iter", Section::Random, Kind::Int, "12", "number of iterations used for numbers generation"),
+    ("rand-spec-pct", Section::Random, Kind::Int, "1", "percentage of values to be treated as 'special' (for special distribution)"),
+    ("rand-spec-res", Section::Random, Kind::Int, "75", "percentage of 'special' values to use (for special distribution)"),
+    ("rand-seed", Section::Random, Kind::Int, "0", "seed for random number generator. When 0, the current time is used as a RNG seed."),
+    ("rand-pareto-h", Section::Random, Kind::Double, "0.2", "shape parameter for the Pareto distribution"),
+    ("rand-zipfian-exp", Section::Random, Kind::Double, "0.8", "shape parameter (exponent, theta) for the Zipfian distribution"),
+    ("verbosity", Section::Log, Kind::Int, "3", "verbosity level {5 - debug, 0 - only critical messages}"),
+    ("percentile", Section::Log, Kind::List, "95", "percentile to calculate in latency statistics (1-100); several and fractions are allowed. Use the special value of 0 to disable percentile calculations"),
+    ("histogram", Section::Log, Kind::Bool, "off", "print latency histogram in report"),
+    ("db-driver", Section::Database, Kind::Text, "mysql", "specifies database driver to use ('help' to get list of available drivers)"),
+    ("db-ps-mode", Section::Database, Kind::Text, "auto", "prepared statements usage mode {auto, disable}"),
+    ("db-debug", Section::Database, Kind::Bool, "off", "print database-specific debug information"),
+    ("mysql-host", Section::Mysql, Kind::List, "localhost", "MySQL server host"),
+    ("mysql-port", Section::Mysql, Kind::List, "3306", "MySQL server port"),
+    ("mysql-socket", Section::Mysql, Kind::List, "", "MySQL socket"),
+    ("mysql-user", Section::Mysql, Kind::Text, "sbtest", "MySQL user"),
+    ("mysql-password", Section::Mysql, Kind::Text, "", "MySQL password"),
+    ("mysql-db", Section::Mysql, Kind::Text, "sbtest", "MySQL database name"),
+    ("mysql-ssl", Section::Mysql, Kind::Text, "off", "SSL mode {on,off,disabled,preferred,required,verify_ca,verify_identity}"),
+    ("mysql-ssl-key", Section::Mysql, Kind::File, "-", "path name of the client private key file (not supported)"),
+    ("mysql-ssl-ca", Section::Mysql, Kind::File, "-", "path name of the CA file"),
+    ("mysql-ssl-cert", Section::Mysql, Kind::File, "-", "path name of the client public key certificate file (not supported)"),
+    ("mysql-ssl-cipher", Section::Mysql, Kind::Text, "", "accepted and not used: TLS chooses the cipher"),
+    ("mysql-compression", Section::Mysql, Kind::Bool, "off", "use compression (not supported)"),
+    ("mysql-debug", Section::Mysql, Kind::Bool, "off", "trace all statements"),
+    ("mysql-ignore-errors", Section::Mysql, Kind::List, "1213,1020,1205", "list of errors to ignore, or \"all\""),
+    ("mysql-dry-run", Section::Mysql, Kind::Bool, "off", "not supported: pretend that all MySQL calls are successful"),
+    ("pgsql-host", Section::Pgsql, Kind::List, "localhost", "PostgreSQL server host"),
+    ("pgsql-port", Section::Pgsql, Kind::List, "5432", "PostgreSQL server port"),
+    ("pgsql-user", Section::Pgsql, Kind::Text, "sbtest", "PostgreSQL user"),
+    ("pgsql-password", Section::Pgsql, Kind::Text, "", "PostgreSQL password"),
+    ("pgsql-db", Section::Pgsql, Kind::Text, "sbtest", "PostgreSQL database name"),
+    ("pgsql-sslmode", Section::Pgsql, Kind::Text, "prefer", "PostgreSQL SSL mode {disable,allow,prefer,require,verify-ca,verify-full}"),
+    ("compat", Section::Plimsoll, Kind::Text, "1.0", "follow sysbench 1.0 or master where they differ"),
+    ("json", Section::Plimsoll, Kind::File, "-", "write the results as JSON to this file"),
+    ("hdr", Section::Plimsoll, Kind::File, "-", "write the latency histograms as an HdrHistogram interval log to this file"),
+    ("results", Section::Plimsoll, Kind::File, "-", "keep the run in this results folder"),
+    ("workers", Section::Plimsoll, Kind::Int, "0", "load threads; 0: one for each cpu"),
+    ("thread-per-session", Section::Plimsoll, Kind::Bool, "off", "a load thread for each session, for scripts that block inside C"),
+];
+
+const ALIASES: [(&str, &str); 4] =
+    [("tx-rate", "rate"), ("max-requests", "events"), ("max-time", "time"), ("num-threads", "threads")];
+
+/// All options that there are without a script.
+pub fn built_in(compat: Compat) -> Vec<Declared> {
+    ROWS.iter()
+        .map(|(name, section, kind, default, help)| Declared {
+            name: (*name).to_owned(),
+            help: (*help).to_owned(),
+            default: match (compat, *name) {
+                (Compat::Master, "rand-type") => Some("uniform".into()),
+                _ if *default == "-" => None,
+                _ => Some((*default).to_owned()),
+            },
+            kind: *kind,
+            section: *section,
+        })
+        .collect()
+}
+
+/// The words of a command line, sorted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Words {
+    /// `--name=value`, in order; a bare `--name` has no value.
+    pub options: Vec<(String, Option<String>)>,
+    /// Test name and command.
+    pub positional: Vec<String>,
+}
+
+/// `-` and `_` are the same.
+pub fn key(name: &str) -> String {
+    name.replace('_', "-")
+}
+
+/// Sorts words; a config file's options come before those of the command line, which win.
+///
+/// # Errors
+/// An unreadable config file or a word that is neither.
+pub fn words(arguments: &[String]) -> Result<Words, Error> {
+    let mut words = Words::default();
+    for argument in arguments {
+        match argument.strip_prefix("--") {
+            Some(option) => match option.split_once('=') {
+                Some((name, value)) => words.options.push((key(name), Some(value.to_owned()))),
+                None => words.options.push((key(option), None)),
+            },
+            None if argument.starts_with('-') && argument.len() > 1 => {
+                return Err(Error::Usage(format!("invalid option: {argument} (options are --name=value)")));
+            }
+            None => words.positional.push(argument.clone()),
+        }
+    }
+    let config = words.options.iter().rev().find(|(name, _)| name == "config-file");
+    if let Some((_, Some(path))) = config.cloned() {
+        let mut first = config_file(&path)?;
+        first.append(&mut words.options);
+        words.options = first;
+    }
+    Ok(words)
+}
+
+type Given = (String, Option<String>);
+
+fn config_file(path: &str) -> Result<Vec<Given>, Error> {
+    let text =
+        std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+    Ok(text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(|line| match line.trim_start_matches("--").split_once('=') {
+            Some((name, value)) => (key(name.trim()), Some(value.trim().to_owned())),
+            None => (key(line.trim_start_matches("--")), None),
+        })
+        .collect())
+}
+
+/// Options with their values.
+#[derive(Debug, Clone, Default)]
+pub struct Values {
+    declared: BTreeMap<String, Declared>,
+    given: BTreeMap<String, String>,
+}
+
+impl Values {
+    /// Checks what was given against what is declared.
+    ///
+    /// # Errors
+    /// An unknown option, with the nearest name; a value of the wrong kind.
+    pub fn new(declared: Vec<Declared>, given: &[Given]) -> Result<Values, Error> {
+        let declared: BTreeMap<String, Declared> = declared.into_iter().map(|d| (key(&d.name), d)).collect();
+        let mut values = Values { declared, given: BTreeMap::new() };
+        for (name, value) in given {
+            let Some(option) = values.declared.get(name) else {
+                let known = values.declared.keys().map(String::as_str);
+                let hint = nearest(name, known).map(|n| format!("; did you mean --{n}?")).unwrap_or_default();
+                return Err(Error::Usage(format!("invalid option: --{name}{hint}")));
+            };
+            let value = match (value, option.kind) {
+                (Some(value), _) => value.clone(),
+                (None, Kind::Bool) => "on".into(),
+                (None, _) if option.name == "mysql-ssl" => "on".into(),
+                (None, _) => return Err(Error::Usage(format!("option --{name} wants a value: --{name}=VALUE"))),
+            };
+            check(option, &value)?;
+            let name = ALIASES.iter().find(|(alias, _)| alias == name).map_or(name.as_str(), |(_, real)| real);
+            values.given.insert(name.to_owned(), value);
+        }
+        Ok(values)
+    }
+
+    /// All declared options of a section.
+    pub fn section(&self, section: Section) -> impl Iterator<Item = &Declared> {
+        self.declared.values().filter(move |option| option.section == section)
+    }
+
+    /// All options with the value in force.
+    pub fn all(&self) -> impl Iterator<Item = (&Declared, Option<&str>)> {
+        self.declared.values().map(|option| (option, self.get(&option.name)))
+    }
+
+    /// The value in force.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let name = key(name);
+        match self.given.get(&name) {
+            Some(value) => Some(value),
+            None => self.declared.get(&name)?.default.as_deref(),
+        }
+    }
+
+    /// Whether the user gave it.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.contains_key(&key(name))
+    }
+
+    /// A switch.
+    pub fn is_on(&self, name: &str) -> bool {
+        self.get(name).and_then(switch).unwrap_or(false)
+    }
+
+    /// A whole number; 0 where there is none.
+    pub fn count(&self, name: &str) -> u64 {
+        self.get(name).and_then(size).unwrap_or(0)
+    }
+
+    /// A number; 0 where there is none.
+    pub fn real(&self, name: &str) -> f64 {
+        self.get(name).and_then(|text| text.parse().ok()).unwrap_or(0.0)
+    }
+
+    /// Text; empty where there is none.
+    pub fn text(&self, name: &str) -> &str {
+        self.get(name).unwrap_or_default()
+    }
+
+    /// A list.
+    pub fn list(&self, name: &str) -> Vec<String> {
+        self.text(name).split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
+    }
+}
+
+fn check(option: &Declared, value: &str) -> Result<(), Error> {
+    let fits = match option.kind {
+        Kind::Bool => switch(value).is_some(),
+        Kind::Int => value.parse::<i64>().is_ok() || size(value).is_some(),
+        Kind::Size => size(value).is_some(),
+        Kind::Double => value.parse::<f64>().is_ok(),
+        Kind::Text | Kind::List | Kind::File => true,
+    };
+    if fits {
+        return Ok(());
+    }
+    let wants = match option.kind {
+        Kind::Bool => "on or off",
+        Kind::Int => "a whole number",
+        Kind::Size => "a whole number with an optional suffix K, M, G or T",
+        _ => "a number",
+    };
+    Err(Error::Usage(format!("invalid value for option --{}: '{value}' (it takes {wants})", option.name)))
+}
+
+/// `on`, `off` and the words that mean them.
+pub fn switch(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "on" | "true" | "1" | "yes" => Some(true),
+        "off" | "false" | "0" | "no" => Some(false),
+        _ => None,
+    }
+}
+
+/// A whole number with a suffix for powers of 1024.
+pub fn size(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.chars().last()?.to_ascii_uppercase() {
+        'K' => (&text[..text.len() - 1], 10),
+        'M' => (&text[..text.len() - 1], 20),
+        'G' => (&text[..text.len() - 1], 30),
+        'T' => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// The known name closest to a mistyped one, if any is close.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .map(|candidate| (distance(name, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= candidate.len().max(4) / 3)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let next = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = row[j + 1];
+            row[j + 1] = next;
+        }
+    }
+    row[b.len()]
+}
+
+/// The option list of a section as sysbench's help prints it.
+pub fn help_of<'a>(options: impl Iterator<Item = &'a Declared>, value: impl Fn(&Declared) -> Option<String>) -> String {
+    let shown: Vec<(String, &Declared)> = options
+        .map(|option| {
+            let suffix = match option.kind {
+                Kind::Bool => "[=on|off]",
+                Kind::Int | Kind::Double => "=N",
+                Kind::Size => "=SIZE",
+                Kind::Text => "=STRING",
+                Kind::List => "=[LIST,...]",
+                Kind::File => "=FILENAME",
+            };
+            (format!("--{}{suffix}", option.name), option)
+        })
+        .collect();
+    let width = shown.iter().map(|(left, _)| left.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (left, option) in shown {
+        let default = match value(option) {
+            Some(default) if !default.is_empty() || option.kind == Kind::Text || option.kind == Kind::List => {
+                format!(" [{default}]")
+            }
+            _ => String::new(),
+        };
+        text.push_str(&format!("  {left:width$} {}{default}\n", option.help));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(arguments: &[&str]) -> Result<Values, Error> {
+        let arguments: Vec<String> = arguments.iter().map(|a| (*a).to_owned()).collect();
+        Values::new(built_in(Compat::V1_0), &words(&arguments)?.options)
+    }
+
+    #[test]
+    fn options_have_defaults_and_aliases() {
+        let values = values(&["--num-threads=4", "--time=0", "--histogram", "--mysql_user=root"]).unwrap();
+        assert_eq!((values.count("threads"), values.count("time"), values.count("events")), (4, 0, 0));
+        assert!(values.is_on("histogram") && !values.is_on("debug"));
+        assert_eq!((values.text("mysql-user"), values.text("rand-type")), ("root", "special"));
+    }
+
+    #[test]
+    fn mistakes_name_what_is_meant() {
+        let message = |arguments: &[&str]| values(arguments).unwrap_err().to_string();
+        assert_eq!(message(&["--thread=4"]), "invalid option: --thread; did you mean --threads?");
+        assert!(message(&["--threads=four"]).contains("whole number"));
+        assert!(message(&["--threads"]).contains("wants a value"));
+        assert!(message(&["-t"]).contains("options are --name=value"));
+    }
+
+    #[test]
+    fn config_files_yield_to_the_command_line() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "# a comment\nthreads=7\n\nevents = 5\n").unwrap();
+        let config = format!("--config-file={}", file.path().display());
+        let values = values(&["--events=6", &config]).unwrap();
+        assert_eq!((values.count("threads"), values.count("events")), (7, 6));
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!((size("64K"), size("2g"), size("12"), size("x")), (Some(65_536), Some(1 << 31), Some(12), None));
+    }
+}
