@@ -48,8 +48,11 @@ fn studies(study: &StudyReport) -> Vec<Value> {
 }
 
 fn cell(report: &Report, study: &StudyReport, point: &Point) -> Value {
-    let runs: Vec<Value> =
-        point.runs.iter().map(|(run, step)| run_of(report, &study.runs[*run], *step, point.sessions)).collect();
+    let runs: Vec<Value> = point
+        .runs
+        .iter()
+        .map(|(run, step)| run_of(report, &study.runs[*run], *step, point.sessions))
+        .collect();
     json!({
         "key": point.key,
         "runs": runs,

@@ -3,12 +3,18 @@
 //! Never here: servers, measuring, writing into a results file.
 
 mod bench;
+mod charts;
+mod drawing;
 mod error;
 mod estimate;
 mod figures;
+mod html;
 mod json;
+mod layout;
 mod load;
 mod model;
+mod page;
+mod settings;
 mod text;
 mod verdict;
 
@@ -16,6 +22,7 @@ pub use bench::{Ran, bench_lines};
 pub use error::Error;
 pub use estimate::Estimate;
 pub use figures::{IntervalFigures, Latency, StatementFigures, StepFigures};
+pub use html::html;
 pub use json::json;
 pub use load::Selection;
 pub use model::{HostView, Point, RecordView, Report, RunView, Standing, StudyReport, VerdictView};

@@ -289,7 +289,8 @@ fn finish(study: &mut StudyReport, hosts: &[HostView]) {
         let of = |metric: &str| {
             Estimate::of(&study.samples(point, metric).iter().map(|sample| sample.value).collect::<Vec<_>>())
         };
-        let figures = [of("tps"), of("tps_max"), of("tps_min"), of("qps"), of("mean"), of("p50"), of("p95"), of("p99")];
+        let figures =
+            [of("tps"), of("tps_max"), of("tps_min"), of("qps"), of("mean"), of("p50"), of("p95"), of("p99")];
         [
             point.tps,
             point.tps_max,
@@ -364,7 +365,8 @@ fn varying(points: &[Point], axes: &[Axis]) -> Vec<String> {
 }
 
 /// Axes whose values speak for themselves.
-const BARE: [&str; 8] = ["server", "workload", "settings", "profile", "engine", "storage", "host", "isolation"];
+const BARE: [&str; 8] =
+    ["server", "workload", "settings", "profile", "engine", "storage", "host", "isolation"];
 
 /// The values of `names` but `without`, in order.
 pub(crate) fn label(key: &Key, names: &[String], without: &[&str]) -> String {

@@ -53,7 +53,13 @@ pub(crate) fn thousands(value: f64) -> String {
 
 /// A ratio: `×1.23`.
 pub(crate) fn ratio(value: f64) -> String {
-    if value >= 99.5 { format!("×{value:.0}") } else if value >= 9.95 { format!("×{value:.1}") } else { format!("×{value:.2}") }
+    if value >= 99.5 {
+        format!("×{value:.0}")
+    } else if value >= 9.95 {
+        format!("×{value:.1}")
+    } else {
+        format!("×{value:.2}")
+    }
 }
 
 /// `p < 0.001` rather than a row of zeros.

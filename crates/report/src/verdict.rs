@@ -61,7 +61,9 @@ fn pairs(study: &StudyReport, comparison: &Comparison) -> Vec<(usize, usize)> {
     let is_base = |point: &Point| point.identity.get(&comparison.axis) == Some(&comparison.base);
     let bases: Vec<usize> = (0..study.points.len()).filter(|at| is_base(&study.points[*at])).collect();
     (0..study.points.len())
-        .filter(|at| !is_base(&study.points[*at]) && study.points[*at].identity.contains_key(&comparison.axis))
+        .filter(|at| {
+            !is_base(&study.points[*at]) && study.points[*at].identity.contains_key(&comparison.axis)
+        })
         .filter_map(|other| {
             let rest = without(&study.points[other]);
             bases.iter().find(|base| without(&study.points[**base]) == rest).map(|base| (*base, other))
@@ -69,7 +71,11 @@ fn pairs(study: &StudyReport, comparison: &Comparison) -> Vec<(usize, usize)> {
         .collect()
 }
 
-fn of_whole_climbs(study: &StudyReport, comparison: &Comparison, metric: &str) -> Vec<(VerdictView, Question)> {
+fn of_whole_climbs(
+    study: &StudyReport,
+    comparison: &Comparison,
+    metric: &str,
+) -> Vec<(VerdictView, Question)> {
     let mut climbs: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
     for (base, other) in pairs(study, comparison) {
         let point = &study.points[other];
@@ -103,7 +109,13 @@ fn of_whole_climbs(study: &StudyReport, comparison: &Comparison, metric: &str) -
         .collect()
 }
 
-fn view(study: &StudyReport, comparison: &Comparison, metric: &str, base: usize, other: usize) -> VerdictView {
+fn view(
+    study: &StudyReport,
+    comparison: &Comparison,
+    metric: &str,
+    base: usize,
+    other: usize,
+) -> VerdictView {
     let at = &study.points[other].identity;
     let of = |key: &Key| label(key, std::slice::from_ref(&comparison.axis), &[]);
     VerdictView {
@@ -133,6 +145,12 @@ const FACTS: [(&str, &str, fn(&ServerFacts) -> &str); 5] = [
     ("client_cpus", "cpus of the client", |server| &server.client_cpus),
 ];
 
+/// Servers spell the same thing differently: `READ-COMMITTED`, `read committed`; `utf8mb4` is what others call UTF8.
+fn plain(fact: &str) -> String {
+    let letters: String = fact.chars().filter(|c| c.is_alphanumeric()).collect();
+    letters.to_lowercase().replace("utf8mb4", "utf8")
+}
+
 fn server_of<'a>(study: &'a StudyReport, point: &Point) -> Option<&'a ServerFacts> {
     let runs = point.runs.iter().map(|(run, _)| &study.runs[*run]);
     let mut counted = runs.filter(|run| run.standing == Standing::Counted);
@@ -146,7 +164,7 @@ fn flags(study: &StudyReport, base: &Point, other: &Point, axis: &str) -> Vec<St
         .filter(|(name, _, _)| *name != axis)
         .filter_map(|(_, name, fact)| {
             let (base, other) = (fact(base), fact(other));
-            let is_unequal = base != other && !base.is_empty() && !other.is_empty();
+            let is_unequal = plain(base) != plain(other) && !base.is_empty() && !other.is_empty();
             is_unequal.then(|| format!("{name}: {other} against {base}"))
         })
         .collect()
@@ -159,20 +177,20 @@ pub(crate) fn inequalities(study: &StudyReport) -> Vec<String> {
         if study.axes.iter().any(|known| known.name == axis) {
             continue;
         }
-        let mut who: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut who: BTreeMap<String, (&str, Vec<String>)> = BTreeMap::new();
         for point in &study.points {
             let Some(value) = server_of(study, point).map(fact).filter(|value| !value.is_empty()) else {
                 continue;
             };
             let label = label(&point.identity, &study.varying, &["sessions", "workload"]);
-            let labels = who.entry(value).or_default();
+            let (_, labels) = who.entry(plain(value)).or_insert((value, vec![]));
             if !labels.contains(&label) {
                 labels.push(label);
             }
         }
         if who.len() > 1 {
             let parts: Vec<String> =
-                who.iter().map(|(value, labels)| format!("{value} ({})", labels.join(", "))).collect();
+                who.values().map(|(value, labels)| format!("{value} ({})", labels.join(", "))).collect();
             sentences.push(format!("Not the same {name} everywhere: {}.", parts.join("; ")));
         }
     }
@@ -237,7 +255,8 @@ fn sentence(study: &StudyReport, group: &[&VerdictView]) -> String {
 fn clause(study: &StudyReport, verdict: Verdict, views: &[&&VerdictView]) -> String {
     let ratios: Vec<f64> = views.iter().filter_map(|view| view.result.ratio).collect();
     let (low, high) = ratios.iter().fold((f64::MAX, f64::MIN), |(low, high), r| (low.min(*r), high.max(*r)));
-    let span = if ratio(low) == ratio(high) { ratio(low) } else { format!("{} to {}", ratio(low), ratio(high)) };
+    let span =
+        if ratio(low) == ratio(high) { ratio(low) } else { format!("{} to {}", ratio(low), ratio(high)) };
     let word = match verdict {
         Verdict::Equivalent => format!("equivalent within {}", percent(views[0].margin)),
         other => other.word().to_owned(),
@@ -263,8 +282,11 @@ fn where_text(study: &StudyReport, view: &VerdictView) -> String {
 }
 
 fn all_where(study: &StudyReport, views: &[&&VerdictView]) -> String {
-    let levels: Vec<u32> =
-        views.iter().filter(|view| view.climb.is_none()).map(|view| study.points[view.other].sessions).collect();
+    let levels: Vec<u32> = views
+        .iter()
+        .filter(|view| view.climb.is_none())
+        .map(|view| study.points[view.other].sessions)
+        .collect();
     let is_whole = views.iter().any(|view| view.climb.is_some());
     let whole = if is_whole { " over the whole climb" } else { "" };
     match (has_levels(study) && !levels.is_empty(), is_whole) {

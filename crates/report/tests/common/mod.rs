@@ -54,7 +54,13 @@ fn build(flavor: &str, version: &str) -> Build {
     }
 }
 
-pub(crate) fn study(name: &str, axes: Vec<Axis>, comparisons: Vec<Comparison>, blocks: u32, runs: u32) -> Study {
+pub(crate) fn study(
+    name: &str,
+    axes: Vec<Axis>,
+    comparisons: Vec<Comparison>,
+    blocks: u32,
+    runs: u32,
+) -> Study {
     Study {
         name: name.to_owned(),
         title: "MariaDB and PostgreSQL over a ladder of sessions".to_owned(),
@@ -169,11 +175,21 @@ pub(crate) fn step(noise: &mut Noise, level: &Level, writes: bool) -> Step {
 pub(crate) fn end(server: &str, workload: &str, steps: Vec<Step>) -> RunEnd {
     let is_postgres = server.starts_with("postgres");
     let settings: &[(&str, &str)] = if is_postgres {
-        &[("fsync", "on"), ("synchronous_commit", "on"), ("shared_buffers", "1GB"), ("max_connections", "100")]
+        &[
+            ("fsync", "on"),
+            ("synchronous_commit", "on"),
+            ("shared_buffers", "1GB"),
+            ("max_connections", "100"),
+        ]
     } else {
-        &[("innodb_flush_log_at_trx_commit", "1"), ("innodb_buffer_pool_size", "1073741824"), ("max_connections", "100")]
+        &[
+            ("innodb_flush_log_at_trx_commit", "1"),
+            ("innodb_buffer_pool_size", "1073741824"),
+            ("max_connections", "100"),
+        ]
     };
-    let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+    let map =
+        |pairs: &[(&str, &str)]| pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
     let last_s = steps.last().map_or(10.0, |step| step.offset_s + step.duration_s);
     RunEnd {
         status: Status::Done,
@@ -344,11 +360,8 @@ fn spoil(end: &mut RunEnd, block: u32, server: &str, workload: &str, sessions: u
 }
 
 fn add_surroundings(store: &mut Store, study_id: StudyId, host_id: HostId) {
-    let quantity = |name: &str, value: f64, unit: &str| Quantity {
-        name: name.to_owned(),
-        value,
-        unit: unit.to_owned(),
-    };
+    let quantity =
+        |name: &str, value: f64, unit: &str| Quantity { name: name.to_owned(), value, unit: unit.to_owned() };
     let probe = Probe {
         place: "default".to_owned(),
         path: "/var/lib/plimsoll".to_owned(),
@@ -371,7 +384,9 @@ fn add_surroundings(store: &mut Store, study_id: StudyId, host_id: HostId) {
         };
         store.add_canary(study_id, host_id, &canary).unwrap();
     }
-    store.add_note(study_id, START_MS + 5, "mariadb@11.4.5 with engine RocksDB was left out: no plugin").unwrap();
+    store
+        .add_note(study_id, START_MS + 5, "mariadb@11.4.5 with engine RocksDB was left out: no plugin")
+        .unwrap();
     let reference = |sessions: u32, value: f64| Reference {
         series: "MySQL 5.1.33".to_owned(),
         source: "Maxia, The Data Charmer, 2009".to_owned(),

@@ -1,0 +1,315 @@
+// Draws the charts of a Plimsoll report. What to draw stands in #data; nothing is fetched.
+'use strict';
+(() => {
+  const data = JSON.parse(document.getElementById('data').textContent);
+  const SYMBOLS = ['circle', 'rect', 'triangle', 'diamond', 'pin', 'arrow', 'roundRect', 'circle'];
+  const HATCHED = 'path://M0 0H10V10H0Z M0 5L5 0 M0 10L10 0 M5 10L10 5';
+  const charts = [];
+
+  const escape = (text) => String(text).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
+
+  const figure = (value) => {
+    if (value === null || value === undefined || !isFinite(value)) return '–';
+    const size = Math.abs(value);
+    if (size >= 999.5) return Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, '\u202f');
+    const digits = size === 0 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size >= 0.09995 ? 3 : 4;
+    return value.toFixed(digits);
+  };
+
+  // Ticks of an axis: no more digits than needed, large numbers shortened.
+  const tick = (value) => {
+    const size = Math.abs(value);
+    if (size >= 1e9) return `${+(value / 1e9).toFixed(2)}G`;
+    if (size >= 1e6) return `${+(value / 1e6).toFixed(2)}M`;
+    if (size >= 1e4) return `${+(value / 1e3).toFixed(1)}k`;
+    if (size >= 1e3) return figure(value);
+    return `${+value.toFixed(size < 1 ? 3 : 2)}`;
+  };
+
+  // Colours come from the style sheet, so that light, dark and print have one definition.
+  const theme = () => {
+    const style = getComputedStyle(document.documentElement);
+    const of = (name) => style.getPropertyValue(name).trim();
+    return {
+      ink: of('--ink'), soft: of('--soft'), line: of('--line'), paper: of('--paper'), wash: of('--wash'), bad: of('--bad'),
+      hatch: of('--hatch'), series: [0, 1, 2, 3, 4, 5, 6, 7].map((i) => of(`--s${i}`)), font: of('--sans'),
+    };
+  };
+
+  const base = (t) => ({
+    animation: false,
+    textStyle: { fontFamily: t.font, color: t.ink },
+    aria: { enabled: true },
+    tooltip: {
+      trigger: 'axis', confine: true, className: 'tip', backgroundColor: t.paper, borderColor: t.line,
+      textStyle: { color: t.ink, fontSize: 13 }, axisPointer: { type: 'line', lineStyle: { color: t.soft } },
+    },
+    legend: {
+      type: 'scroll', top: 0, left: 0, itemWidth: 18, itemHeight: 9, textStyle: { color: t.ink, fontSize: 12 },
+      pageTextStyle: { color: t.soft }, pageIconColor: t.ink, pageIconInactiveColor: t.line,
+    },
+    grid: { left: 8, right: 16, top: 34, bottom: 22, containLabel: true },
+  });
+
+  const categoryAxis = (t, name, categories) => ({
+    type: 'category', data: categories, name, nameLocation: 'middle', nameGap: 26,
+    nameTextStyle: { color: t.soft, fontSize: 12 }, axisLine: { lineStyle: { color: t.soft } }, axisTick: { show: false },
+    axisLabel: { color: t.ink, fontSize: 12, hideOverlap: true, width: 110, overflow: 'break' },
+  });
+
+  const valueAxis = (t, more) => Object.assign({
+    type: 'value', min: 0, axisLabel: { color: t.soft, fontSize: 12, formatter: tick }, splitLine: { lineStyle: { color: t.line } },
+    axisLine: { show: false }, axisTick: { show: false },
+  }, more);
+
+  const row = (colour, name, value) =>
+    `<tr><td><i style="background:${colour}"></i>${escape(name)}</td><td><b>${value}</b></td></tr>`;
+
+  // An interval as a vertical line with ends, drawn beside its point (bars know their own place by `slot` of `slots`).
+  const whiskers = (t, line, colour, slot, slots) => ({
+    type: 'custom', name: line.name, silent: true, z: 5, itemStyle: { color: colour }, encode: { x: 0, y: [1, 2] },
+    data: line.points.flatMap((p, i) => (p && p[2] > p[1] ? [[i, p[1], p[2]]] : [])),
+    tooltip: { show: false },
+    renderItem: (params, api) => {
+      const low = api.coord([api.value(0), api.value(1)]);
+      const high = api.coord([api.value(0), api.value(2)]);
+      const band = api.size([1, 0])[0] * 0.7;
+      const x = slots ? low[0] - band / 2 + (band * (slot + 0.5)) / slots : low[0];
+      const stroke = { stroke: slots ? t.ink : colour, lineWidth: 1.4, fill: null, opacity: slots ? 0.75 : 0.8 };
+      const piece = (x1, y1, x2, y2) => ({ type: 'line', shape: { x1, y1, x2, y2 }, style: stroke });
+      return { type: 'group', children: [
+        piece(x, low[1], x, high[1]), piece(x - 4, low[1], x + 4, low[1]), piece(x - 4, high[1], x + 4, high[1]),
+      ] };
+    },
+  });
+
+  const ladder = (spec, prefix) => ({
+    title: spec.title, unit: spec.unit,
+    option: (t) => {
+      const measured = spec.lines.filter((line) => !line.reference);
+      const colourOf = (line) => (line.reference ? t.soft : t.series[line.style % 8]);
+      const series = [];
+      spec.lines.forEach((line) => {
+        const colour = colourOf(line);
+        const values = line.points.map((p) => (p ? p[0] : null));
+        if (spec.bars && !line.reference) {
+          series.push({ type: 'bar', name: line.name, data: values, itemStyle: { color: colour }, barCategoryGap: '30%', barGap: '0%' });
+          series.push(whiskers(t, line, colour, measured.indexOf(line), measured.length));
+        } else {
+          series.push({
+            type: spec.bars ? 'scatter' : 'line', name: line.name, data: values, connectNulls: true, symbol: SYMBOLS[line.style % 8],
+            symbolSize: line.reference ? 7 : 8, z: 4, itemStyle: { color: line.reference ? t.paper : colour, borderColor: colour, borderWidth: 1.5 },
+            lineStyle: { color: colour, width: line.reference ? 1.3 : 2.2, type: line.reference ? 'dashed' : 'solid' },
+            emphasis: { disabled: true },
+          });
+          if (!line.reference) series.push(whiskers(t, line, colour));
+        }
+        if (line.invalid.length) {
+          series.push({
+            type: 'scatter', name: line.name, data: line.invalid.map((p) => ({ value: [p[0], p[1]], run: p[2] })), symbol: HATCHED,
+            symbolSize: 11, z: 6, itemStyle: { color: 'transparent', borderColor: colour, borderWidth: 1 }, cursor: 'pointer',
+          });
+        }
+      });
+      return Object.assign(base(t), {
+        legend: Object.assign(base(t).legend, { data: spec.lines.map((line) => line.name) }),
+        xAxis: categoryAxis(t, spec.x, spec.categories), yAxis: valueAxis(t), series,
+        tooltip: Object.assign(base(t).tooltip, {
+          formatter: (items) => {
+            const at = (Array.isArray(items) ? items[0] : items).dataIndex;
+            const rows = spec.lines.map((line) => {
+              const p = line.points[at];
+              if (!p) return '';
+              const interval = p[3] > 1 ? ` (${figure(p[1])} – ${figure(p[2])}, ${p[3]} runs)` : '';
+              return row(colourOf(line), line.name, `${figure(p[0])}</b>${interval}<b>`);
+            });
+            return `<div class="tip"><b>${escape(spec.x)} ${escape(spec.categories[at])}</b>, ${escape(spec.unit)}<table>${rows.join('')}</table></div>`;
+          },
+        }),
+      });
+    },
+    click: (event) => {
+      if (event.data && event.data.run) return `${prefix}${event.data.run}`;
+      const line = spec.lines.find((l) => l.name === event.seriesName);
+      const point = line && line.points[event.dataIndex];
+      return point && point[4] ? `${prefix}${point[4]}` : null;
+    },
+  });
+
+  const seconds = (spec) => ({
+    title: spec.facet || 'TPS', unit: 'transactions per second: average (solid), best second (pale), worst second (outlined)',
+    option: (t) => {
+      const kinds = [['average', 0, 1], ['best', 1, 0.45], ['worst', 2, 0.18]];
+      const series = spec.lines.flatMap((line) => kinds.map(([kind, at, opacity]) => ({
+        type: 'bar', name: `${line.name} ${kind}`, data: line.points.map((p) => (p ? p[at] : null)), barCategoryGap: '24%', barGap: '4%',
+        itemStyle: { color: t.series[line.style % 8], opacity, borderColor: t.series[line.style % 8], borderWidth: kind === 'worst' ? 1 : 0 },
+      })));
+      return Object.assign(base(t), {
+        legend: Object.assign(base(t).legend, {
+          data: spec.lines.map((line) => `${line.name} average`), formatter: (name) => name.replace(/ average$/, ''), selectedMode: false,
+        }),
+        xAxis: categoryAxis(t, spec.x, spec.categories), yAxis: valueAxis(t), series,
+        tooltip: Object.assign(base(t).tooltip, {
+          axisPointer: { type: 'shadow', shadowStyle: { color: t.hatch } },
+          formatter: (items) => {
+            const at = items[0].dataIndex;
+            const rows = spec.lines.map((line) => {
+              const p = line.points[at];
+              return p ? row(t.series[line.style % 8], line.name, `${figure(p[0])}</b> best ${figure(p[1])}, worst ${figure(p[2])}<b>`) : '';
+            });
+            return `<div class="tip"><b>${escape(spec.x)} ${escape(spec.categories[at])}</b><table>${rows.join('')}</table></div>`;
+          },
+        }),
+      });
+    },
+  });
+
+  // One metric over time, a line for each run; `of` takes a run's place and gives [time, value] pairs.
+  const overTime = (group, title, unit, of, isFirst) => ({
+    title, unit, low: !isFirst, group: true,
+    option: (t) => {
+      const series = group.runs.map((run, i) => ({
+        type: 'line', name: run.id, data: of(i), symbol: 'none', emphasis: { disabled: true },
+        lineStyle: { color: run.standing === 'counted' ? t.series[i % 8] : t.bad, width: 1.4, type: run.standing === 'counted' ? 'solid' : [4, 3] },
+        itemStyle: { color: run.standing === 'counted' ? t.series[i % 8] : t.bad },
+      }));
+      // One time axis for all charts of a cell: telemetry may begin before the warm-up and end after the drain.
+      const times = group.runs.flatMap((run) => run.seconds.map((s) => s[0]));
+      const from = Math.min(0, ...times);
+      const to = Math.max(1, ...times);
+      const marked = group.runs.find((run) => run.steps.length);
+      if (series.length && marked) {
+        const areas = group.climb
+          ? marked.steps.map((step, i) => [{ xAxis: step[0], itemStyle: { color: i % 2 ? 'transparent' : t.hatch },
+              label: { show: isFirst, formatter: `${step[2]}`, position: 'insideTop', color: t.soft, fontSize: 11 } }, { xAxis: step[1] }])
+          : from < 0 ? [[{ xAxis: from, itemStyle: { color: t.hatch } }, { xAxis: 0 }]] : [];
+        series[0].markArea = { silent: true, data: areas };
+      }
+      return Object.assign(base(t), {
+        legend: isFirst ? base(t).legend : { show: false },
+        grid: Object.assign(base(t).grid, { top: isFirst ? 34 : 10, bottom: isFirst ? 22 : 6 }),
+        xAxis: {
+          type: 'value', min: from, max: to, name: isFirst ? (group.climb ? 's since the start of the run' : 's of the measured phase') : '', nameLocation: 'middle', nameGap: 26,
+          nameTextStyle: { color: t.soft, fontSize: 12 }, axisLabel: { color: t.ink, fontSize: 12, formatter: tick, showMinLabel: false, showMaxLabel: false }, splitLine: { show: false },
+          axisLine: { lineStyle: { color: t.soft } },
+        },
+        yAxis: valueAxis(t), series,
+        tooltip: Object.assign(base(t).tooltip, {
+          formatter: (items) => {
+            const rows = items.map((item) => {
+              const run = group.runs[item.seriesIndex];
+              const word = run.standing === 'counted' ? `block ${run.block}` : run.standing;
+              return row(item.color, `${run.id}, ${word}`, figure(item.value[1]));
+            });
+            return `<div class="tip"><b>${figure(items[0].value[0])} s</b>, ${escape(unit)}<table>${rows.join('')}</table></div>`;
+          },
+        }),
+      });
+    },
+  });
+
+  const mount = (parent, chart) => {
+    const box = document.createElement('figure');
+    box.className = 'chart-box';
+    const caption = document.createElement('figcaption');
+    caption.textContent = chart.title;
+    const small = document.createElement('small');
+    small.textContent = chart.unit;
+    caption.append(small);
+    const place = document.createElement('div');
+    place.className = chart.low ? 'chart low' : chart.group ? 'chart tall' : 'chart';
+    box.append(caption, place);
+    parent.append(box);
+    return { chart, place };
+  };
+
+  // After all boxes of a grid are there: a chart takes the width that its box has then.
+  const fill = ({ chart, place }, t) => {
+    const drawn = echarts.init(place, null, { renderer: 'svg' });
+    drawn.setOption(chart.option(t));
+    if (chart.click) {
+      drawn.on('click', (event) => {
+        const target = chart.click(event);
+        if (target) location.hash = target;
+      });
+    }
+    const entry = { chart, drawn };
+    charts.push(entry);
+    return entry;
+  };
+
+  const timeline = (parent, spec, prefix) => {
+    if (!spec.times.length) return;
+    const controls = document.createElement('div');
+    controls.className = 'controls';
+    const choice = document.createElement('select');
+    choice.setAttribute('aria-label', 'Cell');
+    spec.times.forEach((group, i) => choice.add(new Option(group.label, i)));
+    controls.append(choice);
+    const area = document.createElement('div');
+    const rest = document.createElement('div');
+    rest.className = 'charts';
+    parent.append(controls, area, rest);
+    let mine = [];
+    const show = () => {
+      mine.forEach((entry) => { entry.drawn.dispose(); charts.splice(charts.indexOf(entry), 1); });
+      area.replaceChildren();
+      rest.replaceChildren();
+      const t = theme();
+      const group = spec.times[choice.value];
+      const column = (at) => (i) => group.runs[i].seconds.map((s) => [s[0], s[at]]);
+      const boxes = [mount(area, overTime(group, `TPS, ${group.label}`, 'committed transactions per second', column(1), true))];
+      boxes.push(mount(rest, overTime(group, 'p99 of response time', 'ms', column(2))));
+      if (group.runs.some((run) => run.seconds.some((s) => s[3] > 0))) {
+        boxes.push(mount(rest, overTime(group, 'Failed transactions', 'in each second', column(3))));
+      }
+      group.telemetry.forEach((one) => {
+        boxes.push(mount(rest, overTime(group, one.name, one.unit, (i) => one.runs[i])));
+      });
+      mine = boxes.map((box) => fill(box, t));
+      mine.forEach((entry) => { entry.drawn.group = `${prefix}time`; });
+      echarts.connect(`${prefix}time`);
+    };
+    choice.addEventListener('change', show);
+    show();
+  };
+
+  const draw = () => {
+    const t = theme();
+    document.querySelectorAll('.charts[data-kind]').forEach((parent) => {
+      const at = Number(parent.dataset.study);
+      const spec = data.studies[at];
+      const prefix = `s${at + 1}-`;
+      const wanted = parent.dataset.kind === 'ladder'
+        ? spec.ladders.filter((one) => one.metric === parent.dataset.metric).map((one) => ladder(one, prefix))
+        : spec.seconds.map(seconds);
+      wanted.map((chart) => mount(parent, chart)).forEach((box) => fill(box, t));
+    });
+    document.querySelectorAll('.timeline').forEach((parent) => {
+      const at = Number(parent.dataset.study);
+      timeline(parent, data.studies[at], `s${at + 1}-`);
+    });
+    document.documentElement.dataset.charts = charts.length;
+  };
+
+  const redraw = () => {
+    const t = theme();
+    charts.forEach(({ chart, drawn }) => { drawn.resize(); drawn.setOption(chart.option(t), true); });
+  };
+
+  // A link into a run opens it.
+  const follow = () => {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (target && target.tagName === 'DETAILS') { target.open = true; target.scrollIntoView(); }
+  };
+
+  let pending = 0;
+  addEventListener('resize', () => { clearTimeout(pending); pending = setTimeout(() => charts.forEach(({ drawn }) => drawn.resize()), 80); });
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
+  // Paper is light and narrower than the window.
+  addEventListener('beforeprint', () => { document.documentElement.classList.add('printing'); redraw(); });
+  addEventListener('afterprint', () => { document.documentElement.classList.remove('printing'); redraw(); });
+  addEventListener('hashchange', follow);
+  draw();
+  follow();
+})();

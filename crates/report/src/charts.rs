@@ -1,0 +1,350 @@
+//! What the charts of the page draw, as plain data: the page's script knows how, this knows what.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::layout::{Facet, Layout};
+use crate::load::label;
+use crate::model::{Point, RunView, Standing, StudyReport};
+
+/// Telemetry is for the eye: four digits draw the same line as seventeen, in a third of the bytes.
+const DIGITS: i32 = 4;
+
+/// All charts of a study.
+#[derive(Debug, Serialize)]
+pub(crate) struct Charts {
+    /// Metrics against the load level (or another axis), one for each facet.
+    pub(crate) ladders: Vec<Ladder>,
+    /// Average, best and worst second.
+    pub(crate) seconds: Vec<Seconds>,
+    /// Runs over time, by cell.
+    pub(crate) times: Vec<TimeGroup>,
+}
+
+/// One metric of one facet.
+#[derive(Debug, Serialize)]
+pub(crate) struct Ladder {
+    pub(crate) metric: &'static str,
+    pub(crate) facet: String,
+    pub(crate) title: String,
+    pub(crate) unit: &'static str,
+    pub(crate) x: String,
+    pub(crate) categories: Vec<String>,
+    /// Categories are not a ladder: bars, unless there are many.
+    pub(crate) bars: bool,
+    pub(crate) lines: Vec<Line>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    /// Colour and symbol: the same for the same name in all charts.
+    pub(crate) style: usize,
+    /// Published, not measured here.
+    pub(crate) reference: bool,
+    /// For each category `[median, low, high, repeats, point id]`.
+    pub(crate) points: Vec<Option<(f64, f64, f64, usize, String)>>,
+    /// Runs that do not count: `[category, value, run id]`.
+    pub(crate) invalid: Vec<(usize, f64, String)>,
+}
+
+/// Average, best and worst second of one facet.
+#[derive(Debug, Serialize)]
+pub(crate) struct Seconds {
+    pub(crate) facet: String,
+    pub(crate) x: String,
+    pub(crate) categories: Vec<String>,
+    pub(crate) lines: Vec<SecondsLine>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct SecondsLine {
+    pub(crate) name: String,
+    pub(crate) style: usize,
+    /// For each category `[average, best, worst]`.
+    pub(crate) points: Vec<Option<(f64, f64, f64)>>,
+}
+
+/// Runs of one cell on one time axis.
+#[derive(Debug, Serialize)]
+pub(crate) struct TimeGroup {
+    pub(crate) label: String,
+    /// Time counts from the run's start, and steps are marked.
+    pub(crate) climb: bool,
+    pub(crate) runs: Vec<TimeRun>,
+    pub(crate) telemetry: Vec<Telemetry>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct TimeRun {
+    pub(crate) id: String,
+    pub(crate) block: u32,
+    pub(crate) standing: &'static str,
+    /// `[second, tps, p99 ms, errors]`.
+    pub(crate) seconds: Vec<(f64, f64, Option<f64>, u64)>,
+    /// `[from, to, sessions]` of each measured phase.
+    pub(crate) steps: Vec<(f64, f64, u32)>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Telemetry {
+    pub(crate) name: String,
+    pub(crate) unit: String,
+    /// By run, in the order of `runs`.
+    pub(crate) runs: Vec<Vec<(f64, f64)>>,
+}
+
+pub(crate) fn charts(study: &StudyReport) -> Charts {
+    let layout = Layout::of(study);
+    let facets = layout.facets(study);
+    let mut styles = Styles::default();
+    for (name, _) in facets.iter().flat_map(|facet| &facet.lines) {
+        styles.of(name);
+    }
+    let mut ladders = Vec::new();
+    for (metric, title, unit) in [
+        ("tps", "Throughput", "committed transactions per second"),
+        ("p95", "p95 of response time", "ms"),
+        ("p99", "p99 of response time", "ms"),
+    ] {
+        for facet in &facets {
+            ladders.push(ladder(study, &layout, facet, (metric, title, unit), &mut styles));
+        }
+    }
+    Charts {
+        ladders,
+        seconds: facets.iter().flat_map(|facet| seconds(&layout, facet, &mut styles)).collect(),
+        times: times(study),
+    }
+}
+
+/// Numbers names in the order of their first use.
+#[derive(Debug, Default)]
+struct Styles(Vec<String>);
+
+impl Styles {
+    fn of(&mut self, name: &str) -> usize {
+        self.0.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.0.push(name.to_owned());
+            self.0.len() - 1
+        })
+    }
+}
+
+fn ladder(
+    study: &StudyReport,
+    layout: &Layout,
+    facet: &Facet<'_>,
+    (metric, title, unit): (&'static str, &str, &'static str),
+    styles: &mut Styles,
+) -> Ladder {
+    let mut lines: Vec<Line> = facet
+        .lines
+        .iter()
+        .map(|(name, points)| Line {
+            name: name.clone(),
+            style: styles.of(name),
+            reference: false,
+            points: points.iter().map(|point| point.and_then(|point| estimate(point, metric))).collect(),
+            invalid: points
+                .iter()
+                .enumerate()
+                .flat_map(|(at, point)| {
+                    point.map(|point| invalid(study, point, metric, at)).unwrap_or_default()
+                })
+                .collect(),
+        })
+        .collect();
+    lines.extend(references(study, layout, facet, metric));
+    let bars = layout.x != "sessions" && layout.categories.len() < 6 || layout.categories.len() == 1;
+    let title = if facet.label.is_empty() { title.to_owned() } else { format!("{title}, {}", facet.label) };
+    Ladder {
+        metric,
+        facet: facet.label.clone(),
+        title,
+        unit,
+        x: layout.x.clone(),
+        categories: layout.categories.clone(),
+        bars,
+        lines,
+    }
+}
+
+fn estimate(point: &Point, metric: &str) -> Option<(f64, f64, f64, usize, String)> {
+    let estimate = match metric {
+        "tps" => point.tps,
+        "p95" => point.p95_ms,
+        _ => point.p99_ms,
+    }?;
+    Some((round(estimate.median), round(estimate.low), round(estimate.high), estimate.n, point.id.clone()))
+}
+
+fn invalid(study: &StudyReport, point: &Point, metric: &str, at: usize) -> Vec<(usize, f64, String)> {
+    study
+        .measured(point)
+        .filter(|(run, _)| run.standing == Standing::Invalid)
+        .filter_map(|(run, step)| Some((at, round(step.metric(metric)?), run.id.clone())))
+        .collect()
+}
+
+/// Published figures whose key fits the facet: one line for each series.
+fn references(study: &StudyReport, layout: &Layout, facet: &Facet<'_>, metric: &str) -> Vec<Line> {
+    let mut lines: BTreeMap<String, Vec<Option<(f64, f64, f64, usize, String)>>> = BTreeMap::new();
+    for reference in &study.references {
+        let fits =
+            facet.key.iter().all(|(name, value)| reference.key.get(name).is_none_or(|known| known == value));
+        let is_metric = reference.metric.trim_end_matches("_ms") == metric;
+        let Some(at) = layout.category(&reference.key).filter(|_| fits && is_metric) else { continue };
+        let name = format!("{} (published {})", reference.series, reference.year);
+        let points = lines.entry(name).or_insert_with(|| vec![None; layout.categories.len()]);
+        points[at] = Some((reference.value, reference.value, reference.value, 0, String::new()));
+    }
+    lines
+        .into_iter()
+        .enumerate()
+        .map(|(style, (name, points))| Line { name, style, reference: true, points, invalid: vec![] })
+        .collect()
+}
+
+/// Three bars for each line: with many lines each gets a chart of its own.
+fn seconds(layout: &Layout, facet: &Facet<'_>, styles: &mut Styles) -> Vec<Seconds> {
+    let lines: Vec<SecondsLine> = facet
+        .lines
+        .iter()
+        .map(|(name, points)| SecondsLine {
+            name: name.clone(),
+            style: styles.of(name),
+            points: points
+                .iter()
+                .map(|point| {
+                    let point = (*point)?;
+                    let of = |estimate: Option<crate::Estimate>| estimate.map(|e| round(e.median));
+                    Some((of(point.tps)?, of(point.tps_max)?, of(point.tps_min)?))
+                })
+                .collect(),
+        })
+        .collect();
+    let chart = |facet: String, lines: Vec<SecondsLine>| Seconds {
+        facet,
+        x: layout.x.clone(),
+        categories: layout.categories.clone(),
+        lines,
+    };
+    if lines.len() <= 3 {
+        return vec![chart(facet.label.clone(), lines)];
+    }
+    lines
+        .into_iter()
+        .map(|line| {
+            let parts: Vec<&str> = [facet.label.as_str(), line.name.as_str()]
+                .into_iter()
+                .filter(|part| !part.is_empty())
+                .collect();
+            chart(parts.join(" · "), vec![line])
+        })
+        .collect()
+}
+
+/// Plain runs by point; climbs by cell, so that a whole server life is one graph.
+fn times(study: &StudyReport) -> Vec<TimeGroup> {
+    let mut groups: Vec<(String, TimeGroup, Vec<usize>)> = Vec::new();
+    for point in &study.points {
+        let mut key = point.identity.clone();
+        if point.is_climb {
+            key.remove("sessions");
+        }
+        let name = format!("{} {}", point.is_climb, serde_json::json!(key));
+        let mut text = label(&key, &study.varying, &["sessions"]);
+        if text.is_empty() {
+            text.clone_from(&point.label);
+        }
+        if !point.is_climb {
+            let word = if point.sessions == 1 { "session" } else { "sessions" };
+            text = format!("{text} · {} {word}", point.sessions);
+        }
+        let at = groups.iter().position(|(known, _, _)| *known == name).unwrap_or_else(|| {
+            let group = TimeGroup { label: text, climb: point.is_climb, runs: vec![], telemetry: vec![] };
+            groups.push((name, group, vec![]));
+            groups.len() - 1
+        });
+        for (run, step) in &point.runs {
+            if step.is_some() && !groups[at].2.contains(run) {
+                groups[at].2.push(*run);
+            }
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(_, mut group, runs)| {
+            let runs: Vec<&RunView> = runs.into_iter().map(|run| &study.runs[run]).collect();
+            group.runs = runs.iter().map(|run| time_run(run, group.climb)).collect();
+            group.telemetry = telemetry(&runs, group.climb);
+            group
+        })
+        .filter(|group| !group.runs.is_empty())
+        .collect()
+}
+
+fn time_run(run: &RunView, is_climb: bool) -> TimeRun {
+    let mut seconds = Vec::new();
+    let mut steps = Vec::new();
+    for step in &run.steps {
+        let zero = if is_climb { step.offset_s } else { 0.0 };
+        steps.push((round(zero), round(zero + step.duration_s), step.sessions));
+        for interval in &step.intervals {
+            // A second is drawn at its end, the way it was counted.
+            let at = zero + (interval.second - 1) as f64 + interval.duration_s;
+            let p99 = interval.latency.map(|latency| round(latency.p99));
+            seconds.push((round(at), round(interval.tps), p99, interval.errors));
+        }
+    }
+    TimeRun { id: run.id.clone(), block: run.head.start.block, standing: run.standing.word(), seconds, steps }
+}
+
+fn telemetry(runs: &[&RunView], is_climb: bool) -> Vec<Telemetry> {
+    let mut charts: Vec<Telemetry> = Vec::new();
+    for (at, run) in runs.iter().enumerate() {
+        let zero = if is_climb { 0.0 } else { run.steps.first().map_or(0.0, |step| step.offset_s) };
+        for series in run.end.iter().flat_map(|end| &end.series) {
+            let name: Vec<&str> = [series.source.as_str(), series.name.as_str(), series.instance.as_str()]
+                .into_iter()
+                .filter(|part| !part.is_empty())
+                .collect();
+            let name = name.join(" · ").replace('_', " ");
+            let place = charts.iter().position(|chart| chart.name == name).unwrap_or_else(|| {
+                charts.push(Telemetry { name, unit: series.unit.clone(), runs: vec![vec![]; runs.len()] });
+                charts.len() - 1
+            });
+            charts[place].runs[at] =
+                series.points.iter().map(|(time, value)| (round(time - zero), round(*value))).collect();
+        }
+    }
+    charts
+}
+
+/// To [`DIGITS`] significant digits.
+fn round(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return 0.0;
+    }
+    let scale = 10_f64.powi(DIGITS - 1 - value.abs().log10().floor() as i32);
+    if scale.is_finite() && scale > 0.0 { (value * scale).round() / scale } else { value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::round;
+
+    #[test]
+    fn rounding_keeps_four_digits() {
+        let check =
+            |value: f64, expect: f64| assert!((round(value) - expect).abs() < expect.abs() * 1e-9 + 1e-300);
+        check(123_456.0, 123_500.0);
+        check(0.001_234_56, 0.001_235);
+        check(-9.999_96, -10.0);
+        check(0.0, 0.0);
+        check(f64::MAX, f64::MAX);
+        assert_eq!(round(f64::INFINITY), 0.0);
+    }
+}
