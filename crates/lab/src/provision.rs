@@ -259,11 +259,16 @@ fn own<'a>(
     if wanted.data == Data::Any && loaded.rows > 0 {
         stage(Stage::Snapshot);
         wanted.stop.set_server(None);
-        let saved =
-            snapshot::save(wanted.home, &mut sandbox, &key, &dataset, SNAPSHOTS_BYTES_MAX, true, &report);
-        if let Err(error) = saved {
-            notes.push(format!("no snapshot was kept, the next run loads again: {error}"));
-            sandbox.start()?;
+        match snapshot::save(wanted.home, &mut sandbox, &key, &dataset, SNAPSHOTS_BYTES_MAX, &report) {
+            Ok(Some(_)) => {}
+            Ok(None) => notes.push(format!(
+                "the tables are larger than all snapshots together may be ({} GB): the next run loads again",
+                SNAPSHOTS_BYTES_MAX >> 30
+            )),
+            Err(error) => {
+                notes.push(format!("no snapshot was kept, the next run loads again: {error}"));
+                sandbox.start()?;
+            }
         }
         wanted.stop.set_server(sandbox.pid());
     }

@@ -140,14 +140,6 @@ impl<'t> Item<'t> {
         }
     }
 
-    pub(super) fn boolean(&self, problems: &mut Problems) -> Option<bool> {
-        let value = self.value.get_ref().as_bool();
-        if value.is_none() {
-            self.wrong(problems, "true or false");
-        }
-        value
-    }
-
     /// A scalar as the text that a server variable or a workload option gets.
     pub(super) fn scalar(&self, problems: &mut Problems) -> Option<At<String>> {
         let value = self.value.get_ref();

@@ -1,0 +1,484 @@
+//! The command line: each flag is defined once, here; help, completions and man page follow from it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+
+const EXIT_CODES: &str = "Exit codes:
+  0  done
+  1  a run failed, or a verdict asked for as a gate was not met
+  2  the command line or the study file is wrong
+  3  a server could not be had or started
+  4  interrupted; the same command goes on from there";
+
+const SERVERS: &str = "SERVER is one of
+  mariadb, mysql@8.0, postgres@16   a build: the newest installed one that matches, else the newest fetchable
+  NAME                              a sandbox deployed with `plimsoll sandbox deploy`
+  mysql://user:password@host:port/db?socket=/path
+  postgres://user:password@host:port/db            a server that runs elsewhere";
+
+/// Measures how much load a database server carries, at what latency, and whether a difference is real.
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, after_help = EXIT_CODES, max_term_width = 110)]
+#[command(after_long_help = format!("{SERVERS}\n\n{EXIT_CODES}\n\nExample:\n  plimsoll run studies/quickstart.toml --quick"))]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a study, or go on with an unfinished one
+    Run(RunArgs),
+    /// Write the report of recorded studies
+    Report(ReportArgs),
+    /// Run one workload on one server
+    Bench(BenchArgs),
+    /// List workloads, their options and statements
+    Workloads(WorkloadsArgs),
+    /// List builds: installed, fetched and fetchable
+    Servers(ServersArgs),
+    /// Fetch builds
+    Fetch(FetchArgs),
+    /// Make and use private instances of servers
+    Sandbox(SandboxArgs),
+    /// List or remove kept data directories
+    Snapshots(SnapshotsArgs),
+    /// Say what this machine can and cannot measure, and why
+    Doctor(DoctorArgs),
+    /// Print shell completions
+    #[command(
+        after_help = "Example:\n  plimsoll completions bash > ~/.local/share/bash-completion/completions/plimsoll"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    #[command(after_help = "Example:\n  plimsoll man | man -l -")]
+    Man {
+        /// Write a page for each command into this directory instead
+        #[arg(long, value_hint = ValueHint::DirPath)]
+        dir: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plimsoll run studies/quickstart.toml
+  plimsoll run studies/quickstart.toml --quick
+  plimsoll run studies/quickstart.toml --only server=postgres --only sessions=64
+The same command goes on with what is unfinished, and tries failed runs again.")]
+pub(crate) struct RunArgs {
+    /// The study file
+    #[arg(value_name = "STUDY.toml", value_hint = ValueHint::FilePath)]
+    pub(crate) study: PathBuf,
+    /// Where results go: results.db, logs and the report
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-results", value_hint = ValueHint::DirPath)]
+    pub(crate) results: PathBuf,
+    /// Use the study's [quick] settings: a first look without verdicts
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Make only the runs with this value on this axis (repeatable); the others stay unfinished
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) only: Vec<(String, String)>,
+    /// Show the plan and stop
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Begin anew although there is an earlier one (what is recorded stays)
+    #[arg(long)]
+    pub(crate) new: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plimsoll report
+  plimsoll report quickstart --html report.html
+  plimsoll report laptop.db server.db --md -
+Without an output, the HTML report is written beside the results.")]
+pub(crate) struct ReportArgs {
+    /// Names of studies, study files, or results files (default: all studies in --results)
+    #[arg(value_name = "STUDY|RESULTS.db")]
+    pub(crate) what: Vec<String>,
+    /// Where the results are
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-results", value_hint = ValueHint::DirPath)]
+    pub(crate) results: PathBuf,
+    /// Write one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
+    /// Write JSON (`-` for standard output)
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    pub(crate) json: Option<PathBuf>,
+    /// Write tables as CSV files into this directory
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write Markdown (`-` for standard output)
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    pub(crate) md: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = format!("{SERVERS}\n\n{BENCH_EXAMPLES}"), after_help = BENCH_EXAMPLES)]
+pub(crate) struct BenchArgs {
+    /// The workload (`plimsoll workloads` lists them)
+    pub(crate) workload: String,
+    /// The server
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) server: String,
+    /// Session counts, measured one after the other
+    #[arg(long, value_name = "N,N,..", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) sessions: Vec<u32>,
+    /// How long to measure
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration, conflicts_with = "transactions")]
+    pub(crate) time: Duration,
+    /// Measure so many transactions instead
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) transactions: Option<u64>,
+    /// Run before, not recorded
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    pub(crate) warmup: Duration,
+    /// Open loop: transactions arrive at this rate, whether or not the server keeps up
+    #[arg(long, value_name = "TPS", value_parser = rate)]
+    pub(crate) rate: Option<f64>,
+    /// How the arrivals of an open loop are spread
+    #[arg(long, value_enum, default_value_t = ArrivalsArg::Poisson, requires = "rate")]
+    pub(crate) arrivals: ArrivalsArg,
+    /// Worker threads of the client (default: one for each cpu)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) workers: Option<u16>,
+    /// An option of the workload (repeatable)
+    #[arg(short = 'o', long = "option", value_name = "key=value", value_parser = key_value)]
+    pub(crate) options: Vec<(String, String)>,
+    /// A server variable of the sandbox (repeatable)
+    #[arg(long, value_name = "variable=value", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
+    /// Durability of the sandbox
+    #[arg(long, value_name = "NAME", value_parser = profile)]
+    pub(crate) profile: Option<sandbox::Profile>,
+    /// Cpus of the sandbox, as in 0-3,8
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    pub(crate) cpus: Option<sandbox::Cpus>,
+    /// The tables are there: run on them as they are
+    #[arg(long, conflicts_with = "fresh")]
+    pub(crate) keep: bool,
+    /// Load the tables anew, ignoring snapshots
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Seed of everything random (default: drawn, and shown)
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Write one JSON object a line for each session count (`-` for standard output)
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    pub(crate) json: Option<PathBuf>,
+    /// Write an HdrHistogram interval log of the response times
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) hdr: Option<PathBuf>,
+}
+
+const BENCH_EXAMPLES: &str = "Examples:
+  plimsoll bench oltp_read_write --server mariadb --sessions 1,8,64
+  plimsoll bench oltp_point_select --server postgres@16 --rate 5000 --time 30s --json -
+  plimsoll bench oltp_read_only --server 'mysql://root@localhost/sbtest?socket=/run/mysqld/mysqld.sock' --keep
+A build gets a sandbox of its own, which is destroyed at the end. On a named sandbox or a URL, missing tables are
+loaded into the database named (created if absent) and stay there.";
+
+/// How arrivals are spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ArrivalsArg {
+    /// At equal distances
+    Constant,
+    /// As independent users arrive
+    Poisson,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  plimsoll workloads\n  plimsoll workloads oltp_read_write --server postgres"
+)]
+pub(crate) struct WorkloadsArgs {
+    /// Show one of them in full
+    pub(crate) name: Option<String>,
+    /// Statements as this flavour gets them
+    #[arg(long, value_name = "FLAVOR", default_value = "mysql", value_parser = flavor)]
+    pub(crate) server: sandbox::Flavor,
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  plimsoll servers\n  plimsoll servers --json")]
+pub(crate) struct ServersArgs {
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plimsoll fetch mariadb@11.4 postgres@16
+  plimsoll fetch --archive mysql-8.4.3-linux-glibc2.28-x86_64.tar.xz --as mysql@8.4.3")]
+pub(crate) struct FetchArgs {
+    /// Builds: flavor[@version]
+    #[arg(value_name = "SERVER", required_unless_present = "archive")]
+    pub(crate) servers: Vec<String>,
+    /// An archive or an unpacked directory on this machine
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with = "servers")]
+    pub(crate) archive: Option<PathBuf>,
+    /// Its name; without, the server binary is asked
+    #[arg(long = "as", value_name = "flavor@version", requires = "archive")]
+    pub(crate) named: Option<String>,
+    /// Replaces scheme and host of vendor URLs (file:// works too)
+    #[arg(long, value_name = "URL")]
+    pub(crate) mirror: Option<String>,
+    /// Fetch again what is there
+    #[arg(long)]
+    pub(crate) again: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plimsoll sandbox deploy mariadb --name m1
+  eval \"$(plimsoll sandbox env m1)\" && mysql
+  plimsoll sandbox destroy m1")]
+pub(crate) struct SandboxArgs {
+    #[command(subcommand)]
+    pub(crate) command: SandboxCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SandboxCommand {
+    /// Make a private instance of a server and start it
+    #[command(
+        after_help = "Example:\n  plimsoll sandbox deploy postgres@16 --name p16 --profile fast --set work_mem=64MB"
+    )]
+    Deploy(DeployArgs),
+    /// List sandboxes
+    #[command(after_help = "Example:\n  plimsoll sandbox list")]
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one sandbox
+    #[command(after_help = "Example:\n  plimsoll sandbox status m1")]
+    Status {
+        /// Its name
+        name: String,
+    },
+    /// Start its server
+    #[command(after_help = "Example:\n  plimsoll sandbox start m1")]
+    Start {
+        /// Its name
+        name: String,
+    },
+    /// Stop its server
+    #[command(after_help = "Example:\n  plimsoll sandbox stop m1")]
+    Stop {
+        /// Its name
+        name: String,
+    },
+    /// Stop and start its server
+    #[command(after_help = "Example:\n  plimsoll sandbox restart m1")]
+    Restart {
+        /// Its name
+        name: String,
+    },
+    /// Open the server's own client
+    #[command(
+        after_help = "Examples:\n  plimsoll sandbox use m1\n  plimsoll sandbox use m1 -- -e 'SELECT version()'"
+    )]
+    Use {
+        /// Its name
+        name: String,
+        /// Arguments of the client
+        #[arg(last = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
+    /// Run a command with the sandbox's connection settings in its environment
+    #[command(after_help = "Example:\n  plimsoll sandbox exec m1 -- mysqladmin status")]
+    Exec {
+        /// Its name
+        name: String,
+        /// The command and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<std::ffi::OsString>,
+    },
+    /// Print the server's log
+    #[command(after_help = "Example:\n  plimsoll sandbox log -f m1")]
+    Log {
+        /// Its name
+        name: String,
+        /// Go on as the log grows
+        #[arg(short, long)]
+        follow: bool,
+        /// Only the last lines
+        #[arg(short = 'n', long, value_name = "N")]
+        lines: Option<usize>,
+    },
+    /// Print connection settings for other tools, as lines for a shell
+    #[command(after_help = "Example:\n  eval \"$(plimsoll sandbox env m1)\"")]
+    Env {
+        /// Its name
+        name: String,
+    },
+    /// Stop the server and remove everything of the sandbox
+    #[command(after_help = "Example:\n  plimsoll sandbox destroy m1")]
+    Destroy {
+        /// Its name
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeployArgs {
+    /// The build: flavor[@version]
+    pub(crate) server: String,
+    /// Name of the sandbox (default: from the build)
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Durability
+    #[arg(long, value_name = "NAME", value_parser = profile)]
+    pub(crate) profile: Option<sandbox::Profile>,
+    /// A server variable (repeatable)
+    #[arg(long, value_name = "variable=value", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
+    /// Directory under which the data directory is made
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) datadir: Option<PathBuf>,
+    /// Cpus of the server, as in 0-3,8
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    pub(crate) cpus: Option<sandbox::Cpus>,
+    /// Port on 127.0.0.1 (default: a free one)
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  plimsoll snapshots list\n  plimsoll snapshots prune --max 5G")]
+pub(crate) struct SnapshotsArgs {
+    #[command(subcommand)]
+    pub(crate) command: SnapshotsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SnapshotsCommand {
+    /// List kept data directories
+    #[command(after_help = "Example:\n  plimsoll snapshots list")]
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove kept data directories, those longest unused first
+    #[command(after_help = "Example:\n  plimsoll snapshots prune --max 5G")]
+    Prune {
+        /// Keep so many bytes (0, 500M, 5G)
+        #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size)]
+        max: u64,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  plimsoll doctor")]
+pub(crate) struct DoctorArgs {
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Where data directories would be (default: Plimsoll's own place)
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) datadir: Option<PathBuf>,
+    /// Measure the storage again although it is known
+    #[arg(long)]
+    pub(crate) refresh: bool,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
+        _ => Err("write it as key=value".into()),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    lab::study::units::duration(text)
+        .map_err(|why| format!("{why}; write a number with its unit: 10s, 1m30s, 500ms"))
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err("a rate is a number of transactions per second above 0".into()),
+    }
+}
+
+fn profile(text: &str) -> Result<sandbox::Profile, String> {
+    text.parse().map_err(|error: sandbox::Error| error.to_string())
+}
+
+fn cpus(text: &str) -> Result<sandbox::Cpus, String> {
+    sandbox::Cpus::parse(text).map_err(|error| error.to_string())
+}
+
+fn flavor(text: &str) -> Result<sandbox::Flavor, String> {
+    sandbox::Flavor::ALL
+        .into_iter()
+        .find(|flavor| flavor.name() == text)
+        .ok_or_else(|| "one of mysql, mariadb, percona, postgres".into())
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit = match text[digits..].trim_end_matches("iB").trim_end_matches('B') {
+        "" => Some(1),
+        "k" | "K" => Some(1u64 << 10),
+        "M" => Some(1 << 20),
+        "G" => Some(1 << 30),
+        "T" => Some(1 << 40),
+        _ => None,
+    };
+    let number = text[..digits].parse::<u64>().ok();
+    number
+        .zip(unit)
+        .and_then(|(n, unit)| n.checked_mul(unit))
+        .ok_or_else(|| "a size is 500M, 5G or bytes".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        fn check(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            let has_children = command.get_subcommands().any(|child| child.get_name() != "help");
+            let help = [command.get_after_help(), command.get_after_long_help()];
+            let text: String = help.into_iter().flatten().map(ToString::to_string).collect();
+            assert!(text.contains("Example"), "{path} has no example");
+            if has_children {
+                command.get_subcommands().for_each(|child| check(child, &path));
+            }
+        }
+        check(&Cli::command(), "");
+    }
+
+    #[test]
+    fn values_are_read_with_their_units() {
+        assert_eq!(size("5G"), Ok(5 << 30));
+        assert_eq!(size("0"), Ok(0));
+        assert!(size("5 parsecs").is_err());
+        assert_eq!(key_value("a=b=c"), Ok(("a".into(), "b=c".into())));
+        assert!(key_value("=b").is_err());
+        assert!(rate("0").is_err());
+        assert!(rate("inf").is_err());
+    }
+}

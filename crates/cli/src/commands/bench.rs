@@ -1,0 +1,215 @@
+//! `plimsoll bench`.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use lab::bench::{Data, Level, Request, lines};
+use lab::plan::draw_seed;
+use lab::{Error, Event, servers};
+use sandbox::Home;
+use serde_json::Value;
+use store::Status;
+
+use crate::args::{ArrivalsArg, BenchArgs};
+use crate::commands::hdr::HdrLog;
+use crate::commands::{sink, stop_on_signals};
+use crate::exit::{End, Failure, output};
+use crate::show::{Plain, number};
+
+pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
+    let request = request(args)?;
+    if args.seed.is_none() {
+        eprintln!("seed {}", request.seed);
+    }
+    let home = Home::find()?;
+    let stop = stop_on_signals()?;
+    let mut json = args.json.as_deref().map(sink).transpose()?;
+    let mut hdr = args.hdr.as_deref().map(HdrLog::create).transpose()?;
+    let to_stdout = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    let mut failure: Option<Failure> = None;
+    let mut failed_class = None;
+    let mut has_heading = false;
+    let plain = Plain::without_runs();
+    let mut done = |level: Level| {
+        plain.clear();
+        let written = write_level(&level, json.as_deref_mut(), hdr.as_mut(), to_stdout, &mut has_heading);
+        if let Err(error) = written {
+            failure.get_or_insert(error);
+        }
+        if let Some(class) = level.failure {
+            failed_class.get_or_insert(class);
+        }
+    };
+    let attach = lab::watch::Watch;
+    let ended = lab::bench::bench(
+        &home,
+        &request,
+        &attach,
+        &|event: Event<'_>| plain.event(&event),
+        &stop,
+        &mut done,
+    );
+    plain.clear();
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if let Some(hdr) = hdr {
+        hdr.finish()?;
+    }
+    ended?;
+    match failed_class {
+        None => Ok(End::Done),
+        // Each failed level has said why.
+        Some(lab::Class::Server) => Err(Failure::Told(lab::Class::Server)),
+        Some(lab::Class::Usage) => Err(Failure::Told(lab::Class::Usage)),
+        Some(lab::Class::Run | lab::Class::Interrupted) => Ok(End::RunFailed),
+    }
+}
+
+fn request(args: &BenchArgs) -> Result<Request, Failure> {
+    let workload = lab::workloads::find(&args.workload)?;
+    let server = servers::parse_argument(&args.server)?;
+    let is_own = matches!(server, servers::Server::Selector(_));
+    if !is_own && (!args.set.is_empty() || args.profile.is_some() || args.cpus.is_some()) {
+        return Err(Error::Usage(
+            "--set, --profile and --cpus shape a sandbox of bench's own (--server flavor@version); this server runs \
+             already"
+                .into(),
+        )
+        .into());
+    }
+    if is_own && args.keep {
+        return Err(Error::Usage(
+            "--keep is for a named sandbox or a URL: a sandbox of bench's own begins without tables".into(),
+        )
+        .into());
+    }
+    let mut options = BTreeMap::new();
+    for (key, value) in &args.options {
+        let key = key.replace('-', "_");
+        if !workload.options().iter().any(|option| option.name == key) {
+            let names: Vec<&str> = workload.options().iter().map(|option| option.name.as_ref()).collect();
+            let hint = match lab::study::nearest(&key, names.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("it has {}", names.join(", ")),
+            };
+            return Err(Error::Usage(format!("{} has no option `{key}`: {hint}", workload.name())).into());
+        }
+        options.insert(key, value.clone());
+    }
+    let pacing = match args.rate {
+        None => load::Pacing::Closed,
+        Some(rate_tps) => load::Pacing::Open {
+            rate_tps,
+            arrivals: match args.arrivals {
+                ArrivalsArg::Constant => load::Arrivals::Constant,
+                ArrivalsArg::Poisson => load::Arrivals::Poisson,
+            },
+        },
+    };
+    let length = match args.transactions {
+        Some(count) => load::Length::Transactions { count, at_most: None },
+        None => load::Length::Time(args.time),
+    };
+    let data = match (args.keep, args.fresh) {
+        (true, _) => Data::Keep,
+        (_, true) => Data::Fresh,
+        _ => Data::Any,
+    };
+    Ok(Request {
+        workload: workload.name().to_owned(),
+        options,
+        server,
+        sessions: args.sessions.clone(),
+        length,
+        warmup: args.warmup,
+        pacing,
+        workers: args.workers.map(usize::from),
+        settings: args.set.iter().cloned().collect(),
+        profile: args.profile,
+        cpus: args.cpus.clone(),
+        data,
+        seed: args.seed.unwrap_or_else(draw_seed),
+    })
+}
+
+/// One session count has ended: its line of JSON, its row for people, its part of the interval log.
+fn write_level(
+    level: &Level,
+    json: Option<&mut (dyn Write + 'static)>,
+    hdr: Option<&mut HdrLog>,
+    to_stdout: bool,
+    has_heading: &mut bool,
+) -> Result<(), Failure> {
+    let lines = lines(level);
+    if let Some(json) = json {
+        for line in &lines {
+            writeln!(json, "{line}").map_err(output)?;
+        }
+        json.flush().map_err(output)?;
+    }
+    if let (Some(hdr), Some(result)) = (hdr, &level.result) {
+        hdr.add(result)?;
+    }
+    if let Some(error) = &level.end.error {
+        let sessions = level.start.levels.first().copied().unwrap_or_default();
+        let what = if level.end.status == Status::Invalid { "invalid" } else { "error" };
+        eprintln!("{what}: {sessions} sessions: {error}");
+    }
+    if to_stdout {
+        return Ok(());
+    }
+    let mut out = std::io::stdout().lock();
+    if !*has_heading {
+        let name = &level.end.server.name;
+        writeln!(out, "{} on {name}, seed {}", level.end.workload.name, level.start.seed).map_err(output)?;
+        writeln!(
+            out,
+            "{:>8} {:>12} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "sessions", "TPS", "QPS", "mean ms", "p50 ms", "p95 ms", "p99 ms", "errors"
+        )
+        .map_err(output)?;
+        *has_heading = true;
+    }
+    for line in &lines {
+        writeln!(out, "{}", row(line)).map_err(output)?;
+    }
+    out.flush().map_err(output)
+}
+
+/// A line of JSON as a row of the table.
+fn row(line: &Value) -> String {
+    let figure = |value: &Value| value.as_f64().map_or_else(|| "-".to_owned(), number);
+    let latency = |name: &str| figure(&line["latency_ms"][name]);
+    let failed: u64 = ["deadlock", "serialization", "lock_timeout", "constraint", "connection", "other"]
+        .iter()
+        .filter_map(|class| line["outcomes"][class].as_u64())
+        .sum();
+    let status = match line["status"].as_str() {
+        Some("done") | None => String::new(),
+        Some(status) => format!("  {status}"),
+    };
+    format!(
+        "{:>8} {:>12} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}{status}",
+        line["sessions"].as_u64().unwrap_or_default(),
+        figure(&line["tps"]),
+        figure(&line["qps"]),
+        latency("mean"),
+        latency("p50"),
+        latency("p95"),
+        latency("p99"),
+        failed
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_level_is_a_row_too() {
+        let line = serde_json::json!({"sessions": 64, "status": "failed", "tps": null, "latency_ms": null, "outcomes": {}});
+        assert!(row(&line).trim_start().starts_with("64 "));
+        assert!(row(&line).ends_with("failed"));
+    }
+}

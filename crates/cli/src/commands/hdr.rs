@@ -1,0 +1,69 @@
+//! `--hdr`: response times as an HdrHistogram interval log, which other tools read.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+use load::LoadResult;
+
+use crate::exit::{Failure, output};
+
+/// Values of the histograms are units of 100 ns; the log shows its maxima in ms.
+const UNITS_PER_MS: f64 = 10_000.0;
+
+/// An interval log that is being written.
+pub(crate) struct HdrLog {
+    out: BufWriter<File>,
+    serializer: V2DeflateSerializer,
+    /// Measured seconds of the levels before.
+    elapsed: Duration,
+    has_header: bool,
+}
+
+impl HdrLog {
+    /// Begins a file.
+    pub(crate) fn create(path: &Path) -> Result<HdrLog, Failure> {
+        let file = File::create(path)
+            .map_err(|error| Failure::Usage(format!("cannot write {}: {error}", path.display())))?;
+        Ok(HdrLog {
+            out: BufWriter::new(file),
+            serializer: V2DeflateSerializer::new(),
+            elapsed: Duration::ZERO,
+            has_header: false,
+        })
+    }
+
+    /// Adds a level's measured seconds; the tag of each line is its session count.
+    pub(crate) fn add(&mut self, result: &LoadResult) -> Result<(), Failure> {
+        let mut builder = IntervalLogWriterBuilder::new();
+        builder.with_max_value_divisor(UNITS_PER_MS);
+        if !self.has_header {
+            builder
+                .add_comment("response times of transactions in units of 100 ns; tags are session counts")
+                .with_start_time(SystemTime::now())
+                .with_base_time(SystemTime::now());
+            self.has_header = true;
+        }
+        let mut log = builder.begin_log_with(&mut self.out, &mut self.serializer).map_err(output)?;
+        for step in &result.steps {
+            let name = step.sessions.to_string();
+            for interval in step.intervals.iter().filter(|interval| interval.second >= 1) {
+                let duration = Duration::from_secs_f64(interval.duration_s.max(0.0));
+                let histogram = interval.latency.response.to_hdr();
+                log.write_histogram(&histogram, self.elapsed, duration, Tag::new(&name)).map_err(
+                    |error| Failure::Other(anyhow::anyhow!("writing the interval log failed: {error:?}")),
+                )?;
+                self.elapsed += duration;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the file.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(output)
+    }
+}

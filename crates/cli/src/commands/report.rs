@@ -1,0 +1,127 @@
+//! `plimsoll report`.
+
+use std::path::{Path, PathBuf};
+
+use ::report::{Report, Selection};
+
+use crate::args::ReportArgs;
+use crate::commands::{print, sink};
+use crate::exit::{End, Failure, output};
+use crate::show::{Align, Table, number};
+
+pub(crate) fn report(args: &ReportArgs) -> Result<End, Failure> {
+    let (files, names) = sort(&args.what);
+    let files = if files.is_empty() { vec![args.results.clone()] } else { files };
+    let report = match names.as_slice() {
+        [] => load(&files, &Selection::Latest)?,
+        [name] => load(&files, &Selection::Study(name.clone()))?,
+        names => {
+            let names = names.join(", ");
+            return Err(Failure::Usage(format!("one study at a time, or all of them: {names} are several")));
+        }
+    };
+    let mut written = Vec::new();
+    if let Some(path) = &args.json {
+        write(path, &format!("{}\n", ::report::json(&report)))?;
+        written.push(path.clone());
+    }
+    if let Some(path) = &args.html {
+        write_html(&report, path)?;
+        written.push(path.clone());
+    }
+    if !written.is_empty() {
+        for path in written.iter().filter(|path| path.as_os_str() != "-") {
+            eprintln!("wrote {}", path.display());
+        }
+        return Ok(End::Done);
+    }
+    let name = match report.studies.as_slice() {
+        [study] => study.name.clone(),
+        _ => "report".to_owned(),
+    };
+    let folder =
+        if files[0].is_dir() { files[0].as_path() } else { files[0].parent().unwrap_or(Path::new(".")) };
+    let path = folder.join(format!("{name}.html"));
+    write_html(&report, &path)?;
+    print(&format!("{}\nreport: {}\n", summary(&report), path.display()))
+}
+
+/// Results files on the left, names of studies on the right.
+fn sort(what: &[String]) -> (Vec<PathBuf>, Vec<String>) {
+    let (mut files, mut names) = (Vec::new(), Vec::new());
+    for word in what {
+        let path = Path::new(word);
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        } else if path.exists() || path.extension().is_some_and(|extension| extension == "db") {
+            files.push(path.to_owned());
+        } else {
+            names.push(word.clone());
+        }
+    }
+    (files, names)
+}
+
+fn load(files: &[PathBuf], selection: &Selection) -> Result<Report, Failure> {
+    Report::load(files, selection).map_err(failed)
+}
+
+fn failed(error: ::report::Error) -> Failure {
+    match error {
+        ::report::Error::Store(error) => Failure::from(error),
+        error @ ::report::Error::NoStudy { .. } => Failure::Usage(error.to_string()),
+        error => Failure::Other(anyhow::Error::new(error)),
+    }
+}
+
+/// The report as one HTML file.
+pub(crate) fn write_html(report: &Report, path: &Path) -> Result<(), Failure> {
+    write(path, &::report::html(report).map_err(failed)?)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let mut out = sink(path)?;
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(output)
+}
+
+/// Figures and verdicts as short tables.
+pub(crate) fn summary(report: &Report) -> String {
+    let mut text = String::new();
+    for study in &report.studies {
+        text.push_str(&format!("{}\n{}\n\n", study.title, study.question.trim()));
+        let mut table = Table::new(&[
+            ("cell", Align::Left),
+            ("sessions", Align::Right),
+            ("TPS", Align::Right),
+            ("95 % interval", Align::Left),
+            ("p95 ms", Align::Right),
+            ("p99 ms", Align::Right),
+            ("runs", Align::Right),
+        ]);
+        for point in &study.points {
+            let median = |estimate: &Option<::report::Estimate>| {
+                estimate.as_ref().map_or_else(|| "-".to_owned(), |estimate| number(estimate.median))
+            };
+            let interval = point
+                .tps
+                .as_ref()
+                .map(|tps| format!("{} .. {}", number(tps.low), number(tps.high)));
+            table.row([
+                point.label.clone(),
+                point.sessions.to_string(),
+                median(&point.tps),
+                interval.unwrap_or_default(),
+                median(&point.p95_ms),
+                median(&point.p99_ms),
+                study.counted(point).count().to_string(),
+            ]);
+        }
+        text.push_str(&table.text());
+        text.push('\n');
+        for sentence in &study.answer {
+            text.push_str(sentence);
+            text.push('\n');
+        }
+    }
+    text
+}

@@ -1,0 +1,111 @@
+//! `plimsoll run`.
+
+use std::path::{Path, PathBuf};
+
+use ::report::{Report, Selection};
+use lab::study_run::{Outcome, Outline, Request, outline, run_study};
+use lab::{Error, Event};
+use sandbox::Home;
+
+use crate::args::RunArgs;
+use crate::commands::{print, stop_on_signals};
+use crate::exit::{End, Failure};
+use crate::show::{Align, Live, Plain, Table, time};
+
+pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
+    let study = lab::study::read(&args.study)?;
+    let name = study.name.clone();
+    let request = Request {
+        study,
+        results: args.results.clone(),
+        quick: args.quick,
+        only: args.only.clone(),
+        new: args.new,
+        command,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let home = Home::find()?;
+    if args.dry_run {
+        return print(&dry(&request, &outline(&home, &request)?));
+    }
+    let stop = stop_on_signals()?;
+    let attach = lab::watch::Watch;
+    let outcome = match Live::start(&stop) {
+        Some(live) => {
+            let outcome = run_study(&home, &request, &attach, &|event: Event<'_>| live.event(&event), &stop);
+            for line in live.finish() {
+                eprintln!("{line}");
+            }
+            outcome
+        }
+        None => {
+            let plain = Plain::new();
+            let outcome = run_study(&home, &request, &attach, &|event: Event<'_>| plain.event(&event), &stop);
+            plain.clear();
+            outcome
+        }
+    };
+    if let Err(Error::Interrupted) = &outcome {
+        eprintln!("what was measured is in {}", args.results.join(store::FILE_NAME).display());
+    }
+    conclude(&args.results, &name, &outcome?)
+}
+
+/// What `--dry-run` says.
+fn dry(request: &Request, outline: &Outline) -> String {
+    let plan = &outline.plan;
+    let mut text = format!("{}\n{}\n\n", request.study.title, request.study.question.trim());
+    for server in &plan.servers {
+        let fetch = outline.to_fetch.iter().find(|(name, _)| *name == server.build_name);
+        let from = fetch.map_or_else(String::new, |(_, source)| format!(", to be fetched from {source}"));
+        text.push_str(&format!("{} is {}{from}\n", server.selector, server.name));
+    }
+    text.push_str(&format!(
+        "\n{} cells, {} blocks, {} runs, seed {}\n",
+        plan.cells.len(),
+        plan.blocks(),
+        plan.runs.len(),
+        plan.seed
+    ));
+    if let Some(length) = outline.run_length {
+        let all = length * outline.chosen.len() as u32;
+        text.push_str(&format!("load alone: {} a run, {} for all\n", time(length), time(all)));
+    }
+    text.push('\n');
+    let mut table = Table::new(&[
+        ("run", Align::Right),
+        ("block", Align::Right),
+        ("sessions", Align::Right),
+        ("cell", Align::Left),
+    ]);
+    for run in &outline.chosen {
+        let levels: Vec<String> = run.levels.iter().map(u32::to_string).collect();
+        let key: Vec<String> = plan.key(run).iter().map(|(axis, value)| format!("{axis}={value}")).collect();
+        table.row([(run.index + 1).to_string(), run.block.to_string(), levels.join(","), key.join(" ")]);
+    }
+    text.push_str(&table.text());
+    text
+}
+
+/// The end of a study: its report, its verdicts, and how it stands.
+fn conclude(results: &Path, name: &str, outcome: &Outcome) -> Result<End, Failure> {
+    let file = results.join(format!("{name}.html"));
+    let report = Report::load(&[PathBuf::from(results)], &Selection::Records(vec![outcome.study]))
+        .map_err(|error| Failure::Other(anyhow::Error::new(error).context("making the report")))?;
+super::report::write_html(&report, &file)?;
+    let mut text = super::report::summary(&report);
+    if outcome.failed + outcome.invalid > 0 {
+        text.push_str(&format!(
+            "\n{} of {} runs failed, {} are invalid; the report says why. The same command tries failed runs again.\n",
+            outcome.failed, outcome.runs, outcome.invalid
+        ));
+    }
+    if outcome.open() > 0 {
+        text.push_str(&format!("\n{} of {} runs are still to be made.\n", outcome.open(), outcome.runs));
+    } else if outcome.made == 0 {
+        text.push_str("\nEverything was recorded before; `--new` measures anew.\n");
+    }
+    text.push_str(&format!("\nreport: {}\n", file.display()));
+    print(&text)?;
+    Ok(if outcome.failed > 0 { End::RunFailed } else { End::Done })
+}

@@ -1,0 +1,294 @@
+//! What is known of the work that goes on, gathered from events. The live view draws it.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use lab::Event;
+use lab::observe::{RunLabel, RunSummary, Stage};
+use store::Status;
+
+use super::{number, time};
+
+/// Seconds of throughput that the chart shows.
+pub(crate) const CHART_S: usize = 60;
+/// Ended runs and warnings that are kept for the view.
+const LINES_MAX: usize = 200;
+
+/// The last second.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Second {
+    pub(crate) tps: f64,
+    pub(crate) qps: f64,
+    pub(crate) errors: u64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p95_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) is_warmup: bool,
+}
+
+impl Second {
+    pub(crate) fn of(interval: &load::IntervalResult) -> Second {
+        let per_second =
+            |count: u64| if interval.duration_s > 0.0 { count as f64 / interval.duration_s } else { 0.0 };
+        let response = &interval.latency.response;
+        Second {
+            tps: per_second(interval.outcomes.committed),
+            qps: per_second(interval.reads + interval.writes + interval.other),
+            errors: interval.outcomes.failed(),
+            p50_ms: response.quantile_ms(0.5),
+            p95_ms: response.quantile_ms(0.95),
+            p99_ms: response.quantile_ms(0.99),
+            is_warmup: interval.second < 1,
+        }
+    }
+}
+
+/// The work as a whole, and what goes on now.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) title: String,
+    pub(crate) runs: usize,
+    pub(crate) finished: usize,
+    pub(crate) to_do: usize,
+    pub(crate) made: usize,
+    pub(crate) failed: usize,
+    pub(crate) invalid: usize,
+    pub(crate) blocks: u32,
+    pub(crate) cells: usize,
+    pub(crate) run_length: Option<Duration>,
+    pub(crate) began: Option<Instant>,
+    pub(crate) label: Option<RunLabel>,
+    pub(crate) stage: Option<Stage>,
+    pub(crate) doing: String,
+    /// Done and total of what goes on, where known.
+    pub(crate) progress: Option<(u64, u64)>,
+    pub(crate) sessions: u32,
+    pub(crate) step_began: Option<(Instant, Option<Duration>)>,
+    /// Throughput of the last minute, warm-up included; `None` between runs.
+    pub(crate) tps: VecDeque<Option<f64>>,
+    pub(crate) second: Second,
+    pub(crate) errors: u64,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) ended: VecDeque<String>,
+    pub(crate) is_stopping: bool,
+}
+
+impl State {
+    pub(crate) fn new() -> State {
+        State {
+            title: String::new(),
+            runs: 0,
+            finished: 0,
+            to_do: 0,
+            made: 0,
+            failed: 0,
+            invalid: 0,
+            blocks: 0,
+            cells: 0,
+            run_length: None,
+            began: None,
+            label: None,
+            stage: None,
+            doing: String::new(),
+            progress: None,
+            sessions: 0,
+            step_began: None,
+            tps: VecDeque::new(),
+            second: Second::default(),
+            errors: 0,
+            warnings: Vec::new(),
+            ended: VecDeque::new(),
+            is_stopping: false,
+        }
+    }
+
+    /// Takes in what happened.
+    pub(crate) fn event(&mut self, event: &Event<'_>, now: Instant) {
+        match event {
+            Event::Waiting { pid } => {
+                let who = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
+                self.doing = format!("waiting for another plimsoll{who} to end its measuring");
+            }
+            Event::Cleaned(names) => {
+                self.push(format!("removed what a crashed plimsoll left: {}", names.join(", ")));
+            }
+            Event::Doing(what) => {
+                self.doing = (*what).to_owned();
+                self.progress = None;
+            }
+            Event::Bytes { done, total } => self.progress = total.map(|total| (*done, total)),
+            Event::Planned { title, runs, finished, to_do, cells, blocks, run_length, .. } => {
+                self.title = (*title).to_owned();
+                (self.runs, self.finished, self.to_do) = (*runs, *finished, *to_do);
+                (self.cells, self.blocks, self.run_length) = (*cells, *blocks, *run_length);
+                self.began = Some(now);
+            }
+            Event::RunStarted(label) => {
+                self.label = Some((*label).clone());
+                self.stage = None;
+                self.doing.clear();
+                self.progress = None;
+            }
+            Event::Stage(stage) => {
+                self.stage = Some(*stage);
+                self.doing = stage.text().to_owned();
+                self.progress = None;
+                self.step_began = None;
+            }
+            Event::Loaded { what, done, total } => {
+                self.doing = (*what).to_owned();
+                self.progress = Some((*done, *total));
+            }
+            Event::StepStarted { sessions, length } => {
+                self.sessions = *sessions;
+                self.step_began = Some((now, *length));
+                self.chart(None);
+            }
+            Event::Interval { interval, .. } => {
+                self.second = Second::of(interval);
+                self.errors += self.second.errors;
+                self.chart(Some(self.second.tps));
+            }
+            Event::Warning(text) => {
+                if !self.warnings.iter().any(|known| known == text) {
+                    self.warnings.push((*text).to_owned());
+                }
+            }
+            Event::RunEnded { label, summary } => {
+                self.made += 1;
+                match summary.status {
+                    Status::Failed => self.failed += 1,
+                    Status::Invalid => self.invalid += 1,
+                    _ => {}
+                }
+                self.step_began = None;
+                self.push(ended_line(label, summary));
+            }
+        }
+    }
+
+    fn push(&mut self, line: String) {
+        self.ended.push_back(line);
+        if self.ended.len() > LINES_MAX {
+            self.ended.pop_front();
+        }
+    }
+
+    fn chart(&mut self, tps: Option<f64>) {
+        self.tps.push_back(tps);
+        while self.tps.len() > CHART_S {
+            self.tps.pop_front();
+        }
+    }
+
+    /// How long the rest may take: by the runs made so far, before the first one by the plan alone.
+    pub(crate) fn left(&self, now: Instant) -> Option<Duration> {
+        let elapsed = now.checked_duration_since(self.began?)?;
+        let open = self.to_do.saturating_sub(self.made) as u32;
+        if self.made == 0 {
+            // Starting, checking and stopping a server take some seconds beside the load.
+            return Some((self.run_length? + Duration::from_secs(3)) * open)
+                .map(|all| all.saturating_sub(elapsed));
+        }
+        Some(elapsed / self.made as u32 * open)
+    }
+}
+
+/// `[ 3/60] mariadb@10.11.19 oltp_read_only, 8 sessions: 1,234 TPS, p95 3.20 ms (5.8 s)`.
+pub(crate) fn ended_line(label: &RunLabel, summary: &RunSummary) -> String {
+    let width = label.of.to_string().len();
+    let head = format!("[{:>width$}/{}] {}", label.number, label.of, label.text());
+    let figures: Vec<String> = summary
+        .steps
+        .iter()
+        .map(|(sessions, tps, p95)| {
+            let level = if label.levels.len() > 1 { format!("{sessions}: ") } else { String::new() };
+            format!("{level}{} TPS, p95 {} ms", number(*tps), number(*p95))
+        })
+        .collect();
+    let figures = figures.join("; ");
+    let took = time(summary.took);
+    let reason = summary.error.as_deref().unwrap_or_default();
+    match summary.status {
+        Status::Done => format!("{head}: {figures} ({took})"),
+        Status::Invalid => format!("{head}: invalid, {figures} ({took}): {reason}"),
+        Status::Failed => format!("{head}: failed ({took}): {reason}"),
+        Status::Interrupted | Status::Running => format!("{head}: stopped ({took})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn label() -> RunLabel {
+        RunLabel {
+            number: 3,
+            of: 60,
+            block: 1,
+            blocks: 5,
+            key: BTreeMap::from([
+                ("server".into(), "mariadb@10.11.19".into()),
+                ("workload".into(), "oltp_read_only".into()),
+                ("settings".into(), "default".into()),
+            ]),
+            levels: vec![8],
+        }
+    }
+
+    fn summary(status: Status, error: Option<&str>) -> RunSummary {
+        RunSummary {
+            status,
+            error: error.map(str::to_owned),
+            log_tail: String::new(),
+            steps: vec![(8, 1234.4, 3.2)],
+            warnings: vec![],
+            took: Duration::from_millis(5800),
+        }
+    }
+
+    #[test]
+    fn a_run_is_one_line() {
+        assert_eq!(
+            ended_line(&label(), &summary(Status::Done, None)),
+            "[ 3/60] mariadb@10.11.19 oltp_read_only, 8 sessions: 1,234 TPS, p95 3.20 ms (5.8 s)"
+        );
+        assert_eq!(
+            ended_line(&label(), &summary(Status::Failed, Some("it did not start"))),
+            "[ 3/60] mariadb@10.11.19 oltp_read_only, 8 sessions: failed (5.8 s): it did not start"
+        );
+    }
+
+    #[test]
+    fn the_time_left_follows_the_runs_made() {
+        let start = Instant::now();
+        let mut state = State::new();
+        let planned = Event::Planned {
+            title: "t",
+            runs: 60,
+            finished: 20,
+            to_do: 40,
+            cells: 4,
+            blocks: 5,
+            seed: 1,
+            run_length: Some(Duration::from_secs(3)),
+        };
+        state.event(&planned, start);
+        assert_eq!(state.left(start), Some(Duration::from_secs(240)));
+        let (label, summary) = (label(), summary(Status::Done, None));
+        state.event(&Event::RunEnded { label: &label, summary: &summary }, start);
+        assert_eq!(state.left(start + Duration::from_secs(5)), Some(Duration::from_secs(195)));
+    }
+
+    #[test]
+    fn the_chart_keeps_a_minute() {
+        let mut state = State::new();
+        let interval = load::IntervalResult { second: 1, duration_s: 1.0, ..load::IntervalResult::default() };
+        for _ in 0..100 {
+            state.event(&Event::Interval { sessions: 1, interval: &interval }, Instant::now());
+        }
+        assert_eq!(state.tps.len(), CHART_S);
+    }
+}
