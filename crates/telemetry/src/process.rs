@@ -93,6 +93,10 @@ impl ProcessSampler {
         for (index, pid) in tree.iter().enumerate() {
             self.sample_one(*pid, turn.has(index), turn, &mut level);
         }
+        // A child that ended between two passes went on working after the last one: its parent inherits all of its
+        // time, so times are summed anew in each pass. Between its end and its parent's wait they would shrink.
+        self.sums.user_ticks = self.sums.user_ticks.max(level.user_ticks);
+        self.sums.system_ticks = self.sums.system_ticks.max(level.system_ticks);
         // Switches of ended processes stay in the sums; their entries would only grow the map.
         if self.last.len() > 4 * (tasks + 64) {
             let alive = &tree;
@@ -120,9 +124,13 @@ impl ProcessSampler {
         let dir = self.proc.join(pid.to_string());
         let Some(stat) = self.reader.read(&dir.join("stat")).ok().and_then(parse_pid_stat) else { return };
         level.threads += stat.threads;
+        level.user_ticks += stat.user_ticks;
+        level.system_ticks += stat.system_ticks;
+        if self.with_children {
+            level.user_ticks += stat.children_user_ticks;
+            level.system_ticks += stat.children_system_ticks;
+        }
         let mut now = self.last.get(&pid).copied().unwrap_or_default();
-        now.user_ticks = stat.user_ticks;
-        now.system_ticks = stat.system_ticks;
         now.major_faults = stat.major_faults;
         if is_its_turn || stat.threads > 1 {
             if let Ok(status) = self.reader.read(&dir.join("status")) {
@@ -167,8 +175,6 @@ impl ProcessSampler {
     fn add(&mut self, id: u32, now: Sums) {
         let last = self.last.insert(id, now).unwrap_or_default();
         let grown = |now: u64, last: u64| if now >= last { now - last } else { now };
-        self.sums.user_ticks += grown(now.user_ticks, last.user_ticks);
-        self.sums.system_ticks += grown(now.system_ticks, last.system_ticks);
         self.sums.voluntary += grown(now.voluntary, last.voluntary);
         self.sums.involuntary += grown(now.involuntary, last.involuntary);
         self.sums.read_bytes += grown(now.read_bytes, last.read_bytes);
@@ -208,6 +214,8 @@ impl Turn {
 
 #[derive(Debug, Default)]
 struct Level {
+    user_ticks: u64,
+    system_ticks: u64,
     threads: u64,
     private_bytes: u64,
     shared_bytes: u64,

@@ -250,6 +250,10 @@ pub struct PidStat {
     pub user_ticks: u64,
     /// Kernel time in ticks.
     pub system_ticks: u64,
+    /// User time of ended and waited-for children in ticks, theirs included.
+    pub children_user_ticks: u64,
+    /// Kernel time of them.
+    pub children_system_ticks: u64,
     /// Threads.
     pub threads: u64,
     /// Start in ticks since boot: tells a process from a later one with the same id.
@@ -272,6 +276,8 @@ pub fn parse_pid_stat(text: &str) -> Option<PidStat> {
         major_faults: at(12),
         user_ticks: at(14),
         system_ticks: at(15),
+        children_user_ticks: at(16),
+        children_system_ticks: at(17),
         threads: at(20),
         start_ticks: at(22),
         rss_pages: at(24),
@@ -369,10 +375,11 @@ mod tests {
 
     #[test]
     fn pid_stat_with_a_hostile_name() {
-        let text = "4242 (mysqld) S 1 (x) S 77 4242 4242 0 -1 4194560 1 2 9 4 111 222 0 0 20 0 38 0 5555 1000000 2048 18446744073709551615";
+        let text = "4242 (mysqld) S 1 (x) S 77 4242 4242 0 -1 4194560 1 2 9 4 111 222 33 44 20 0 38 0 5555 1000000 2048 18446744073709551615";
         let stat = parse_pid_stat(text).unwrap();
         assert_eq!((stat.state, stat.parent, stat.threads), ('S', 77, 38));
         assert_eq!((stat.user_ticks, stat.system_ticks, stat.start_ticks), (111, 222, 5555));
+        assert_eq!((stat.children_user_ticks, stat.children_system_ticks), (33, 44));
         assert_eq!((stat.rss_pages, stat.major_faults), (2048, 9));
         assert_eq!(parse_pid_stat(""), None);
     }
