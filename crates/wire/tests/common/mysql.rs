@@ -1,0 +1,108 @@
+//! Private MySQL and MariaDB servers.
+
+use std::path::PathBuf;
+
+use sandbox::{Flavor, Listen, Sandbox};
+use wire::{Endpoint, Target, TlsMode};
+
+/// A running server, removed when dropped.
+pub(crate) struct Server {
+    sandbox: Sandbox,
+    port: u16,
+    /// Certificates; removed with the server.
+    dir: tempfile::TempDir,
+}
+
+/// A server with TLS and a TCP port. `None` where the caller wants no servers; it has been said then what was not
+/// tested.
+pub(crate) fn server(selector: &str) -> Option<Server> {
+    let dir = directory();
+    // yaSSL reads no key but RSA, and the sandbox makes none.
+    let rsa = selector_is_old(selector).then(|| write_rsa(&dir));
+    let sandbox = sandbox::testing::server_with(selector, |spec| {
+        spec.listen = Listen::FreePort;
+        spec.tls = rsa.is_none();
+        if let Some([certificate, key]) = &rsa {
+            for (name, path) in [("ssl_ca", certificate), ("ssl_cert", certificate), ("ssl_key", key)] {
+                spec.settings.insert(name.into(), path.display().to_string());
+            }
+        }
+    })?;
+    let port = sandbox.status().expect("the server runs").port.expect("it has a port");
+    Some(Server { sandbox, port, dir })
+}
+
+/// Whether builds of this version that can be fetched have yaSSL.
+pub(crate) fn selector_is_old(selector: &str) -> bool {
+    ["mysql@5.5", "mysql@5.6", "mariadb@10.1", "mariadb@10.2"].contains(&selector)
+}
+
+fn directory() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("a directory");
+    // The server runs under a uid of its own.
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let other = params.self_signed(&key).expect("an authority");
+    std::fs::write(dir.path().join("other-ca.pem"), other.pem()).expect("write other-ca.pem");
+    dir
+}
+
+/// Certificate and key. They protect nothing.
+fn write_rsa(dir: &tempfile::TempDir) -> [PathBuf; 2] {
+    let files = [
+        ("rsa.pem", include_str!("../fixtures/rsa.pem")),
+        ("rsa-key.pem", include_str!("../fixtures/rsa-key.pem")),
+    ];
+    files.map(|(name, text)| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("write a certificate");
+        path
+    })
+}
+
+impl Server {
+    pub(crate) fn name(&self) -> String {
+        self.sandbox.build().name()
+    }
+
+    /// The administrator over the unix socket.
+    pub(crate) fn target(&self) -> Target {
+        self.sandbox.target(None)
+    }
+
+    pub(crate) fn port(&self, host: &str) -> Endpoint {
+        Endpoint::Tcp { host: host.into(), port: self.port }
+    }
+
+    pub(crate) fn verified(&self, target: &Target) -> Target {
+        Target { tls: TlsMode::VerifyCa, tls_ca: self.sandbox.tls_ca(), ..target.clone() }
+    }
+
+    /// An authority that has nothing to do with the server.
+    pub(crate) fn other_ca(&self) -> Option<PathBuf> {
+        Some(self.dir.path().join("other-ca.pem"))
+    }
+
+    fn is_mysql_8(&self) -> bool {
+        self.sandbox.build().flavor != Flavor::Mariadb && self.name().starts_with("mysql@8")
+    }
+
+    /// An account with a native password.
+    pub(crate) fn identified(&self, password: &str) -> String {
+        let method = if self.is_mysql_8() { "WITH mysql_native_password " } else { "" };
+        format!("IDENTIFIED {method}BY '{password}'")
+    }
+
+    /// Whether times have fractions of seconds.
+    pub(crate) fn has_fractions(&self) -> bool {
+        !self.name().starts_with("mysql@5.5")
+    }
+
+    /// Part of what the server calls its version.
+    pub(crate) fn version(&self) -> String {
+        self.name().split('@').nth(1).unwrap_or_default().split('+').next().unwrap_or_default().to_owned()
+    }
+}
