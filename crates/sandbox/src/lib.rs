@@ -9,6 +9,7 @@
 
 pub mod build;
 pub mod builds;
+mod copy;
 pub mod cpus;
 pub mod error;
 pub mod home;
@@ -25,6 +26,7 @@ pub mod snapshot;
 pub mod spec;
 pub mod storage;
 pub mod testing;
+mod tls;
 
 pub use build::{Build, Flavor, Origin, Selector};
 pub use cpus::{CpuRequest, Cpus};

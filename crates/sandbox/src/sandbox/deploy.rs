@@ -2,15 +2,16 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Sandbox, check_name};
+use crate::build::Version;
 use crate::process::Ids;
 use crate::record::{self, Lock, Record};
 use crate::server::{self, postgres};
-use crate::{Error, Flavor, Home, Life, Listen, OnProgress, Progress, Spec, builds};
+use crate::{Error, Flavor, Home, Life, Listen, OnProgress, Progress, Spec, builds, snapshot, tls};
 
 /// Longest path of a unix socket (`sun_path`, with its closing zero).
 const SOCKET_PATH_MAX: usize = 107;
@@ -231,23 +232,34 @@ impl Sandbox {
                 self.record.ids.filter(|_| is_run_dir),
             )?;
         }
-        let mut own = vec![self.dir.join("tmp"), self.record.datadir.clone()];
+        let mut own = vec![self.dir.join("tmp")];
+        if spec.snapshot.is_none() {
+            own.push(self.record.datadir.clone());
+        }
+        if self.record.tls {
+            own.push(self.dir.join("tls"));
+        }
         if !self.record.outside.contains(&self.record.run_dir) {
             own.push(self.record.run_dir.clone());
         }
         for path in own {
             make_dir(&path, 0o700, self.record.ids)?;
         }
-        progress(Progress::Step(format!("initialising {}", self.record.build)));
-        server::init(&self.record, &self.dir)?;
+        if self.record.tls {
+            tls::make(&self.dir.join("tls"), self.record.ids)?;
+        }
+        match &spec.snapshot {
+            Some(snapshot) => snapshot::restore(snapshot, &self.record.datadir, self.record.ids, progress)?,
+            None => {
+                progress(Progress::Step(format!("initialising {}", self.record.build)));
+                server::init(&self.record, &self.dir)?;
+            }
+        }
         progress(Progress::Step(format!("starting {}", self.record.build)));
         self.start()?;
         self.set_password()?;
         self.record.ready = true;
         self.record.write(&self.dir)?;
-        debug_assert!(
-            self.record.datadir.metadata().is_ok_and(|m| m.mode() & 0o077 == 0 || spec.snapshot.is_some())
-        );
         Ok(())
     }
 
@@ -259,10 +271,26 @@ impl Sandbox {
         let password = &self.record.password;
         let statements = match self.record.build.flavor {
             Flavor::Postgres => vec![format!("ALTER USER postgres PASSWORD '{password}'")],
-            Flavor::Mysql | Flavor::Mariadb | Flavor::Percona => vec![
-                format!("CREATE USER 'root'@'127.0.0.1' IDENTIFIED BY '{password}'"),
-                "GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION".to_owned(),
-            ],
+            Flavor::Mysql | Flavor::Mariadb | Flavor::Percona => {
+                // A snapshot may hold the user of the sandbox that it was taken from.
+                let modern = if self.record.build.flavor == Flavor::Mariadb {
+                    Version(10, 1, 3, 0)
+                } else {
+                    Version(5, 7, 8, 0)
+                };
+                let mut statements: Vec<String> = if self.record.build.numbers() >= modern {
+                    vec!["DROP USER IF EXISTS 'root'@'127.0.0.1'".to_owned()]
+                } else {
+                    vec![
+                        "DELETE FROM mysql.user WHERE User = 'root' AND Host = '127.0.0.1'".to_owned(),
+                        "FLUSH PRIVILEGES".to_owned(),
+                    ]
+                };
+                statements.push(format!("CREATE USER 'root'@'127.0.0.1' IDENTIFIED BY '{password}'"));
+                statements
+                    .push("GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION".to_owned());
+                statements
+            }
         };
         let fail = |source| Error::Wire { build: self.record.build.name(), source };
         let mut client = wire::blocking::Client::connect(&self.target(None)).map_err(fail)?;

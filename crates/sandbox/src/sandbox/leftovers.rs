@@ -12,6 +12,8 @@ use crate::{Error, Home};
 /// Finds what crashed plimsolls left in this home (sandboxes of runs whose process is gone, half-made ones), ends their
 /// servers and removes them. Returns their names.
 pub fn leftovers(home: &Home) -> Result<Vec<String>, Error> {
+    remove_half_made(&home.builds());
+    remove_half_made(&home.snapshots());
     let Ok(entries) = fs::read_dir(home.sandboxes()) else { return Ok(Vec::new()) };
     let mut removed = Vec::new();
     for dir in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
@@ -41,6 +43,18 @@ pub fn leftovers(home: &Home) -> Result<Vec<String>, Error> {
         removed.push(name);
     }
     Ok(removed)
+}
+
+/// Removes half-made builds and snapshots whose makers are gone. What cannot be removed now is tried again next time.
+fn remove_half_made(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let maker = name.strip_prefix(".new-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if name.starts_with(".gone-") || maker.is_some_and(|pid| !process::is_alive(pid)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn is_younger_than(dir: &Path, age: Duration) -> bool {

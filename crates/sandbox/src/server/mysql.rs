@@ -36,6 +36,8 @@ pub(crate) fn init(record: &Record, dir: &Path) -> Result<(), Error> {
     let mut launch = launch_of(record, dir, &log)?;
     launch.args = basics(record, dir);
     for (name, value) in record.settings.iter().filter(|(name, _)| STRUCTURAL.contains(&name.as_str())) {
+        // Early 5.5 wants numbers for booleans.
+        let value = if value == "ON" { "1" } else { value };
         launch.args.push(format!("--{name}={value}").into());
     }
     // The data directory is thrown away if the machine dies now, so nothing needs to be synchronised.
@@ -142,9 +144,16 @@ pub(crate) fn arguments(record: &Record, dir: &Path) -> Vec<OsString> {
     } else if is_mysql && version >= Version(8, 4, 0, 0) {
         push("--tls-version=".to_owned());
     } else {
-        push("--skip-ssl".to_owned());
+        // "loose": 5.5 may be built without.
+        push("--loose-skip-ssl".to_owned());
     }
     for (name, value) in &record.settings {
+        // Early 5.5 wants numbers for booleans; no variable of its is an enumeration with ON among its values.
+        let value = match value.as_str() {
+            "ON" if version < Version(5, 6, 0, 0) => "1",
+            "OFF" if version < Version(5, 6, 0, 0) => "0",
+            other => other,
+        };
         if let Some(arg) = argument(name, value, is_mysql && version >= Version(8, 0, 0, 0)) {
             push(arg);
         }
