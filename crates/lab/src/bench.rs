@@ -11,7 +11,7 @@ use crate::hooks::Attach;
 use crate::observe::{Event, Observer, RunLabel};
 use crate::provision::{Place, introduce};
 use crate::record;
-use crate::run::{Around, Order, run};
+use crate::run::{Around, Asked, Order, run};
 use crate::servers::{self, Server};
 use crate::stop::StopSwitch;
 use crate::workloads;
@@ -101,7 +101,7 @@ pub fn bench(
         };
         observer(Event::RunStarted(&label));
         let plan = load_plan(request, sessions);
-        let (place, settings_asked) = subject.place(request);
+        let (place, asked) = subject.place(request);
         let order = Order {
             home,
             server_name: subject.name(),
@@ -112,7 +112,7 @@ pub fn bench(
             data,
             load: &plan,
             seed: request.seed,
-            settings_asked,
+            asked,
             server_facts: ServerFacts::default(),
             log_file: None,
             canary_ratio: None,
@@ -206,7 +206,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn place(&self, request: &Request) -> (Place<'_>, BTreeMap<String, String>) {
+    fn place(&self, request: &Request) -> (Place<'_>, Asked) {
         match self {
             Subject::Build(build) => {
                 let name = format!("bench-{}-{}", std::process::id(), next_number());
@@ -215,11 +215,11 @@ impl<'a> Subject<'a> {
                 spec.profile = request.profile;
                 spec.cpus = request.cpus.clone();
                 spec.isolation = Isolation::default();
-                let asked = spec.settings.clone();
+                let asked = Asked::of(&spec);
                 (Place::Own(Box::new(spec)), asked)
             }
-            Subject::Sandbox(sandbox) => (Place::Deployed(sandbox), sandbox.settings().clone()),
-            Subject::Attached { target, .. } => (Place::Attached(target), BTreeMap::new()),
+            Subject::Sandbox(sandbox) => (Place::Deployed(sandbox), Asked::of_sandbox(sandbox)),
+            Subject::Attached { target, .. } => (Place::Attached(target), Asked::default()),
         }
     }
 }

@@ -31,14 +31,41 @@ pub(crate) struct Order<'a> {
     pub(crate) load: &'a LoadPlan,
     /// Seed of the sessions.
     pub(crate) seed: u64,
-    /// What was asked of the server's variables, for the record.
-    pub(crate) settings_asked: BTreeMap<String, String>,
+    /// What was asked of the server's variables.
+    pub(crate) asked: Asked,
     /// Facts of the server that are known beforehand (isolation, cpus, storage).
     pub(crate) server_facts: ServerFacts,
     /// Directory and name of the file that keeps the server's log of a failed run.
     pub(crate) log_file: Option<(&'a Path, String)>,
     /// The canary before this block against the study's others.
     pub(crate) canary_ratio: Option<f64>,
+}
+
+/// Server variables that a server was started with.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Asked {
+    /// All of them, for the record.
+    pub(crate) all: BTreeMap<String, String>,
+    /// Those that the user (or a profile that the user named) wanted: a server that runs with others is not the one
+    /// that the cell is about.
+    pub(crate) by_user: BTreeMap<String, String>,
+}
+
+impl Asked {
+    /// Of a sandbox that will be deployed.
+    pub(crate) fn of(spec: &sandbox::Spec) -> Asked {
+        let all = spec.effective_settings();
+        let plain = sandbox::Spec { settings: BTreeMap::new(), profile: None, logging: None, ..spec.clone() };
+        let defaults = plain.effective_settings();
+        let mut by_user = all.clone();
+        by_user.retain(|name, value| defaults.get(name) != Some(value) || spec.settings.contains_key(name));
+        Asked { all, by_user }
+    }
+
+    /// Of a sandbox that was deployed by hand: all that is known are its settings.
+    pub(crate) fn of_sandbox(sandbox: &sandbox::Sandbox) -> Asked {
+        Asked { all: sandbox.settings().clone(), by_user: BTreeMap::new() }
+    }
 }
 
 /// What a run needs of its surroundings.
@@ -79,7 +106,7 @@ impl Recording {
             ended_at_ms: 0,
             server: ServerFacts {
                 name: order.server_name.clone(),
-                settings_asked: order.settings_asked.clone(),
+                settings_asked: order.asked.all.clone(),
                 ..order.server_facts.clone()
             },
             workload: WorkloadFacts {
@@ -223,6 +250,11 @@ fn measured_life(
     recording.end.workload.options = server.configured.options();
     recording.end.workload.dataset_key = server.configured.dataset_key();
     recording.end.workload.data_from = server.data_from.clone();
+    if let Some(sandbox) = server.sandbox() {
+        let durability = sandbox.durability();
+        recording.end.server.durability_class = durability.name().to_owned();
+        recording.end.server.durability_why = durability.meaning().to_owned();
+    }
     for note in &server.notes {
         recording.warn(note, &around);
     }
@@ -269,7 +301,7 @@ fn measured_life(
             let interrupted = result.interrupted || around.stop.is_requested();
             let ended = how_it_ended(&result);
             if !interrupted && ended.is_ok() {
-                verify(recording, server, &baseline, &result)?;
+                verify(recording, order, server, &baseline, &result)?;
             }
             recording.result = Some(result);
             if interrupted { Err(Error::Interrupted) } else { ended }
@@ -393,6 +425,7 @@ fn client_gate(recording: &mut Recording, result: &LoadResult) {
 /// Looks whether the tables are what the outcomes imply, and reads back what the server really ran with.
 fn verify(
     recording: &mut Recording,
+    order: &Order<'_>,
     server: &Provisioned<'_>,
     baseline: &workload::Baseline,
     result: &LoadResult,
@@ -429,7 +462,7 @@ fn verify(
     let pairs = |map: &BTreeMap<String, String>| -> Vec<(String, String)> {
         map.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
     };
-    let asked = pairs(&recording.end.server.settings_asked);
+    let asked = pairs(&order.asked.by_user);
     let gate = telemetry::gates::settings(&asked, &pairs(&reported));
     recording.end.gates.push(crate::watch::stored(&gate, ""));
     describe(&mut recording.end.server, &reported);

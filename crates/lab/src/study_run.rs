@@ -16,7 +16,7 @@ use crate::observe::{Event, Observer, RunLabel};
 use crate::plan::{Pinned, Plan, PlannedRun, StoredPlan, draw_seed, fingerprint};
 use crate::provision::Place;
 use crate::record;
-use crate::run::{Around, Order, run};
+use crate::run::{Around, Asked, Order, run};
 use crate::servers::{self, Server};
 use crate::stop::StopSwitch;
 use crate::study::{Body, Ladder, Length, Study, mask_passwords, nearest, one_of};
@@ -236,7 +236,7 @@ fn unfinished(store: &Store, request: &Request, body: &Body) -> Result<Option<St
     let heads = store.run_heads(record.id)?;
     let stands = standing(&heads);
     let open =
-        (0..record.study.runs).any(|index| !stands.get(&index).is_some_and(|head| is_settled(head.status)));
+        (0..record.study.runs).any(|index| !stands.get(&index).is_some_and(|head| is_ended(head.status)));
     if !open {
         return Ok(None);
     }
@@ -258,9 +258,14 @@ fn standing(heads: &[RunHead]) -> BTreeMap<u32, &RunHead> {
     last
 }
 
-/// Not to be made again by the same command. A failed run is: what made it fail may have been mended.
+/// Not to be made again by the same command. Failed and invalid runs are: what made them so may have been mended.
 fn is_settled(status: Status) -> bool {
-    matches!(status, Status::Done | Status::Invalid)
+    status == Status::Done
+}
+
+/// Came to an end, good or bad.
+fn is_ended(status: Status) -> bool {
+    matches!(status, Status::Done | Status::Invalid | Status::Failed)
 }
 
 /// The plan of a study that goes on.
@@ -586,14 +591,14 @@ impl Work<'_> {
         };
         let id = store.begin_run(self.id, &start)?;
         let load = crate::cells::load_plan(self.body, planned)?;
-        let (place, settings_asked) = match subject {
+        let (place, asked) = match subject {
             Subject::Build(build) => {
                 let spec = sandbox_spec(build, cell, &self.body.load)?;
-                let asked = spec.settings.clone();
+                let asked = Asked::of(&spec);
                 (Place::Own(Box::new(spec)), asked)
             }
-            Subject::Sandbox(sandbox) => (Place::Deployed(sandbox), sandbox.settings().clone()),
-            Subject::Attached { target, .. } => (Place::Attached(target), BTreeMap::new()),
+            Subject::Sandbox(sandbox) => (Place::Deployed(sandbox), Asked::of_sandbox(sandbox)),
+            Subject::Attached { target, .. } => (Place::Attached(target), Asked::default()),
         };
         let logs = self.request.results.join("logs");
         let order = Order {
@@ -606,7 +611,7 @@ impl Work<'_> {
             data: Data::Any,
             load: &load,
             seed: planned.seed,
-            settings_asked,
+            asked,
             server_facts: server_facts(subject.build(), cell, &self.body.load),
             log_file: Some((
                 &logs,

@@ -92,11 +92,11 @@ fn conclude(results: &Path, name: &str, outcome: &Outcome) -> Result<End, Failur
     let file = results.join(format!("{name}.html"));
     let report = Report::load(&[PathBuf::from(results)], &Selection::Records(vec![outcome.study]))
         .map_err(|error| Failure::Other(anyhow::Error::new(error).context("making the report")))?;
-super::report::write_html(&report, &file)?;
+    super::report::write_html(&report, &file)?;
     let mut text = super::report::summary(&report);
     if outcome.failed + outcome.invalid > 0 {
         text.push_str(&format!(
-            "\n{} of {} runs failed, {} are invalid; the report says why. The same command tries failed runs again.\n",
+            "\n{} of {} runs failed, {} are invalid; the report says why. The same command makes them again.\n",
             outcome.failed, outcome.runs, outcome.invalid
         ));
     }
