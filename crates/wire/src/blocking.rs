@@ -198,14 +198,19 @@ pub struct Client {
 impl Client {
     /// Connects and logs in within the target's connect timeout.
     pub fn connect(target: &Target) -> Result<Client, Error> {
-        let socket = Socket::connect(&target.endpoint, target.connect_timeout).map_err(|error| {
-            if error.kind() == io::ErrorKind::TimedOut {
-                Error::Timeout { waited_ms: target.connect_timeout.as_millis() as u64 }
-            } else {
-                Error::Io(io::Error::new(error.kind(), format!("{}: {error}", target.endpoint)))
-            }
+        let start = Instant::now();
+        let limit = target.connect_timeout;
+        let timeout = || Error::Timeout { waited_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX) };
+        let socket = Socket::connect(&target.endpoint, limit).map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => timeout(),
+            kind => Error::Io(io::Error::new(kind, format!("{}: {error}", target.endpoint))),
         })?;
-        Ok(Client { connection: wait_for(Connection::open(socket, target))? })
+        let left = Target { connect_timeout: limit.saturating_sub(start.elapsed()), ..target.clone() };
+        match wait_for(Connection::open(socket, &left)) {
+            Ok(connection) => Ok(Client { connection }),
+            Err(Error::Timeout { .. }) => Err(timeout()),
+            Err(error) => Err(error),
+        }
     }
 
     /// The connection itself.

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -235,12 +235,14 @@ fn client_config(target: &Target) -> Result<Arc<ClientConfig>, Error> {
             Arc::new(AnyCertificate { provider: Arc::clone(&provider) })
         }
     };
-    let config = ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| Error::Tls(error.to_string()))?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
+    // Each session has its own configuration, hence nothing to resume; the store would be its largest part.
+    config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 

@@ -14,14 +14,17 @@ fn root(server: &Server) -> Client {
     Client::connect(&server.target()).expect("root over the socket")
 }
 
-fn check_all(server: &Server, checks: &[(&str, fn(&Server))]) {
+/// What is checked, and how.
+type Check = (&'static str, fn(&Server));
+
+fn check_all(server: &Server, checks: &[Check]) {
     for (name, check) in checks {
         eprintln!("{}: {name}", server.name());
         check(server);
     }
 }
 
-const COMMON: &[(&str, fn(&Server))] = &[
+const COMMON: &[Check] = &[
     ("text results", text_results),
     ("several statements", several_statements),
     ("errors", errors),
@@ -38,7 +41,7 @@ const COMMON: &[(&str, fn(&Server))] = &[
     ("an abandoned answer", abandoned),
 ];
 
-fn check_server(selector: &str, checks: &[(&str, fn(&Server))]) {
+fn check_server(selector: &str, checks: &[Check]) {
     let Some(server) = common::server(selector) else { return };
     check_all(&server, COMMON);
     check_all(&server, checks);
@@ -461,7 +464,7 @@ fn caching_sha2(server: &Server) {
     for _ in 0..2 {
         assert!(who(&over_tls).starts_with("sha2_user@"));
     }
-    for target in account(server, "sha2_empty", &"IDENTIFIED WITH caching_sha2_password BY ''", "") {
+    for target in account(server, "sha2_empty", "IDENTIFIED WITH caching_sha2_password BY ''", "") {
         assert!(who(&target).starts_with("sha2_empty@"));
     }
 }

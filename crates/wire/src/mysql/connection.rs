@@ -166,7 +166,9 @@ impl<T: Transport> Connection<T> {
         self.begin()?;
         let (packet, sequence) = statement.encode(values)?;
         self.is_busy = true;
-        self.channel.send(packet).await?;
+        if let Err(error) = self.channel.send(packet).await {
+            return Err(self.last_words(error).await);
+        }
         statement.settle();
         let outcome = self.skip_answer(sequence, Some(&mut statement.columns)).await;
         let done = self.settle(outcome)?;
@@ -184,7 +186,9 @@ impl<T: Transport> Connection<T> {
         self.begin()?;
         let (packet, sequence) = statement.encode(values)?;
         self.is_busy = true;
-        self.channel.send(packet).await?;
+        if let Err(error) = self.channel.send(packet).await {
+            return Err(self.last_words(error).await);
+        }
         statement.settle();
         let (mut cells, mut text) = (std::mem::take(&mut self.cells), std::mem::take(&mut self.text));
         let mut reading =
@@ -275,8 +279,26 @@ impl<T: Transport> Connection<T> {
         let mut sequence = 0;
         finish(output, start, &mut sequence);
         self.is_busy = true;
-        self.channel.flush().await?;
+        if let Err(error) = self.channel.flush().await {
+            return Err(self.last_words(error).await);
+        }
         Ok(sequence)
+    }
+
+    /// A request could not be sent. A server that hung up may have said why before (MySQL 8.0.24 and later do
+    /// when a session was idle for too long): that is the better error.
+    #[cold]
+    async fn last_words(&mut self, error: Error) -> Error {
+        let is_hung_up = matches!(&error, Error::Io(cause)
+            if matches!(cause.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset));
+        // Boxed for the size of the future: this is rare.
+        if is_hung_up
+            && Box::pin(self.channel.fill()).await.is_ok()
+            && is_unasked_error(self.channel.unread())
+        {
+            return unasked_packet(self.channel.unread());
+        }
+        error
     }
 
     /// Reads an answer to its end without looking at rows. `definitions`: where a prepared statement keeps them.
@@ -289,8 +311,12 @@ impl<T: Transport> Connection<T> {
         if definitions.is_some() {
             answer = answer.keeping_definitions();
         }
+        let mut is_short = false;
         loop {
-            self.channel.fill().await?;
+            // Only after LOAD DATA may something be here already: an error that came early.
+            if self.channel.unread().is_empty() || is_short {
+                self.channel.fill().await?;
+            }
             let (used, event) = answer.skip(self.channel.unread());
             let event = match event {
                 Ok(event) => event,
@@ -307,6 +333,7 @@ impl<T: Transport> Connection<T> {
                 }
                 (_, kept) => definitions = kept,
             }
+            is_short = true;
         }
     }
 
@@ -437,7 +464,9 @@ impl<T: Transport> Connection<T> {
             if output.len() > start + HEADER_BYTES {
                 finish(output, start, &mut sequence);
                 self.channel.arm(self.statement_timeout);
-                self.channel.flush().await?;
+                if let Err(error) = self.channel.flush().await {
+                    return Err(self.last_words(error).await);
+                }
             }
         }
         let output = &mut self.channel.output;
