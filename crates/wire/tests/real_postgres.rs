@@ -1,30 +1,70 @@
-//! The PostgreSQL protocol against a real server.
+//! The PostgreSQL protocol against real servers. Set `PLIMSOLL_TEST_SERVERS=none` to do without; the run then says
+//! what was not tested.
 
 #[path = "common/postgres.rs"]
 mod postgres;
 
 use std::time::{Duration, Instant};
 
+use postgres::{SCRAM_PASSWORD, Server};
 use wire::blocking::Client;
 use wire::{Done, Error, ParamType, Row, StatementKind, Target, TlsMode, Value};
 
-/// A connection as administrator over the socket; ends the test where no servers are wanted.
-macro_rules! admin {
-    () => {
-        match postgres::server() {
-            Some(server) => connect(&server.target("admin", "")),
-            None => return,
-        }
-    };
+/// A name and what it checks.
+type Check = (&'static str, fn(&Server));
+
+const CHECKS: &[Check] = &[
+    ("every log in method over the socket", every_log_in_method_over_the_socket),
+    ("log in over tcp", log_in_over_tcp),
+    ("wrong and missing passwords", wrong_and_missing_passwords),
+    ("tls modes", tls_modes),
+    ("simple queries", simple_queries),
+    ("several statements at once", several_statements_at_once),
+    ("prepared statements", prepared_statements),
+    ("types that the server infers", types_that_the_server_infers),
+    ("what does not fit is never sent", what_does_not_fit_is_never_sent),
+    ("after an error the session goes on", after_an_error_the_session_goes_on),
+    ("transaction status is known", transaction_status_is_known),
+    ("copy from a generator", copy_from_a_generator),
+    ("a refused copy leaves the session usable", a_refused_copy_leaves_the_session_usable),
+    ("notices parameters and notifications in between", notices_parameters_and_notifications_in_between),
+    ("long rows and statements", long_rows_and_statements),
+    ("a silent server ends in a timeout", a_silent_server_ends_in_a_timeout),
+    ("a session that is ended says why", a_session_that_is_ended_says_why),
+];
+
+/// All checks on one server: starting one takes longer than all of them.
+fn check_all(selector: &str) {
+    let Some(server) = postgres::server(selector) else { return };
+    for (name, check) in CHECKS {
+        eprintln!("{}: {name}", server.version);
+        check(&server);
+    }
 }
 
-macro_rules! server {
-    () => {
-        match postgres::server() {
-            Some(server) => server,
-            None => return,
-        }
-    };
+#[test]
+fn whatever_is_at_hand() {
+    check_all("postgres");
+}
+
+#[test]
+fn postgres_9_6() {
+    check_all("postgres@9.6");
+}
+
+#[test]
+fn postgres_12() {
+    check_all("postgres@12");
+}
+
+#[test]
+fn postgres_18() {
+    check_all("postgres@18");
+}
+
+/// The administrator over the socket.
+fn admin(server: &Server) -> Client {
+    connect(&server.target("postgres", ""))
 }
 
 fn connect(target: &Target) -> Client {
@@ -52,26 +92,24 @@ fn some(texts: &[&str]) -> Vec<Option<String>> {
     texts.iter().map(|text| Some((*text).to_owned())).collect()
 }
 
-#[test]
-fn every_log_in_method_over_the_socket() {
-    let server = server!();
+fn every_log_in_method_over_the_socket(server: &Server) {
     for (user, password) in
-        [("admin", ""), ("clear", "clear-pw"), ("hashed", "hashed-pw"), ("scram", "pass,=w\u{00f6}rd")]
+        [("postgres", ""), ("clear", "clear-pw"), ("hashed", "hashed-pw"), ("scram", SCRAM_PASSWORD)]
     {
         let mut client = connect(&server.target(user, password));
         assert_eq!(client.query_value("SELECT current_user").unwrap().as_deref(), Some(user));
         let info = client.server();
-        assert!(info.version.starts_with(|c: char| c.is_ascii_digit()), "{info:?}");
+        // `postgres@15.18` says 15.18 (Debian 15.18-0+deb12u1).
+        let number = server.version.split('@').nth(1).unwrap_or_default();
+        assert!(info.version.starts_with(number), "{info:?} of {}", server.version);
         assert_eq!(info.tls, None);
         let pid = client.server().connection_id.to_string();
         assert_eq!(client.query_value("SELECT pg_backend_pid()").unwrap(), Some(pid));
     }
 }
 
-#[test]
-fn log_in_over_tcp() {
-    let server = server!();
-    for (user, password) in [("admin", ""), ("hashed", "hashed-pw"), ("scram", "pass,=w\u{00f6}rd")] {
+fn log_in_over_tcp(server: &Server) {
+    for (user, password) in [("postgres", ""), ("hashed", "hashed-pw"), ("scram", SCRAM_PASSWORD)] {
         connect(&server.tcp("127.0.0.1", user, password, TlsMode::Disabled)).ping().unwrap();
     }
     let clear = Client::connect(&server.tcp("127.0.0.1", "clear", "clear-pw", TlsMode::Disabled));
@@ -79,9 +117,7 @@ fn log_in_over_tcp() {
     connect(&server.tcp("127.0.0.1", "clear", "clear-pw", TlsMode::Required)).ping().unwrap();
 }
 
-#[test]
-fn wrong_and_missing_passwords() {
-    let server = server!();
+fn wrong_and_missing_passwords(server: &Server) {
     for user in ["clear", "hashed", "scram"] {
         match Client::connect(&server.target(user, "wrong")) {
             Err(Error::Server(error)) => assert_eq!(error.code(), "28P01"),
@@ -89,7 +125,7 @@ fn wrong_and_missing_passwords() {
         }
         assert!(matches!(Client::connect(&server.target(user, "")), Err(Error::Auth(_))), "{user}");
     }
-    let mut target = server.target("admin", "");
+    let mut target = server.target("postgres", "");
     target.database = Some("no_such_database".into());
     match Client::connect(&target) {
         Err(Error::Server(error)) => assert_eq!(error.code(), "3D000"),
@@ -97,9 +133,7 @@ fn wrong_and_missing_passwords() {
     }
 }
 
-#[test]
-fn tls_modes() {
-    let server = server!();
+fn tls_modes(server: &Server) {
     for (host, mode) in [
         ("127.0.0.1", TlsMode::Preferred),
         ("127.0.0.1", TlsMode::Required),
@@ -116,20 +150,29 @@ fn tls_modes() {
         let back = client.query_value(&format!("SELECT '{long}'")).unwrap();
         assert_eq!(back, Some(long));
     }
-    let wrong_name = Client::connect(&server.tcp("127.0.0.1", "tls", "tls-pw", TlsMode::VerifyFull));
-    assert!(matches!(wrong_name, Err(Error::Tls(_))), "{wrong_name:?}");
+    let mut stranger = server.tcp("localhost", "tls", "tls-pw", TlsMode::VerifyFull);
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), other_authority()).expect("write it");
+    stranger.tls_ca = Some(file.path().to_owned());
+    let refused = Client::connect(&stranger);
+    assert!(matches!(refused, Err(Error::Tls(_))), "{refused:?}");
     let refused = Client::connect(&server.tcp("127.0.0.1", "tls", "tls-pw", TlsMode::Disabled));
     assert!(matches!(refused, Err(Error::Server(_))), "{refused:?}");
-    let mut socket = server.target("admin", "");
+    let mut socket = server.target("postgres", "");
     socket.tls = TlsMode::Required;
     assert!(matches!(Client::connect(&socket), Err(Error::Tls(_))));
     socket.tls = TlsMode::Preferred;
     assert_eq!(connect(&socket).server().tls, None);
 }
 
-#[test]
-fn simple_queries() {
-    let mut client = admin!();
+/// The certificate of an authority that signed nothing.
+fn other_authority() -> String {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    rcgen::CertificateParams::default().self_signed(&key).expect("a certificate").pem()
+}
+
+fn simple_queries(server: &Server) {
+    let mut client = admin(server);
     let done = client.query("CREATE TEMP TABLE t (id int PRIMARY KEY, name text)").unwrap();
     assert_eq!(done.kind(), StatementKind::Other);
     let done = client.query("INSERT INTO t VALUES (1, 'one'), (2, NULL), (3, '')").unwrap();
@@ -146,9 +189,8 @@ fn simple_queries() {
     assert_eq!(client.query("COPY t TO STDOUT").unwrap().rows, 3);
 }
 
-#[test]
-fn several_statements_at_once() {
-    let mut client = admin!();
+fn several_statements_at_once(server: &Server) {
+    let mut client = admin(server);
     let sql = "CREATE TEMP TABLE m (id int); INSERT INTO m SELECT generate_series(1, 10); \
                SELECT id AS a, id + 1 AS b FROM m WHERE id < 3 ORDER BY id; UPDATE m SET id = id; ;";
     let sets = client.query_sets(sql).unwrap();
@@ -165,9 +207,8 @@ fn several_statements_at_once() {
     assert_eq!(client.query("SELECT 1").unwrap().rows, 1);
 }
 
-#[test]
-fn prepared_statements() {
-    let mut client = admin!();
+fn prepared_statements(server: &Server) {
+    let mut client = admin(server);
     client.query("CREATE TEMP TABLE p (id int4 PRIMARY KEY, n int8, x float8, s text)").unwrap();
     let types = [ParamType::Int, ParamType::BigInt, ParamType::Double, ParamType::Text];
     let mut insert = client.prepare("INSERT INTO p VALUES ($1, $2, $3, $4)", &types).unwrap();
@@ -217,9 +258,8 @@ fn prepared_statements() {
     );
 }
 
-#[test]
-fn types_that_the_server_infers() {
-    let mut client = admin!();
+fn types_that_the_server_infers(server: &Server) {
+    let mut client = admin(server);
     let mut echo =
         client.prepare("SELECT $1::int + 1, $2::float8 * 2, $3::date + 1", &[ParamType::Text; 3]).unwrap();
     let mut seen = Vec::new();
@@ -228,9 +268,8 @@ fn types_that_the_server_infers() {
     assert_eq!(seen, [some(&["42", "2.5", "2024-02-29"])]);
 }
 
-#[test]
-fn what_does_not_fit_is_never_sent() {
-    let mut client = admin!();
+fn what_does_not_fit_is_never_sent(server: &Server) {
+    let mut client = admin(server);
     let mut select = client.prepare("SELECT $1", &[ParamType::Int]).unwrap();
     for values in
         [vec![Value::Int(1 << 31)], vec![Value::Bytes(b"1")], vec![], vec![Value::Int(1), Value::Int(2)]]
@@ -245,9 +284,8 @@ fn what_does_not_fit_is_never_sent() {
     assert_eq!(client.query("SELECT 1").unwrap().rows, 1);
 }
 
-#[test]
-fn after_an_error_the_session_goes_on() {
-    let mut client = admin!();
+fn after_an_error_the_session_goes_on(server: &Server) {
+    let mut client = admin(server);
     client.query("CREATE TEMP TABLE e (id int PRIMARY KEY)").unwrap();
     let mut insert = client.prepare("INSERT INTO e VALUES ($1)", &[ParamType::Int]).unwrap();
     let mut divide =
@@ -271,10 +309,9 @@ fn after_an_error_the_session_goes_on() {
     client.execute(&mut insert, &[Value::Int(2)]).unwrap();
 }
 
-#[test]
-fn transaction_status_is_known() {
+fn transaction_status_is_known(server: &Server) {
     use wire::postgres::TransactionStatus::{self, Failed, Idle, Open};
-    let mut client = admin!();
+    let mut client = admin(server);
     let mut expect = |sql: &str, expected: TransactionStatus| {
         let _ = client.query(sql);
         match client.connection() {
@@ -290,9 +327,8 @@ fn transaction_status_is_known() {
     expect("ROLLBACK", Idle);
 }
 
-#[test]
-fn copy_from_a_generator() {
-    let mut client = admin!();
+fn copy_from_a_generator(server: &Server) {
+    let mut client = admin(server);
     client.query("CREATE TEMP TABLE c (id int PRIMARY KEY, name text)").unwrap();
     let mut next = 0;
     let done = client
@@ -321,9 +357,8 @@ fn copy_from_a_generator() {
     assert_eq!(client.query_value("SELECT name FROM c WHERE id = 200001").unwrap().as_deref(), Some("split"));
 }
 
-#[test]
-fn a_refused_copy_leaves_the_session_usable() {
-    let mut client = admin!();
+fn a_refused_copy_leaves_the_session_usable(server: &Server) {
+    let mut client = admin(server);
     client.query("CREATE TEMP TABLE r (id int PRIMARY KEY)").unwrap();
     let mut chunks = 0;
     let mut bad_from_the_start = |chunk: &mut Vec<u8>| {
@@ -342,9 +377,8 @@ fn a_refused_copy_leaves_the_session_usable() {
     assert_eq!(client.query("SELECT count(*) FROM r").unwrap().rows, 1);
 }
 
-#[test]
-fn notices_parameters_and_notifications_in_between() {
-    let mut client = admin!();
+fn notices_parameters_and_notifications_in_between(server: &Server) {
+    let mut client = admin(server);
     client.query("LISTEN news").unwrap();
     let noisy = "DO $$ BEGIN RAISE NOTICE 'a notice'; PERFORM set_config('TimeZone', 'UTC', false); END $$";
     for _ in 0..3 {
@@ -353,14 +387,13 @@ fn notices_parameters_and_notifications_in_between() {
         assert_eq!(client.query("SET DateStyle = 'SQL'; SELECT 1; SET DateStyle = 'ISO'").unwrap().rows, 1);
     }
     // One that arrives while nothing is asked.
-    let mut other = admin!();
+    let mut other = admin(server);
     other.query("NOTIFY news").unwrap();
     assert_eq!(client.query("SELECT 1").unwrap().rows, 1);
 }
 
-#[test]
-fn long_rows_and_statements() {
-    let mut client = admin!();
+fn long_rows_and_statements(server: &Server) {
+    let mut client = admin(server);
     let done = client.query("SELECT repeat('x', 20000000) FROM generate_series(1, 3)").unwrap();
     assert_eq!(done.rows, 3);
     let mut lengths = Vec::new();
@@ -381,9 +414,8 @@ fn long_rows_and_statements() {
     assert_eq!(seen, Some(long.len().to_string()));
 }
 
-#[test]
-fn a_silent_server_ends_in_a_timeout() {
-    let mut client = admin!();
+fn a_silent_server_ends_in_a_timeout(server: &Server) {
+    let mut client = admin(server);
     client.set_statement_timeout(Duration::from_millis(200));
     let start = Instant::now();
     let error = client.query("SELECT pg_sleep(30)").unwrap_err();
@@ -395,18 +427,21 @@ fn a_silent_server_ends_in_a_timeout() {
     assert!(next.is_fatal(), "{next}");
 }
 
-#[test]
-fn a_session_that_is_ended_says_why() {
-    let mut client = admin!();
-    let mut killer = admin!();
+fn a_session_that_is_ended_says_why(server: &Server) {
+    let mut client = admin(server);
+    let mut killer = admin(server);
     let pid = client.server().connection_id;
-    killer.query(&format!("SELECT pg_terminate_backend({pid}, 10000)")).unwrap();
+    killer.query(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
+    let is_there = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}");
+    while killer.query_value(&is_there).unwrap().as_deref() != Some("0") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let error = client.query("SELECT 1").unwrap_err();
     assert!(error.is_fatal());
     assert!(error.to_string().contains("57P01"), "{error}");
     assert!(client.query("SELECT 1").unwrap_err().is_fatal());
 
-    let mut itself = admin!();
+    let mut itself = admin(server);
     let error = itself.query("SELECT pg_terminate_backend(pg_backend_pid())").unwrap_err();
     assert!(error.is_fatal() && error.to_string().contains("57P01"), "{error}");
 }
