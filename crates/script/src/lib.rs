@@ -8,8 +8,12 @@ pub mod error;
 pub mod host;
 pub mod options;
 pub mod output;
+pub mod run;
 pub mod session;
+pub mod settings;
 pub mod state;
 pub mod symbols;
+pub mod watch;
 
 pub use error::Error;
+pub use run::{Finished, Outcome, run};

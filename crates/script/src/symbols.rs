@@ -166,17 +166,20 @@ pub unsafe extern "C" fn sb_rand_str(template: *const c_char, out: *mut c_char) 
     });
 }
 
-/// Fills `out` with `least` to `most` random digits and letters and returns how many.
+/// Fills `out` with `least` to `most` random characters from `0` to `z` and returns how many.
 ///
 /// # Safety
 /// `out` has room for `most` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sb_rand_varstr(out: *mut c_char, least: u32, most: u32) -> u32 {
     current(0, |session| {
-        let length = session.rng.uniform(u64::from(least.min(most)), u64::from(most));
+        if most == 0 {
+            return 0;
+        }
+        let least = if least > most { 1 } else { least };
+        let length = session.rng.uniform(u64::from(least), u64::from(most));
         for at in 0..length as usize {
-            let (low, high) = if session.rng.uniform(0, 1) == 1 { (b'0', b'9') } else { (b'a', b'z') };
-            let byte = session.rng.uniform(u64::from(low), u64::from(high)) as u8;
+            let byte = session.rng.uniform(u64::from(b'0'), u64::from(b'z')) as u8;
             // SAFETY: `at` is below `most`.
             unsafe { out.add(at).write(byte as c_char) };
         }

@@ -196,7 +196,7 @@ function statement_methods:bind_param(...)
    local params = { ... }
    local addresses = {}
    for i = 1, #params do
-      addresses[i] = tonumber(ffi.cast("uintptr_t", params[i].cell))
+      addresses[i] = tonumber(ffi.cast("uintptr_t", ffi.cast("plimsoll_param *", params[i].cell)))
    end
    addresses.statement = self.id
    local ok, problem = ask(BIND, self.connection.id, addresses)

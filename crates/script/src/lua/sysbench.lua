@@ -71,7 +71,6 @@ function rand.string(template)
    return ffi.string(buffer, length)
 end
 function rand.varstring(least, most)
-   assert(least <= most, "the smallest length is above the largest")
    local buffer = ffi.new("char[?]", most + 1)
    return ffi.string(buffer, vary(buffer, least, most))
 end

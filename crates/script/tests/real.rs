@@ -1,0 +1,79 @@
+//! sysbench's own scripts, as installed, and scripts of our own against real servers.
+
+use load::Stop;
+use wire::Endpoint;
+use wire::blocking::Client;
+
+const SYSBENCH: &str = "/usr/share/sysbench";
+
+/// The options that lead to a sandbox.
+fn connection(server: &sandbox::Sandbox) -> Vec<String> {
+    let target = server.target(Some("sbtest"));
+    workload::create_database(&target).unwrap();
+    let Endpoint::Unix(path) = &target.endpoint else { panic!("a sandbox listens on a socket") };
+    match target.protocol {
+        wire::Protocol::Mysql => {
+            vec![format!("--mysql-socket={}", path.display()), format!("--mysql-user={}", target.user)]
+        }
+        wire::Protocol::Postgres => {
+            let port = path.extension().unwrap().to_str().unwrap().to_owned();
+            vec![
+                "--db-driver=pgsql".into(),
+                format!("--pgsql-host={}", path.parent().unwrap().display()),
+                format!("--pgsql-port={port}"),
+                format!("--pgsql-user={}", target.user),
+            ]
+        }
+    }
+}
+
+fn sysbench(arguments: &[&str], connection: &[String]) -> (i32, String) {
+    let mut words = connection.to_vec();
+    words.extend(arguments.iter().map(|a| (*a).to_owned()));
+    let mut out = Vec::new();
+    let done = script::run(&words, &mut out, &Stop::new()).unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
+    (done.exit_code, String::from_utf8(out).unwrap())
+}
+
+fn figure(text: &str, label: &str) -> f64 {
+    let line = text.lines().find(|l| l.trim().starts_with(label)).unwrap_or_else(|| panic!("no {label} in {text}"));
+    line.trim()[label.len()..].split_whitespace().next().unwrap().trim_end_matches('s').parse().unwrap()
+}
+
+fn whole_life(selector: &str) {
+    assert!(
+        std::path::Path::new(SYSBENCH).is_dir(),
+        "sysbench's scripts are not installed: apt-get install sysbench"
+    );
+    let Some(server) = sandbox::testing::server(selector) else { return };
+    let connection = connection(&server);
+    for test in ["oltp_read_write", "oltp_point_select", "select_random_points", "oltp_insert"] {
+        let path = format!("{SYSBENCH}/{test}.lua");
+        let sysbench = |more: &[&str]| sysbench(&[&["--tables=2", "--table-size=500"], more].concat(), &connection);
+        let tables = if test.starts_with("select") { "--tables=1" } else { "--tables=2" };
+        let (code, text) = sysbench(&["--threads=2", tables, &path, "prepare"]);
+        assert_eq!(code, 0, "{text}");
+        let (code, text) = sysbench(&["--threads=4", tables, "--events=60", "--time=30", &path, "run"]);
+        assert_eq!(code, 0, "{text}");
+        assert_eq!(figure(&text, "total number of events:"), 60.0, "{text}");
+        if test == "oltp_read_write" {
+            // 14 reads in each event; retried events read again.
+            assert!(figure(&text, "read:") >= 840.0, "{text}");
+        }
+        let (code, _) = sysbench(&[tables, &path, "cleanup"]);
+        assert_eq!(code, 0);
+    }
+    let mut client = Client::connect(&server.target(Some("sbtest"))).unwrap();
+    let left = "select count(*) from information_schema.tables where table_name like 'sbtest%'";
+    assert_eq!(client.query_value(left).unwrap().as_deref(), Some("0"));
+}
+
+#[test]
+fn installed_scripts_live_their_whole_life_on_mariadb() {
+    whole_life("mariadb");
+}
+
+#[test]
+fn installed_scripts_live_their_whole_life_on_postgres() {
+    whole_life("postgres");
+}
