@@ -9,6 +9,8 @@ pub mod packet;
 pub mod response;
 pub mod row;
 pub mod statement;
+#[cfg(test)]
+mod tests;
 
 pub use connection::Connection;
 pub use statement::Statement;
