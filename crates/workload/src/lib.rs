@@ -3,6 +3,7 @@
 //!
 //! Never here: sockets, timing, pacing, the life of a server.
 
+pub mod bulk_insert;
 pub mod control;
 pub mod dialect;
 pub mod error;
@@ -30,6 +31,7 @@ pub fn all() -> &'static [&'static dyn Workload] {
     static ALL: LazyLock<Vec<&'static dyn Workload>> = LazyLock::new(|| {
         let mut all: Vec<&'static dyn Workload> = Vec::new();
         all.extend(oltp::MEMBERS.iter().map(|workload| workload as &dyn Workload));
+        all.push(&bulk_insert::BulkInsert);
         all
     });
     &ALL

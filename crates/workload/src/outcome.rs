@@ -122,6 +122,18 @@ pub struct Check {
     pub found: String,
 }
 
+impl Check {
+    /// The figure must be `low`, or lie between the two where lost connections leave doubt.
+    pub fn between(name: impl Into<String>, found: i128, low: i128, high: i128) -> Check {
+        let expected = if low == high {
+            low.to_string()
+        } else {
+            format!("{low} to {high} (lost connections leave doubt)")
+        };
+        Check { name: name.into(), passed: (low..=high).contains(&found), expected, found: found.to_string() }
+    }
+}
+
 /// A statement of a workload, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementDoc {

@@ -52,13 +52,6 @@ pub(super) fn baseline(
     Ok(baseline)
 }
 
-/// What must be there: exactly `low`, or between the two where lost connections leave doubt.
-fn compare(name: String, found: i128, low: i128, high: i128) -> Check {
-    let expected =
-        if low == high { low.to_string() } else { format!("{low} to {high} (lost connections leave doubt)") };
-    Check { name, passed: (low..=high).contains(&found), expected, found: found.to_string() }
-}
-
 pub(super) fn check(
     settings: &Settings,
     mix: &Mix,
@@ -75,17 +68,17 @@ pub(super) fn check(
     let mut checks = Vec::new();
     if mix.keeps_rows() && mix.is_atomic() {
         for (name, found) in named.zip(rows) {
-            checks.push(compare(name.clone(), found, was(&name), was(&name)));
+            checks.push(Check::between(name.clone(), found, was(&name), was(&name)));
         }
     } else {
         let base: i128 = named.map(|name| was(&name)).sum::<i128>() + since(TALLY_ROWS);
         let (low, high) = (base + since(TALLY_DOUBT[0]), base + since(TALLY_DOUBT[1]));
-        checks.push(compare("rows of all tables".to_owned(), rows.iter().sum(), low, high));
+        checks.push(Check::between("rows of all tables", rows.iter().sum(), low, high));
     }
     if mix.member == Member::UpdateIndex {
         let base = was("sum of k") + since(TALLY_K);
         let (low, high) = (base + since(TALLY_DOUBT[2]), base + since(TALLY_DOUBT[3]));
-        checks.push(compare("sum of k".to_owned(), sum_of_k(settings, &mut control)?, low, high));
+        checks.push(Check::between("sum of k", sum_of_k(settings, &mut control)?, low, high));
     }
     Ok(checks)
 }

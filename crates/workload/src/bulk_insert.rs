@@ -1,0 +1,334 @@
+//! `bulk_insert`: multi-row INSERTs as large as one statement sensibly gets.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use load::{AnySession, Completion, Failure, Recorder, Session, SessionFactory};
+use wire::Target;
+
+use crate::control::Control;
+use crate::link::{Link, LinkPlan};
+use crate::loader::{self, LoadPlan, TableLoad};
+use crate::options::Options;
+use crate::random::digits;
+use crate::tally::{Change, SessionTally, Tally};
+use crate::{
+    Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
+    Progress, Ran, StatementDoc, Workload,
+};
+
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec::count("tables", "16", 1, 100_000, "tables; session i inserts into table i, counted round"),
+    OptionSpec::count("statement_bytes", "524288", 100, 16_000_000, "length of one INSERT"),
+    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)"),
+    OptionSpec::text("create_table_options", "", "appended to CREATE TABLE"),
+];
+
+/// The workload.
+#[derive(Debug)]
+pub struct BulkInsert;
+
+impl Workload for BulkInsert {
+    fn name(&self) -> &str {
+        "bulk_insert"
+    }
+
+    fn summary(&self) -> &str {
+        "multi-row inserts of 512 KiB into a table for each session"
+    }
+
+    fn description(&self) -> &str {
+        "As sysbench's bulk_insert: rows (n, n) into tables sbtestN (id primary key, k), in INSERT statements of \
+         512 KiB without a transaction around them. A transaction is one such statement here; sysbench counts \
+         each of its rows as an event, so its rate is that of the rows. A session that finds rows goes on after \
+         the highest id. Sessions that share a table (more sessions than `tables`) share its numbering."
+    }
+
+    fn options(&self) -> &[OptionSpec] {
+        OPTIONS
+    }
+
+    fn configure(
+        &self,
+        given: &BTreeMap<String, String>,
+        dialect: Dialect,
+    ) -> Result<Box<dyn Configured>, OptionError> {
+        let mut options = Options::parse(self.name(), OPTIONS, given)?;
+        if let Some(engine) =
+            dialect.engine.as_deref().filter(|_| !given.contains_key("mysql_storage_engine"))
+        {
+            options.set("mysql_storage_engine", engine);
+        }
+        let tables = options.count("tables");
+        Ok(Box::new(ConfiguredBulk {
+            tables,
+            statement_bytes: options.count("statement_bytes") as usize,
+            next_ids: (0..tables).map(|_| AtomicU64::new(1)).collect(),
+            tally: Arc::default(),
+            options,
+            dialect,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct ConfiguredBulk {
+    options: Options,
+    dialect: Dialect,
+    tables: u64,
+    statement_bytes: usize,
+    /// The next free id of each table.
+    next_ids: Arc<[AtomicU64]>,
+    tally: Arc<Tally>,
+}
+
+const TALLIED: &str = "changed rows";
+const DOUBTED: &str = "doubt rows";
+
+impl ConfiguredBulk {
+    fn names(&self) -> impl Iterator<Item = String> {
+        (1..=self.tables).map(|number| format!("sbtest{number}"))
+    }
+
+    fn rows(&self, control: &mut Control) -> Result<i128, Error> {
+        let mut rows = 0;
+        for table in self.names() {
+            rows += control.number("counting rows", &format!("SELECT COUNT(*) FROM {table}"))?;
+        }
+        Ok(rows)
+    }
+}
+
+impl Configured for ConfiguredBulk {
+    fn options(&self) -> BTreeMap<String, String> {
+        self.options.all().clone()
+    }
+
+    fn statement_classes(&self) -> Vec<String> {
+        vec!["bulk_insert".to_owned()]
+    }
+
+    fn statements(&self) -> Vec<StatementDoc> {
+        vec![StatementDoc {
+            class: "bulk_insert".to_owned(),
+            sql: "INSERT INTO sbtestN VALUES (n, n), (n+1, n+1), ...".to_owned(),
+            per_transaction: "1".to_owned(),
+            parameters: format!("consecutive numbers, as many as fit {} bytes", self.statement_bytes),
+        }]
+    }
+
+    fn dataset_key(&self) -> String {
+        format!(
+            "bulk_insert v1 tables={} engine={} create_table_options={}",
+            self.tables,
+            self.options.text("mysql_storage_engine"),
+            self.options.text("create_table_options")
+        )
+    }
+
+    fn data_bytes(&self) -> u64 {
+        // Empty tables; what a run will add is not known before.
+        self.tables * 200_000
+    }
+
+    fn needs(&self, sessions: u32) -> Needs {
+        Needs { connections: sessions, ..Needs::default() }
+    }
+
+    fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
+        let suffix = self.dialect.table_options(
+            self.options.text("mysql_storage_engine"),
+            self.options.text("create_table_options"),
+        );
+        let tables = self.names().map(|name| TableLoad {
+            create: vec![format!(
+                "CREATE TABLE {name} (id INTEGER NOT NULL, k INTEGER DEFAULT '0' NOT NULL, PRIMARY KEY (id)){suffix}"
+            )],
+            columns: "id, k".to_owned(),
+            rows: 0,
+            push_row: Box::new(|_, _| ()),
+            after: Vec::new(),
+            name,
+        });
+        loader::load(at, &self.dialect, LoadPlan { tables: tables.collect() }, progress)
+    }
+
+    fn is_loaded(&self, target: &Target) -> Result<bool, Error> {
+        loader::is_loaded(target, self.names().map(|table| (table, 0)))
+    }
+
+    fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
+        let mut control = Control::connect(target, "count rows before the run")?;
+        let totals = self.tally.totals();
+        let mut baseline = Baseline::default();
+        baseline.figures.insert("rows".to_owned(), self.rows(&mut control)?);
+        baseline.figures.insert(TALLIED.to_owned(), i128::from(totals.sure.rows));
+        baseline.figures.insert(DOUBTED.to_owned(), i128::from(totals.doubt_high.rows));
+        Ok(baseline)
+    }
+
+    fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {
+        let mut control = Control::connect(target, "check the tables after the run")?;
+        let was = |name: &str| before.figures.get(name).copied().unwrap_or(0);
+        let totals = self.tally.totals();
+        let low = was("rows") + i128::from(totals.sure.rows) - was(TALLIED);
+        let high = low + i128::from(totals.doubt_high.rows) - was(DOUBTED);
+        Ok(vec![Check::between("rows of all tables", self.rows(&mut control)?, low, high)])
+    }
+
+    fn sessions(&self, target: &Target, _seed: u64) -> Box<dyn SessionFactory> {
+        let link = LinkPlan {
+            target: target.clone(),
+            dialect: self.dialect.clone(),
+            setup: Vec::new(),
+            retryable: &[],
+        };
+        Box::new(Factory {
+            link: Arc::new(link),
+            statement_bytes: self.statement_bytes,
+            next_ids: Arc::clone(&self.next_ids),
+            tally: Arc::clone(&self.tally),
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Factory {
+    link: Arc<LinkPlan>,
+    statement_bytes: usize,
+    next_ids: Arc<[AtomicU64]>,
+    tally: Arc<Tally>,
+}
+
+impl SessionFactory for Factory {
+    fn statement_classes(&self) -> Vec<String> {
+        vec!["bulk_insert".to_owned()]
+    }
+
+    fn session(&self, index: u32) -> Box<dyn AnySession> {
+        Box::new(BulkSession {
+            table: index as usize % self.next_ids.len(),
+            link: Link::new(Arc::clone(&self.link)),
+            statement_bytes: self.statement_bytes,
+            next_ids: Arc::clone(&self.next_ids),
+            tally: SessionTally::new(Arc::clone(&self.tally)),
+            sql: Vec::new(),
+            rows: 0,
+        })
+    }
+}
+
+struct BulkSession {
+    table: usize,
+    link: Link,
+    statement_bytes: usize,
+    next_ids: Arc<[AtomicU64]>,
+    tally: SessionTally,
+    sql: Vec<u8>,
+    rows: i64,
+}
+
+/// Appends `(n, n)` rows from `first` on as long as the statement stays within `limit`; gives their number.
+fn fill(sql: &mut Vec<u8>, first: u64, limit: usize) -> u64 {
+    let mut rows = 0;
+    loop {
+        let before = sql.len();
+        if rows > 0 {
+            sql.extend_from_slice(b", ");
+        }
+        sql.push(b'(');
+        digits(first + rows, sql);
+        sql.extend_from_slice(b", ");
+        digits(first + rows, sql);
+        sql.push(b')');
+        if sql.len() > limit && rows > 0 {
+            sql.truncate(before);
+            return rows;
+        }
+        rows += 1;
+    }
+}
+
+impl Session for BulkSession {
+    async fn open(&mut self) -> Result<(), Failure> {
+        self.link.open().await?;
+        let mut highest = 0;
+        let sql = format!("SELECT MAX(id) FROM sbtest{}", self.table + 1);
+        let asked = self
+            .link
+            .connection()?
+            .query_rows(&sql, &mut |row| {
+                highest = row.text(0).and_then(|text| text.parse().ok()).unwrap_or(0)
+            })
+            .await;
+        asked.map_err(|error| self.link.failure(&error))?;
+        self.next_ids[self.table].fetch_max(highest + 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn prepare(&mut self) {
+        self.sql.clear();
+        self.sql.extend_from_slice(format!("INSERT INTO sbtest{} VALUES ", self.table + 1).as_bytes());
+        let head = self.sql.len();
+        let next = &self.next_ids[self.table];
+        let mut first = next.load(Ordering::Relaxed);
+        loop {
+            let rows = fill(&mut self.sql, first, self.statement_bytes);
+            // Another session of the same table may have taken them meanwhile.
+            match next.compare_exchange(first, first + rows, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => {
+                    self.rows = rows as i64;
+                    return;
+                }
+                Err(taken) => first = taken,
+            }
+            self.sql.truncate(head);
+        }
+    }
+
+    async fn transaction(&mut self, recorder: &Recorder) -> Result<Completion, Failure> {
+        let change = Change { rows: self.rows, k: 0 };
+        self.tally.sending(change);
+        // Digits, commas and brackets.
+        let sql = std::str::from_utf8(&self.sql).unwrap_or_default();
+        let sent = self.link.text(sql).await;
+        match sent {
+            Ok(done) => {
+                recorder.lap(0, done.kind());
+                self.tally.sent(change);
+                Ok(Completion::Committed)
+            }
+            Err(failure) => {
+                self.tally.failed(failure.connection_lost);
+                Err(failure)
+            }
+        }
+    }
+
+    async fn recover(&mut self) -> Result<(), Failure> {
+        self.link.recover().await
+    }
+
+    async fn close(&mut self) {
+        self.link.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_is_filled_to_its_limit_and_not_beyond() {
+        let mut sql = b"INSERT INTO t VALUES ".to_vec();
+        let rows = fill(&mut sql, 9, 41);
+        assert_eq!(
+            (rows, String::from_utf8_lossy(&sql).as_ref()),
+            (2, "INSERT INTO t VALUES (9, 9), (10, 10)")
+        );
+        // One row goes in however long it is.
+        let mut sql = Vec::new();
+        assert_eq!(fill(&mut sql, 123_456, 5), 1);
+    }
+}
