@@ -11,12 +11,14 @@ pub mod device;
 pub mod doctor;
 pub mod gates;
 pub mod host;
+pub mod locks;
 pub mod per_transaction;
 pub mod probe;
 pub mod process;
 pub mod procfs;
 pub mod sampler;
 pub mod server;
+mod student_interval;
 pub mod track;
 
 pub use gates::{Finding, Gate};

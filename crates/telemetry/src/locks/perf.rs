@@ -1,0 +1,225 @@
+//! Counts, waiting times and callers of futex waits through `perf record`, where it is installed and permitted: each
+//! entry into the system call is paired with the exit of the same thread.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::symbols::Symbols;
+use super::{LockTable, LockWait, Source};
+
+/// A recording that goes on.
+#[derive(Debug)]
+pub struct Recording {
+    pid: u32,
+    child: Child,
+    file: PathBuf,
+    began: Instant,
+    with_callers: bool,
+}
+
+impl Recording {
+    /// Begins. `with_callers` unwinds the stack of each wait, which costs much more: for short looks.
+    ///
+    /// # Errors
+    /// perf is not there or not permitted; the table says so instead.
+    pub fn start(pid: u32, scratch: &std::path::Path, with_callers: bool) -> Result<Recording, LockTable> {
+        let refuse = |why: String| LockTable::nothing(Source::Perf, "lock counts and callers", why);
+        let file = scratch.join(format!("perf-{pid}-{}.data", std::process::id()));
+        let log = scratch.join(format!("perf-{pid}-{}.log", std::process::id()));
+        let mut command = Command::new("perf");
+        command.args(["record", "-q", "-m", "1024", "-o"]).arg(&file);
+        if with_callers {
+            command.args(["--call-graph", "dwarf,4096"]);
+        }
+        // FUTEX_WAIT and FUTEX_WAIT_BITSET, private or shared, with any clock.
+        let filter = "op == 0 || op == 128 || op == 9 || op == 137 || op == 265 || op == 393";
+        command.args(["-e", "syscalls:sys_enter_futex", "--filter", filter, "-e", "syscalls:sys_exit_futex"]);
+        command.arg("-p").arg(pid.to_string());
+        let errors = fs::File::create(&log).map_err(|error| refuse(format!("{}: {error}", log.display())))?;
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn();
+        let mut child = child.map_err(|error| refuse(format!("perf: {error} (install linux-perf)")))?;
+        // It attaches to every thread first; an early end is a refusal.
+        std::thread::sleep(Duration::from_millis(300));
+        let ended = child.try_wait().ok().flatten();
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        // What perf says is only of interest when it refuses.
+        let _ = fs::remove_file(&log);
+        match ended {
+            Some(_) => Err(refuse(
+                text.lines().find(|l| !l.trim().is_empty()).unwrap_or("perf ended at once").to_owned(),
+            )),
+            None => Ok(Recording { pid, child, file, began: Instant::now(), with_callers }),
+        }
+    }
+
+    /// Ends the recording and reads it. Locks are named while the process still lives.
+    pub fn stop(mut self) -> LockTable {
+        let refuse = |why: String| LockTable::nothing(Source::Perf, "lock counts and callers", why);
+        let symbols = Symbols::of_process(self.pid);
+        let observed_s = self.began.elapsed().as_secs_f64();
+        // SAFETY: no pointers involved; the child is this recording's own and has not been waited for.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) };
+        let waited = self.child.wait();
+        let fields = if self.with_callers { "tid,time,event,trace,ip,sym" } else { "tid,time,event,trace" };
+        let output = Command::new("perf")
+            .args(["script", "--force", "-F", fields, "-i"])
+            .arg(&self.file)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output();
+        // A leftover recording would be megabytes; it is gone whether or not it could be read.
+        let _ = fs::remove_file(&self.file);
+        match (waited, output) {
+            (Ok(_), Ok(output)) => {
+                let mut pairs = Pairs::default();
+                String::from_utf8_lossy(&output.stdout).lines().for_each(|line| pairs.line(line));
+                pairs.table(&symbols, observed_s)
+            }
+            (Err(error), _) | (_, Err(error)) => refuse(format!("perf: {error}")),
+        }
+    }
+}
+
+/// Waits that are going on, by thread, and those that have ended, by lock.
+#[derive(Debug, Default)]
+struct Pairs {
+    open: HashMap<u32, Open>,
+    closed: HashMap<(u64, bool), Closed>,
+    /// The thread whose entry is being read: stack lines that follow belong to it.
+    current: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Open {
+    address: u64,
+    is_mutex: bool,
+    at_s: f64,
+    caller: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Closed {
+    count: u64,
+    wait_s: f64,
+    callers: HashMap<String, u64>,
+}
+
+/// Parts of the names of functions that wait on behalf of others: glibc's, and those of MySQL and InnoDB.
+const WRAPPERS: &[&str] = &[
+    "pthread_",
+    "lll_",
+    "futex",
+    "syscall",
+    "[unknown]",
+    "mysql_mutex_lock",
+    "mysql_rwlock",
+    "safe_mutex_lock",
+    "os_event",
+    "os_cond_wait",
+    "sync_array_wait_event",
+    "mutex_spin_wait",
+    "TTASEventMutex",
+    "PolicyMutex",
+];
+
+impl Pairs {
+    /// A line of `perf script`: an event, or a frame of its stack.
+    fn line(&mut self, line: &str) {
+        let Some((head, rest)) = line.split_once("syscalls:sys_") else {
+            self.frame(line.trim());
+            return;
+        };
+        self.current = None;
+        let mut head = head.split_ascii_whitespace();
+        let thread = head.next().and_then(|t| t.parse::<u32>().ok());
+        let at_s = head.next().and_then(|t| t.trim_end_matches(':').parse::<f64>().ok());
+        let (Some(thread), Some(at_s)) = (thread, at_s) else { return };
+        if let Some(arguments) = rest.strip_prefix("enter_futex:") {
+            let value = |name: &str| {
+                let after = &arguments[arguments.find(name)? + name.len()..];
+                let text = after.trim_start_matches(": ").split([',', ' ']).next()?;
+                u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
+            };
+            let (Some(address), Some(operation)) = (value("uaddr"), value("op")) else { return };
+            let is_mutex = operation & 0x7f == 0 && value("val") == Some(2);
+            self.open.insert(thread, Open { address, is_mutex, at_s, caller: None });
+            self.current = Some(thread);
+        } else if let Some(result) = rest.strip_prefix("exit_futex:")
+            && let Some(open) = self.open.remove(&thread)
+        {
+            // EAGAIN: the lock was free again before the kernel looked; nobody waited.
+            if result.trim() == "0xfffffffffffffff5" {
+                return;
+            }
+            let closed = self.closed.entry((open.address, open.is_mutex)).or_default();
+            closed.count += 1;
+            closed.wait_s += (at_s - open.at_s).max(0.0);
+            if let Some(caller) = open.caller {
+                *closed.callers.entry(caller).or_default() += 1;
+            }
+        }
+    }
+
+    /// The first frame that is neither the threads' library nor a server's wrapper of it is the caller.
+    fn frame(&mut self, text: &str) {
+        let Some(open) = self.current.and_then(|thread| self.open.get_mut(&thread)) else { return };
+        let Some((_, symbol)) = text.split_once(' ') else { return };
+        let symbol = symbol.split("+0x").next().unwrap_or(symbol).trim().trim_end_matches(" (inlined)");
+        if open.caller.is_none() && !symbol.is_empty() && !WRAPPERS.iter().any(|part| symbol.contains(part)) {
+            open.caller = Some(symbol.to_owned());
+        }
+    }
+
+    fn table(self, symbols: &Symbols, observed_s: f64) -> LockTable {
+        let waits = self
+            .closed
+            .into_iter()
+            .map(|((address, is_mutex), closed)| {
+                let name = symbols.name(address).unwrap_or_else(|| format!("allocated at {address:#x}"));
+                let kind = if is_mutex { "" } else { " (condition or rw-lock)" };
+                let caller =
+                    closed.callers.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
+                LockWait {
+                    lock: format!("{name}{kind}"),
+                    caller: caller.map(|c| c.0).unwrap_or_default(),
+                    count: Some(closed.count),
+                    wait_s: closed.wait_s,
+                    interval_s: None,
+                }
+            })
+            .collect();
+        LockTable { source: Source::Perf, observed_s, waits, missing: Vec::new() }.sorted()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCRIPT: &str = "\
+ 4711  100.000000: syscalls:sys_enter_futex: uaddr: 0x55d0c8d0, op: 0x00000080, val: 0x00000002, utime: 0x00000000, uaddr2: 0x00000000, val3: 0x00000000
+            7f01aa __GI___lll_lock_wait (inlined)
+            7f01bb pthread_mutex_lock+0x10
+            55d010 open_table+0x1a0
+
+ 4712  100.001000: syscalls:sys_enter_futex: uaddr: 0x55d0c8d0, op: 0x00000080, val: 0x00000002, utime: 0x00000000, uaddr2: 0x00000000, val3: 0x00000000
+ 4711  100.010000: syscalls:sys_exit_futex: 0x0
+ 4712  100.003000: syscalls:sys_exit_futex: 0xfffffffffffffff5
+ 4713  100.004000: syscalls:sys_exit_futex: 0x0
+";
+
+    #[test]
+    fn entries_are_paired_with_exits_of_their_thread() {
+        let mut pairs = Pairs::default();
+        SCRIPT.lines().for_each(|line| pairs.line(line));
+        let table = pairs.table(&Symbols::default(), 1.0);
+        assert_eq!(table.waits.len(), 1);
+        let wait = &table.waits[0];
+        assert_eq!((wait.count, wait.caller.as_str()), (Some(1), "open_table"));
+        assert!((wait.wait_s - 0.010).abs() < 1e-9);
+        assert_eq!(wait.lock, "allocated at 0x55d0c8d0");
+    }
+}
