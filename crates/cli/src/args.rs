@@ -47,6 +47,16 @@ pub(crate) enum Command {
     Snapshots(SnapshotsArgs),
     /// Say what this machine can and cannot measure, and why
     Doctor(DoctorArgs),
+    /// Run sysbench's command line: its scripts, options and output, on Plimsoll's engine
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Sysbench {
+        /// As sysbench takes them: [options] [script|test] [command]
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<String>,
+    },
+    /// Run a Super Smack file
+    #[command(name = "super-smack")]
+    SuperSmack(SuperSmackArgs),
     /// Print shell completions
     #[command(
         after_help = "Example:\n  plimsoll completions bash > ~/.local/share/bash-completion/completions/plimsoll"
@@ -89,6 +99,48 @@ pub(crate) struct RunArgs {
     /// Begin anew although there is an earlier one (what is recorded stays)
     #[arg(long)]
     pub(crate) new: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plimsoll super-smack select-key 10 10000 --server mariadb
+  plimsoll super-smack -d pg my.smack 4 500
+select-key and update-select are built in; anything else is a path, and no file means standard input. Without --server \
+the clients of the file say where to connect.")]
+pub(crate) struct SuperSmackArgs {
+    /// The server's protocol
+    #[arg(short = 'd', value_enum, default_value_t = SmackDriver::Mysql)]
+    pub(crate) driver: SmackDriver,
+    /// Where data files are kept (default: smack-data in plimsoll's home)
+    #[arg(short = 'D', value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) data: Option<PathBuf>,
+    /// A build, a sandbox or a URL to use instead of what the file's clients name
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) server: Option<String>,
+    /// Count every query and only the time of the load, instead of the original's way with its quirks
+    #[arg(long)]
+    pub(crate) fixed: bool,
+    /// Let the shell commands in the file run: read them first
+    #[arg(long)]
+    pub(crate) allow_shell: bool,
+    /// Storage engine of the tables that are created (MySQL, MariaDB)
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) engine: Option<String>,
+    /// Seed of the dictionaries' draws
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// The file, then its arguments $1, $2, ... (usually clients and rounds)
+    #[arg(value_name = "FILE ARGUMENTS")]
+    pub(crate) words: Vec<String>,
+}
+
+/// Super Smack's names of the protocols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SmackDriver {
+    /// MySQL, MariaDB, Percona Server
+    Mysql,
+    /// PostgreSQL
+    Pg,
 }
 
 #[derive(Debug, Args)]

@@ -38,8 +38,13 @@ pub(crate) fn mask_passwords() {
     }
 }
 
-/// Bytes of the password in a URL.
+/// Bytes of the password in a URL, or in sysbench's options.
 fn password(text: &str) -> Option<(usize, usize)> {
+    for option in ["--mysql-password=", "--pgsql-password=", "--mysql_password=", "--pgsql_password="] {
+        if text.starts_with(option) {
+            return Some((option.len(), text.len()));
+        }
+    }
     let authority = text.find("://")? + 3;
     let rest = &text[authority..];
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -57,6 +62,7 @@ mod tests {
         let of = |text: &'static str| password(text).map(|(start, end)| &text[start..end]);
         assert_eq!(of("mysql://root:geheim@h:3306/db"), Some("geheim"));
         assert_eq!(of("--server=postgres://u:p@ss@h/db?x=a:b@c"), Some("p@ss"));
+        assert_eq!(of("--mysql-password=geheim"), Some("geheim"));
         assert_eq!(of("mysql://root@h:3306/db"), None);
         assert_eq!(of("mariadb@10.11"), None);
         assert_eq!(of("mysql://h:3306/a@b"), None);

@@ -47,7 +47,7 @@ impl StopSwitch {
     }
 
     /// The engine's own flag.
-    pub(crate) fn load(&self) -> &load::Stop {
+    pub fn load(&self) -> &load::Stop {
         &self.load
     }
 

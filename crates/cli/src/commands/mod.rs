@@ -9,6 +9,8 @@ mod run;
 mod sandbox;
 mod servers;
 mod snapshots;
+mod super_smack;
+mod sysbench;
 mod workloads;
 
 use std::ffi::OsString;
@@ -24,6 +26,7 @@ use crate::exit::{End, Failure, output};
 
 /// Reads the command line and does what it says.
 pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
+    let given = by_own_name(given);
     let line = without_secrets(&given);
     let cli = Cli::try_parse_from(given).map_err(Failure::Flags)?;
     match cli.command {
@@ -36,6 +39,8 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
         Command::Sandbox(args) => sandbox::sandbox(args.command),
         Command::Snapshots(args) => snapshots::snapshots(&args.command),
         Command::Doctor(args) => doctor::doctor(&args),
+        Command::Sysbench { arguments } => sysbench::sysbench(&arguments),
+        Command::SuperSmack(args) => super_smack::super_smack(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "plimsoll", &mut script);
@@ -53,6 +58,15 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
             print_bytes(&page)
         }
     }
+}
+
+/// Called as `sysbench` or `super-smack` (by a link of that name), the command is what the name says.
+fn by_own_name(mut given: Vec<OsString>) -> Vec<OsString> {
+    let name = given.first().and_then(|word| Path::new(word).file_name()).map(OsString::from);
+    if let Some(name) = name.filter(|name| name == "sysbench" || name == "super-smack") {
+        given.insert(1, name);
+    }
+    given
 }
 
 /// The command line as the results file keeps it.
