@@ -238,6 +238,9 @@
     return entry;
   };
 
+  // Telemetry: the place of the times, and the values.
+  const points = (group, series) => (series ? series[1].map((value, i) => [group.clocks[series[0]][i], value]) : []);
+
   const timeline = (parent, spec, prefix) => {
     if (!spec.times.length) return;
     const controls = document.createElement('div');
@@ -264,7 +267,7 @@
         boxes.push(mount(rest, overTime(group, 'Failed transactions', 'in each second', column(3))));
       }
       group.telemetry.forEach((one) => {
-        boxes.push(mount(rest, overTime(group, one.name, one.unit, (i) => one.runs[i])));
+        boxes.push(mount(rest, overTime(group, one.name, one.unit, (i) => points(group, one.runs[i]))));
       });
       mine = boxes.map((box) => fill(box, t));
       mine.forEach((entry) => { entry.drawn.group = `${prefix}time`; });

@@ -73,6 +73,8 @@ pub(crate) struct TimeGroup {
     /// Time counts from the run's start, and steps are marked.
     pub(crate) climb: bool,
     pub(crate) runs: Vec<TimeRun>,
+    /// Times of telemetry: most series of a run share theirs.
+    pub(crate) clocks: Vec<Vec<f64>>,
     pub(crate) telemetry: Vec<Telemetry>,
 }
 
@@ -91,8 +93,11 @@ pub(crate) struct TimeRun {
 pub(crate) struct Telemetry {
     pub(crate) name: String,
     pub(crate) unit: String,
-    /// By run, in the order of `runs`.
-    pub(crate) runs: Vec<Vec<(f64, f64)>>,
+    /// By run, in the order of `runs`: the place of its times in `clocks`, and the values.
+    pub(crate) runs: Vec<Option<(usize, Vec<f64>)>>,
+    /// Place among the charts, from [`WORTH_A_CHART`].
+    #[serde(skip)]
+    place: usize,
 }
 
 pub(crate) fn charts(study: &StudyReport) -> Charts {
@@ -264,7 +269,13 @@ fn times(study: &StudyReport) -> Vec<TimeGroup> {
             text = format!("{text} · {} {word}", point.sessions);
         }
         let at = groups.iter().position(|(known, _, _)| *known == name).unwrap_or_else(|| {
-            let group = TimeGroup { label: text, climb: point.is_climb, runs: vec![], telemetry: vec![] };
+            let group = TimeGroup {
+                label: text,
+                climb: point.is_climb,
+                runs: vec![],
+                clocks: vec![],
+                telemetry: vec![],
+            };
             groups.push((name, group, vec![]));
             groups.len() - 1
         });
@@ -279,7 +290,7 @@ fn times(study: &StudyReport) -> Vec<TimeGroup> {
         .map(|(_, mut group, runs)| {
             let runs: Vec<&RunView> = runs.into_iter().map(|run| &study.runs[run]).collect();
             group.runs = runs.iter().map(|run| time_run(run, group.climb)).collect();
-            group.telemetry = telemetry(&runs, group.climb);
+            (group.clocks, group.telemetry) = telemetry(&runs, group.climb);
             group
         })
         .filter(|group| !group.runs.is_empty())
@@ -291,36 +302,99 @@ fn time_run(run: &RunView, is_climb: bool) -> TimeRun {
     let mut steps = Vec::new();
     for step in &run.steps {
         let zero = if is_climb { step.offset_s } else { 0.0 };
-        steps.push((round(zero), round(zero + step.duration_s), step.sessions));
+        steps.push((hundredths(zero), hundredths(zero + step.duration_s), step.sessions));
         for interval in &step.intervals {
             // A second is drawn at its end, the way it was counted.
             let at = zero + (interval.second - 1) as f64 + interval.duration_s;
             let p99 = interval.latency.map(|latency| round(latency.p99));
-            seconds.push((round(at), round(interval.tps), p99, interval.errors));
+            seconds.push((hundredths(at), round(interval.tps), p99, interval.errors));
         }
     }
     TimeRun { id: run.id.clone(), block: run.head.start.block, standing: run.standing.word(), seconds, steps }
 }
 
-fn telemetry(runs: &[&RunView], is_climb: bool) -> Vec<Telemetry> {
+/// Series that explain throughput, in the order in which one looks; others follow as long as there is room. All of
+/// them are in the results file and in the CSV.
+const WORTH_A_CHART: [(&str, &str); 32] = [
+    ("host", "cpu_busy_share"),
+    ("host", "cpu_iowait_share"),
+    ("host", "cpu_steal_share"),
+    ("host", "run_queue"),
+    ("process", "cpu_user"),
+    ("process", "cpu_system"),
+    ("process", "rss_bytes"),
+    ("device", "reads"),
+    ("device", "writes"),
+    ("device", "flushes"),
+    ("device", "read_bytes"),
+    ("device", "written_bytes"),
+    ("device", "utilisation_share"),
+    ("device", "write_await_ms"),
+    ("server", "buffer_reads"),
+    ("server", "rows_read"),
+    ("server", "log_bytes"),
+    ("server", "log_syncs"),
+    ("server", "checkpoint_age_bytes"),
+    ("server", "checkpoint_age_limit_bytes"),
+    ("server", "dirty_bytes"),
+    ("server", "dirty_pages"),
+    ("server", "history_list_length"),
+    ("server", "dead_tuples"),
+    ("server", "row_lock_waiting"),
+    ("server", "sessions_running"),
+    ("host", "pressure_io_some"),
+    ("host", "pressure_cpu_some"),
+    ("client", "cpu_user"),
+    ("client", "cpu_system"),
+    ("host", "context_switches"),
+    ("host", "memory_available_bytes"),
+];
+
+/// Charts of telemetry under one graph: beyond, the page grows and nobody looks.
+const TELEMETRY_MAX: usize = 36;
+
+fn telemetry(runs: &[&RunView], is_climb: bool) -> (Vec<Vec<f64>>, Vec<Telemetry>) {
+    let mut clocks: Vec<Vec<f64>> = Vec::new();
     let mut charts: Vec<Telemetry> = Vec::new();
     for (at, run) in runs.iter().enumerate() {
         let zero = if is_climb { 0.0 } else { run.steps.first().map_or(0.0, |step| step.offset_s) };
+        let first_clock = clocks.len();
         for series in run.end.iter().flat_map(|end| &end.series) {
-            let name: Vec<&str> = [series.source.as_str(), series.name.as_str(), series.instance.as_str()]
-                .into_iter()
-                .filter(|part| !part.is_empty())
-                .collect();
-            let name = name.join(" · ").replace('_', " ");
-            let place = charts.iter().position(|chart| chart.name == name).unwrap_or_else(|| {
-                charts.push(Telemetry { name, unit: series.unit.clone(), runs: vec![vec![]; runs.len()] });
+            let place = WORTH_A_CHART
+                .iter()
+                .position(|(source, name)| *source == series.source && *name == series.name)
+                .unwrap_or(WORTH_A_CHART.len());
+            let parts = [series.source.as_str(), series.name.as_str(), series.instance.as_str()];
+            let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+            let name = parts.join(" · ").replace('_', " ");
+            let chart = charts.iter().position(|chart| chart.name == name).unwrap_or_else(|| {
+                charts.push(Telemetry {
+                    name,
+                    unit: series.unit.clone(),
+                    runs: vec![None; runs.len()],
+                    place,
+                });
                 charts.len() - 1
             });
-            charts[place].runs[at] =
-                series.points.iter().map(|(time, value)| (round(time - zero), round(*value))).collect();
+            let times: Vec<f64> = series.points.iter().map(|(time, _)| hundredths(*time - zero)).collect();
+            let clock =
+                clocks[first_clock..].iter().position(|known| *known == times).map(|at| first_clock + at);
+            let clock = clock.unwrap_or_else(|| {
+                clocks.push(times);
+                clocks.len() - 1
+            });
+            let values = series.points.iter().map(|(_, value)| round(*value)).collect();
+            charts[chart].runs[at] = Some((clock, values));
         }
     }
-    charts
+    charts.sort_by_key(|chart| chart.place);
+    charts.truncate(TELEMETRY_MAX);
+    (clocks, charts)
+}
+
+/// Times to a hundredth of a second, however long the run.
+fn hundredths(time_s: f64) -> f64 {
+    (time_s * 100.0).round() / 100.0
 }
 
 /// To [`DIGITS`] significant digits.
@@ -344,7 +418,7 @@ mod tests {
         check(0.001_234_56, 0.001_235);
         check(-9.999_96, -10.0);
         check(0.0, 0.0);
-        check(f64::MAX, f64::MAX);
+        check(1.234_56e300, 1.235e300);
         assert_eq!(round(f64::INFINITY), 0.0);
     }
 }

@@ -4,6 +4,7 @@
 
 mod bench;
 mod charts;
+mod csv_files;
 mod drawing;
 mod error;
 mod estimate;
@@ -12,6 +13,7 @@ mod html;
 mod json;
 mod layout;
 mod load;
+mod markdown;
 mod model;
 mod page;
 mod settings;
@@ -19,10 +21,12 @@ mod text;
 mod verdict;
 
 pub use bench::{Ran, bench_lines};
+pub use csv_files::write_csv;
 pub use error::Error;
 pub use estimate::Estimate;
 pub use figures::{IntervalFigures, Latency, StatementFigures, StepFigures};
 pub use html::html;
 pub use json::json;
 pub use load::Selection;
+pub use markdown::markdown;
 pub use model::{HostView, Point, RecordView, Report, RunView, Standing, StudyReport, VerdictView};

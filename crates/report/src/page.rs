@@ -61,6 +61,7 @@ fn study_value(report: &Report, study: &StudyReport, at: usize) -> Value {
         "has_verdicts": study.has_verdicts(),
         "errors": errors(study),
         "statements": statements(study),
+        "per_transaction": per_transaction(study),
         "efficiency": efficiency(study),
         "hot_locks": hot_locks(study),
         "probes": probes(report, study),
@@ -244,6 +245,7 @@ fn verdict_tables(study: &StudyReport) -> Vec<Value> {
                 "metric": metric_name(metric),
                 "base": if bases.len() == 1 { bases.first() } else { None },
                 "axis": ratio_axis(scale),
+                "has_at": rows.iter().any(|row| !row.at.is_empty()),
                 "flags": common,
                 "rows": rows.iter().map(|v| verdict_row(study, v, scale, &common)).collect::<Vec<_>>(),
             })
@@ -339,6 +341,52 @@ fn statements(study: &StudyReport) -> Vec<Value> {
         }
     }
     tables
+}
+
+/// Runs keep what a transaction cost as facts: `per_transaction/<sessions>/<name>` = `<value> <unit>`.
+const PER_TRANSACTION: &str = "per_transaction/";
+
+fn other_facts(facts: &BTreeMap<String, String>) -> Vec<Value> {
+    let others = facts.iter().filter(|(name, _)| !name.starts_with(PER_TRANSACTION));
+    others.map(|(name, value)| json!({"name": name.replace(['_', '/'], " "), "value": value})).collect()
+}
+
+/// One column for each figure; `null` where no run has any.
+fn per_transaction(study: &StudyReport) -> Value {
+    let mut heads: Vec<(String, String)> = Vec::new();
+    let mut rows: Vec<(&Point, BTreeMap<String, Vec<f64>>)> = Vec::new();
+    for point in &study.points {
+        let prefix = format!("{PER_TRANSACTION}{}/", point.sessions);
+        let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        let facts = study.counted(point).filter_map(|(run, _)| run.end.as_ref()).flat_map(|end| &end.facts);
+        for (name, text) in facts {
+            let Some(name) = name.strip_prefix(&prefix) else { continue };
+            let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+            let Ok(number) = number.parse::<f64>() else { continue };
+            let head = (name.to_owned(), unit.to_owned());
+            if !heads.contains(&head) {
+                heads.push(head);
+            }
+            values.entry(name.to_owned()).or_default().push(number);
+        }
+        if !values.is_empty() {
+            rows.push((point, values));
+        }
+    }
+    if rows.is_empty() {
+        return Value::Null;
+    }
+    let texts: Vec<Value> = rows
+        .iter()
+        .map(|(point, values)| {
+            let of = |name: &String| values.get(name).and_then(|values| stats::median(values)).map(number);
+            let values: Vec<Option<String>> = heads.iter().map(|(name, _)| of(name)).collect();
+            json!({"cell": point.id, "label": point.label, "sessions": point.sessions, "values": values})
+        })
+        .collect();
+    let heads: Vec<String> =
+        heads.iter().map(|(name, unit)| format!("{} {unit}", name.replace('_', " "))).collect();
+    json!({"heads": heads, "rows": texts})
 }
 
 /// The client's own cost, by point: medians over the counted runs.
@@ -536,7 +584,7 @@ fn end_value(end: &store::RunEnd) -> Value {
         "data_from": end.workload.data_from, "data": end.workload.data_bytes.map(bytes),
         "headline": end.workload.headline.as_ref().map(|(n, u, v)| json!({"name": n, "unit": u, "value": number(*v)})),
         "phases": phases, "warnings": end.warnings, "gates": end.gates, "checks": end.checks,
-        "log_tail": end.log_tail, "log_file": end.log_file, "facts": pairs(&end.facts),
+        "log_tail": end.log_tail, "log_file": end.log_file, "facts": other_facts(&end.facts),
     })
 }
 

@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn times_are_rfc_3339() {
-        assert_eq!(time_text(1_795_000_000_000), "2026-11-18T09:46:40Z");
+        assert_eq!(time_text(1_795_000_000_000), "2026-11-18T11:06:40Z");
     }
 
     #[test]

@@ -1,0 +1,240 @@
+//! The report as Markdown: what fits into a pull request, a wiki or a terminal.
+
+use std::fmt::Write;
+
+use crate::estimate::Estimate;
+use crate::model::{Report, Standing, StudyReport, VerdictView};
+use crate::text::{listed, metric_name, number, p_value, percent, ratio, time_text};
+
+/// All studies, one after the other.
+pub fn markdown(report: &Report) -> String {
+    let mut text = String::new();
+    for study in &report.studies {
+        head(&mut text, report, study);
+        alarms(&mut text, study);
+        verdicts(&mut text, study);
+        cells(&mut text, study);
+        repeat(&mut text, study);
+    }
+    let _ = writeln!(text, "---\nplimsoll {}", report.plimsoll_version);
+    text
+}
+
+/// What the text of others may not do: begin HTML, a table cell or emphasis.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' => out.push(' '),
+            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '#' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn code(text: &str) -> String {
+    format!("`{}`", text.replace(['`', '\n', '|'], " "))
+}
+
+fn row(text: &mut String, cells: &[String]) {
+    let _ = writeln!(text, "| {} |", cells.join(" | "));
+}
+
+/// Numbers to the right: `right` says from which column on.
+fn table(text: &mut String, heads: &[&str], right: usize) {
+    row(text, &heads.iter().map(|head| (*head).to_owned()).collect::<Vec<_>>());
+    let marks: Vec<String> =
+        (0..heads.len()).map(|at| if at < right { "---".to_owned() } else { "---:".to_owned() }).collect();
+    row(text, &marks);
+}
+
+fn head(text: &mut String, report: &Report, study: &StudyReport) {
+    let question = if study.question.is_empty() { &study.title } else { &study.question };
+    let _ = writeln!(text, "# {}\n\n{}\n", plain(question.trim()), plain(study.title.trim()));
+    for sentence in &study.answer {
+        let _ = writeln!(text, "- {}", plain(sentence));
+    }
+    for sentence in &study.inequalities {
+        let _ = writeln!(text, "- **Not equal:** {}", plain(sentence));
+    }
+    let counted = study.runs.iter().filter(|run| run.standing == Standing::Counted).count();
+    let planned: u32 = study.records.iter().map(|view| view.record.study.runs).sum();
+    let blocks = study.newest().map_or(0, |view| view.record.study.blocks);
+    let mut hosts: Vec<String> = Vec::new();
+    for run in &study.runs {
+        let label = plain(&report.hosts[run.host].label);
+        if !hosts.contains(&label) {
+            hosts.push(label);
+        }
+    }
+    let quick = if study.records.iter().any(|view| view.record.study.is_quick) { ", quick run" } else { "" };
+    let hosts = listed(&hosts);
+    let _ = writeln!(
+        text,
+        "\n{counted} of {planned} planned runs counted, blocks: {blocks}{quick}. Host: {hosts}.\n"
+    );
+}
+
+fn alarms(text: &mut String, study: &StudyReport) {
+    let mut lines = Vec::new();
+    for run in &study.runs {
+        if matches!(run.standing, Standing::Invalid | Standing::Failed | Standing::Interrupted) {
+            let reason = run.head.error.as_deref().unwrap_or("no reason recorded");
+            lines.push(format!("- {} {}: {}", run.id, run.standing.word(), plain(reason)));
+        }
+        for warning in run.end.iter().flat_map(|end| &end.warnings) {
+            lines.push(format!("- {} warning: {}", run.id, plain(warning)));
+        }
+        for check in run.end.iter().flat_map(|end| &end.checks).filter(|check| !check.is_ok) {
+            let (name, expected, found) = (plain(&check.name), plain(&check.expected), plain(&check.found));
+            lines.push(format!("- {} consistency: {name}: expected {expected}, found {found}", run.id));
+        }
+    }
+    for (_, note) in study.records.iter().flat_map(|view| &view.record.notes) {
+        lines.push(format!("- {}", plain(note)));
+    }
+    if !lines.is_empty() {
+        let _ = writeln!(text, "## Warnings\n\n{}\n", lines.join("\n"));
+    }
+}
+
+fn verdicts(text: &mut String, study: &StudyReport) {
+    if study.verdicts.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "## Verdicts\n");
+    if !study.has_verdicts() {
+        let _ = writeln!(text, "Fewer than 5 blocks: no verdicts.\n");
+    }
+    let heads = [
+        "Metric",
+        "Compared",
+        "Base",
+        "On",
+        "Verdict",
+        "Sessions",
+        "Ratio",
+        "Interval",
+        "p adjusted",
+        "Blocks",
+        "Blocks needed",
+    ];
+    table(text, &heads, 5);
+    for verdict in &study.verdicts {
+        row(text, &verdict_row(study, verdict));
+    }
+    text.push('\n');
+    let mut flags: Vec<&String> = study.verdicts.iter().flat_map(|verdict| &verdict.flags).collect();
+    flags.sort();
+    flags.dedup();
+    for flag in flags {
+        let _ = writeln!(text, "Not equal: {}\n", plain(flag));
+    }
+}
+
+fn verdict_row(study: &StudyReport, verdict: &VerdictView) -> Vec<String> {
+    let result = &verdict.result;
+    let none = || "–".to_owned();
+    let sessions = match &verdict.climb {
+        Some(_) => "whole climb".to_owned(),
+        None => study.points[verdict.other].sessions.to_string(),
+    };
+    let interval =
+        result.low.zip(result.high).map(|(low, high)| format!("{} to {}", ratio(low), ratio(high)));
+    let word = if result.p_adjusted.is_some() { result.verdict.word() } else { "no verdict" };
+    vec![
+        metric_name(&verdict.metric),
+        plain(&verdict.other_label),
+        plain(&verdict.base_label),
+        plain(&verdict.at),
+        word.to_owned(),
+        sessions,
+        result.ratio.map_or_else(none, ratio),
+        interval.unwrap_or_else(none),
+        result.p_adjusted.map_or_else(none, p_value),
+        result.n.to_string(),
+        result.blocks_needed.map_or_else(none, |blocks| blocks.to_string()),
+    ]
+}
+
+fn cells(text: &mut String, study: &StudyReport) {
+    let _ = writeln!(
+        text,
+        "## Cells\n\nMedians of the counted runs with the interval of the repeats; times in ms.\n"
+    );
+    let heads = [
+        "Cell",
+        "Sessions",
+        "TPS",
+        "Best second",
+        "Worst second",
+        "QPS",
+        "mean",
+        "p95",
+        "p99",
+        "Failed",
+        "Runs",
+    ];
+    table(text, &heads, 1);
+    let with_interval = |estimate: Option<Estimate>| match estimate {
+        None => "–".to_owned(),
+        Some(e) if e.n < 2 => number(e.median),
+        Some(e) => format!("{} ({} – {})", number(e.median), number(e.low), number(e.high)),
+    };
+    let alone = |estimate: Option<Estimate>| estimate.map_or_else(|| "–".to_owned(), |e| number(e.median));
+    for point in &study.points {
+        let failed: Vec<f64> = study.counted(point).map(|(_, step)| step.failed_share()).collect();
+        let runs = format!("{} of {}", study.counted(point).count(), point.runs.len());
+        let cells = [
+            plain(&point.label),
+            point.sessions.to_string(),
+            with_interval(point.tps),
+            alone(point.tps_max),
+            alone(point.tps_min),
+            alone(point.qps),
+            alone(point.mean_ms),
+            with_interval(point.p95_ms),
+            with_interval(point.p99_ms),
+            stats::mean(&failed).map_or_else(|| "–".to_owned(), percent),
+            runs,
+        ];
+        row(text, &cells);
+    }
+    text.push('\n');
+}
+
+fn repeat(text: &mut String, study: &StudyReport) {
+    let _ = writeln!(text, "## Repeat it\n");
+    for view in &study.records {
+        let stored = &view.record.study;
+        let _ = writeln!(text, "- Results: {}", code(&view.file));
+        let _ = writeln!(text, "- Command: {} ({})", code(&stored.command), time_text(stored.created_at_ms));
+        let _ = writeln!(
+            text,
+            "- Study file: {}, SHA-256 {}",
+            code(&stored.file_path),
+            code(&stored.file_sha256)
+        );
+        let _ = writeln!(text, "- Seed: {}; plimsoll {}", stored.seed, plain(&stored.plimsoll_version));
+    }
+    let mut builds: Vec<String> = Vec::new();
+    for build in study.runs.iter().filter_map(|run| run.build.as_ref()) {
+        let line = format!("- {}: {}, {}", plain(&build.name()), plain(&build.origin), code(&build.identity));
+        if !builds.contains(&line) {
+            builds.push(line);
+        }
+    }
+    let _ = writeln!(text, "{}\n", builds.join("\n"));
+    if let Some(view) = study.newest() {
+        // A fence longer than any in the file.
+        let longest = view.record.study.file_text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+        let fence = "`".repeat(longest.max(2) + 1);
+        let _ = writeln!(text, "{fence}toml\n{}\n{fence}\n", view.record.study.file_text.trim_end());
+    }
+}
