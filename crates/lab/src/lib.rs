@@ -9,6 +9,7 @@ pub mod checks;
 pub mod error;
 pub mod hooks;
 pub mod host;
+pub mod locks;
 pub mod observe;
 pub mod plan;
 mod provision;

@@ -429,6 +429,14 @@ fn choose(plan: &Plan, only: &[(String, String)]) -> Result<Vec<PlannedRun>, Err
     Ok(chosen)
 }
 
+/// What a run of the plan is made for.
+#[derive(Debug, Clone, Copy)]
+struct Pass {
+    purpose: Purpose,
+    /// The canary before this block against the study's others.
+    canary_ratio: Option<f64>,
+}
+
 /// A study that is being worked on.
 struct Work<'a> {
     home: &'a Home,
@@ -479,11 +487,14 @@ impl Work<'_> {
                 canary_ratio = self.canary(store, planned.block, "before")?;
             }
             let attempt = heads.iter().filter(|head| head.start.index == planned.index).count() + 1;
-            self.make(store, planned, attempt, canary_ratio, around)?;
+            self.make(store, planned, attempt, Pass { purpose: Purpose::Measure, canary_ratio }, around)?;
             made += 1;
         }
         if let Some(block) = block.filter(|_| !around.stop.is_requested()) {
             self.canary(store, block, "after")?;
+        }
+        if self.body.load.hot_locks {
+            made += self.lock_passes(store, chosen, around)?;
         }
         let outcome = self.outcome(store, made)?;
         let state = match (around.stop.is_requested(), outcome.open(), outcome.failed) {
@@ -494,6 +505,49 @@ impl Work<'_> {
         };
         store.set_study_state(self.id, state)?;
         if around.stop.is_requested() { Err(Error::Interrupted) } else { Ok(outcome) }
+    }
+
+    /// A pass for hot locks of each cell and level that has none yet, once all timed runs are settled.
+    fn lock_passes(
+        &self,
+        store: &mut Store,
+        chosen: &[PlannedRun],
+        around: Around<'_>,
+    ) -> Result<usize, Error> {
+        let heads = store.run_heads(self.id)?;
+        let stands = standing(&heads);
+        if self.plan.runs.iter().any(|run| !stands.contains_key(&run.index)) {
+            return Ok(0);
+        }
+        let mut made = 0;
+        let mut known: Vec<(usize, &[u32])> = Vec::new();
+        for planned in chosen {
+            if around.stop.is_requested() {
+                break;
+            }
+            if known.contains(&(planned.cell, &planned.levels)) {
+                continue;
+            }
+            known.push((planned.cell, &planned.levels));
+            let of_cell = self
+                .plan
+                .runs
+                .iter()
+                .filter(|run| run.cell == planned.cell && run.levels == planned.levels)
+                .map(|run| run.index);
+            let indexes: Vec<u32> = of_cell.collect();
+            let passes = || {
+                heads.iter().filter(|h| h.start.purpose == Purpose::Locks && indexes.contains(&h.start.index))
+            };
+            if passes().any(|head| is_settled(head.status)) {
+                continue;
+            }
+            let attempt = passes().count() + 1;
+            let around = Around { attach: &crate::locks::LockWatch, ..around };
+            self.make(store, planned, attempt, Pass { purpose: Purpose::Locks, canary_ratio: None }, around)?;
+            made += 1;
+        }
+        Ok(made)
     }
 
     /// Records what each place for data directories can do by itself. A place that cannot be probed is a warning: its
@@ -558,7 +612,7 @@ impl Work<'_> {
         store: &mut Store,
         planned: &PlannedRun,
         attempt: usize,
-        canary_ratio: Option<f64>,
+        pass: Pass,
         around: Around<'_>,
     ) -> Result<(), Error> {
         let cell = &self.plan.cells[planned.cell];
@@ -583,7 +637,7 @@ impl Work<'_> {
             block: planned.block,
             repeat: planned.block,
             position: in_block.count() as u32,
-            purpose: Purpose::Measure,
+            purpose: pass.purpose,
             seed: planned.seed,
             host: self.host,
             build: self.builds[cell.server],
@@ -593,7 +647,10 @@ impl Work<'_> {
         let load = crate::cells::load_plan(self.body, planned)?;
         let (place, asked) = match subject {
             Subject::Build(build) => {
-                let spec = sandbox_spec(build, cell, &self.body.load)?;
+                let mut spec = sandbox_spec(build, cell, &self.body.load)?;
+                if pass.purpose == Purpose::Locks {
+                    spec.settings.extend(crate::locks::settings(build));
+                }
                 let asked = Asked::of(&spec);
                 (Place::Own(Box::new(spec)), asked)
             }
@@ -617,7 +674,7 @@ impl Work<'_> {
                 &logs,
                 format!("{}-{}-run{}-{attempt}.log", self.request.study.name, self.id.0, planned.index + 1),
             )),
-            canary_ratio,
+            canary_ratio: pass.canary_ratio,
         };
         let mut ended = run(&order, place, around);
         if !ended.end.log_file.is_empty() {

@@ -220,6 +220,8 @@ pub struct Load {
     pub ramp: Duration,
     /// How long in-flight transactions may take to end after the measured phase.
     pub drain: Duration,
+    /// After the blocks, a pass of its own for each cell and level that finds the hot locks.
+    pub hot_locks: bool,
 }
 
 impl Default for Load {
@@ -238,6 +240,7 @@ impl Default for Load {
             client_cpus: None,
             ramp: Duration::ZERO,
             drain: Duration::from_secs(5),
+            hot_locks: false,
         }
     }
 }

@@ -613,6 +613,9 @@ fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
     load.workers = table.get("workers").and_then(|item| item.count::<usize>(problems, 1)).map(|at| at.value);
     load.seed =
         table.get("seed").and_then(|item| item.count::<i64>(problems, 0)).map(|at| at.value.unsigned_abs());
+    if let Some(at) = table.get("hot_locks").and_then(|item| item.truth(problems)) {
+        load.hot_locks = at.value;
+    }
     load.client_cpus = table.get("client_cpus").and_then(|item| {
         let text = item.text(problems)?;
         cpu_list(&text, problems).then_some(text.value)

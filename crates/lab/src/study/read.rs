@@ -90,6 +90,14 @@ impl<'t> Item<'t> {
         }
     }
 
+    pub(super) fn truth(&self, problems: &mut Problems) -> Option<At<bool>> {
+        let value = self.value.get_ref().as_bool();
+        if value.is_none() {
+            self.wrong(problems, "true or false");
+        }
+        value.map(|value| At { value, span: self.span() })
+    }
+
     pub(super) fn integer(&self) -> Option<i64> {
         let number = self.value.get_ref().as_integer()?;
         i64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
