@@ -2,8 +2,11 @@
 //! figure was not reached.
 
 mod fake;
+mod load_speed;
 mod measurement_error;
+mod statement_mix;
 mod ten_thousand_sessions;
+mod yardstick;
 
 use anyhow::{Result, bail};
 
@@ -11,6 +14,8 @@ use anyhow::{Result, bail};
 type Benchmark = (&'static str, &'static str, fn(&[&str]) -> Result<bool>);
 
 const ALL: &[Benchmark] = &[
+    ("load-speed", "loading a million rows against sysbench's prepare, and from a snapshot", load_speed::run),
+    ("statement-mix", "statements of each workload against those of sysbench's scripts", statement_mix::run),
     (
         "measurement-error",
         "reported percentiles against the truth of a fake server's log",
