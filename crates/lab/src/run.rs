@@ -250,6 +250,11 @@ fn measured_life(
     recording.end.workload.options = server.configured.options();
     recording.end.workload.dataset_key = server.configured.dataset_key();
     recording.end.workload.data_from = server.data_from.clone();
+    if recording.end.server.engine.is_empty() {
+        let engine = engine_of(order.flavor, &recording.end.workload.options);
+        let build = server.sandbox().map(sandbox::Sandbox::build);
+        recording.end.server.engine = build.map_or(engine.clone(), |build| build.engine_label(&engine));
+    }
     if let Some(sandbox) = server.sandbox() {
         let durability = sandbox.durability();
         recording.end.server.durability_class = durability.name().to_owned();
@@ -468,6 +473,16 @@ fn verify(
     describe(&mut recording.end.server, &reported);
     recording.end.server.settings = reported;
     Ok(())
+}
+
+/// The engine of the workload's tables, in the spelling of its makers.
+fn engine_of(flavor: sandbox::Flavor, options: &BTreeMap<String, String>) -> String {
+    if flavor == sandbox::Flavor::Postgres {
+        return "heap".to_owned();
+    }
+    let given = options.get("mysql_storage_engine").map_or("InnoDB", String::as_str);
+    let known = ["InnoDB", "MyISAM", "Aria", "MEMORY", "RocksDB"];
+    known.into_iter().find(|name| name.eq_ignore_ascii_case(given)).unwrap_or(given).to_owned()
 }
 
 /// All variables as an attached server reports them.

@@ -25,6 +25,14 @@ pub(crate) fn report(args: &ReportArgs) -> Result<End, Failure> {
         write(path, &format!("{}\n", ::report::json(&report)))?;
         written.push(path.clone());
     }
+    if let Some(path) = &args.md {
+        write(path, &::report::markdown(&report))?;
+        written.push(path.clone());
+    }
+    if let Some(dir) = &args.csv {
+        ::report::write_csv(&report, dir).map_err(failed)?;
+        written.push(dir.clone());
+    }
     if let Some(path) = &args.html {
         write_html(&report, path)?;
         written.push(path.clone());

@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lab::Event;
-use lab::observe::Stage;
 
 use super::state::{State, ended_line};
 use super::{number, time};
@@ -92,10 +91,6 @@ impl Inner {
                 }
             }
             Event::Doing(what) if self.state.label.is_none() => self.line(what),
-            Event::Stage(stage) if *stage == Stage::Load => {
-                self.reminded = now;
-                self.passing();
-            }
             Event::Bytes { .. } | Event::Loaded { .. } => self.remind(now),
             Event::Warning(text) => self.line(&format!("warning: {text}")),
             Event::RunEnded { label, summary } => {
@@ -110,11 +105,11 @@ impl Inner {
                     self.line(&format!("  the server's log ends with\n{}", log.join("\n")));
                 }
             }
-            Event::RunStarted(_)
-            | Event::Doing(_)
-            | Event::Stage(_)
-            | Event::StepStarted { .. }
-            | Event::Interval { .. } => self.passing(),
+            Event::RunStarted(_) | Event::Stage(_) | Event::Doing(_) => {
+                self.reminded = now;
+                self.passing();
+            }
+            Event::StepStarted { .. } | Event::Interval { .. } => self.passing(),
         }
     }
 

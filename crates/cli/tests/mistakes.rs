@@ -1,0 +1,285 @@
+//! Errors that users make: each gets one clear message with a remedy and the documented exit code.
+
+mod common;
+
+use common::{plimsoll, run, servers_are_there, tiny_study, wait_until};
+use std::time::Duration;
+
+fn study(text: &str) -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("typo.toml");
+    std::fs::write(&path, text).unwrap();
+    let path = path.display().to_string();
+    (dir, path)
+}
+
+#[test]
+fn a_study_with_a_typo_is_shown_where_it_is() {
+    let (_dir, path) = study(
+        "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_read_only\"\n[load]\nduratoin = \"1s\"\n",
+    );
+    let done = run(&["run", &path]).expect(2, &["typo.toml:7:1", "duratoin", "did you mean `duration`?"]);
+    assert_eq!(done.out, "");
+}
+
+#[test]
+fn a_study_that_is_not_there() {
+    run(&["run", "nowhere.toml"]).expect(2, &["cannot read the study file nowhere.toml"]);
+    run(&["run", "/"]).expect(2, &["cannot read the study file"]);
+}
+
+#[test]
+fn a_mistyped_server_in_a_study_is_shown_where_it_is() {
+    if !servers_are_there() {
+        return;
+    }
+    let (dir, path) = study(
+        "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariabd\"\nworkload = \"oltp_read_only\"\n",
+    );
+    let results = dir.path().join("r").display().to_string();
+    run(&["run", &path, "--results", &results])
+        .expect(2, &["typo.toml:4:10", "no sandbox named `mariabd`", "did you mean `mariadb`?"]);
+}
+
+#[test]
+fn results_that_are_not_there_or_not_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    run(&["report", "--results", &at("nothing")]).expect(2, &["does not exist"]);
+    std::fs::write(dir.path().join("other.db"), "this is no database, but it is long enough to be looked at")
+        .unwrap();
+    run(&["report", &at("other.db")]).expect(2, &["not a results file"]);
+}
+
+#[test]
+fn a_server_that_nobody_has() {
+    run(&["bench", "oltp_read_only", "--server", "mysql@3.21"])
+        .expect(3, &["mysql@3.21", "plimsoll servers"]);
+    run(&["fetch", "postgres@7"]).expect(3, &["postgres@7"]);
+    run(&["bench", "oltp_read_only", "--server", "oracle@23"]).expect(2, &["names no server"]);
+    run(&["bench", "oltp_read_only", "--server", "no-such-sandbox"])
+        .expect(2, &["no sandbox named `no-such-sandbox`", "plimsoll sandbox list"]);
+    run(&["sandbox", "start", "no-such-sandbox"]).expect(3, &["no sandbox named no-such-sandbox"]);
+    run(&["sandbox", "deploy", "mariadb", "--name", "../up"]).expect(2, &["cannot name a sandbox"]);
+}
+
+#[test]
+fn a_workload_or_option_that_is_not_there() {
+    run(&["bench", "oltp_raed_only", "--server", "mariadb"]).expect(2, &["did you mean `oltp_read_only`?"]);
+    run(&["bench", "oltp_read_only", "--server", "mariadb", "-o", "tabels=2"])
+        .expect(2, &["did you mean `tables`?"]);
+    if servers_are_there() {
+        run(&["bench", "oltp_read_only", "--server", "mariadb", "-o", "tables=zero"]).expect(2, &["zero"]);
+    }
+}
+
+#[test]
+fn an_address_where_nobody_answers() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for scheme in ["mysql", "postgres"] {
+        let url = format!("{scheme}://root@127.0.0.1:{free}/db");
+        run(&["bench", "oltp_read_only", "--server", &url])
+            .expect(3, &["no server answers", "is it running"]);
+    }
+    run(&["bench", "oltp_read_only", "--server", "mysql://["]).expect(2, &["not a server's URL"]);
+}
+
+#[test]
+fn a_wrong_password_is_said_and_never_shown() {
+    for flavor in ["mariadb", "postgres"] {
+        let Some(server) =
+            sandbox::testing::server_with(flavor, |spec| spec.listen = sandbox::Listen::FreePort)
+        else {
+            return;
+        };
+        let target = server.tcp_target(None).unwrap();
+        let wire::Endpoint::Tcp { port, .. } = target.endpoint else { panic!("no port") };
+        let scheme = if flavor == "postgres" { "postgres" } else { "mysql" };
+        let url = format!("{scheme}://{}:hunter2@127.0.0.1:{port}/sbtest", target.user);
+        let done = run(&["bench", "oltp_read_only", "--server", &url])
+            .expect(3, &["refused the log-in", "password"]);
+        assert!(!done.err.contains("hunter2"), "{}", done.err);
+    }
+}
+
+#[test]
+fn the_password_of_a_url_does_not_stand_in_the_process_list() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("mysql://root:hunter2@127.0.0.1:{}/db", listener.local_addr().unwrap().port());
+    // Nobody speaks at the other end, so the command stays for a while.
+    let mut child = plimsoll()
+        .args(["bench", "oltp_read_only", "--server", &url])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let shown = || std::fs::read(format!("/proc/{}/cmdline", child.id())).unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    wait_until(Duration::from_secs(10), "the password to be masked", || {
+        text(shown()).contains("root:*******@")
+    });
+    assert!(!text(shown()).contains("hunter2"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// A URL of a test server's socket.
+fn url(server: &sandbox::Sandbox, database: &str) -> String {
+    let socket = server.socket().display().to_string();
+    match server.build().flavor {
+        sandbox::Flavor::Postgres => {
+            let (dir, port) = socket.rsplit_once("/.s.PGSQL.").unwrap();
+            format!("postgres://postgres@localhost:{port}/{database}?host={dir}")
+        }
+        _ => format!("mysql://root@localhost/{database}?socket={socket}"),
+    }
+}
+
+#[test]
+fn a_database_that_is_not_there_is_an_error_with_keep_and_made_without() {
+    for flavor in ["mariadb", "postgres"] {
+        let Some(server) = sandbox::testing::server(flavor) else { return };
+        let url = url(&server, "nowhere");
+        let short = ["--time", "200ms", "--warmup", "0s", "-o", "table_size=100", "--seed", "1"];
+        let bench = ["bench", "oltp_point_select", "--server", &url];
+        let keep: Vec<&str> = bench.iter().chain(&["--keep"]).chain(&short).copied().collect();
+        run(&keep).expect(3, &["nowhere"]);
+        let load: Vec<&str> = bench.iter().chain(&short).copied().collect();
+        let done = run(&load).expect(0, &["loaded into the database nowhere and stay there"]);
+        assert!(done.out.contains("TPS"), "{}", done.out);
+        run(&keep).expect(0, &[]);
+    }
+}
+
+#[test]
+fn a_server_with_too_few_connections_is_refused_before_the_run() {
+    let Some(server) = sandbox::testing::server_with("mariadb", |spec| spec.sessions = 20) else { return };
+    let url = url(&server, "sbtest");
+    run(&["bench", "oltp_point_select", "--server", &url, "--sessions", "2000", "-o", "table_size=100"])
+        .expect(3, &["max_connections", "2000 sessions", "use fewer sessions"]);
+}
+
+#[test]
+fn too_few_prepared_statements_are_refused_before_the_run() {
+    let change = |spec: &mut sandbox::Spec| {
+        spec.settings.insert("max_prepared_stmt_count".into(), "20".into());
+    };
+    let Some(server) = sandbox::testing::server_with("mariadb", change) else { return };
+    let url = url(&server, "sbtest");
+    run(&["bench", "oltp_read_write", "--server", &url, "--sessions", "8", "-o", "table_size=100"])
+        .expect(3, &["max_prepared_stmt_count", "use fewer sessions"]);
+}
+
+#[test]
+fn more_sessions_than_file_descriptors() {
+    if !servers_are_there() {
+        return;
+    }
+    let script = format!(
+        "ulimit -n 100; exec {} bench oltp_point_select --server mariadb --sessions 200",
+        env!("CARGO_BIN_EXE_plimsoll")
+    );
+    let output = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
+    common::Done::of(output).expect(2, &["open files", "ulimit -Hn"]);
+}
+
+#[test]
+fn a_server_that_does_not_start_shows_its_log() {
+    if !servers_are_there() {
+        return;
+    }
+    let done = run(&[
+        "bench",
+        "oltp_point_select",
+        "--server",
+        "mariadb",
+        "--set",
+        "innodb_page_size=3000",
+        "--time",
+        "1s",
+    ]);
+    // The log names what the server did not like.
+    assert_eq!(done.code, Some(3), "{}", done.err);
+    assert!(done.err.contains("innodb"), "{}", done.err);
+}
+
+#[test]
+fn a_variable_that_the_server_does_not_know() {
+    if !servers_are_there() {
+        return;
+    }
+    run(&["bench", "oltp_point_select", "--server", "mariadb", "--set", "innodb_bufer_pool_size=1G"])
+        .expect(2, &["innodb_bufer_pool_size"]);
+}
+
+#[test]
+fn tables_that_no_disk_holds() {
+    if !servers_are_there() {
+        return;
+    }
+    run(&["bench", "oltp_point_select", "--server", "mariadb", "-o", "table_size=1000000000000"])
+        .expect(1, &["free", "table_size"]);
+}
+
+#[test]
+fn a_port_in_use() {
+    if !servers_are_there() {
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let name = format!("port-{}", std::process::id());
+    run(&["sandbox", "deploy", "mariadb", "--name", &name, "--port", &port]).expect(3, &["in use"]);
+    let list = run(&["sandbox", "list", "--json"]).expect(0, &[]);
+    assert!(!list.out.contains(&name), "{}", list.out);
+}
+
+#[test]
+fn an_attached_server_that_vanishes_in_the_middle() {
+    for flavor in ["mariadb", "postgres"] {
+        let Some(mut server) = sandbox::testing::server(flavor) else { return };
+        let url = url(&server, "sbtest");
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("err");
+        let child = plimsoll()
+            .args(["bench", "oltp_point_select", "--server", &url, "--time", "60s", "--warmup", "0s"])
+            .args(["-o", "table_size=1000", "--json", "-", "--sessions", "4"])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        // As soon as the sessions are there, the server goes.
+        let sessions = if flavor == "postgres" {
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = 'sbtest' AND state IS NOT NULL"
+        } else {
+            "SELECT count(*) FROM information_schema.processlist WHERE db = 'sbtest' AND command IN ('Sleep', 'Execute')"
+        };
+        let mut client = wire::blocking::Client::connect(&server.target(None)).unwrap();
+        wait_until(Duration::from_secs(300), "the sessions", || {
+            let count = client.query_value(sessions).unwrap().unwrap_or_default();
+            count.parse::<u32>().unwrap_or(0) >= 4
+        });
+        std::thread::sleep(Duration::from_millis(1500));
+        server.kill().unwrap();
+        let done = common::Done::of(child.wait_with_output().unwrap());
+        let told = std::fs::read_to_string(&log).unwrap();
+        assert_eq!(done.code, Some(1), "{told}");
+        assert!(told.contains("4 sessions"), "{told}");
+        let line: serde_json::Value = serde_json::from_str(done.out.trim()).unwrap();
+        assert_eq!(line["status"], "failed", "{line}");
+        assert!(line["transactions"].as_u64().unwrap() > 0, "what was measured before is kept: {line}");
+    }
+}
+
+#[test]
+fn only_and_compare_name_axes_that_are_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = tiny_study(dir.path(), "only", "\"mariadb\"", "1, 2", 1);
+    if !servers_are_there() {
+        return;
+    }
+    run(&["run", &path, "--dry-run", "--only", "sesions=1"]).expect(2, &["did you mean `sessions`?"]);
+    run(&["run", &path, "--dry-run", "--only", "sessions=3"]).expect(2, &["the axis has 1 or 2"]);
+    let done = run(&["run", &path, "--dry-run", "--only", "sessions=2"]).expect(0, &[]);
+    assert!(done.out.contains("4 runs") && !dir.path().join("plimsoll-results").exists(), "{}", done.out);
+}

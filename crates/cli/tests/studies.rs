@@ -1,0 +1,191 @@
+//! Studies end to end: recorded, resumed after every kind of interruption, reported.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use common::{Done, plimsoll, run, servers_are_there, tiny_study, wait_until};
+use store::{Status, Store};
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+fn start(study: &str, results: &Path) -> Child {
+    plimsoll()
+        .args(["run", study, "--results"])
+        .arg(results)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Statuses of all attempts, in the order in which they began.
+fn statuses(results: &Path) -> Vec<Status> {
+    let Ok(store) = Store::open_read_only(results) else { return Vec::new() };
+    let studies = store.studies().unwrap_or_default();
+    let heads = studies.last().map(|study| store.run_heads(study.id).unwrap_or_default());
+    heads.unwrap_or_default().iter().map(|head| head.status).collect()
+}
+
+fn ended(status: &Status) -> bool {
+    matches!(status, Status::Done | Status::Invalid)
+}
+
+/// Sandboxes of runs, by name.
+fn sandboxes_of(pid: u32) -> usize {
+    let done = run(&["sandbox", "list", "--json"]).expect(0, &[]);
+    let all: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    let head = format!("run-{pid}-");
+    all.as_array().unwrap().iter().filter(|one| one["name"].as_str().unwrap().starts_with(&head)).count()
+}
+
+fn signal(child: &Child, signal: &str) {
+    let done = std::process::Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(done.success());
+}
+
+#[test]
+fn a_killed_plimsoll_loses_the_run_in_progress_and_nothing_else() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("results");
+    let study = tiny_study(dir.path(), "killed", "\"mariadb\"", "1, 2", 2);
+    let mut child = start(&study, &results);
+    wait_until(LIMIT, "the third run", || statuses(&results).len() >= 3);
+    signal(&child, "-9");
+    child.wait().unwrap();
+    let before = statuses(&results);
+    assert_eq!(before.iter().filter(|status| ended(status)).count(), before.len() - 1, "{before:?}");
+
+    let again = plimsoll().args(["run", &study, "--results"]).arg(&results).output().unwrap();
+    let again = Done::of(again).expect(0, &["of them recorded before"]);
+    assert!(again.out.contains("report: "), "{}", again.out);
+    let after = statuses(&results);
+    assert_eq!(after.iter().filter(|status| **status == Status::Interrupted).count(), 1, "{after:?}");
+    assert_eq!(sandboxes_of(child.id()), 0, "the next start cleans up");
+    let store = Store::open_read_only(&results).unwrap();
+    let studies = store.studies().unwrap();
+    assert_eq!(studies.len(), 1, "it is the same study");
+    let heads = store.run_heads(studies[0].id).unwrap();
+    for index in 0..studies[0].study.runs {
+        assert!(
+            heads.iter().any(|head| head.start.index == index && ended(&head.status)),
+            "run {index} is missing"
+        );
+    }
+}
+
+#[test]
+fn ctrl_c_ends_gracefully_and_a_changed_file_is_noticed() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("results");
+    let study = tiny_study(dir.path(), "stopped", "\"mariadb\"", "1, 2", 2);
+    let child = start(&study, &results);
+    wait_until(LIMIT, "the second run", || statuses(&results).len() >= 2);
+    signal(&child, "-INT");
+    let pid = child.id();
+    let done = Done::of(child.wait_with_output().unwrap()).expect(4, &["run the same command again"]);
+    assert!(done.err.contains("results.db"), "{}", done.err);
+    assert_eq!(sandboxes_of(pid), 0);
+    assert!(statuses(&results).iter().all(|status| *status != Status::Running));
+
+    let text = std::fs::read_to_string(&study).unwrap();
+    let run_it = || Done::of(plimsoll().args(["run", &study, "--results"]).arg(&results).output().unwrap());
+    std::fs::write(&study, text.replace("duration = \"1s\"", "duration = \"900ms\"")).unwrap();
+    run_it().expect(2, &["has changed since the unfinished study", "--new"]);
+    // A remark changes nothing that is measured.
+    std::fs::write(&study, format!("# a remark\n{text}")).unwrap();
+    run_it().expect(0, &["of them recorded before"]);
+    let complete = run_it();
+    assert_eq!(complete.code, Some(0));
+}
+
+#[test]
+fn a_cell_that_fails_is_recorded_and_the_rest_goes_on() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("results");
+    let path = dir.path().join("failing.toml");
+    let text = "title = \"failing\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_point_select\"\n\
+        settings = [\"default\", { name = \"broken\", set = { innodb_page_size = 3000 } }]\n[options]\ntable_size = 1000\n\
+        [load]\nwarmup = \"0s\"\nduration = \"500ms\"\nblocks = 1\n";
+    std::fs::write(&path, text).unwrap();
+    let run_it = plimsoll().arg("run").arg(&path).arg("--results").arg(&results).output().unwrap();
+    let done = Done::of(run_it).expect(1, &["failed"]);
+    assert!(done.out.contains("1 of 2 runs failed"), "{}", done.out);
+    let found = statuses(&results);
+    assert_eq!(found.len(), 2);
+    assert!(found.contains(&Status::Failed) && found.iter().any(ended), "{found:?}");
+    let store = Store::open_read_only(&results).unwrap();
+    let heads = store.run_heads(store.studies().unwrap()[0].id).unwrap();
+    let failed = heads.iter().find(|head| head.status == Status::Failed).unwrap();
+    let end = store.run(failed.id).unwrap().end.unwrap();
+    assert!(end.error.is_some_and(|error| !error.is_empty()));
+}
+
+#[test]
+fn the_quickstart_in_small_gives_a_report_that_opens() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("results");
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/quickstart.toml"))
+        .unwrap();
+    let small = text
+        .replace("sessions = [1, 8, 64]", "sessions = [1, 4]")
+        .replace("table_size = 100_000", "table_size = 1_000")
+        .replace("duration = \"3s\"", "duration = \"1s\"")
+        .replace("warmup = \"1s\"", "warmup = \"100ms\"")
+        .replace("blocks = 5", "blocks = 1");
+    assert_ne!(small, text);
+    let study = dir.path().join("small.toml");
+    std::fs::write(&study, small).unwrap();
+    let done = plimsoll().arg("run").arg(&study).arg("--results").arg(&results).output().unwrap();
+    let done = Done::of(done).expect(0, &["8 runs"]);
+    assert!(done.out.contains("mariadb@") && done.out.contains("postgres@"), "{}", done.out);
+    let html = results.join("small.html");
+    assert!(done.out.contains(&html.display().to_string()));
+
+    let json = plimsoll().args(["report", "--json", "-", "--results"]).arg(&results).output().unwrap();
+    let report: serde_json::Value = serde_json::from_str(&Done::of(json).expect(0, &[]).out).unwrap();
+    assert_eq!(report["schema"], 1);
+    assert_eq!(report["cells"].as_array().unwrap().len(), 8);
+    for cell in report["cells"].as_array().unwrap() {
+        let run = &cell["runs"][0];
+        assert!(run["tps"].as_f64().unwrap() > 0.0, "{cell}");
+        assert_eq!(run["gates"]["consistency"], false, "{cell}");
+    }
+    open_in_browser(&html);
+}
+
+/// Charts are drawn, and nothing is reported on the console.
+fn open_in_browser(html: &Path) {
+    let binary = std::env::var("PLIMSOLL_TEST_CHROMIUM").unwrap_or_else(|_| "chromium".into());
+    if binary == "none" {
+        eprintln!("NOT TESTED: the report was not opened in a browser (PLIMSOLL_TEST_CHROMIUM=none)");
+        return;
+    }
+    let profile = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(&binary)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr", "--v=0"])
+        .args(["--virtual-time-budget=10000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("file://{}", html.display()))
+        .output()
+        .unwrap_or_else(|error| panic!("{binary} cannot be started ({error}): install chromium, or set PLIMSOLL_TEST_CHROMIUM to its path or to none"));
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(dom.contains("<canvas") || dom.contains("<svg"), "no chart was drawn\n{told}");
+    assert!(dom.contains("MariaDB and PostgreSQL side by side"));
+    assert!(!told.contains(":CONSOLE"), "{told}");
+}
