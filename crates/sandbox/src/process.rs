@@ -200,6 +200,11 @@ pub(crate) fn living_in(dir: &Path) -> Vec<u32> {
         .collect()
 }
 
+/// The server among its processes: the one whose parent is not a member.
+pub(crate) fn head_of(family: &[u32]) -> Option<u32> {
+    family.iter().copied().find(|&pid| parent_of(pid).is_none_or(|parent| !family.contains(&parent)))
+}
+
 /// Sends a signal; a process that is gone already is no error.
 pub(crate) fn signal(pid: u32, signal: i32) {
     // SAFETY: kill has no memory preconditions. The answer is of no use: the caller waits for the process to end.

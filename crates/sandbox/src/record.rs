@@ -52,8 +52,6 @@ pub(crate) struct Record {
     pub(crate) limits: Limits,
     /// Directories outside the sandbox's own that go with it.
     pub(crate) outside: Vec<PathBuf>,
-    /// Mount points that go with it.
-    pub(crate) mounts: Vec<PathBuf>,
     /// Control groups that go with it.
     pub(crate) cgroups: Vec<PathBuf>,
 }

@@ -19,7 +19,7 @@ const FORMAT: &str = "plimsoll-snapshot-1";
 /// Settings that do not change what a data directory holds after a clean stop, so that one snapshot serves many cells:
 /// sizes of memory, limits on sessions, durability of commits, logging to files, isolation, instrumentation. Every
 /// other setting is part of the key.
-const HARMLESS: [&str; 62] = [
+const HARMLESS: [&str; 63] = [
     // Memory.
     "effective_cache_size",
     "innodb_buffer_pool_instances",
@@ -58,6 +58,7 @@ const HARMLESS: [&str; 62] = [
     "full_page_writes",
     "innodb_adaptive_flushing",
     "innodb_adaptive_hash_index",
+    "innodb_autoinc_lock_mode",
     "innodb_doublewrite",
     "innodb_flush_log_at_trx_commit",
     "innodb_flush_method",

@@ -42,6 +42,9 @@ pub struct Spec {
     pub profile: Option<Profile>,
     /// What the server logs; `None` leaves it to the profile.
     pub logging: Option<Logging>,
+    /// Storage engine that will be asked of the server: refused early where the build lacks it, its plugin loaded
+    /// where it needs one.
+    pub engine: Option<String>,
     /// Isolation level.
     pub isolation: Isolation,
     /// Most sessions at once, for max_connections, max_prepared_stmt_count and file descriptors.
@@ -75,6 +78,7 @@ impl Spec {
             settings: Settings::new(),
             profile: None,
             logging: None,
+            engine: None,
             isolation: Isolation::default(),
             sessions: 64,
             statements_per_session: 40,
@@ -92,8 +96,7 @@ impl Spec {
     /// Every setting the server will be started with: defaults, then profile, logging, then [`Spec::settings`].
     /// Paths, socket and port are not among them.
     pub fn effective_settings(&self) -> Settings {
-        let memory_bytes = defaults::machine_memory_bytes();
-        defaults::effective(self, memory_bytes, crate::process::open_files_max())
+        defaults::effective(self, defaults::memory_bytes(self), crate::process::open_files_max())
     }
 
     /// What a crash may lose under these settings.

@@ -1,5 +1,7 @@
-//! Places for data directories.
+//! Places for data directories: what they are made of, and how warm they are.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -13,13 +15,41 @@ use crate::limits::Limits;
 pub struct Storage {
     /// Its name in reports: `nvme`.
     pub name: String,
-    /// The directory under which sandboxes make their data directories; `None` is the home, `tmpfs` is one mounted
-    /// for the sandbox.
+    /// The directory under which sandboxes make their data directories; `None` is the home, `tmpfs` is memory
+    /// (/dev/shm).
     #[serde(default)]
     pub datadir: Option<PathBuf>,
     /// Limits that make it slower than it is.
     #[serde(default)]
     pub limits: Limits,
+}
+
+/// Least space of /dev/shm for it to be a place for data: containers have 64 MiB by default.
+const TMPFS_BYTES_MIN: u64 = 1 << 30;
+
+impl Storage {
+    /// The directory under which data directories are made, if it is not the home.
+    pub(crate) fn place(&self) -> Result<Option<PathBuf>, Error> {
+        let Some(datadir) = &self.datadir else { return Ok(None) };
+        let is_tmpfs = datadir.as_os_str() == "tmpfs";
+        let place = if is_tmpfs { Path::new("/dev/shm") } else { datadir };
+        let place = place.canonicalize().map_err(|e| Error::io("find the storage place", place, e))?;
+        if !place.is_dir() {
+            return Err(Error::io(
+                "find the storage place",
+                &place,
+                std::io::ErrorKind::NotADirectory.into(),
+            ));
+        }
+        if is_tmpfs && free_bytes(&place)? < TMPFS_BYTES_MIN {
+            return Err(Error::Unsupported {
+                what: "storage in memory".to_owned(),
+                why: "/dev/shm has less than 1 GiB free: mount a tmpfs elsewhere and name its directory"
+                    .to_owned(),
+            });
+        }
+        Ok(Some(place))
+    }
 }
 
 /// What a place is made of, for the report.
@@ -33,35 +63,123 @@ pub struct StorageFacts {
     pub options: String,
     /// Device as the mount names it.
     pub device: String,
+    /// Its number, `major:minor`; that of the whole disk where it is a partition.
+    pub number: String,
     /// I/O scheduler of the device, where it has one.
     pub scheduler: Option<String>,
     /// Whether it spins, where known.
     pub rotational: Option<bool>,
 }
 
+/// What the place of `path` is made of.
+pub fn facts(path: &Path) -> Result<StorageFacts, Error> {
+    let path = path.canonicalize().map_err(|e| Error::io("find", path, e))?;
+    let table = fs::read_to_string("/proc/self/mountinfo")
+        .map_err(|e| Error::io("read", "/proc/self/mountinfo", e))?;
+    let mount = mount_of(&table, &path)
+        .ok_or_else(|| Error::io("find the mount of", &path, std::io::ErrorKind::NotFound.into()))?;
+    let device = fs::metadata(&path).map_err(|e| Error::io("look at", &path, e))?.dev();
+    let number = whole_disk(device).unwrap_or_else(|| number_of(device));
+    let queue = Path::new("/sys/dev/block").join(&number).join("queue");
+    let read = |name: &str| fs::read_to_string(queue.join(name)).ok().map(|text| text.trim().to_owned());
+    Ok(StorageFacts {
+        scheduler: read("scheduler").map(|line| chosen(&line)),
+        rotational: read("rotational").map(|text| text == "1"),
+        number,
+        ..mount
+    })
+}
+
+/// `major:minor` of a device number.
+fn number_of(device: u64) -> String {
+    format!("{}:{}", libc::major(device), libc::minor(device))
+}
+
+/// `major:minor` of the disk that a block device is, or is a part of; `None` for file systems without one.
+pub(crate) fn whole_disk(device: u64) -> Option<String> {
+    let own = Path::new("/sys/dev/block").join(number_of(device)).canonicalize().ok()?;
+    let disk = if own.join("partition").exists() { own.parent()?.to_owned() } else { own };
+    Some(fs::read_to_string(disk.join("dev")).ok()?.trim().to_owned())
+}
+
+/// The scheduler in brackets: `none [mq-deadline] kyber`.
+fn chosen(line: &str) -> String {
+    let inside = line.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(inside, _)| inside);
+    inside.unwrap_or(line).to_owned()
+}
+
+/// The innermost mount that holds `path`; of two at one point the later one (proc(5), mountinfo).
+fn mount_of(table: &str, path: &Path) -> Option<StorageFacts> {
+    let mut best: Option<StorageFacts> = None;
+    for line in table.lines() {
+        let Some((left, right)) = line.split_once(" - ") else { continue };
+        let (left, right): (Vec<&str>, Vec<&str>) = (left.split(' ').collect(), right.split(' ').collect());
+        let (Some(mount), Some(options), Some(number)) = (left.get(4), left.get(5), left.get(2)) else {
+            continue;
+        };
+        let (Some(filesystem), Some(device)) = (right.first(), right.get(1)) else { continue };
+        let mount = PathBuf::from(mount.replace("\\040", " "));
+        let depth = |m: &Path| m.components().count();
+        if !path.starts_with(&mount) || best.as_ref().is_some_and(|b| depth(&b.mount) > depth(&mount)) {
+            continue;
+        }
+        // Options of the mount, then those of the file system that it does not repeat.
+        let mut all: Vec<&str> = options.split(',').collect();
+        all.extend(
+            right
+                .get(2)
+                .unwrap_or(&"")
+                .split(',')
+                .filter(|o| !o.is_empty() && !options.split(',').any(|x| x == *o)),
+        );
+        best = Some(StorageFacts {
+            filesystem: (*filesystem).to_owned(),
+            mount,
+            options: all.join(","),
+            device: (*device).to_owned(),
+            number: (*number).to_owned(),
+            scheduler: None,
+            rotational: None,
+        });
+    }
+    best
+}
+
+/// Empties the page cache of what is below `dir`, for a cold start: all of the machine's as root, else the files' own,
+/// one by one. The server must not run. Returns whether the whole cache was dropped.
+pub fn drop_caches(dir: &Path) -> Result<bool, Error> {
+    // Dirty pages cannot be dropped.
+    // SAFETY: sync has no preconditions.
+    unsafe { libc::sync() };
+    if fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
+        return Ok(true);
+    }
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(|e| Error::io("read", &folder, e))?.flatten() {
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() {
+                folders.push(entry.path());
+            } else if kind.is_file()
+                && let Ok(file) = fs::File::open(entry.path())
+            {
+                use std::os::fd::AsRawFd;
+                // SAFETY: the descriptor is open. It is advice: what the kernel keeps, it keeps.
+                unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// Bytes that the files below `dir` take on disk.
 pub(crate) fn bytes_below(dir: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let Ok(entries) = fs::read_dir(dir) else { return 0 };
     entries
         .flatten()
         .filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)))
         .map(|(path, meta)| if meta.is_dir() { bytes_below(&path) } else { meta.blocks() * 512 })
         .sum()
-}
-
-/// Unmounts what we mounted; what is not mounted any more is as good.
-pub(crate) fn unmount(mount: &Path) -> Result<(), Error> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::CString::new(mount.as_os_str().as_bytes())
-        .map_err(|e| Error::io("unmount", mount, e.into()))?;
-    // SAFETY: a valid C string.
-    let rc = unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
-    let error = std::io::Error::last_os_error();
-    if rc == 0 || matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT)) {
-        return Ok(());
-    }
-    Err(Error::io("unmount", mount, error))
 }
 
 /// Bytes that may still be written to the file system of `dir` (by whoever asks: root has a reserve).
@@ -78,4 +196,34 @@ pub fn free_bytes(dir: &Path) -> Result<u64, Error> {
         return Err(Error::io("look at the space of", dir, std::io::Error::last_os_error()));
     }
     Ok(facts.f_bavail * facts.f_frsize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_mount_is_taken() {
+        let table = "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard\n\
+                     30 22 0:25 / /dev/shm rw,nosuid - tmpfs tmpfs rw,size=1k\n\
+                     31 22 259:1 / /mnt/my\\040disk rw,noatime - xfs /dev/nvme0n1p1 rw\n";
+        let check = |path: &str, filesystem: &str, device: &str, options: &str| {
+            let facts = mount_of(table, Path::new(path)).unwrap();
+            assert_eq!((facts.filesystem.as_str(), facts.device.as_str()), (filesystem, device), "{path}");
+            assert_eq!(facts.options, options);
+        };
+        check("/var/lib/x", "ext4", "/dev/vda", "rw,relatime,discard");
+        check("/dev/shm/x", "tmpfs", "tmpfs", "rw,nosuid,size=1k");
+        check("/mnt/my disk/x", "xfs", "/dev/nvme0n1p1", "rw,noatime");
+        check("/mnt", "ext4", "/dev/vda", "rw,relatime,discard");
+        assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
+        assert_eq!(chosen("none"), "none");
+    }
+
+    #[test]
+    fn this_machine_has_facts_and_space() {
+        let facts = facts(Path::new("/")).unwrap();
+        assert!(!facts.filesystem.is_empty() && facts.mount == Path::new("/"));
+        assert!(free_bytes(Path::new("/tmp")).unwrap() > 0);
+    }
 }

@@ -11,7 +11,10 @@ use crate::build::Version;
 use crate::process::Ids;
 use crate::record::{self, Lock, Record};
 use crate::server::{self, postgres};
-use crate::{Error, Flavor, Home, Life, Listen, OnProgress, Progress, Spec, builds, snapshot, tls};
+use crate::{
+    Error, Flavor, Home, Life, Listen, OnProgress, Progress, Spec, builds, engines, limits, settings,
+    snapshot, tls,
+};
 
 /// Longest path of a unix socket (`sun_path`, with its closing zero).
 const SOCKET_PATH_MAX: usize = 107;
@@ -22,6 +25,10 @@ pub(super) fn deploy(home: &Home, spec: &Spec, progress: OnProgress<'_>) -> Resu
     if !missing.is_empty() {
         return Err(Error::Libraries { build: spec.build.name(), missing });
     }
+    if let Some(engine) = &spec.engine {
+        engines::settings_for(&spec.build, engine)?;
+    }
+    settings::known::check(&spec.build, &spec.settings)?;
     check_passable(home, spec)?;
     let mut sandbox = claim(home, spec)?;
     match sandbox.fill(spec, progress) {
@@ -45,8 +52,8 @@ fn check_passable(home: &Home, spec: &Spec) -> Result<(), Error> {
         return Ok(());
     }
     let places = [home.path(), spec.build.files.server.as_path()];
-    let storage = spec.storage.as_ref().and_then(|s| s.datadir.as_deref());
-    for place in places.into_iter().chain(storage) {
+    let storage = spec.storage.as_ref().map(|s| s.place()).transpose()?.flatten();
+    for place in places.into_iter().chain(storage.as_deref()) {
         for dir in place.ancestors().skip(usize::from(place.is_file())) {
             let Ok(meta) = fs::metadata(dir) else { continue };
             let mode = meta.permissions().mode();
@@ -138,10 +145,10 @@ fn plan(home: &Home, spec: &Spec, dir: &Path, new: &Path) -> Result<Record, Erro
         Listen::FreePort => Some(free_port()?),
     };
     let mut outside = Vec::new();
-    let datadir = match spec.storage.as_ref().and_then(|s| s.datadir.as_deref()) {
+    let place = spec.storage.as_ref().map(|s| s.place()).transpose()?.flatten();
+    let datadir = match place {
         None => dir.join("data"),
         Some(place) => {
-            let place = place.canonicalize().map_err(|e| Error::io("find the storage place", place, e))?;
             let own = place.join(format!("plimsoll-{}-{}", spec.name, record::serial()));
             outside.push(own.clone());
             own.join("data")
@@ -178,7 +185,6 @@ fn plan(home: &Home, spec: &Spec, dir: &Path, new: &Path) -> Result<Record, Erro
         storage: spec.storage.as_ref().map(|s| s.name.clone()),
         limits: spec.storage.as_ref().map(|s| s.limits).unwrap_or_default(),
         outside,
-        mounts: Vec::new(),
         cgroups: Vec::new(),
     })
 }
@@ -255,12 +261,31 @@ impl Sandbox {
                 server::init(&self.record, &self.dir)?;
             }
         }
+        self.limit()?;
         progress(Progress::Step(format!("starting {}", self.record.build)));
         self.start()?;
+        if let Some(engine) = &spec.engine {
+            engines::check_running(&self.record.build, &self.target(None), engine)?;
+        }
         self.set_password()?;
         self.record.ready = true;
         self.record.write(&self.dir)?;
         Ok(())
+    }
+
+    /// Control groups, made after the data so that making them is not slowed, and written down before anything else
+    /// can fail.
+    fn limit(&mut self) -> Result<(), Error> {
+        let limits = self.record.limits;
+        if limits.is_none() {
+            return Ok(());
+        }
+        let mut groups = Vec::new();
+        let made = limits::make(&limits, &self.record.name, &self.record.datadir, &mut groups);
+        self.record.cgroups = groups;
+        self.record.write(&self.dir)?;
+        made?;
+        limits::prove(&limits, &self.record.cgroups, &self.record.datadir)
     }
 
     /// An administrator over TCP, with a password: any local user can reach a port.

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::time::Duration;
 
 use super::check_name;
 use crate::process;
 use crate::record::{Lock, Record, serial};
-use crate::{Error, Home};
+use crate::server::postgres;
+use crate::{Error, Flavor, Home};
 
 /// Finds what crashed plimsolls left in this home (sandboxes of runs whose process is gone, half-made ones), ends their
 /// servers and removes them. Returns their names.
@@ -35,7 +37,7 @@ pub fn leftovers(home: &Home) -> Result<Vec<String>, Error> {
         let Some(_lock) = Lock::take(&dir, Duration::ZERO)? else { continue };
         match &record {
             Some(record) => {
-                process::kill_all_in(&record.datadir, None);
+                end_all_of(record, None);
                 remove_all_of(record, &dir)?;
             }
             None => remove_dir(&dir)?,
@@ -62,11 +64,24 @@ fn is_younger_than(dir: &Path, age: Duration) -> bool {
     modified.is_ok_and(|at| at.elapsed().is_ok_and(|elapsed| elapsed < age))
 }
 
-/// Removes everything of a sandbox whose processes are gone: mounts, control groups, what is outside, its directory.
-pub(super) fn remove_all_of(record: &Record, dir: &Path) -> Result<(), Error> {
-    for mount in &record.mounts {
-        crate::storage::unmount(mount)?;
+/// Ends a server whose data go with it, so there is nothing to stop gracefully; PostgreSQL is asked first, since only it
+/// puts away its shared memory.
+pub(super) fn end_all_of(record: &Record, mut child: Option<&mut Child>) {
+    let dir = &record.datadir;
+    if record.build.flavor == Flavor::Postgres {
+        if let Some(pid) = process::head_of(&process::living_in(dir)) {
+            process::signal(pid, libc::SIGQUIT);
+            process::wait_gone(dir, Some(pid), child.as_deref_mut(), Duration::from_secs(5));
+        }
+        process::kill_all_in(dir, child);
+        postgres::remove_shared_memory(dir);
+    } else {
+        process::kill_all_in(dir, child);
     }
+}
+
+/// Removes everything of a sandbox whose processes are gone: control groups, what is outside, its directory.
+pub(super) fn remove_all_of(record: &Record, dir: &Path) -> Result<(), Error> {
     for group in &record.cgroups {
         crate::limits::remove_group(group)?;
     }

@@ -243,6 +243,25 @@ impl Sandbox {
         Ok(report)
     }
 
+    /// Stops it, empties the page cache, and starts it: a cold start. Returns whether the whole machine's cache was
+    /// emptied (root only) or just that of the data directory's files.
+    pub fn restart_cold(&mut self) -> Result<bool, Error> {
+        self.stop()?;
+        let is_all = crate::storage::drop_caches(&self.record.datadir)?;
+        self.start()?;
+        Ok(is_all)
+    }
+
+    /// What its data directory's place is made of.
+    pub fn storage_facts(&self) -> Result<crate::storage::StorageFacts, Error> {
+        crate::storage::facts(&self.record.datadir)
+    }
+
+    /// The limits it runs under.
+    pub fn limits(&self) -> &crate::Limits {
+        &self.record.limits
+    }
+
     /// Ends the server at once with SIGKILL, as a crash would.
     pub fn kill(&mut self) -> Result<(), Error> {
         let _lock = self.hold()?;
@@ -268,13 +287,7 @@ impl Sandbox {
             return Ok(());
         }
         let _lock = self.hold()?;
-        // The data go with it, so there is nothing to stop gracefully; PostgreSQL is asked first to put away its
-        // shared memory.
-        if let (Flavor::Postgres, Some(pid)) = (self.record.build.flavor, self.pid()) {
-            process::signal(pid, libc::SIGQUIT);
-            process::wait_gone(&self.record.datadir, Some(pid), self.child.as_mut(), Duration::from_secs(5));
-        }
-        process::kill_all_in(&self.record.datadir, self.child.as_mut());
+        leftovers::end_all_of(&self.record, self.child.as_mut());
         self.reap();
         leftovers::remove_all_of(&self.record, &self.dir)?;
         self.is_destroyed = true;

@@ -100,3 +100,18 @@ pub(crate) fn arguments(record: &Record, dir: &Path) -> Vec<OsString> {
 pub(crate) fn socket_port(record: &Record) -> u16 {
     record.port.unwrap_or(SOCKET_PORT)
 }
+
+/// Removes the System V segment of a postmaster that was killed: its number stands in line 7 of postmaster.pid (source
+/// code: miscadmin.h, LOCK_FILE_LINE_SHMEM_KEY). One that anybody is attached to stays.
+pub(crate) fn remove_shared_memory(datadir: &Path) {
+    let text = std::fs::read_to_string(datadir.join("postmaster.pid")).unwrap_or_default();
+    let number = |line: &str| line.split_whitespace().nth(1).and_then(|n| n.parse::<libc::c_int>().ok());
+    let Some(segment) = text.lines().nth(6).and_then(number) else { return };
+    // SAFETY: an all-zero shmid_ds is valid, and the pointer is for the time of the call.
+    unsafe {
+        let mut facts: libc::shmid_ds = std::mem::zeroed();
+        if libc::shmctl(segment, libc::IPC_STAT, &raw mut facts) == 0 && facts.shm_nattch == 0 {
+            libc::shmctl(segment, libc::IPC_RMID, std::ptr::null_mut());
+        }
+    }
+}

@@ -16,8 +16,14 @@ pub(crate) fn buffer_bytes(memory_bytes: u64) -> u64 {
     (memory_bytes / 8 / (128 * MIB) * (128 * MIB)).clamp(128 * MIB, 8192 * MIB)
 }
 
+/// Memory that the server may use: the machine's, or the limit that its storage place sets.
+pub(crate) fn memory_bytes(spec: &Spec) -> u64 {
+    let machine = machine_memory_bytes();
+    spec.storage.as_ref().and_then(|s| s.limits.memory_bytes).map_or(machine, |limit| limit.min(machine))
+}
+
 /// Memory of this machine in bytes; 1 GiB where it cannot be read.
-pub(crate) fn machine_memory_bytes() -> u64 {
+fn machine_memory_bytes() -> u64 {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total_kib = meminfo.lines().find_map(|line| {
         line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
@@ -36,6 +42,10 @@ pub(crate) fn effective(spec: &Spec, memory_bytes: u64, open_files_max: u64) -> 
     }
     if let Some(logging) = spec.logging {
         settings.extend(logging_settings(logging));
+    }
+    if let Some(engine) = &spec.engine {
+        // One that the build lacks is refused by `deploy`, which can say so.
+        settings.extend(crate::engines::settings_for(&spec.build, engine).unwrap_or_default());
     }
     settings.extend(spec.settings.iter().map(|(name, value)| (super::canonical(name), value.clone())));
     settings
@@ -61,6 +71,8 @@ fn mysql(spec: &Spec, memory_bytes: u64, open_files_max: u64) -> Settings {
         ("character_set_server", "utf8mb4".to_owned()),
         ("collation_server", "utf8mb4_bin".to_owned()),
         ("default_storage_engine", "InnoDB".to_owned()),
+        // MySQL 8's default; the older one holds a lock on the table for all of a bulk load.
+        ("innodb_autoinc_lock_mode", "2".to_owned()),
         ("innodb_buffer_pool_size", buffer.to_string()),
         ("innodb_doublewrite", "ON".to_owned()),
         ("innodb_file_per_table", "ON".to_owned()),

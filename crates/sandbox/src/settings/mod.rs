@@ -1,6 +1,7 @@
 //! Server variables: the defaults of a benchmark, what a version knows, what the server runs with.
 
 pub(crate) mod defaults;
+pub(crate) mod known;
 
 use std::collections::BTreeMap;
 use std::str::FromStr;

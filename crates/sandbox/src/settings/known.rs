@@ -1,0 +1,384 @@
+//! Which variables a version knows, asked of the server program itself before anything is started.
+
+use std::fs::File;
+use std::io::Read;
+
+use super::{Settings, canonical};
+use crate::build::{Build, Flavor};
+use crate::process::{self, Launch};
+use crate::{Error, record, server};
+
+/// A name that a variable had or has: the older one, the newer one, and what to know.
+struct Renamed {
+    is_postgres: bool,
+    old: &'static str,
+    new: &'static str,
+    note: &'static str,
+}
+
+const fn mysql(old: &'static str, new: &'static str, note: &'static str) -> Renamed {
+    Renamed { is_postgres: false, old, new, note }
+}
+
+const fn postgres(old: &'static str, new: &'static str, note: &'static str) -> Renamed {
+    Renamed { is_postgres: true, old, new, note }
+}
+
+/// Renamed variables, from the release notes of both families. An empty new name: removed.
+const RENAMED: [Renamed; 47] = [
+    mysql("log", "general_log", "the file is general_log_file"),
+    mysql("log_slow_queries", "slow_query_log", ""),
+    mysql("table_cache", "table_open_cache", ""),
+    mysql("storage_engine", "default_storage_engine", ""),
+    mysql("table_type", "default_storage_engine", ""),
+    mysql("default_character_set", "character_set_server", ""),
+    mysql("tx_isolation", "transaction_isolation", ""),
+    mysql("tx_read_only", "transaction_read_only", ""),
+    mysql("expire_logs_days", "binlog_expire_logs_seconds", "in seconds, not days"),
+    mysql(
+        "innodb_log_file_size",
+        "innodb_redo_log_capacity",
+        "the size of all files together; MySQL 8.0.30 and later",
+    ),
+    mysql("innodb_file_io_threads", "innodb_read_io_threads", "and innodb_write_io_threads"),
+    mysql("innodb_use_sys_malloc", "", "it always does"),
+    mysql("innodb_additional_mem_pool_size", "", "InnoDB takes memory from the system's allocator"),
+    mysql("innodb_file_format", "", "only Barracuda is left"),
+    mysql("innodb_large_prefix", "", "always on"),
+    mysql("innodb_locks_unsafe_for_binlog", "transaction_isolation", "READ-COMMITTED does what it did"),
+    mysql("innodb_support_xa", "", "always on"),
+    mysql("innodb_checksums", "innodb_checksum_algorithm", ""),
+    mysql("innodb_mirrored_log_groups", "", "it had no effect"),
+    mysql("thread_concurrency", "innodb_thread_concurrency", "it had no effect"),
+    mysql("query_cache_size", "", "MySQL 8.0 has no query cache"),
+    mysql("query_cache_type", "", "MySQL 8.0 has no query cache"),
+    mysql("query_cache_limit", "", "MySQL 8.0 has no query cache"),
+    mysql("skip_locking", "skip_external_locking", ""),
+    mysql("key_buffer", "key_buffer_size", ""),
+    mysql("max_allowed_packets", "max_allowed_packet", ""),
+    mysql("sync_frm", "", "there are no .frm files"),
+    mysql("secure_auth", "", "always on"),
+    mysql("default_authentication_plugin", "authentication_policy", ""),
+    mysql("slave_parallel_workers", "replica_parallel_workers", ""),
+    mysql("log_slave_updates", "log_replica_updates", ""),
+    mysql(
+        "innodb_log_files_in_group",
+        "",
+        "there is one log, see innodb_log_file_size or innodb_redo_log_capacity",
+    ),
+    mysql("innodb_buffer_pool_instances", "", "MariaDB 10.5 has one"),
+    mysql("xtradb_admin_command", "", ""),
+    postgres("checkpoint_segments", "max_wal_size", "three times the segments of 16 MB; since 9.5"),
+    postgres("wal_keep_segments", "wal_keep_size", "in megabytes; since 13"),
+    postgres("unix_socket_directory", "unix_socket_directories", ""),
+    postgres("sort_mem", "work_mem", ""),
+    postgres("vacuum_mem", "maintenance_work_mem", ""),
+    postgres("replacement_sort_tuples", "", "removed in 11"),
+    postgres("default_with_oids", "", "removed in 12"),
+    postgres("operator_precedence_warning", "", "removed in 14"),
+    postgres("vacuum_cleanup_index_scale_factor", "", "removed in 14"),
+    postgres("stats_temp_directory", "", "removed in 15"),
+    postgres("vacuum_defer_cleanup_age", "", "removed in 16"),
+    postgres("force_parallel_mode", "debug_parallel_query", "since 16"),
+    postgres("old_snapshot_threshold", "", "removed in 17"),
+];
+
+/// Old names that some versions still take beside the new one: refused there too, since with both given one of them is
+/// silently ignored.
+const SYNONYMS: [&str; 9] = [
+    "default_character_set",
+    "innodb_log_file_size",
+    "key_buffer",
+    "log",
+    "log_slow_queries",
+    "skip_locking",
+    "storage_engine",
+    "table_cache",
+    "tx_isolation",
+];
+
+/// Settings that Plimsoll gives itself; another value would take the server out of its hands.
+const OURS: [&str; 24] = [
+    "basedir",
+    "bind_address",
+    "data_directory",
+    "datadir",
+    "defaults_file",
+    "external_pid_file",
+    "hba_file",
+    "lc_messages_dir",
+    "listen_addresses",
+    "log_error",
+    "logging_collector",
+    "pid_file",
+    "port",
+    "skip_networking",
+    "socket",
+    "ssl",
+    "ssl_ca",
+    "ssl_ca_file",
+    "ssl_cert",
+    "ssl_cert_file",
+    "ssl_key",
+    "ssl_key_file",
+    "tmpdir",
+    "unix_socket_directories",
+];
+
+/// Refuses settings that this build does not know, with the name that it knows instead, and those that are Plimsoll's
+/// own. Asks the program only when there is something to check.
+pub(crate) fn check(build: &Build, asked: &Settings) -> Result<(), Error> {
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let known = known(build)?;
+    for (name, value) in asked {
+        judge(build, &known, name, value)?;
+    }
+    Ok(())
+}
+
+fn judge(build: &Build, known: &[String], given: &str, value: &str) -> Result<(), Error> {
+    let name = canonical(given);
+    let refuse = |why: String| Err(Error::Setting { build: build.name(), name: given.to_owned(), why });
+    if !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.')) || name.is_empty() {
+        return refuse("a variable's name is letters, digits and underscores".to_owned());
+    }
+    if value.contains(['\0', '\n']) {
+        return refuse("its value has a line break in it".to_owned());
+    }
+    if OURS.contains(&name.as_str()) {
+        return refuse(
+            "Plimsoll sets it itself; see --port, --datadir and `plimsoll sandbox deploy --help`".to_owned(),
+        );
+    }
+    let is_postgres = build.flavor == Flavor::Postgres;
+    let has = |candidate: &str| known.iter().any(|k| k == candidate);
+    // An extension's variables are known only when it is loaded; "loose_" asks to be let through.
+    let is_extra = if is_postgres {
+        name.contains('.')
+    } else {
+        ["loose_", "rocksdb_", "tokudb_", "skip_", "plugin_load"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+    };
+    let has_newer = |r: &&Renamed| r.is_postgres == is_postgres && r.old == name && has(r.new);
+    let is_synonym = SYNONYMS.contains(&name.as_str()) && RENAMED.iter().any(|r| has_newer(&r));
+    if (has(&name) && !is_synonym) || is_extra {
+        return Ok(());
+    }
+    let related = RENAMED.iter().filter(|r| r.is_postgres == is_postgres && (r.old == name || r.new == name));
+    for renamed in related {
+        let note = if renamed.note.is_empty() { String::new() } else { format!(" ({})", renamed.note) };
+        let other = if renamed.old == name { renamed.new } else { renamed.old };
+        if other.is_empty() {
+            return refuse(format!("this version does not have it any more{note}"));
+        }
+        if has(other) {
+            return refuse(format!("this version calls it {other}{note}"));
+        }
+    }
+    match nearest(&name, known) {
+        Some(near) => refuse(format!("this version knows no such variable; is it {near}?")),
+        // PostgreSQL keeps developers' options out of its list, and refuses what it really does not know by itself.
+        None if is_postgres => Ok(()),
+        None => refuse("this version knows no such variable".to_owned()),
+    }
+}
+
+/// The known name that differs by the fewest letters, if that is at most two.
+fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
+    let close = known.iter().map(|k| (distance(name, k), k.as_str())).filter(|(d, _)| *d <= 2);
+    close.min().map(|(_, k)| k)
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    if a.len().abs_diff(b.len()) > 2 {
+        return usize::MAX;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// The names of all variables and options that the program takes.
+fn known(build: &Build) -> Result<Vec<String>, Error> {
+    let files = &build.files;
+    let mut args: Vec<std::ffi::OsString> = Vec::new();
+    if build.flavor == Flavor::Postgres {
+        args.push("--describe-config".into());
+    } else {
+        args.push("--no-defaults".into());
+        args.push(format!("--basedir={}", files.base.display()).into());
+        if let Some(messages) = &files.messages {
+            args.push(format!("--lc-messages-dir={}", messages.display()).into());
+        }
+        args.extend(["--verbose".into(), "--help".into()]);
+    }
+    let fail = |e| Error::io("ask for the variables of", &files.server, e);
+    // A file without a name, so that nothing is left and the program may write as much as it likes.
+    let path =
+        std::env::temp_dir().join(format!("plimsoll-help-{}-{}", std::process::id(), record::serial()));
+    let mut output = File::options().read(true).write(true).create_new(true).open(&path).map_err(fail)?;
+    std::fs::remove_file(&path).map_err(fail)?;
+    // As nobody in particular: the servers refuse to run as root, even for this.
+    let ids = record::is_root().then_some(process::Ids { uid: 64_990, gid: 64_990 });
+    let launch = Launch {
+        program: files.server.clone(),
+        args,
+        env: server::environment(build, &std::collections::BTreeMap::new()),
+        cwd: "/".into(),
+        ids,
+        passwd: None,
+        stdin: None,
+        log: output.try_clone().map_err(fail)?,
+        cpus: None,
+        dies_with_us: None,
+        cgroups: Vec::new(),
+    };
+    process::spawn(launch).and_then(|mut child| child.wait()).map_err(fail)?;
+    let mut text = Vec::new();
+    std::io::Seek::rewind(&mut output).map_err(fail)?;
+    output.read_to_end(&mut text).map_err(fail)?;
+    let text = String::from_utf8_lossy(&text);
+    let names = if build.flavor == Flavor::Postgres { names_postgres(&text) } else { names_mysql(&text) };
+    if names.len() < 50 {
+        let why =
+            format!("it does not list its variables: {}", text.lines().next().unwrap_or("it says nothing"));
+        return Err(Error::Archive { path: files.server.clone(), why });
+    }
+    Ok(names)
+}
+
+/// From `postgres --describe-config`: the first column.
+fn names_postgres(text: &str) -> Vec<String> {
+    let names =
+        text.lines().filter_map(|line| line.split_once('\t')).map(|(name, _)| name.to_ascii_lowercase());
+    names.filter(|name| !name.contains(' ')).collect()
+}
+
+/// From `mysqld --verbose --help`: the options ("  --name=#", "  -b, --name") and the table of variables at the end.
+fn names_mysql(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut is_table = false;
+    for line in text.lines() {
+        let found = if is_table {
+            line.split_whitespace().next().filter(|_| !line.starts_with(' '))
+        } else if line.starts_with("---------") {
+            is_table = true;
+            None
+        } else if line.starts_with("  -") {
+            line.split_once("--")
+                .and_then(|(_, rest)| rest.split(|c: char| c.is_whitespace() || "[=".contains(c)).next())
+        } else {
+            None
+        };
+        if let Some(name) = found.filter(|name| !name.is_empty()) {
+            names.push(canonical(name));
+        }
+        if is_table && line.trim().is_empty() {
+            break;
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Origin;
+    use crate::build::Files;
+
+    fn build(flavor: Flavor, version: &str) -> Build {
+        Build {
+            flavor,
+            version: version.to_owned(),
+            label: None,
+            identity: String::new(),
+            origin: Origin::Installed("/x".into()),
+            archive_sha256: None,
+            files: Files {
+                server: "/x".into(),
+                base: "/".into(),
+                share: None,
+                messages: None,
+                plugins: None,
+                initdb: None,
+                client: None,
+                libraries: Vec::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_name_of_another_version_is_refused_with_the_one_it_has() {
+        let check = |flavor: Flavor, known: &[&str], name: &str, expected: Option<&str>| {
+            let known: Vec<String> = known.iter().map(|k| (*k).to_owned()).collect();
+            match (judge(&build(flavor, "1.2.3"), &known, name, "1"), expected) {
+                (Ok(()), None) => {}
+                (Err(error), Some(expected)) => {
+                    assert!(error.to_string().contains(expected), "{error}");
+                    assert!(error.is_usage());
+                }
+                (result, expected) => panic!("{name}: {result:?}, expected {expected:?}"),
+            }
+        };
+        let my = Flavor::Mysql;
+        check(my, &["general_log"], "log", Some("calls it general_log"));
+        check(my, &["table_cache", "table_open_cache"], "table_cache", Some("calls it table_open_cache"));
+        check(my, &["expire_logs_days", "binlog_expire_logs_seconds"], "expire_logs_days", None);
+        check(my, &["transaction_isolation"], "tx-isolation", Some("calls it transaction_isolation"));
+        check(my, &["tx_isolation"], "transaction_isolation", Some("calls it tx_isolation"));
+        check(
+            my,
+            &["innodb_log_file_size"],
+            "innodb_redo_log_capacity",
+            Some("calls it innodb_log_file_size"),
+        );
+        check(
+            my,
+            &["x"],
+            "query_cache_size",
+            Some("does not have it any more (MySQL 8.0 has no query cache)"),
+        );
+        check(
+            my,
+            &["innodb_buffer_pool_size"],
+            "innodb_bufer_pool_size",
+            Some("is it innodb_buffer_pool_size?"),
+        );
+        check(my, &["max_connections"], "MAX-CONNECTIONS", None);
+        check(my, &["x"], "wholly_unknown", Some("knows no such variable"));
+        check(my, &["x"], "rocksdb_block_size", None);
+        check(my, &["socket"], "socket", Some("sets it itself"));
+        check(my, &["x"], "a;b", Some("letters, digits"));
+        let pg = Flavor::Postgres;
+        check(pg, &["max_wal_size"], "checkpoint_segments", Some("calls it max_wal_size"));
+        check(pg, &["wal_keep_segments"], "wal_keep_size", Some("calls it wal_keep_segments"));
+        check(pg, &["shared_buffers"], "shared_bufers", Some("is it shared_buffers?"));
+        check(pg, &["x"], "pg_stat_statements.max", None);
+        check(pg, &["x"], "zero_damaged_pages", None);
+    }
+
+    #[test]
+    fn the_lists_of_both_families_are_read() {
+        let help = "mysqld  Ver 8\nUsage\n  --general-log       Log\n  -b, --basedir=name  Path\n  --log-bin[=name]    Log\n\
+                    \nVariables (--variable-name=value)\nand boolean\n--------- -----\nabort-slave-event-count   0\n\
+                    big-tables   FALSE\n\nTo see what\n";
+        assert_eq!(
+            names_mysql(help),
+            ["general_log", "basedir", "log_bin", "abort_slave_event_count", "big_tables"]
+        );
+        let config = "shared_buffers\tpostmaster\tx\nTimeZone\tuser\ty\nnot a line\n";
+        assert_eq!(names_postgres(config), ["shared_buffers", "timezone"]);
+    }
+}
