@@ -499,6 +499,7 @@ impl Crew {
         self.boundary.set(boundary);
         self.interval_began.set(timeline.start);
         let has_tickets = shared.tickets.is_some();
+        self.core.is_punctual.set(schedule.is_some());
         *self.schedule.borrow_mut() = schedule;
         *self.step.borrow_mut() = Some(StepState {
             timeline,

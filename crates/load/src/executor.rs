@@ -20,6 +20,8 @@ use crate::time::{Clock, Ticker};
 /// How often deadlines of waiting sockets are looked at: a statement's time limit is kept to this precision and
 /// costs neither a timer nor a system call.
 pub(crate) const SWEEP: Duration = Duration::from_millis(50);
+/// A timer so far away may be served late by what has passed since the last reading of the clock.
+const FAR: Duration = Duration::from_millis(5);
 /// Sockets that one call of epoll may name.
 const EVENTS_MAX: usize = 512;
 /// Transactions that a task may finish without waiting before others get their turn.
@@ -63,8 +65,12 @@ struct Timer {
 pub(crate) struct Core {
     epoll: OwnedFd,
     ticker: Ticker,
-    /// When the loop last looked at the clock.
-    loop_now: Cell<Instant>,
+    /// The last reading of the clock, whoever took it.
+    last_read: Cell<Instant>,
+    /// Whether the clock was read in this turn of the loop.
+    was_read: Cell<bool>,
+    /// Timers fire right after the wait, before the sessions that epoll named: for arrivals.
+    pub(crate) is_punctual: Cell<bool>,
     tasks: RefCell<Vec<TaskSlot>>,
     free_tasks: RefCell<Vec<usize>>,
     live_tasks: Cell<usize>,
@@ -117,7 +123,9 @@ impl Core {
         Ok(Rc::new(Core {
             epoll,
             ticker: Ticker::new(clock, now),
-            loop_now: Cell::new(now),
+            last_read: Cell::new(now),
+            was_read: Cell::new(false),
+            is_punctual: Cell::new(true),
             tasks: RefCell::default(),
             free_tasks: RefCell::default(),
             live_tasks: Cell::new(0),
@@ -164,13 +172,16 @@ impl Core {
 
     #[inline]
     pub(crate) fn now(&self) -> Instant {
-        self.ticker.now()
+        let now = self.ticker.now();
+        self.last_read.set(now);
+        self.was_read.set(true);
+        now
     }
 
-    /// The time of the loop's last turn: good for deadlines.
+    /// The last reading of the clock, at most two turns of the loop old: good for deadlines.
     #[inline]
     pub(crate) fn coarse_now(&self) -> Instant {
-        self.loop_now.get()
+        self.last_read.get()
     }
 
     pub(crate) fn ticker(&self) -> &Ticker {
@@ -414,8 +425,11 @@ impl Core {
                 return Ok(());
             }
             let named = self.wait(&mut events)?;
-            let now = self.now();
-            self.loop_now.set(now);
+            // While sessions read the clock themselves in each turn, the loop need not: what is due is then found
+            // one turn later.
+            let was_read = self.was_read.replace(false);
+            let now =
+                if named == 0 || self.is_punctual.get() || !was_read { self.now() } else { self.coarse_now() };
             for event in &events[..named] {
                 self.note_event(event);
             }
@@ -435,7 +449,9 @@ impl Core {
             if self.ticker.is_simulated() {
                 self.ticker.advance_to(due);
             } else {
-                timeout = due.saturating_duration_since(self.now());
+                let last = self.coarse_now();
+                let is_far = due.saturating_duration_since(last) > FAR;
+                timeout = due.saturating_duration_since(if is_far { last } else { self.now() });
             }
         }
         match epoll_wait(self.epoll.as_raw_fd(), events, timeout) {

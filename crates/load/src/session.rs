@@ -78,6 +78,9 @@ pub trait Session {
 
 /// Makes the sessions of a run. Called on the workers' threads, once for each session and once more for each
 /// session that had to be given up (it hung past the drain limit).
+///
+/// A worker has a table of file descriptors of its own, which costs less with each system call: beside standard
+/// input, output and error, sessions can use only descriptors that they open themselves, on their worker.
 pub trait SessionFactory: Sync {
     /// Names of the statement classes; [`Recorder::lap`] takes their index.
     fn statement_classes(&self) -> Vec<String>;

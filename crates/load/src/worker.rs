@@ -89,6 +89,9 @@ pub(crate) fn work(setup: WorkerSetup, factory: &dyn SessionFactory) -> io::Resu
         let _ = setup.reports.send(Report::Warning(text));
     }
     usage::no_timer_slack();
+    if clock == Clock::Monotonic {
+        usage::own_descriptors();
+    }
     let core = Core::new(clock)?.enter();
     let rng = Rng::new(seed, worker as u64);
     let crew = Rc::new(Crew::new(

@@ -1,9 +1,14 @@
 //! Benchmarks: each is a command, prints what it measured beside what is asked for, and ends with 1 when the
 //! figure was not reached.
 
+mod client_cost;
+mod deploy;
 mod fake;
+mod lab;
 mod load_speed;
 mod measurement_error;
+mod oltp_cost;
+mod sampler_cost;
 mod statement_mix;
 mod ten_thousand_sessions;
 mod yardstick;
@@ -14,13 +19,21 @@ use anyhow::{Result, bail};
 type Benchmark = (&'static str, &'static str, fn(&[&str]) -> Result<bool>);
 
 const ALL: &[Benchmark] = &[
+    ("client-cost", "client cpu of oltp_point_select beside sysbench and the floor", client_cost::run),
+    (
+        "oltp-cost",
+        "client cpu of oltp_read_write on both protocols beside sysbench and a floor",
+        oltp_cost::run,
+    ),
     ("load-speed", "loading a million rows against sysbench's prepare, and from a snapshot", load_speed::run),
+    ("deploy", "a server from nothing, and from a snapshot, against the same by hand", deploy::run),
     ("statement-mix", "statements of each workload against those of sysbench's scripts", statement_mix::run),
     (
         "measurement-error",
         "reported percentiles against the truth of a fake server's log",
         measurement_error::run,
     ),
+    ("sampler-cost", "what all samplers cost beside 256 busy sessions", sampler_cost::run),
     (
         "ten-thousand-sessions",
         "memory, errors and start-up of 10,000 sessions in one process",

@@ -74,6 +74,8 @@ pub fn serve(options: Options) -> io::Result<()> {
     let epoll = unsafe {
         libc::listen(listener.as_raw_fd(), BACKLOG);
         libc::prctl(libc::PR_SET_TIMERSLACK, 1);
+        // Where it is allowed: a request that waits for this thread to get a cpu would be logged late.
+        libc::setpriority(libc::PRIO_PROCESS, 0, -20);
         libc::epoll_create1(libc::EPOLL_CLOEXEC)
     };
     if epoll < 0 {

@@ -1,0 +1,260 @@
+//! A private server for a benchmark, deployed by the plimsoll of this tree, and children whose CPU is read from the
+//! kernel.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+/// The database that sysbench, the floors and Plimsoll use.
+pub(super) const DATABASE: &str = "sbtest";
+/// Server variables of every benchmark: enough of what many sessions with prepared statements need.
+const MARIADB_SETTINGS: &[&str] = &["max_connections=1100", "max_prepared_stmt_count=200000"];
+const POSTGRES_SETTINGS: &[&str] = &["max_connections=1100"];
+
+/// Builds Plimsoll and answers where it is.
+pub(super) fn build_plimsoll() -> Result<PathBuf> {
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--release", "--package", "cli"])
+        .status()
+        .context("running cargo")?;
+    ensure!(built.success(), "plimsoll does not build");
+    Ok(std::env::current_exe()?.with_file_name("plimsoll"))
+}
+
+/// A sandbox that is destroyed when dropped.
+pub(super) struct Server {
+    plimsoll: PathBuf,
+    name: String,
+    environment: BTreeMap<String, String>,
+    pub(super) is_postgres: bool,
+}
+
+impl Server {
+    /// Deploys `selector` (`mariadb`, `postgres@16`) with an empty database.
+    pub(super) fn deploy(plimsoll: &Path, selector: &str) -> Result<Server> {
+        let name = format!("bench-{}-{}", selector.replace(['@', '.'], "-"), std::process::id());
+        let is_postgres = selector.starts_with("postgres");
+        let settings = if is_postgres { POSTGRES_SETTINGS } else { MARIADB_SETTINGS };
+        let mut deploy = Command::new(plimsoll);
+        deploy.args(["sandbox", "deploy", selector, "--name", &name]);
+        deploy.args(settings.iter().flat_map(|setting| ["--set", setting]));
+        output(&mut deploy)?;
+        let mut server =
+            Server { plimsoll: plimsoll.to_owned(), name, environment: BTreeMap::new(), is_postgres };
+        let exported = output(Command::new(plimsoll).args(["sandbox", "env", &server.name]))?;
+        for line in exported.lines() {
+            if let Some((name, value)) = line.trim_start_matches("export ").split_once('=') {
+                server.environment.insert(name.to_owned(), value.trim_matches('\'').to_owned());
+            }
+        }
+        Ok(server)
+    }
+
+    /// Its unix socket.
+    pub(super) fn socket(&self) -> Result<String> {
+        if self.is_postgres {
+            Ok(format!("{}/.s.PGSQL.{}", self.variable("PGHOST")?, self.variable("PGPORT")?))
+        } else {
+            self.variable("MYSQL_UNIX_PORT").map(str::to_owned)
+        }
+    }
+
+    /// The administrator's name.
+    pub(super) fn user(&self) -> &'static str {
+        if self.is_postgres { "postgres" } else { "root" }
+    }
+
+    /// What Plimsoll takes as SERVER, with the database.
+    pub(super) fn url(&self) -> Result<String> {
+        if self.is_postgres {
+            let (host, port) = (self.variable("PGHOST")?, self.variable("PGPORT")?);
+            Ok(format!("postgres://postgres@localhost:{port}/{DATABASE}?host={host}"))
+        } else {
+            Ok(format!("mysql://root@localhost/{DATABASE}?socket={}", self.socket()?))
+        }
+    }
+
+    /// sysbench's connection options.
+    pub(super) fn sysbench_options(&self) -> Result<Vec<String>> {
+        Ok(if self.is_postgres {
+            vec![
+                "--db-driver=pgsql".to_owned(),
+                format!("--pgsql-host={}", self.variable("PGHOST")?),
+                format!("--pgsql-port={}", self.variable("PGPORT")?),
+                "--pgsql-user=postgres".to_owned(),
+                format!("--pgsql-db={DATABASE}"),
+            ]
+        } else {
+            vec![
+                "--db-driver=mysql".to_owned(),
+                format!("--mysql-socket={}", self.socket()?),
+                "--mysql-user=root".to_owned(),
+                format!("--mysql-db={DATABASE}"),
+            ]
+        })
+    }
+
+    /// Loads the tables of a workload by running it for a moment.
+    pub(super) fn load(&self, workload: &str, rows: u64) -> Result<()> {
+        let mut command = self.bench_command(workload, rows, 1, 1)?;
+        command.retain(|argument| argument != "--keep");
+        let (program, arguments) = command.split_first().context("no command")?;
+        output(Command::new(program).args(arguments)).map(drop)
+    }
+
+    /// Plimsoll's command line for one slice.
+    pub(super) fn bench_command(
+        &self,
+        workload: &str,
+        rows: u64,
+        sessions: u32,
+        seconds: u64,
+    ) -> Result<Vec<String>> {
+        let mut command = vec![self.plimsoll.display().to_string(), "bench".to_owned(), workload.to_owned()];
+        let rows = format!("table_size={rows}");
+        let (url, sessions, time) = (self.url()?, sessions.to_string(), format!("{seconds}s"));
+        let options =
+            ["--server", &url, "-o", &rows, "--sessions", &sessions, "--time", &time, "--warmup", "1s"];
+        command.extend(options.map(str::to_owned));
+        command.extend(["--workers", "1", "--keep", "--json", "-"].map(str::to_owned));
+        Ok(command)
+    }
+
+    fn variable(&self, name: &str) -> Result<&str> {
+        self.environment
+            .get(name)
+            .map(String::as_str)
+            .with_context(|| format!("the sandbox exports no {name}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let destroyed = Command::new(&self.plimsoll)
+            .args(["sandbox", "destroy", &self.name])
+            .stdout(Stdio::null())
+            .status();
+        if !destroyed.is_ok_and(|status| status.success()) {
+            eprintln!("the sandbox {} is still there: plimsoll sandbox destroy {}", self.name, self.name);
+        }
+    }
+}
+
+/// Runs a command to its end; its standard output.
+pub(super) fn output(command: &mut Command) -> Result<String> {
+    let done = command.output().with_context(|| format!("running {command:?}"))?;
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    if !done.status.success() {
+        bail!("{command:?} ended with {}\n{text}{}", done.status, String::from_utf8_lossy(&done.stderr));
+    }
+    Ok(text)
+}
+
+/// What a slice of load cost the client.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slice {
+    /// Statements per second.
+    pub(super) qps: f64,
+    /// CPU per statement, in us.
+    pub(super) user_us: f64,
+    /// CPU per statement, user and system, in us.
+    pub(super) total_us: f64,
+}
+
+impl Slice {
+    pub(super) fn new(statements: f64, seconds: f64, user_s: f64, sys_s: f64) -> Slice {
+        Slice {
+            qps: statements / seconds,
+            user_us: user_s * 1e6 / statements,
+            total_us: (user_s + sys_s) * 1e6 / statements,
+        }
+    }
+
+    /// From the last JSON object that a program printed.
+    pub(super) fn from_json(text: &str) -> Result<Slice> {
+        let line = text.lines().rev().find(|line| line.starts_with('{')).context("no JSON was printed")?;
+        let json: Value = serde_json::from_str(line)?;
+        let number = |pointer: &str| {
+            json.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("no {pointer} in {line}"))
+        };
+        Ok(Slice::new(
+            number("/statements")?,
+            number("/duration_s")?,
+            number("/client/cpu_user_s")?,
+            number("/client/cpu_sys_s")?,
+        ))
+    }
+}
+
+/// The middle one of some values.
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
+    }
+}
+
+/// Mean of paired ratios with its 95 % interval, from their logarithms (Student's t).
+pub(super) fn ratio_interval(ratios: &[f64]) -> (f64, f64, f64) {
+    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    let n = logs.len() as f64;
+    let mean = logs.iter().sum::<f64>() / n;
+    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    let half = student_975(logs.len().saturating_sub(1)) * (variance / n).sqrt();
+    (mean.exp(), (mean - half).exp(), (mean + half).exp())
+}
+
+/// 97.5 % point of Student's t, from the usual table.
+fn student_975(freedom: usize) -> f64 {
+    const TABLE: [f64; 15] = [
+        f64::INFINITY,
+        12.706,
+        4.303,
+        3.182,
+        2.776,
+        2.571,
+        2.447,
+        2.365,
+        2.306,
+        2.262,
+        2.228,
+        2.201,
+        2.179,
+        2.160,
+        2.145,
+    ];
+    TABLE.get(freedom).copied().unwrap_or(2.12)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_of_equal_ratios_is_a_point() {
+        let (mean, low, high) = ratio_interval(&[1.1, 1.1, 1.1]);
+        assert!((mean - 1.1).abs() < 1e-9 && (low - 1.1).abs() < 1e-6 && (high - 1.1).abs() < 1e-6);
+        let (_, low, high) = ratio_interval(&[0.9, 1.1, 1.0, 1.05, 0.95]);
+        assert!(low < 1.0 && high > 1.0);
+    }
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+
+    #[test]
+    fn a_slice_is_read_from_the_last_object() {
+        let text = "noise\n{\"statements\": 1000, \"duration_s\": 2.0, \
+                    \"client\": {\"cpu_user_s\": 0.001, \"cpu_sys_s\": 0.003}}\n";
+        let slice = Slice::from_json(text).unwrap();
+        assert_eq!((slice.qps, slice.user_us, slice.total_us), (500.0, 1.0, 4.0));
+    }
+}
