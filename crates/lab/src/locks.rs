@@ -143,7 +143,8 @@ fn stored(sessions: u32, table: &LockTable) -> Vec<store::HotLock> {
         Source::Futex => store::LockSource::Futex,
         Source::Perf => store::LockSource::Perf,
     };
-    let hot = table.waits.iter().take(LOCKS_KEPT);
+    // Threads without work wait at conditions all the time, and would head every list.
+    let hot = table.waits.iter().filter(|wait| wait.is_lock).take(LOCKS_KEPT);
     hot.map(|wait| store::HotLock {
         sessions,
         source,

@@ -113,6 +113,7 @@ fn table(sampled: Sampled<Wait>, symbols: &Symbols, at_end: &Symbols) -> LockTab
             let kind = if wait.is_mutex { "" } else { " (condition or rw-lock)" };
             LockWait {
                 lock: format!("{name}{kind}"),
+                is_lock: wait.is_mutex,
                 caller: String::new(),
                 count: None,
                 wait_s,

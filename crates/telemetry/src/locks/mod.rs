@@ -31,6 +31,9 @@ pub enum Source {
 pub struct LockWait {
     /// Its name: `mutex/sql/LOCK_open`, `LWLock/WALWrite`, a symbol, or an address.
     pub lock: String,
+    /// A mutex or another lock; `false` for condition variables and what cannot be told from them, at which threads
+    /// without work wait too.
+    pub is_lock: bool,
     /// Who waited for it most; empty where unknown.
     pub caller: String,
     /// Waits (performance_schema: acquisitions, uncontended ones included); `None` where sampling cannot tell.

@@ -184,6 +184,7 @@ impl Pairs {
                     closed.callers.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
                 LockWait {
                     lock: format!("{name}{kind}"),
+                    is_lock: is_mutex,
                     caller: caller.map(|c| c.0).unwrap_or_default(),
                     count: Some(closed.count),
                     wait_s: closed.wait_s,

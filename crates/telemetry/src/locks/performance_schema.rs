@@ -125,6 +125,7 @@ fn read_summary(client: &mut Client) -> Result<Vec<LockWait>, Error> {
             let Some(name) = row.text(0) else { return };
             waits.push(LockWait {
                 lock: short(name).to_owned(),
+                is_lock: true,
                 caller: String::new(),
                 count: Some(number(1) as u64),
                 wait_s: number(2),

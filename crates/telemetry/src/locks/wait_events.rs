@@ -70,6 +70,7 @@ fn sample(target: &Target, period: Duration, stop: &AtomicBool) -> Result<LockTa
         .filter(|(name, ..)| !name.starts_with("CPU/") && !name.starts_with("Client/"))
         .map(|(lock, wait_s, interval)| LockWait {
             lock,
+            is_lock: true,
             caller: String::new(),
             count: None,
             wait_s,
