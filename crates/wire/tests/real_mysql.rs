@@ -77,6 +77,12 @@ fn mysql_5_6() {
     check_server("mysql@5.6", &[("TLS of old", old_tls)]);
 }
 
+/// Its greeting lacks a NUL that all later ones have.
+#[test]
+fn mysql_5_5_9() {
+    check_server("mysql@5.5.9", &[("no TLS", no_tls)]);
+}
+
 #[test]
 fn mysql_5_5() {
     check_server("mysql@5.5", &[("TLS of old", old_tls)]);
@@ -523,6 +529,14 @@ fn old_tls(server: &Server) {
         assert!(text.contains("no TLS 1.2 or newer") && text.contains("tls=disabled"), "{text}");
     }
     assert!(who(tcp).starts_with("tls_user@"));
+}
+
+fn no_tls(server: &Server) {
+    let tcp = &account(server, "tls_user", &server.identified("t"), "t")[1];
+    let error = Client::connect(&Target { tls: TlsMode::Required, ..tcp.clone() }).unwrap_err().to_string();
+    assert!(error.contains("offers no TLS: give it a certificate"), "{error}");
+    let preferred = Target { tls: TlsMode::Preferred, ..tcp.clone() };
+    assert_eq!(Client::connect(&preferred).expect("without TLS").server().tls, None);
 }
 
 fn tls(server: &Server) {

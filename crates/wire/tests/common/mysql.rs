@@ -9,39 +9,36 @@ use wire::{Endpoint, Target, TlsMode};
 pub(crate) struct Server {
     sandbox: Sandbox,
     port: u16,
-    /// Certificates; removed with the server.
+    /// An authority of nobody's.
     dir: tempfile::TempDir,
 }
 
 /// A server with TLS and a TCP port. `None` where the caller wants no servers; it has been said then what was not
 /// tested.
 pub(crate) fn server(selector: &str) -> Option<Server> {
-    let dir = directory();
-    // yaSSL reads no key but RSA, and the sandbox makes none.
-    let rsa = selector_is_old(selector).then(|| write_rsa(&dir));
-    let sandbox = sandbox::testing::server_with(selector, |spec| {
+    let mut sandbox = sandbox::testing::server_with(selector, |spec| {
         spec.listen = Listen::FreePort;
-        spec.tls = rsa.is_none();
-        if let Some([certificate, key]) = &rsa {
-            for (name, path) in [("ssl_ca", certificate), ("ssl_cert", certificate), ("ssl_key", key)] {
-                spec.settings.insert(name.into(), path.display().to_string());
-            }
-        }
+        spec.tls = has_tls(selector);
     })?;
+    if has_tls(selector) && selector_is_old(selector) {
+        use_rsa(&mut sandbox);
+    }
     let port = sandbox.status().expect("the server runs").port.expect("it has a port");
-    Some(Server { sandbox, port, dir })
+    Some(Server { sandbox, port, dir: directory() })
+}
+
+/// This build was made without.
+fn has_tls(selector: &str) -> bool {
+    selector != "mysql@5.5.9"
 }
 
 /// Whether builds of this version that can be fetched have yaSSL.
 pub(crate) fn selector_is_old(selector: &str) -> bool {
-    ["mysql@5.5", "mysql@5.6", "mariadb@10.1", "mariadb@10.2"].contains(&selector)
+    ["mysql@5.5", "mysql@5.6", "mariadb@10.1", "mariadb@10.2"].iter().any(|old| selector.starts_with(old))
 }
 
 fn directory() -> tempfile::TempDir {
-    use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().expect("a directory");
-    // The server runs under a uid of its own.
-    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("permissions");
     let key = rcgen::KeyPair::generate().expect("a key");
     let mut params = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -50,17 +47,19 @@ fn directory() -> tempfile::TempDir {
     dir
 }
 
-/// Certificate and key. They protect nothing.
-fn write_rsa(dir: &tempfile::TempDir) -> [PathBuf; 2] {
-    let files = [
-        ("rsa.pem", include_str!("../fixtures/rsa.pem")),
-        ("rsa-key.pem", include_str!("../fixtures/rsa-key.pem")),
-    ];
-    files.map(|(name, text)| {
-        let path = dir.path().join(name);
-        std::fs::write(&path, text).expect("write a certificate");
-        path
-    })
+/// Certificate and key of a kind that yaSSL can read; the sandbox's are of another. They protect nothing.
+fn use_rsa(sandbox: &mut Sandbox) {
+    let ca = sandbox.tls_ca().expect("it has TLS");
+    let certificate = include_str!("../fixtures/rsa.pem");
+    // The files exist and keep their owner.
+    for (name, text) in [
+        ("ca.pem", certificate),
+        ("server.pem", certificate),
+        ("server.key", include_str!("../fixtures/rsa-key.pem")),
+    ] {
+        std::fs::write(ca.with_file_name(name), text).expect("write a certificate");
+    }
+    sandbox.restart().expect("the server starts again");
 }
 
 impl Server {
