@@ -4,8 +4,11 @@
 //! Never here: sockets, timing, pacing, the life of a server.
 
 pub mod bulk_insert;
+pub mod catalogue;
 pub mod control;
+pub mod dbstress;
 pub mod dialect;
+mod drawn;
 pub mod error;
 pub mod link;
 pub mod loader;
@@ -14,6 +17,7 @@ pub mod options;
 pub mod outcome;
 pub mod random;
 pub mod statements;
+pub mod sysbench_0x;
 pub mod tally;
 
 use std::collections::BTreeMap;
@@ -32,6 +36,9 @@ pub fn all() -> &'static [&'static dyn Workload] {
         let mut all: Vec<&'static dyn Workload> = Vec::new();
         all.extend(oltp::MEMBERS.iter().map(|workload| workload as &dyn Workload));
         all.push(&bulk_insert::BulkInsert);
+        all.extend(sysbench_0x::MEMBERS.iter().map(|workload| workload as &dyn Workload));
+        all.push(&dbstress::DbStress);
+        all.push(&catalogue::Catalogue);
         all
     });
     &ALL

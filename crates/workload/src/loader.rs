@@ -246,7 +246,9 @@ fn stream_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Re
     let mut sql = shared.dialect.bulk_load(&table.name, &table.columns);
     // Rows of a table emptied in the same transaction need no log where wal_level is minimal, and are frozen
     // at once, which VACUUM then does not have to do (PostgreSQL manual, COPY).
-    let is_frozen = range.is_whole && shared.dialect.flavor == Flavor::Postgres;
+    // A partitioned table takes no FREEZE.
+    let is_partitioned = table.create.iter().any(|sql| sql.contains(" PARTITION BY "));
+    let is_frozen = range.is_whole && shared.dialect.flavor == Flavor::Postgres && !is_partitioned;
     if is_frozen {
         sql.push_str(" WITH (FREEZE)");
         control.run("emptying a table", &format!("BEGIN; TRUNCATE {}", table.name))?;

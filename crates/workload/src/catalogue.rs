@@ -1,0 +1,480 @@
+//! A shop's catalogue that is only read, from memory: after the load of AnandTech's server tests of 2004 to 2006,
+//! whose data and queries were never published; see [`DESCRIPTION`].
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use load::SessionFactory;
+use wire::{ParamType, Target};
+
+use crate::control::Control;
+use crate::drawn::{self, Drawing, Kind, Memory, Program, Script};
+use crate::loader::{self, LoadPlan, TableLoad};
+use crate::options::Options;
+use crate::random::{Rng, digit_groups, digits};
+use crate::tally::Tally;
+use crate::{
+    Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
+    Progress, Ran, StatementDoc, Workload,
+};
+
+const PS_MODES: &[Cow<'static, str>] = &[Cow::Borrowed("auto"), Cow::Borrowed("disable")];
+
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec::real(
+        "scale",
+        "1",
+        0.001,
+        1000.0,
+        "1: about 1 GB (200,000 products, 7.5 million order lines)",
+    ),
+    OptionSpec::word(
+        "db_ps_mode",
+        "auto",
+        PS_MODES,
+        "disable: text protocol in place of prepared statements",
+    ),
+    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)"),
+    OptionSpec::text("create_table_options", "", "appended to CREATE TABLE"),
+    OptionSpec::count("data_seed", "42", 0, u64::MAX, "seed of the generated rows"),
+];
+
+const DESCRIPTION: &str = "\
+A select-dominated load: a web shop's catalogue and orders of about 1 GB that stay in memory, queried by sessions \
+without think time.
+
+RECONSTRUCTED after what AnandTech's articles of 2004 to 2006 (J. De Gelas) tell of theirs: about 1 GB, resident in \
+memory, read-intensive queries that select, group and order over one or more tables, 1 to 50 concurrent clients, \
+query cache off. Their data and SQL were not published; schema, queries and shares are ours, so figures compare with \
+each other and not with the articles'.
+
+One transaction is one query: 30 % by key, 25 % filtered, 20 % grouped over three tables, 20 % a customer's newest \
+order lines, 5 % a ranking of a department. All are outside of explicit transactions.";
+
+const DEPARTMENTS: u64 = 25;
+const CATEGORIES: u64 = 500;
+const MAKERS: u64 = 50;
+const DAYS: u64 = 1095;
+const LINES: u64 = 5;
+const PRICE_MAX: u64 = 100_000;
+/// Orders that one grouped query looks at.
+const GROUPED_ORDERS: u64 = 100;
+
+/// The workload.
+#[derive(Debug)]
+pub struct Catalogue;
+
+impl Workload for Catalogue {
+    fn name(&self) -> &str {
+        "catalogue"
+    }
+
+    fn summary(&self) -> &str {
+        "selects over a shop's catalogue in memory: by key, filtered, grouped, ordered"
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn options(&self) -> &[OptionSpec] {
+        OPTIONS
+    }
+
+    fn configure(
+        &self,
+        given: &BTreeMap<String, String>,
+        dialect: Dialect,
+    ) -> Result<Box<dyn Configured>, OptionError> {
+        Ok(Box::new(configured(given, dialect)?))
+    }
+}
+
+fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<ConfiguredShop, OptionError> {
+    let mut options = Options::parse("catalogue", OPTIONS, given)?;
+    if let Some(engine) = dialect.engine.as_deref().filter(|_| !given.contains_key("mysql_storage_engine")) {
+        options.set("mysql_storage_engine", engine);
+    }
+    let drawing = Drawing {
+        kinds: kinds(),
+        script: Shop::of_scale(options.real("scale")),
+        spans: &[],
+        tables: Vec::new(),
+        is_prepared: options.text("db_ps_mode") == "auto",
+        is_atomic: true,
+        retryable: &[],
+        pause: None,
+        connect_pause: Duration::ZERO,
+        tally: Arc::new(Tally::default()),
+        dialect,
+    };
+    Ok(ConfiguredShop { options, drawing: Arc::new(drawing) })
+}
+
+const POINT: usize = 0;
+const FILTERED: usize = 1;
+const GROUPED: usize = 2;
+const ORDERED: usize = 3;
+const RANKED: usize = 4;
+/// Of a hundred queries, by kind.
+const SHARES: [u64; 5] = [30, 25, 20, 20, 5];
+
+fn kinds() -> Vec<Kind> {
+    use ParamType::Int;
+    let share = |kind: usize| format!("{} of 100 transactions", SHARES[kind]);
+    vec![
+        Kind::statement(
+            "point",
+            "SELECT p.id, p.name, p.price, p.stock, p.rating, p.description, c.name FROM product p \
+             JOIN category c ON c.id = p.category_id WHERE p.id = ?",
+            &[Int],
+            share(POINT),
+            "a product, uniform",
+        ),
+        Kind::statement(
+            "filtered",
+            "SELECT p.id, p.name, p.price, p.rating FROM product p \
+             WHERE p.category_id = ? AND p.price BETWEEN ? AND ?",
+            &[Int, Int, Int],
+            share(FILTERED),
+            "a category, uniform; a quarter of all prices",
+        ),
+        Kind::statement(
+            "grouped",
+            "SELECT p.maker, COUNT(*), SUM(l.quantity), SUM(l.quantity * l.price) FROM orders o \
+             JOIN order_line l ON l.order_id = o.id JOIN product p ON p.id = l.product_id \
+             WHERE o.id BETWEEN ? AND ? GROUP BY p.maker",
+            &[Int, Int],
+            share(GROUPED),
+            "100 orders in a row: 500 lines into up to 50 groups",
+        ),
+        Kind::statement(
+            "ordered",
+            "SELECT o.id, o.day, o.total, l.line, l.quantity, p.name FROM orders o \
+             JOIN order_line l ON l.order_id = o.id JOIN product p ON p.id = l.product_id \
+             WHERE o.customer_id = ? ORDER BY o.day DESC, o.id DESC, l.line LIMIT 20",
+            &[Int],
+            share(ORDERED),
+            "a customer, uniform: about 10 orders of 5 lines",
+        ),
+        Kind::statement(
+            "ranked",
+            "SELECT p.id, p.name, p.rating, p.price FROM product p JOIN category c ON c.id = p.category_id \
+             WHERE c.department = ? AND p.rating >= ? ORDER BY p.price DESC, p.id LIMIT 20",
+            &[Int, Int],
+            share(RANKED),
+            "a department, uniform; a rating from 50 to 95",
+        ),
+    ]
+}
+
+/// Numbers of rows, and how queries are drawn over them.
+#[derive(Debug)]
+struct Shop {
+    products: u64,
+    customers: u64,
+    orders: u64,
+}
+
+impl Shop {
+    fn of_scale(scale: f64) -> Shop {
+        let scaled = |count: f64| ((count * scale) as u64).max(100);
+        Shop { products: scaled(200_000.0), customers: scaled(150_000.0), orders: scaled(1_500_000.0) }
+    }
+
+    fn kind(percent: u64) -> usize {
+        let mut below = 0;
+        SHARES
+            .iter()
+            .position(|share| {
+                below += share;
+                percent < below
+            })
+            .unwrap_or(POINT)
+    }
+}
+
+impl Script for Shop {
+    fn draw(&self, memory: &mut Memory, program: &mut Program) {
+        let rng = &mut memory.rng;
+        let kind = Shop::kind(rng.uniform(0, 99));
+        match kind {
+            POINT => program.int(rng.uniform(1, self.products)),
+            FILTERED => {
+                program.int(rng.uniform(1, CATEGORIES));
+                let low = rng.uniform(100, PRICE_MAX * 3 / 4);
+                program.int(low);
+                program.int(low + PRICE_MAX / 4);
+            }
+            GROUPED => {
+                let first = rng.uniform(1, self.orders - GROUPED_ORDERS + 1);
+                program.int(first);
+                program.int(first + GROUPED_ORDERS - 1);
+            }
+            ORDERED => program.int(rng.uniform(1, self.customers)),
+            _ => {
+                program.int(rng.uniform(1, DEPARTMENTS));
+                program.int(rng.uniform(50, 95));
+            }
+        }
+        program.push(kind, 0);
+    }
+}
+
+/// Changes with anything that changes the bytes of generated rows.
+const GENERATOR_VERSION: u32 = 1;
+
+#[derive(Debug)]
+struct ConfiguredShop {
+    options: Options,
+    drawing: Arc<Drawing<Shop>>,
+}
+
+impl ConfiguredShop {
+    fn table<'a>(
+        &self,
+        name: &str,
+        columns: &[(&str, &str)],
+        key: &str,
+        indexes: &[&str],
+        rows: u64,
+        push_row: impl Fn(&mut Rng, u64, &mut Vec<u8>) + Send + Sync + 'a,
+    ) -> TableLoad<'a> {
+        let options = &self.options;
+        let suffix = self
+            .drawing
+            .dialect
+            .table_options(options.text("mysql_storage_engine"), options.text("create_table_options"));
+        let list: Vec<String> =
+            columns.iter().map(|(name, kind)| format!("{name} {kind} NOT NULL")).collect();
+        let seed = options.count("data_seed") ^ ((name.len() as u64) << 40);
+        TableLoad {
+            create: vec![format!("CREATE TABLE {name} ({}, PRIMARY KEY ({key})){suffix}", list.join(", "))],
+            columns: columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+            rows,
+            push_row: Box::new(move |row, out: &mut Vec<u8>| push_row(&mut Rng::stream(seed, row), row, out)),
+            after: indexes
+                .iter()
+                .enumerate()
+                .map(|(number, columns)| format!("CREATE INDEX {name}_{} ON {name} ({columns})", number + 1))
+                .collect(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn tables(&self) -> Vec<TableLoad<'_>> {
+        const INT: &str = "INTEGER";
+        let Shop { products, customers, orders } = self.drawing.script;
+        vec![
+            self.table(
+                "category",
+                &[("id", INT), ("department", INT), ("name", "VARCHAR(40)")],
+                "id",
+                &["department"],
+                CATEGORIES,
+                |rng, row, out| {
+                    numbers(&[row + 1, row % DEPARTMENTS + 1], out);
+                    digit_groups(rng, 2, out);
+                    out.push(b'\n');
+                },
+            ),
+            self.table(
+                "product",
+                &[
+                    ("id", INT),
+                    ("category_id", INT),
+                    ("maker", INT),
+                    ("price", INT),
+                    ("stock", INT),
+                    ("rating", INT),
+                    ("name", "VARCHAR(60)"),
+                    ("description", "VARCHAR(250)"),
+                ],
+                "id",
+                &["category_id, price"],
+                products,
+                |rng, row, out| {
+                    let price = rng.uniform(100, PRICE_MAX);
+                    let (maker, stock, rating) =
+                        (rng.uniform(1, MAKERS), rng.uniform(0, 500), rng.uniform(0, 100));
+                    numbers(&[row + 1, row % CATEGORIES + 1, maker, price, stock, rating], out);
+                    digit_groups(rng, 4, out);
+                    out.push(b'\t');
+                    digit_groups(rng, 20, out);
+                    out.push(b'\n');
+                },
+            ),
+            self.table(
+                "orders",
+                &[("id", INT), ("customer_id", INT), ("day", INT), ("status", INT), ("total", INT)],
+                "id",
+                &["customer_id"],
+                orders,
+                move |rng, row, out| {
+                    let customer = rng.uniform(1, customers);
+                    let day = row * DAYS / orders + 1;
+                    numbers(&[row + 1, customer, day, rng.uniform(0, 4)], out);
+                    digits(rng.uniform(100, PRICE_MAX * LINES), out);
+                    out.push(b'\n');
+                },
+            ),
+            self.table(
+                "order_line",
+                &[("order_id", INT), ("line", INT), ("product_id", INT), ("quantity", INT), ("price", INT)],
+                "order_id, line",
+                &["product_id"],
+                orders * LINES,
+                move |rng, row, out| {
+                    let (product, quantity) = (rng.uniform(1, products), rng.uniform(1, 9));
+                    numbers(&[row / LINES + 1, row % LINES + 1, product, quantity], out);
+                    digits(rng.uniform(100, PRICE_MAX), out);
+                    out.push(b'\n');
+                },
+            ),
+        ]
+    }
+}
+
+/// Numbers with a tab after each.
+fn numbers(all: &[u64], out: &mut Vec<u8>) {
+    for &number in all {
+        digits(number, out);
+        out.push(b'\t');
+    }
+}
+
+impl Configured for ConfiguredShop {
+    fn options(&self) -> BTreeMap<String, String> {
+        self.options.all().clone()
+    }
+
+    fn statement_classes(&self) -> Vec<String> {
+        self.drawing.classes()
+    }
+
+    fn statements(&self) -> Vec<StatementDoc> {
+        self.drawing.documentation("")
+    }
+
+    fn dataset_key(&self) -> String {
+        let mut key = format!("catalogue v{GENERATOR_VERSION}");
+        for name in ["scale", "mysql_storage_engine", "create_table_options", "data_seed"] {
+            key.push_str(&format!(" {name}={}", self.options.text(name)));
+        }
+        key
+    }
+
+    fn data_bytes(&self) -> u64 {
+        let Shop { products, orders, .. } = self.drawing.script;
+        products * 420 + orders * (110 + LINES * 110) + 1_000_000
+    }
+
+    fn needs(&self, sessions: u32) -> Needs {
+        Needs {
+            connections: sessions,
+            prepared_statements: self.drawing.prepared_per_session() * u64::from(sessions),
+            local_infile: self.drawing.dialect.syntax().has_engines,
+        }
+    }
+
+    fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
+        loader::load(at, &self.drawing.dialect, LoadPlan { tables: self.tables() }, progress)
+    }
+
+    fn is_loaded(&self, target: &Target) -> Result<bool, Error> {
+        loader::is_loaded(target, self.tables().into_iter().map(|table| (table.name, table.rows)))
+    }
+
+    fn baseline(&self, _target: &Target) -> Result<Baseline, Error> {
+        Ok(Baseline::default())
+    }
+
+    fn check(&self, target: &Target, _before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {
+        let mut control = Control::connect(target, "check the tables after the run")?;
+        // Nothing writes: the rows are those of the load. Counting 7.5 million lines after each run would cost more
+        // than it tells.
+        let small = self.tables().into_iter().filter(|table| table.name != "order_line");
+        small
+            .map(|table| {
+                let found =
+                    control.number("counting rows", &format!("SELECT COUNT(*) FROM {}", table.name))?;
+                let wanted = i128::from(table.rows);
+                Ok(Check::between(format!("rows of {}", table.name), found, wanted, wanted))
+            })
+            .collect()
+    }
+
+    fn sessions(&self, target: &Target, seed: u64) -> Box<dyn SessionFactory> {
+        drawn::sessions(&self.drawing, target, seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drawn::seen;
+    use crate::{Flavor, Version};
+
+    fn shop(scale: &str) -> ConfiguredShop {
+        let given = BTreeMap::from([("scale".to_owned(), scale.to_owned())]);
+        let dialect = Dialect { flavor: Flavor::Mysql, version: Version::default(), engine: None };
+        configured(&given, dialect).expect("good options")
+    }
+
+    #[test]
+    fn shares_of_the_queries_are_as_documented() {
+        assert_eq!(SHARES.iter().sum::<u64>(), 100);
+        let shop = shop("1");
+        let mut memory = seen::memory(7);
+        let mut seen_kinds: BTreeMap<&str, u64> = BTreeMap::new();
+        for _ in 0..20_000 {
+            let transaction = seen::transaction(&shop.drawing, &mut memory);
+            assert_eq!(transaction.len(), 1);
+            *seen_kinds.entry(transaction[0].0).or_default() += 1;
+        }
+        for (name, share) in ["point", "filtered", "grouped", "ordered", "ranked"].into_iter().zip(SHARES) {
+            let found = seen_kinds[name] as f64 / 200.0;
+            assert!((found - share as f64).abs() < 1.2, "{name}: {found} % of {share} %");
+        }
+    }
+
+    #[test]
+    fn the_default_scale_is_about_a_gigabyte() {
+        assert!((900_000_000..1_200_000_000).contains(&shop("1").data_bytes()));
+        let tables = shop("1");
+        let rows: Vec<(String, u64)> =
+            tables.tables().into_iter().map(|table| (table.name, table.rows)).collect();
+        assert_eq!(
+            rows[1..],
+            [
+                ("product".to_owned(), 200_000),
+                ("orders".to_owned(), 1_500_000),
+                ("order_line".to_owned(), 7_500_000)
+            ]
+        );
+    }
+
+    #[test]
+    fn rows_refer_to_rows_that_there_are() {
+        let shop = shop("0.01");
+        let tables = shop.tables();
+        for row in [0, 1, 9_999, 74_999] {
+            let mut out = Vec::new();
+            (tables[3].push_row)(row, &mut out);
+            let line = String::from_utf8(out).expect("ASCII");
+            let fields: Vec<u64> =
+                line.trim_end().split('\t').map(|field| field.parse().expect("a number")).collect();
+            assert_eq!((fields[0], fields[1], fields.len()), (row / 5 + 1, row % 5 + 1, 5));
+            assert!((1..=2000).contains(&fields[2]));
+        }
+        let mut memory = seen::memory(1);
+        for _ in 0..2000 {
+            let (name, values) = seen::transaction(&shop.drawing, &mut memory).remove(0);
+            if name == "grouped" {
+                assert!(values[1].parse::<u64>().expect("a number") <= 15_000);
+            }
+        }
+    }
+}
