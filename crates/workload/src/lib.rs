@@ -16,6 +16,7 @@ pub mod oltp;
 pub mod options;
 pub mod outcome;
 pub mod random;
+pub mod sqlfile;
 pub mod statements;
 pub mod sysbench_0x;
 pub mod tally;

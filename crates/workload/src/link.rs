@@ -95,9 +95,18 @@ impl Link {
     /// Those of the server.
     #[inline]
     pub async fn begin(&mut self) -> Result<Done, Failure> {
+        self.begin_as("BEGIN").await
+    }
+
+    /// [`Link::begin`] in a user's own words (START TRANSACTION READ ONLY).
+    ///
+    /// # Errors
+    /// Those of the server.
+    #[inline]
+    pub async fn begin_as(&mut self, sql: &str) -> Result<Done, Failure> {
         // Set before the answer: from here on only an answered COMMIT or ROLLBACK makes the session clean.
         self.in_transaction = true;
-        self.text("BEGIN").await
+        self.text(sql).await
     }
 
     /// COMMIT.
@@ -106,9 +115,23 @@ impl Link {
     /// Those of the server.
     #[inline]
     pub async fn commit(&mut self) -> Result<Done, Failure> {
-        let done = self.text("COMMIT").await?;
+        self.commit_as("COMMIT").await
+    }
+
+    /// [`Link::commit`] in a user's own words (END).
+    ///
+    /// # Errors
+    /// Those of the server.
+    #[inline]
+    pub async fn commit_as(&mut self, sql: &str) -> Result<Done, Failure> {
+        let done = self.text(sql).await?;
         self.in_transaction = false;
         Ok(done)
+    }
+
+    /// Whether a transaction is open.
+    pub fn is_in_transaction(&self) -> bool {
+        self.in_transaction
     }
 
     /// ROLLBACK.

@@ -26,7 +26,8 @@ const STATEMENT_LIMIT: Duration = Duration::from_secs(24 * 3600);
 pub struct TableLoad<'a> {
     /// Its name, quoted where it needs quotes.
     pub name: String,
-    /// CREATE TABLE and what else must come before the rows.
+    /// CREATE TABLE and what else must come before the rows. Where there is nothing the table is there already
+    /// and stays.
     pub create: Vec<String>,
     /// The columns of a row, joined by commas.
     pub columns: String,
@@ -159,7 +160,7 @@ fn create_tables(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(), Error> {
     let mut control = connect(&at.target)?;
-    for table in plan.tables.iter().rev() {
+    for table in plan.tables.iter().rev().filter(|table| !table.create.is_empty()) {
         control.run("dropping an old table", &format!("DROP TABLE IF EXISTS {}", table.name))?;
     }
     let total = plan.tables.len() as u64;
