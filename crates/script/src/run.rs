@@ -103,8 +103,15 @@ fn compat(words: &Words) -> Result<Compat, Error> {
 }
 
 fn say(out: &mut dyn Write, text: &str) -> Result<(), Error> {
+    flush_lua();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(|source| Error::File { path: "standard output".into(), source })
+}
+
+/// What scripts have printed goes through C's own buffer: it comes out before anything of ours.
+pub(crate) fn flush_lua() {
+    // SAFETY: a null stream means all of them.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
 }
 
 fn help(compat: Compat) -> Result<String, Error> {
@@ -233,8 +240,7 @@ impl Test {
         let is_parallel: bool = self.ask(&state, "command_parallel", name)?;
         drop(state);
         if !is_parallel || threads == 1 {
-            // sysbench runs it on its main thread, with that thread's generator.
-            return self.one_command(name, 0, SessionSymbols::new(random, generators.main));
+            return self.one_command(name, 0, SessionSymbols::new(random, generators.sessions[0].clone()));
         }
         let failures: Mutex<Vec<Error>> = Mutex::new(Vec::new());
         std::thread::scope(|scope| {

@@ -169,14 +169,12 @@ pub fn random(values: &Values) -> Result<RandomSettings, Error> {
     Ok(RandomSettings { default, special, pareto, zipfian })
 }
 
-/// The generators of a run, seeded in the order in which sysbench asks libc for numbers: four for the main
-/// thread, two for unique numbers (the second argument first, as compilers for x86-64 evaluate them), then four
-/// for each thread.
+/// The generators of a run. As in sysbench, `run` seeds libc's generator and each thread takes four numbers of it.
+/// Commands draw as the first thread does; sysbench seeds them, and its unique numbers, from the clock whatever the
+/// seed.
 #[derive(Debug)]
 pub struct Generators {
-    /// The main thread's, which commands use.
-    pub main: Rng,
-    /// One for each session.
+    /// One for each session; at least one.
     pub sessions: Vec<Rng>,
     /// The seed in force.
     pub seed: u32,
@@ -189,11 +187,8 @@ pub fn generators(values: &Values, sessions: u32) -> Generators {
         given => given,
     } as u32;
     let mut source = GlibcRandom::new(seed);
-    let main = Rng::from_glibc(&mut source);
-    let offset = source.next();
-    let index = source.next();
-    symbols::seed_unique(index, offset);
-    Generators { main, sessions: (0..sessions).map(|_| Rng::from_glibc(&mut source)).collect(), seed }
+    symbols::seed_unique(seed, !seed);
+    Generators { sessions: (0..sessions.max(1)).map(|_| Rng::from_glibc(&mut source)).collect(), seed }
 }
 
 /// Sessions asked for.

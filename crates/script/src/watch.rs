@@ -183,6 +183,7 @@ impl<'a> Watch<'a> {
     }
 
     fn print(&mut self, text: &str) {
+        crate::run::flush_lua();
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
         if let Err(source) = written
             && self.problem.is_none()

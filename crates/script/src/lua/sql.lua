@@ -53,11 +53,11 @@ local sql = {
 sysbench.sql = sql
 
 local driver_methods, connection_methods, statement_methods, param_methods, result_methods = {}, {}, {}, {}, {}
-local driver_meta = { __index = driver_methods }
-local connection_meta = { __index = connection_methods }
-local statement_meta = { __index = statement_methods }
-local param_meta = { __index = param_methods }
-local result_meta = { __index = result_methods }
+local driver_meta = { __index = driver_methods, __tostring = function() return "<sql_driver>" end }
+local connection_meta = { __index = connection_methods, __tostring = function() return "<sql_connection>" end }
+local statement_meta = { __index = statement_methods, __tostring = function() return "<sql_statement>" end }
+local param_meta = { __index = param_methods, __tostring = function() return "<sql_param>" end }
+local result_meta = { __index = result_methods, __tostring = function() return "<sql_result>" end }
 
 -- What a request gave: 0 = done, else an error described by a table.
 local function failed(connection, query, problem)

@@ -137,10 +137,13 @@ impl Distribution {
             Draw::Uniform => return rng.uniform(self.low, self.high),
             Draw::Gaussian { iterations, width } => (width * mean_of(rng, *iterations)) as u64,
             Draw::Special { iterations, span, drawn_from, hot_width, hot_start } => {
-                if rng.unit() * drawn_from < *span {
+                // The same number decides and, in the second case, is mapped to the hot part: sysbench's own form,
+                // which leaves the first quarter of the hot part (draws_pct 75) without draws.
+                let unit = rng.unit();
+                if unit * drawn_from < *span {
                     (span * mean_of(rng, *iterations)) as u64
                 } else {
-                    (rng.unit() * hot_width + hot_start) as u64
+                    (unit * hot_width + hot_start) as u64
                 }
             }
             Draw::Pareto { power, width } => (width * rng.unit().powf(*power)) as u64,
