@@ -366,7 +366,9 @@ impl<'a> Coordinator<'a> {
             result.client.cpu_user_s = after.user_s - before.user_s;
             result.client.cpu_sys_s = after.sys_s - before.sys_s;
         }
-        result.client.is_bound = ClientUsage::judge(result.client.cpu_share, result.client.run_queue_share);
+        let open_loop_p50_ms =
+            result.latency.service.as_ref().map(|_| result.latency.response.quantile_ms(0.5));
+        result.client.is_bound = result.client.judge(open_loop_p50_ms);
         result.ended_by = self.shared.reason();
         result
     }

@@ -271,6 +271,11 @@ impl Crew {
         let _ = self.reports.send(report);
     }
 
+    /// Whether transactions arrive by a schedule in this step.
+    pub(crate) fn is_open_loop(&self) -> bool {
+        self.schedule.borrow().is_some()
+    }
+
     pub(crate) fn is_leaving(&self, seat: &Seat) -> bool {
         seat.index >= self.keep.get()
     }

@@ -104,6 +104,7 @@ impl Driver {
         let crew = &self.crew;
         loop {
             session.prepare();
+            self.pause(session.pause()).await;
             let Some(turn) = poll_fn(|cx| crew.poll_turn(&self.seat, cx)).await else { return Break::Leave };
             self.recorder.begin(turn.start, turn.is_counted);
             let result = session.transaction(&self.recorder).await;
@@ -120,6 +121,22 @@ impl Driver {
             if !crew.rules.think_time.is_zero() {
                 time::sleep(crew.rules.think_time).await;
             }
+        }
+    }
+
+    /// Waits in slices, so that a session that is to leave does not sit out a long pause.
+    async fn pause(&self, pause: Duration) {
+        const SLICE: Duration = Duration::from_secs(1);
+        if pause.is_zero() || self.crew.is_open_loop() {
+            return;
+        }
+        let until = time::now() + pause;
+        while !self.crew.is_leaving(&self.seat) {
+            let left = until.saturating_duration_since(time::now());
+            if left.is_zero() {
+                return;
+            }
+            time::sleep(left.min(SLICE)).await;
         }
     }
 

@@ -428,8 +428,11 @@ impl Core {
             // While sessions read the clock themselves in each turn, the loop need not: what is due is then found
             // one turn later.
             let was_read = self.was_read.replace(false);
-            let now =
-                if named == 0 || self.is_punctual.get() || !was_read { self.now() } else { self.coarse_now() };
+            let now = if named == 0 || self.is_punctual.get() || !was_read {
+                self.now()
+            } else {
+                self.coarse_now()
+            };
             for event in &events[..named] {
                 self.note_event(event);
             }

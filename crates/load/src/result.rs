@@ -146,9 +146,7 @@ pub struct ClientUsage {
     pub run_queue_share: f64,
     /// 99th percentile of how late a due wake-up (an arrival, a timer) was served, in ms.
     pub schedule_lag_p99_ms: f64,
-    /// The client, not the server, set the limit: the busiest worker used at least 90 % of a cpu, or workers
-    /// were runnable without a cpu for a quarter of the time and hardly ever idle (cpu and waiting together at
-    /// least 90 %). See [`ClientUsage::judge`].
+    /// The client, not the server, set the limit; [`ClientUsage::judge`] has the rule.
     pub is_bound: bool,
 }
 

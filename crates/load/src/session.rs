@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use crate::driver::{self, Driver};
 use crate::recorder::Recorder;
@@ -62,6 +63,12 @@ pub trait Session {
     /// Draws the parameters of the next transaction. Outside of all timing: everything that is not the exchange
     /// with the server and can be done before belongs here.
     fn prepare(&mut self) {}
+
+    /// How long the session waits, in closed loop, before it starts the transaction that [`Session::prepare`] drew:
+    /// the keying and thinking of a terminal. Outside of all timing, beside the plan's think time.
+    fn pause(&mut self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Runs the transaction that [`Session::prepare`] drew, from its first statement to the confirmed end.
     /// A retry calls this again with the same parameters. Each statement is told to `recorder` as soon as its

@@ -78,11 +78,19 @@ impl ThreadMeter {
 }
 
 impl ClientUsage {
-    /// The rule behind `is_bound`: the busiest worker used at least 90 % of a cpu (the client ran out of cpu), or
-    /// workers waited for a cpu at least 25 % of the time and cpu and waiting together took at least 90 % (the
-    /// scheduler starved the client).
-    pub fn judge(cpu_share: f64, run_queue_share: f64) -> bool {
-        cpu_share >= 0.9 || (run_queue_share >= 0.25 && cpu_share + run_queue_share >= 0.9)
+    /// The rule behind `is_bound`. The client set the limit if
+    /// - its busiest worker used at least 90 % of a cpu, or
+    /// - it used at least half a cpu and was, running or waiting to run, never idle (95 %), or
+    /// - in open loop, its own wake-ups were later (p99) than half of the response times are long, and by more than
+    ///   a millisecond: then the client's delay stands in the figures.
+    ///
+    /// Waiting for a cpu alone does not make it so: where client and server share cpus and the server keeps them
+    /// busy, every thread waits, and letting the client go first lowers the throughput (see
+    /// [`crate::LoadPlan::raise_priority`]).
+    pub fn judge(&self, open_loop_response_p50_ms: Option<f64>) -> bool {
+        let is_never_idle = self.cpu_share >= 0.5 && self.cpu_share + self.run_queue_share >= 0.95;
+        let is_late = |p50_ms: f64| self.schedule_lag_p99_ms > p50_ms.max(1.0);
+        self.cpu_share >= 0.9 || is_never_idle || open_loop_response_p50_ms.is_some_and(is_late)
     }
 }
 
@@ -145,12 +153,15 @@ pub(crate) fn no_timer_slack() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
-/// Lets the calling thread run before others of the same machine: one client thread among hundreds of runnable
-/// server threads would get one thread's share.
-pub(crate) fn raise_priority() -> io::Result<()> {
-    const NICE: libc::c_int = -20;
-    // SAFETY: plain system calls without memory.
-    let done = unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, NICE) };
+/// Lets the calling thread run before all ordinary threads of the machine (round robin, lowest real-time priority),
+/// or no longer. A nice value would not do: with autogroups it counts among the threads of one's own session only.
+pub(crate) fn set_urgent(is_urgent: bool) -> io::Result<()> {
+    let (policy, sched_priority) = if is_urgent { (libc::SCHED_RR, 1) } else { (libc::SCHED_OTHER, 0) };
+    // SAFETY: the parameter lives through the call.
+    let done = unsafe {
+        let parameter = libc::sched_param { sched_priority };
+        libc::sched_setscheduler(0, policy | libc::SCHED_RESET_ON_FORK, &parameter)
+    };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -171,11 +182,20 @@ mod tests {
     }
 
     #[test]
-    fn bound_by_cpu_or_by_the_run_queue() {
-        assert!(ClientUsage::judge(0.95, 0.0));
-        assert!(ClientUsage::judge(0.5, 0.45));
-        assert!(!ClientUsage::judge(0.6, 0.2));
-        assert!(!ClientUsage::judge(0.3, 0.3));
+    fn bound_by_cpu_or_by_being_late() {
+        let usage = |cpu_share, run_queue_share, schedule_lag_p99_ms| ClientUsage {
+            cpu_share,
+            run_queue_share,
+            schedule_lag_p99_ms,
+            ..ClientUsage::default()
+        };
+        assert!(usage(0.95, 0.0, 0.0).judge(None));
+        assert!(usage(0.55, 0.42, 0.0).judge(None));
+        assert!(!usage(0.6, 0.2, 0.0).judge(None));
+        // A saturated machine is not a slow client.
+        assert!(!usage(0.2, 0.79, 40.0).judge(None));
+        assert!(usage(0.2, 0.3, 4.0).judge(Some(3.0)));
+        assert!(!usage(0.2, 0.3, 0.9).judge(Some(0.2)));
     }
 
     #[test]

@@ -83,11 +83,6 @@ pub(crate) fn work(setup: WorkerSetup, factory: &dyn SessionFactory) -> io::Resu
         let text = format!("worker {worker} could not be pinned to cpu {cpu} ({error}): it runs on any cpu");
         let _ = setup.reports.send(Report::Warning(text));
     }
-    if raise_priority && let Err(error) = usage::raise_priority() {
-        let text =
-            format!("the workers' priority could not be raised ({error}): run as root, or allow nice -20");
-        let _ = setup.reports.send(Report::Warning(text));
-    }
     usage::no_timer_slack();
     if clock == Clock::Monotonic {
         usage::own_descriptors();
@@ -104,7 +99,7 @@ pub(crate) fn work(setup: WorkerSetup, factory: &dyn SessionFactory) -> io::Resu
         classes,
         rng,
     ));
-    let worker = Worker { core: &core, crew, factory, worker, workers, connect_limit, seed };
+    let worker = Worker { core: &core, crew, factory, worker, workers, connect_limit, seed, raise_priority };
     for command in setup.commands {
         match command {
             Command::Prepare { sessions, ramp } => worker.prepare(sessions, ramp)?,
@@ -122,6 +117,7 @@ struct Worker<'a> {
     workers: usize,
     connect_limit: Duration,
     seed: u64,
+    raise_priority: bool,
 }
 
 impl Worker<'_> {
@@ -168,6 +164,13 @@ impl Worker<'_> {
     fn step(&self, timeline: Timeline, shared: Arc<StepShared>, share: Option<Share>) -> io::Result<()> {
         let crew = &self.crew;
         self.core.ticker().advance_to(timeline.start);
+        let is_urgent = self.raise_priority && share.is_some();
+        if is_urgent && let Err(error) = usage::set_urgent(true) {
+            crew.report(Report::Warning(format!(
+                "the workers could not be given priority ({error}): arrivals may start late; run as root or with \
+                 CAP_SYS_NICE, or give the client cpus of its own"
+            )));
+        }
         let stream = 1_000 + self.worker as u64;
         let mut schedule =
             share.map(|share| Schedule::new(timeline.start, share, Rng::new(self.seed, stream)));
@@ -188,6 +191,10 @@ impl Worker<'_> {
             },
             || is_over.get() || crew.is_drained(),
         )?;
+        if is_urgent {
+            // Back to what every thread may have: this cannot be refused.
+            let _ = usage::set_urgent(false);
+        }
         self.core.cancel(conductor);
         if let Some(usher) = usher {
             self.core.cancel(usher);
