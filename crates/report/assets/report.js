@@ -4,6 +4,7 @@
   const data = JSON.parse(document.getElementById('data').textContent);
   const SYMBOLS = ['circle', 'rect', 'triangle', 'diamond', 'pin', 'arrow', 'roundRect', 'circle'];
   const HATCHED = 'path://M0 0H10V10H0Z M0 5L5 0 M0 10L10 0 M5 10L10 5';
+  const SHOWN = 10; // charts of telemetry under a graph; the rest is one click away
   const charts = [];
 
   const escape = (text) => String(text).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -168,15 +169,15 @@
   const overTime = (group, title, unit, of, isFirst) => ({
     title, unit, low: !isFirst, group: true,
     option: (t) => {
-      const series = group.runs.map((run, i) => ({
-        type: 'line', name: run.id, data: of(i), symbol: 'none', emphasis: { disabled: true },
-        lineStyle: { color: run.standing === 'counted' ? t.series[i % 8] : t.bad, width: 1.4, type: run.standing === 'counted' ? 'solid' : [4, 3] },
-        itemStyle: { color: run.standing === 'counted' ? t.series[i % 8] : t.bad },
-      }));
       // One time axis for all charts of a cell: telemetry may begin before the warm-up and end after the drain.
       const times = group.runs.flatMap((run) => run.seconds.map((s) => s[0]));
       const from = Math.min(0, ...times);
       const to = Math.max(1, ...times);
+      const series = group.runs.map((run, i) => ({
+        type: 'line', name: run.id, data: of(i).filter((p) => p[0] >= from && p[0] <= to), symbol: 'none', emphasis: { disabled: true },
+        lineStyle: { color: run.standing === 'counted' ? t.series[i % 8] : t.bad, width: 1.4, type: run.standing === 'counted' ? 'solid' : [4, 3] },
+        itemStyle: { color: run.standing === 'counted' ? t.series[i % 8] : t.bad },
+      }));
       const marked = group.runs.find((run) => run.steps.length);
       if (series.length && marked) {
         const areas = group.climb
@@ -189,7 +190,7 @@
         legend: isFirst ? base(t).legend : { show: false },
         grid: Object.assign(base(t).grid, { top: isFirst ? 34 : 10, bottom: isFirst ? 22 : 6 }),
         xAxis: {
-          type: 'value', min: from, max: to, name: isFirst ? (group.climb ? 's since the start of the run' : 's of the measured phase') : '', nameLocation: 'middle', nameGap: 26,
+          type: 'value', min: from, max: to, minInterval: 1, name: isFirst ? (group.climb ? 's since the start of the run' : 's of the measured phase') : '', nameLocation: 'middle', nameGap: 26,
           nameTextStyle: { color: t.soft, fontSize: 12 }, axisLabel: { color: t.ink, fontSize: 12, formatter: tick, showMinLabel: false, showMaxLabel: false }, splitLine: { show: false },
           axisLine: { lineStyle: { color: t.soft } },
         },
@@ -238,8 +239,12 @@
     return entry;
   };
 
-  // Telemetry: the place of the times, and the values.
-  const points = (group, series) => (series ? series[1].map((value, i) => [group.clocks[series[0]][i], value]) : []);
+  // Telemetry: the place of the times, and the values. Samplers add a last short sample when a run stops.
+  const points = (group, series) => {
+    if (!series) return [];
+    const times = group.clocks[series[0]];
+    return series[1].flatMap((value, i) => (i > 0 && times[i] - times[i - 1] < 0.1 ? [] : [[times[i], value]]));
+  };
 
   const timeline = (parent, spec, prefix) => {
     if (!spec.times.length) return;
@@ -251,13 +256,20 @@
     controls.append(choice);
     const area = document.createElement('div');
     const rest = document.createElement('div');
-    rest.className = 'charts';
-    parent.append(controls, area, rest);
+    rest.className = 'charts small';
+    const more = document.createElement('details');
+    more.className = 'more';
+    const summary = document.createElement('summary');
+    const hidden = document.createElement('div');
+    hidden.className = 'charts small';
+    more.append(summary, hidden);
+    parent.append(controls, area, rest, more);
     let mine = [];
     const show = () => {
       mine.forEach((entry) => { entry.drawn.dispose(); charts.splice(charts.indexOf(entry), 1); });
       area.replaceChildren();
       rest.replaceChildren();
+      hidden.replaceChildren();
       const t = theme();
       const group = spec.times[choice.value];
       const column = (at) => (i) => group.runs[i].seconds.map((s) => [s[0], s[at]]);
@@ -266,12 +278,22 @@
       if (group.runs.some((run) => run.seconds.some((s) => s[3] > 0))) {
         boxes.push(mount(rest, overTime(group, 'Failed transactions', 'in each second', column(3))));
       }
-      group.telemetry.forEach((one) => {
-        boxes.push(mount(rest, overTime(group, one.name, one.unit, (i) => points(group, one.runs[i]))));
-      });
+      const telemetry = (place) => (one) => mount(place, overTime(group, one.name, one.unit, (i) => points(group, one.runs[i])));
+      boxes.push(...group.telemetry.slice(0, SHOWN).map(telemetry(rest)));
       mine = boxes.map((box) => fill(box, t));
-      mine.forEach((entry) => { entry.drawn.group = `${prefix}time`; });
-      echarts.connect(`${prefix}time`);
+      const behind = group.telemetry.slice(SHOWN);
+      more.hidden = behind.length === 0;
+      summary.textContent = `${behind.length} more series`;
+      // Drawn when they are seen: a chart in a closed box has no width.
+      const reveal = () => {
+        if (!more.open || hidden.childElementCount) return;
+        mine.push(...behind.map(telemetry(hidden)).map((box) => fill(box, theme())));
+        link();
+      };
+      const link = () => { mine.forEach((entry) => { entry.drawn.group = `${prefix}time`; }); echarts.connect(`${prefix}time`); };
+      more.ontoggle = reveal;
+      reveal();
+      link();
     };
     choice.addEventListener('change', show);
     show();

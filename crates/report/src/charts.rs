@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::layout::{Facet, Layout};
 use crate::load::label;
 use crate::model::{Point, RunView, Standing, StudyReport};
+use crate::sections::sections;
 
 /// Telemetry is for the eye: four digits draw the same line as seventeen, in a third of the bytes.
 const DIGITS: i32 = 4;
@@ -14,7 +15,7 @@ const DIGITS: i32 = 4;
 /// All charts of a study.
 #[derive(Debug, Serialize)]
 pub(crate) struct Charts {
-    /// Metrics against the load level (or another axis), one for each facet.
+    /// Metrics against the load level (or another axis), one for each facet, and the charts of sections.
     pub(crate) ladders: Vec<Ladder>,
     /// Average, best and worst second.
     pub(crate) seconds: Vec<Seconds>,
@@ -23,9 +24,9 @@ pub(crate) struct Charts {
 }
 
 /// One metric of one facet.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Ladder {
-    pub(crate) metric: &'static str,
+    pub(crate) metric: String,
     pub(crate) facet: String,
     pub(crate) title: String,
     pub(crate) unit: &'static str,
@@ -36,7 +37,7 @@ pub(crate) struct Ladder {
     pub(crate) lines: Vec<Line>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Line {
     pub(crate) name: String,
     /// Colour and symbol: the same for the same name in all charts.
@@ -91,6 +92,9 @@ pub(crate) struct TimeRun {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Telemetry {
+    /// Source, name and instance as stored: two names may read alike.
+    #[serde(skip)]
+    key: String,
     pub(crate) name: String,
     pub(crate) unit: String,
     /// By run, in the order of `runs`: the place of its times in `clocks`, and the values.
@@ -117,6 +121,7 @@ pub(crate) fn charts(study: &StudyReport) -> Charts {
             ladders.push(ladder(study, &layout, facet, (metric, title, unit), &mut styles));
         }
     }
+    ladders.extend(sections(study).into_iter().flat_map(|section| section.charts));
     Charts {
         ladders,
         seconds: facets.iter().flat_map(|facet| seconds(&layout, facet, &mut styles)).collect(),
@@ -165,7 +170,7 @@ fn ladder(
     let bars = layout.x != "sessions" && layout.categories.len() < 6 || layout.categories.len() == 1;
     let title = if facet.label.is_empty() { title.to_owned() } else { format!("{title}, {}", facet.label) };
     Ladder {
-        metric,
+        metric: metric.to_owned(),
         facet: facet.label.clone(),
         title,
         unit,
@@ -366,11 +371,16 @@ fn telemetry(runs: &[&RunView], is_climb: bool) -> (Vec<Vec<f64>>, Vec<Telemetry
                 .unwrap_or(WORTH_A_CHART.len());
             let parts = [series.source.as_str(), series.name.as_str(), series.instance.as_str()];
             let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-            let name = parts.join(" · ").replace('_', " ");
-            let chart = charts.iter().position(|chart| chart.name == name).unwrap_or_else(|| {
+            let key = parts.join("/");
+            let name = parts.join(" · ").replace('_', " ").replace(" share", "");
+            // A share is read as a percentage.
+            let (unit, scale) =
+                if series.unit == "share" { ("%", 100.0) } else { (series.unit.as_str(), 1.0) };
+            let chart = charts.iter().position(|chart| chart.key == key).unwrap_or_else(|| {
                 charts.push(Telemetry {
+                    key,
                     name,
-                    unit: series.unit.clone(),
+                    unit: unit.to_owned(),
                     runs: vec![None; runs.len()],
                     place,
                 });
@@ -383,10 +393,14 @@ fn telemetry(runs: &[&RunView], is_climb: bool) -> (Vec<Vec<f64>>, Vec<Telemetry
                 clocks.push(times);
                 clocks.len() - 1
             });
-            let values = series.points.iter().map(|(_, value)| round(*value)).collect();
+            let values = series.points.iter().map(|(_, value)| round(*value * scale)).collect();
             charts[chart].runs[at] = Some((clock, values));
         }
     }
+    // A counter that never moved explains nothing.
+    charts.retain(|chart| {
+        chart.runs.iter().flatten().any(|(_, values)| values.iter().any(|value| *value != 0.0))
+    });
     charts.sort_by_key(|chart| chart.place);
     charts.truncate(TELEMETRY_MAX);
     (clocks, charts)

@@ -2,9 +2,11 @@
 //!
 //! Never here: servers, measuring, writing into a results file.
 
+mod alarms;
 mod bench;
 mod charts;
 mod csv_files;
+mod derived;
 mod drawing;
 mod error;
 mod estimate;
@@ -16,9 +18,12 @@ mod load;
 mod markdown;
 mod model;
 mod page;
+mod published;
+mod sections;
 mod settings;
 mod text;
 mod verdict;
+mod wishes;
 
 pub use bench::{Ran, bench_lines};
 pub use csv_files::write_csv;
@@ -30,3 +35,5 @@ pub use json::json;
 pub use load::Selection;
 pub use markdown::markdown;
 pub use model::{HostView, Point, RecordView, Report, RunView, Standing, StudyReport, VerdictView};
+pub use published::PUBLISHED;
+pub use wishes::SECTIONS;

@@ -303,6 +303,11 @@ fn finish(study: &mut StudyReport, hosts: &[HostView]) {
         ] = figures;
     }
     study.points = points;
+    for figure in crate::published::figures(&crate::sections::wishes(study).published) {
+        if !study.references.contains(&figure) {
+            study.references.push(figure);
+        }
+    }
     study.inequalities = verdict::inequalities(study);
     study.verdicts = verdict::verdicts(study);
     study.answer = verdict::answer(study);

@@ -82,20 +82,17 @@ fn head(text: &mut String, report: &Report, study: &StudyReport) {
 }
 
 fn alarms(text: &mut String, study: &StudyReport) {
-    let mut lines = Vec::new();
-    for run in &study.runs {
-        if matches!(run.standing, Standing::Invalid | Standing::Failed | Standing::Interrupted) {
-            let reason = run.head.error.as_deref().unwrap_or("no reason recorded");
-            lines.push(format!("- {} {}: {}", run.id, run.standing.word(), plain(reason)));
-        }
-        for warning in run.end.iter().flat_map(|end| &end.warnings) {
-            lines.push(format!("- {} warning: {}", run.id, plain(warning)));
-        }
-        for check in run.end.iter().flat_map(|end| &end.checks).filter(|check| !check.is_ok) {
-            let (name, expected, found) = (plain(&check.name), plain(&check.expected), plain(&check.found));
-            lines.push(format!("- {} consistency: {name}: expected {expected}, found {found}", run.id));
-        }
-    }
+    let mut lines: Vec<String> = crate::alarms::alarms(study)
+        .into_iter()
+        .map(|alarm| {
+            let remedy =
+                if alarm.remedy.is_empty() { String::new() } else { format!(". {}", plain(&alarm.remedy)) };
+            let count =
+                if alarm.runs.len() > 1 { format!(", {} runs", alarm.runs.len()) } else { String::new() };
+            let (text, runs) = (plain(&alarm.text), alarm.runs.join(" "));
+            format!("- **{}{count}:** {text}{remedy} ({runs})", plain(&alarm.word))
+        })
+        .collect();
     for (_, note) in study.records.iter().flat_map(|view| &view.record.notes) {
         lines.push(format!("- {}", plain(note)));
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use store::Purpose;
 
+use crate::derived::{self, PER_TRANSACTION};
 use crate::drawing::{RatioScale, ratio_axis, ratio_interval, sparkline};
 use crate::load::label;
 use crate::model::{Point, Report, RunView, Standing, StudyReport, VerdictView};
@@ -53,14 +54,18 @@ fn study_value(report: &Report, study: &StudyReport, at: usize) -> Value {
         "tally": tally(study),
         "inequalities": study.inequalities,
         "notes": notes(study),
-        "alarms": alarms(study),
-        "has_seconds": study.points.iter().any(|point| point.tps_max.is_some()),
+        "alarms": crate::alarms::alarms(study),
+        "is_long": study.question.len() > 120,
+        "has_seconds": study.points.iter().flat_map(|p| study.measured(p)).any(|(_, step)| step.seconds().len() > 2),
         "cells": study.points.iter().map(|point| cell(study, point)).collect::<Vec<_>>(),
+        "sections": crate::sections::values(study, at),
         "has_hosts": report.hosts.len() > 1,
         "verdicts": verdict_tables(study),
         "has_verdicts": study.has_verdicts(),
         "errors": errors(study),
         "statements": statements(study),
+        "devices": devices(study),
+        "headline": study.points.iter().find_map(|point| derived::headline(study, point)).map(|(n, u, _)| json!([n, u])),
         "per_transaction": per_transaction(study),
         "efficiency": efficiency(study),
         "hot_locks": hot_locks(study),
@@ -132,44 +137,6 @@ fn notes(study: &StudyReport) -> Vec<Value> {
     notes.map(|(at, text)| json!({"at": time_text(*at), "text": text})).collect()
 }
 
-/// Warnings and failures, one line for each text with the runs that have it.
-fn alarms(study: &StudyReport) -> Vec<Value> {
-    let mut lines: Vec<(String, &str, Vec<&str>)> = Vec::new();
-    let mut add = |text: String, kind: &'static str, run: &RunView| match lines
-        .iter_mut()
-        .find(|(known, _, _)| *known == text)
-    {
-        Some((_, _, runs)) => runs.push(&study.runs[index_of(study, run)].id),
-        None => lines.push((text, kind, vec![&study.runs[index_of(study, run)].id])),
-    };
-    for run in &study.runs {
-        match run.standing {
-            Standing::Invalid | Standing::Failed | Standing::Interrupted => {
-                let error = run.head.error.clone().unwrap_or_else(|| "no reason recorded".to_owned());
-                add(format!("{}: {error}", run.standing.word()), run.standing.word(), run);
-            }
-            _ => {}
-        }
-        if let Some(end) = &run.end {
-            for warning in &end.warnings {
-                add(warning.clone(), "warning", run);
-            }
-            for check in end.checks.iter().filter(|check| !check.is_ok) {
-                let text = format!(
-                    "consistency: {}: expected {}, found {}",
-                    check.name, check.expected, check.found
-                );
-                add(text, "failed", run);
-            }
-        }
-    }
-    lines.into_iter().map(|(text, kind, runs)| json!({"text": text, "kind": kind, "runs": runs})).collect()
-}
-
-fn index_of(study: &StudyReport, run: &RunView) -> usize {
-    study.runs.iter().position(|known| known.id == run.id).unwrap_or(0)
-}
-
 fn estimate(estimate: Option<crate::Estimate>) -> Value {
     match estimate {
         None => Value::Null,
@@ -206,6 +173,7 @@ fn cell(study: &StudyReport, point: &Point) -> Value {
         "p99": estimate(point.p99_ms),
         "failed": stats::mean(&failed).map(percent),
         "little": stats::median(&little).map(|share| format!("{share:.2}")),
+        "headline": derived::headline(study, point).map(|(_, _, value)| number(value)),
         "n": study.counted(point).count(),
         "runs": runs,
         "spark": sparkline(&seconds),
@@ -263,10 +231,9 @@ fn verdict_row(study: &StudyReport, verdict: &VerdictView, scale: RatioScale, co
         Some(_) => "whole climb".to_owned(),
         None => study.points[verdict.other].sessions.to_string(),
     };
-    let reason = match (result.reason, judged) {
-        (Some(reason), _) => Some(reason.sentence()),
-        (None, _) => None,
-    };
+    // That there are too few blocks stands in the word, and how many there are and should be beside it.
+    let reason =
+        result.reason.filter(|reason| *reason != stats::Reason::TooFewBlocks).map(stats::Reason::sentence);
     json!({
         "base": verdict.base_label, "other": verdict.other_label, "at": verdict.at, "sessions": sessions,
         "base_id": study.points[verdict.base].id, "other_id": study.points[verdict.other].id,
@@ -343,9 +310,6 @@ fn statements(study: &StudyReport) -> Vec<Value> {
     tables
 }
 
-/// Runs keep what a transaction cost as facts: `per_transaction/<sessions>/<name>` = `<value> <unit>`.
-const PER_TRANSACTION: &str = "per_transaction/";
-
 fn other_facts(facts: &BTreeMap<String, String>) -> Vec<Value> {
     let others = facts.iter().filter(|(name, _)| !name.starts_with(PER_TRANSACTION));
     others.map(|(name, value)| json!({"name": name.replace(['_', '/'], " "), "value": value})).collect()
@@ -373,7 +337,11 @@ fn per_transaction(study: &StudyReport) -> Value {
             rows.push((point, values));
         }
     }
-    if rows.is_empty() {
+    // A column of zeros tells nothing.
+    heads.retain(|(name, _)| {
+        rows.iter().any(|(_, values)| values.get(name).is_some_and(|v| v.iter().any(|v| *v != 0.0)))
+    });
+    if heads.is_empty() {
         return Value::Null;
     }
     let texts: Vec<Value> = rows
@@ -387,6 +355,20 @@ fn per_transaction(study: &StudyReport) -> Value {
     let heads: Vec<String> =
         heads.iter().map(|(name, unit)| format!("{} {unit}", name.replace('_', " "))).collect();
     json!({"heads": heads, "rows": texts})
+}
+
+fn devices(study: &StudyReport) -> Vec<Value> {
+    study
+        .points
+        .iter()
+        .filter_map(|point| {
+            let used = derived::device_use(study, point)?;
+            Some(json!({"cell": point.id, "label": point.label, "sessions": point.sessions, "place": used.place,
+                        "written": number(used.written_mb_per_s), "sequential": used.share_of_sequential.map(percent),
+                        "flushes": used.flushes_per_s.map(number), "syncs": used.share_of_syncs.map(percent),
+                        "tps": used.tps_per_mb_per_s.map(number)}))
+        })
+        .collect()
 }
 
 /// The client's own cost, by point: medians over the counted runs.

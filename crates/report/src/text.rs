@@ -53,6 +53,9 @@ pub(crate) fn thousands(value: f64) -> String {
 
 /// A ratio: `×1.23`.
 pub(crate) fn ratio(value: f64) -> String {
+    if value < 0.005 {
+        return "×<0.01".to_owned();
+    }
     if value >= 99.5 {
         format!("×{value:.0}")
     } else if value >= 9.95 {

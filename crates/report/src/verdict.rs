@@ -148,7 +148,10 @@ const FACTS: [(&str, &str, fn(&ServerFacts) -> &str); 5] = [
 /// Servers spell the same thing differently: `READ-COMMITTED`, `read committed`; `utf8mb4` is what others call UTF8.
 fn plain(fact: &str) -> String {
     let letters: String = fact.chars().filter(|c| c.is_alphanumeric()).collect();
-    letters.to_lowercase().replace("utf8mb4", "utf8")
+    let letters = letters.to_lowercase().replace("utf8mb4", "utf8");
+    // Orders by the bytes: PostgreSQL's C and POSIX, MySQL's ..._bin and binary.
+    let is_binary = ["c", "posix", "binary", "cutf8"].contains(&letters.as_str()) || fact.ends_with("_bin");
+    if is_binary { "binary".to_owned() } else { letters }
 }
 
 fn server_of<'a>(study: &'a StudyReport, point: &Point) -> Option<&'a ServerFacts> {
@@ -236,18 +239,21 @@ fn sentence(study: &StudyReport, group: &[&VerdictView]) -> String {
             .filter_map(|view| Some(format!("{}{}", ratio(view.result.ratio?), where_text(study, view))))
             .collect();
         let least = Rules::default().blocks_min;
-        return format!(
-            "{head}: no verdict, {blocks} where at least {least} are needed; {metric} so far {}.",
-            listed(&parts)
-        );
+        return format!("{head}, {metric}: {} (no verdict: {blocks} of at least {least}).", listed(&parts));
     }
     let mut clauses = Vec::new();
     for verdict in [Verdict::Faster, Verdict::Slower, Verdict::Equivalent, Verdict::Undecided] {
         let views: Vec<&&VerdictView> =
-            group.iter().filter(|v| v.result.verdict == verdict && v.result.ratio.is_some()).collect();
+            group.iter().filter(|v| v.result.verdict == verdict && v.result.p_adjusted.is_some()).collect();
         if !views.is_empty() {
             clauses.push(clause(study, verdict, &views));
         }
+    }
+    let unjudged: Vec<&&VerdictView> = group.iter().filter(|v| v.result.p_adjusted.is_none()).collect();
+    if !unjudged.is_empty() {
+        let n = unjudged.iter().map(|view| view.result.n).min().unwrap_or(0);
+        let least = Rules::default().blocks_min;
+        clauses.push(format!("no verdict{} ({n} of {least} valid blocks)", all_where(study, &unjudged)));
     }
     format!("{head}, {metric}: {}.", clauses.join("; "))
 }

@@ -84,11 +84,7 @@ fn below_five_blocks_there_is_no_verdict_and_it_says_so() {
     let study = &report.studies[0];
     assert!(!study.has_verdicts());
     assert!(study.verdicts.iter().all(|verdict| verdict.result.p_adjusted.is_none()));
-    assert!(
-        study.answer[0].contains("no verdict, 4 blocks where at least 5 are needed"),
-        "{}",
-        study.answer[0]
-    );
+    assert!(study.answer[0].contains("(no verdict: 4 blocks of at least 5)"), "{}", study.answer[0]);
     let json = report::json(&report);
     assert!(json["comparisons"].as_array().unwrap().iter().all(|c| c["verdict"] == "undecided"));
     assert!(report::html(&report).unwrap().contains("Fewer than 5 blocks: no verdicts."));

@@ -1,5 +1,5 @@
 //! Writes sample reports of the synthetic results for a person to look at: `PLIMSOLL_SAMPLE=/some/dir cargo test -p
-//! report --test sample -- --ignored`.
+//! report --test sample -- --ignored`; with `PLIMSOLL_SAMPLE_RESULTS=results.db` also of real ones.
 
 mod common;
 
@@ -18,5 +18,9 @@ fn write_samples() {
     std::fs::write(directory.join("both.html"), report::html(&both).unwrap()).unwrap();
     let climb = Report::of_stores(&[&store], &Selection::Study("stress".to_owned())).unwrap();
     std::fs::write(directory.join("climb.html"), report::html(&climb).unwrap()).unwrap();
+    if let Some(results) = std::env::var_os("PLIMSOLL_SAMPLE_RESULTS") {
+        let real = Report::load(&[results.into()], &Selection::Latest).unwrap();
+        std::fs::write(directory.join("real.html"), report::html(&real).unwrap()).unwrap();
+    }
     std::fs::write(directory.join("report.json"), report::json(&both).to_string()).unwrap();
 }

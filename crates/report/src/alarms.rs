@@ -1,0 +1,189 @@
+//! What a reader must be warned of, grouped: twenty runs with the same trouble are one line with the range of its
+//! figures, not twenty lines that bury the twenty-first.
+
+use serde::Serialize;
+
+use crate::model::{RunView, Standing, StudyReport};
+
+/// One kind of trouble.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Alarm {
+    /// `invalid`, `failed`, `interrupted`, `warning`: how it is drawn.
+    pub(crate) kind: &'static str,
+    /// The same for people, with the gate's name where one tripped.
+    pub(crate) word: String,
+    /// What was found; figures that differ between the runs as ranges.
+    pub(crate) text: String,
+    /// What to do about it.
+    pub(crate) remedy: String,
+    /// The runs that have it.
+    pub(crate) runs: Vec<String>,
+}
+
+/// The gravest first, then in the order of the runs.
+pub(crate) fn alarms(study: &StudyReport) -> Vec<Alarm> {
+    let mut groups: Vec<Group> = Vec::new();
+    for run in &study.runs {
+        for (kind, word, text, remedy) in of_run(run) {
+            let shape = shape(&text);
+            let known = groups
+                .iter_mut()
+                .find(|group| (group.kind, &group.word, &group.shape) == (kind, &word, &shape));
+            match known {
+                Some(group) => {
+                    group.add(&text);
+                    if !group.runs.contains(&run.id) {
+                        group.runs.push(run.id.clone());
+                    }
+                }
+                None => groups.push(Group {
+                    kind,
+                    word,
+                    shape,
+                    remedy,
+                    ranges: figures(&text).into_iter().map(|figure| (figure.clone(), figure)).collect(),
+                    runs: vec![run.id.clone()],
+                }),
+            }
+        }
+    }
+    let order = ["failed", "invalid", "interrupted", "warning"];
+    groups.sort_by_key(|group| order.iter().position(|kind| *kind == group.kind));
+    groups.into_iter().map(Group::finish).collect()
+}
+
+/// Kind, word, text and remedy of everything about one run.
+fn of_run(run: &RunView) -> Vec<(&'static str, String, String, String)> {
+    let mut found = Vec::new();
+    let tripped: Vec<&store::Gate> =
+        run.end.iter().flat_map(|end| &end.gates).filter(|gate| gate.is_tripped).collect();
+    let error = || run.head.error.clone().unwrap_or_else(|| "no reason recorded".to_owned());
+    match run.standing {
+        Standing::Invalid if !tripped.is_empty() => {
+            for gate in tripped {
+                let word = format!("invalid, {}", gate.name.replace('_', " "));
+                found.push(("invalid", word, gate.detail.clone(), gate.remedy.clone()));
+            }
+        }
+        Standing::Invalid => found.push(("invalid", "invalid".to_owned(), error(), String::new())),
+        Standing::Failed => found.push(("failed", "failed".to_owned(), error(), String::new())),
+        Standing::Interrupted => {
+            found.push(("interrupted", "interrupted".to_owned(), error(), String::new()));
+        }
+        // Superseded runs are in the list of runs; what counts in their place speaks for itself.
+        Standing::Superseded => return found,
+        Standing::Counted | Standing::Running | Standing::LockPass => {}
+    }
+    if let Some(end) = &run.end {
+        for warning in &end.warnings {
+            // A warning that repeats a gate's words is not said twice.
+            if !end.gates.iter().any(|gate| gate.is_tripped && warning.contains(&gate.detail)) {
+                found.push(("warning", "warning".to_owned(), warning.clone(), String::new()));
+            }
+        }
+        for check in end.checks.iter().filter(|check| !check.is_ok) {
+            let text = format!("{}: expected {}, found {}", check.name, check.expected, check.found);
+            found.push(("failed", "consistency".to_owned(), text, String::new()));
+        }
+    }
+    found
+}
+
+struct Group {
+    kind: &'static str,
+    word: String,
+    /// The text with a mark in the place of each figure.
+    shape: String,
+    remedy: String,
+    /// Smallest and largest of each figure, as written.
+    ranges: Vec<(String, String)>,
+    runs: Vec<String>,
+}
+
+/// Stands for a figure; no text of a server or of ours has it.
+const MARK: char = '\u{1}';
+
+impl Group {
+    fn add(&mut self, text: &str) {
+        let value = |figure: &String| figure.replace(',', "").parse::<f64>().unwrap_or(0.0);
+        for ((low, high), figure) in self.ranges.iter_mut().zip(figures(text)) {
+            if value(&figure) < value(low) {
+                low.clone_from(&figure);
+            }
+            if value(&figure) > value(high) {
+                *high = figure;
+            }
+        }
+    }
+
+    fn finish(self) -> Alarm {
+        let mut ranges = self.ranges.into_iter();
+        let mut text = String::new();
+        for c in self.shape.chars() {
+            match (c, if c == MARK { ranges.next() } else { None }) {
+                (_, Some((low, high))) if low == high => text.push_str(&low),
+                (_, Some((low, high))) => text.push_str(&format!("{low} to {high}")),
+                (c, None) => text.push(c),
+            }
+        }
+        Alarm { kind: self.kind, word: self.word, text, remedy: self.remedy, runs: self.runs }
+    }
+}
+
+/// The pieces of a text: a figure (`18`, `1,234`, `0.5`) that stands by itself, or anything else. Digits within a word
+/// (`sbtest1`, `10.11.19`) are part of that word.
+fn pieces(text: &str) -> Vec<(&str, bool)> {
+    text.split_inclusive([' ', '\n'])
+        .flat_map(|word| {
+            let bare = word.trim_end_matches([' ', '\n', '%', ';', ':', ',', '.', ')']);
+            let start = bare.len() - bare.trim_start_matches(['(', '~']).len();
+            let core = &bare[start..];
+            let is_figure = core.starts_with(|c: char| c.is_ascii_digit())
+                && core.chars().all(|c| c.is_ascii_digit() || c == '.' || c == ',')
+                && core.matches('.').count() < 2;
+            if is_figure {
+                vec![(&word[..start], false), (core, true), (&word[bare.len()..], false)]
+            } else {
+                vec![(word, false)]
+            }
+        })
+        .collect()
+}
+
+fn figures(text: &str) -> Vec<String> {
+    pieces(text).into_iter().filter(|(_, is_figure)| *is_figure).map(|(piece, _)| piece.to_owned()).collect()
+}
+
+fn shape(text: &str) -> String {
+    let mark = MARK.to_string();
+    pieces(text).into_iter().map(|(piece, is_figure)| if is_figure { mark.as_str() } else { piece }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_told_from_names() {
+        let text = "mariadb@10.11.19: other processes used 52.5 % of sbtest1 (3 of 1,234), 7.";
+        assert_eq!(figures(text), ["52.5", "3", "1,234", "7"]);
+        assert_eq!(shape(text).matches(MARK).count(), 4);
+        assert!(shape(text).contains("mariadb@10.11.19: other"));
+    }
+
+    #[test]
+    fn groups_span_their_figures() {
+        let text = |used: &str| format!("other processes used {used} % of the machine");
+        let mut group = Group {
+            kind: "invalid",
+            word: String::new(),
+            shape: shape(&text("9")),
+            remedy: String::new(),
+            ranges: vec![("9".to_owned(), "9".to_owned())],
+            runs: vec![],
+        };
+        group.add(&text("66.5"));
+        group.add(&text("18"));
+        assert_eq!(group.finish().text, "other processes used 9 to 66.5 % of the machine");
+    }
+}

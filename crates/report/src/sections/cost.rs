@@ -1,0 +1,38 @@
+//! What each set of settings costs against the one that the study compares with.
+
+use super::{Section, Table, dash, groups, name, ratio, values_of};
+use crate::model::StudyReport;
+use crate::text::{number, value_text};
+use crate::wishes::Wishes;
+
+pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> {
+    let comparisons = &study.newest()?.record.study.comparisons;
+    let settings = values_of(study, "settings");
+    let base = comparisons.iter().find(|c| c.axis == "settings").map(|c| c.base.clone());
+    let base = base.filter(|base| settings.contains(base)).or_else(|| settings.first().cloned())?;
+    let mut rows = Vec::new();
+    for (key, points) in groups(study, &["settings"]) {
+        let of = |wanted| points.iter().copied().find(|point| point.identity.get("settings") == Some(wanted));
+        let Some(start) = of(&base) else { continue };
+        let mut cells = vec![name(study, &key, &[]), dash(start.tps.map(|tps| number(tps.median)))];
+        for other in settings.iter().filter(|other| **other != base) {
+            let change = of(other).and_then(|point| ratio(study, start, point, "tps"));
+            cells.push(dash(change.map(|change| change.change())));
+        }
+        rows.push(cells);
+    }
+    let mut heads = vec!["Cell".to_owned(), format!("TPS with {}", value_text(&base))];
+    heads.extend(settings.iter().filter(|other| **other != base).map(value_text));
+    let table = Table { caption: String::new(), heads, words: 1, rows, notes: Vec::new() };
+    (settings.len() > 1 && !table.rows.is_empty()).then(|| Section {
+        id: "cost",
+        title: "What the settings cost",
+        hint: format!(
+            "Change of throughput against {}, with the 95 % interval over the blocks where there are at least two. \
+             Verdicts, which take the number of comparisons into account, stand above.",
+            value_text(&base)
+        ),
+        charts: Vec::new(),
+        tables: vec![table],
+    })
+}

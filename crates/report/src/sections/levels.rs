@@ -1,0 +1,107 @@
+//! Queries per second by load level, their mean from some level up, and what more cpus bring: the tables of the
+//! server tests of 2005 and 2006.
+
+use super::{Section, Table, dash, groups, name, values_of};
+use crate::model::{Point, StudyReport};
+use crate::text::{number, value_text};
+use crate::wishes::Wishes;
+
+/// Levels below are left out of the mean where the study does not say.
+const MEAN_FROM: u32 = 5;
+
+pub(super) fn section(study: &StudyReport, wishes: &Wishes) -> Option<Section> {
+    let from = wishes.mean_from.unwrap_or(MEAN_FROM);
+    let mut levels: Vec<u32> = study.points.iter().map(|point| point.sessions).collect();
+    levels.sort_unstable();
+    levels.dedup();
+    if !levels.iter().any(|level| *level >= from) {
+        return None;
+    }
+    let tables: Vec<Table> = groups(study, &["server", "cpus", "sessions"])
+        .into_iter()
+        .map(|(key, points)| table(study, name(study, &key, &[]), &points, &levels, from))
+        .collect();
+    Some(Section {
+        id: "levels",
+        title: "Queries per second by load level",
+        hint: format!(
+            "Medians of the counted runs by number of sessions. The headline is the mean of the levels from {from} up; \
+             the speed-up compares it with that of the fewest cpus."
+        ),
+        charts: Vec::new(),
+        tables,
+    })
+}
+
+fn table(study: &StudyReport, caption: String, points: &[&Point], levels: &[u32], from: u32) -> Table {
+    let cpus = values_of(study, "cpus");
+    let mut columns: Vec<(String, Vec<Option<f64>>)> = Vec::new();
+    let mut speed_ups: Vec<String> = Vec::new();
+    for server in values_of(study, "server") {
+        let mut first_mean = None;
+        let of_server: Vec<&&Point> =
+            points.iter().filter(|p| p.identity.get("server") == Some(&server)).collect();
+        let choices = if cpus.is_empty() { vec![None] } else { cpus.iter().map(Some).collect() };
+        for choice in choices {
+            let of = |level: u32| {
+                let point = of_server.iter().find(|point| {
+                    point.sessions == level && (choice.is_none() || point.identity.get("cpus") == choice)
+                })?;
+                point.qps.map(|qps| qps.median)
+            };
+            let values: Vec<Option<f64>> = levels.iter().map(|level| of(*level)).collect();
+            if values.iter().all(Option::is_none) {
+                continue;
+            }
+            let mean = mean_from(levels, &values, from);
+            let before: Option<f64> = *first_mean.get_or_insert(mean);
+            let gain =
+                before.zip(mean).map(|(before, mean)| format!("{:+.0} %", (mean / before - 1.0) * 100.0));
+            speed_ups.push(if before == mean { "–".to_owned() } else { dash(gain) });
+            let cpus = choice.map_or_else(String::new, |cpus| format!(", {} cpus", value_text(cpus)));
+            columns.push((format!("{}{cpus}", value_text(&server)), values));
+        }
+    }
+    let mut heads = vec!["Sessions".to_owned()];
+    heads.extend(columns.iter().map(|(head, _)| head.clone()));
+    let shown = |value: Option<f64>| dash(value.map(number));
+    let mut rows: Vec<Vec<String>> = levels
+        .iter()
+        .enumerate()
+        .map(|(at, level)| {
+            let values = columns.iter().map(|(_, values)| shown(values[at]));
+            std::iter::once(level.to_string()).chain(values).collect()
+        })
+        .collect();
+    let means = columns.iter().map(|(_, values)| shown(mean_from(levels, values, from)));
+    rows.push(std::iter::once(format!("mean from {from} up")).chain(means).collect());
+    if speed_ups.iter().any(|text| text != "–") {
+        rows.push(std::iter::once("speed-up".to_owned()).chain(speed_ups).collect());
+    }
+    Table { caption, heads, words: 1, rows, notes: Vec::new() }
+}
+
+/// `None` where a level is missing: a mean over other levels would not be the same figure.
+fn mean_from(levels: &[u32], values: &[Option<f64>], from: u32) -> Option<f64> {
+    let counted = levels.iter().zip(values).filter(|(level, _)| **level >= from);
+    let values: Option<Vec<f64>> = counted.map(|(_, value)| *value).collect();
+    stats::mean(&values?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mean_from;
+
+    #[test]
+    fn the_headline_is_that_of_the_article() {
+        let levels = [1, 2, 5, 10, 20, 35, 50];
+        let values = [243.0, 357.0, 466.0, 505.0, 496.0, 508.0, 497.0].map(Some);
+        assert!((mean_from(&levels, &values, 5).unwrap() - 494.4).abs() < 1e-9);
+        let mut gap = values;
+        gap[4] = None;
+        assert_eq!(mean_from(&levels, &gap, 5), None);
+        gap = values;
+        gap[0] = None;
+        assert!(mean_from(&levels, &gap, 5).is_some());
+    }
+}

@@ -1,0 +1,194 @@
+//! Sections that a study gets beside the common ones: by its axes, or because its `[report]` table asks for them. A
+//! section is tables and charts of plain data.
+
+mod cost;
+mod levels;
+mod scaling;
+mod stability;
+mod storage;
+mod versions;
+
+use serde_json::{Value, json};
+use store::Key;
+
+use crate::charts::Ladder;
+use crate::load::label;
+use crate::model::{Point, StudyReport};
+use crate::text::number;
+use crate::wishes::Wishes;
+
+/// A section of the report.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Section {
+    /// Its name in links and in [`Ladder::metric`] of its charts.
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    /// What it shows and how to read it.
+    pub(crate) hint: String,
+    pub(crate) charts: Vec<Ladder>,
+    pub(crate) tables: Vec<Table>,
+}
+
+/// A table of ready texts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) caption: String,
+    pub(crate) heads: Vec<String>,
+    /// Columns of words; those after them are numbers.
+    pub(crate) words: usize,
+    pub(crate) rows: Vec<Vec<String>>,
+    /// What must be said about it.
+    pub(crate) notes: Vec<String>,
+}
+
+type Make = fn(&StudyReport, &Wishes) -> Option<Section>;
+
+/// Name, whether the study's axes call for it, and how it is made.
+const ALL: [(&str, fn(&StudyReport) -> bool, Make); 6] = [
+    ("scaling", |study| varies(study, "cpus"), scaling::section),
+    ("versions", |_| false, versions::section),
+    ("cost", |study| compares(study, "settings"), cost::section),
+    ("levels", |study| has_ladder(study) && varies(study, "cpus"), levels::section),
+    ("stability", |study| study.points.iter().any(|point| point.is_climb), stability::section),
+    ("storage", |study| varies(study, "storage"), storage::section),
+];
+
+/// The sections of a study.
+pub(crate) fn sections(study: &StudyReport) -> Vec<Section> {
+    let wishes = wishes(study);
+    let wanted = |name: &str| wishes.sections.iter().any(|wish| wish == name);
+    ALL.iter()
+        .filter(|(name, is_called_for, _)| wanted(name) || is_called_for(study))
+        .filter_map(|(_, _, make)| make(study, &wishes))
+        .filter(|section| !section.charts.is_empty() || !section.tables.is_empty())
+        .collect()
+}
+
+/// The `[report]` table of a study.
+pub(crate) fn wishes(study: &StudyReport) -> Wishes {
+    study.newest().map(|view| Wishes::of(&view.record.study.file_text)).unwrap_or_default()
+}
+
+/// For the page's template; `study` is the study's place in the report.
+pub(crate) fn values(report: &StudyReport, study: usize) -> Vec<Value> {
+    sections(report)
+        .into_iter()
+        .map(|section| {
+            let tables: Vec<Value> = section
+                .tables
+                .iter()
+                .map(|table| {
+                    json!({"caption": table.caption, "heads": table.heads, "rows": table.rows,
+                           "words": table.words, "notes": table.notes})
+                })
+                .collect();
+            json!({"id": section.id, "title": section.title, "hint": section.hint, "study": study,
+                   "has_charts": !section.charts.is_empty(), "tables": tables})
+        })
+        .collect()
+}
+
+fn varies(study: &StudyReport, axis: &str) -> bool {
+    study.varying.iter().any(|name| name == axis)
+}
+
+fn has_ladder(study: &StudyReport) -> bool {
+    varies(study, "sessions")
+}
+
+fn compares(study: &StudyReport, axis: &str) -> bool {
+    study.newest().is_some_and(|view| view.record.study.comparisons.iter().any(|c| c.axis == axis))
+}
+
+/// Values of an axis in the order of the study file, as far as there are points of them.
+fn values_of(study: &StudyReport, axis: &str) -> Vec<Value> {
+    let mut values: Vec<Value> = Vec::new();
+    for value in study.points.iter().filter_map(|point| point.identity.get(axis)) {
+        if !values.contains(value) {
+            values.push(value.clone());
+        }
+    }
+    let place = |value: &Value| {
+        let axis = study.axes.iter().find(|known| known.name == axis);
+        axis.and_then(|axis| axis.values.iter().position(|known| known == value)).unwrap_or(usize::MAX)
+    };
+    values.sort_by_key(place);
+    values
+}
+
+/// Points by all that tells them apart but for these axes, in order.
+fn groups<'a>(study: &'a StudyReport, without: &[&str]) -> Vec<(Key, Vec<&'a Point>)> {
+    let mut groups: Vec<(Key, Vec<&Point>)> = Vec::new();
+    for point in &study.points {
+        let mut key = point.identity.clone();
+        key.retain(|name, _| !without.contains(&name.as_str()));
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, points)) => points.push(point),
+            None => groups.push((key, vec![point])),
+        }
+    }
+    groups
+}
+
+/// The varying axes' values of a key, without these.
+fn name(study: &StudyReport, key: &Key, without: &[&str]) -> String {
+    label(key, &study.varying, without)
+}
+
+/// One ratio of two points: other over base, with its interval where there are repeats.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Ratio {
+    value: f64,
+    interval: Option<(f64, f64)>,
+    n: usize,
+}
+
+impl Ratio {
+    /// As a change in percent, with its sign.
+    fn change(&self) -> String {
+        let signed = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
+        let interval = self
+            .interval
+            .map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
+        format!("{} %{interval}", signed(self.value))
+    }
+}
+
+/// Other over base by blocks that have both; without pairs, of the medians.
+fn ratio(study: &StudyReport, base: &Point, other: &Point, metric: &str) -> Option<Ratio> {
+    let question = stats::Question {
+        base: study.samples(base, metric),
+        other: study.samples(other, metric),
+        better: stats::Better::Higher,
+    };
+    let answer = stats::compare_one(&question, &stats::Rules { blocks_min: 2, ..stats::Rules::default() });
+    let interval = answer.low.zip(answer.high).filter(|_| answer.n >= 2);
+    Some(Ratio { value: answer.ratio?, interval, n: answer.n })
+}
+
+/// Median over the counted runs of a figure per transaction (`server_cpu`), with its unit.
+fn per_transaction(study: &StudyReport, point: &Point, figure: &str) -> Option<(f64, String)> {
+    let name = format!("per_transaction/{}/{figure}", point.sessions);
+    let mut unit = String::new();
+    let values: Vec<f64> = study
+        .counted(point)
+        .filter_map(|(run, _)| {
+            let (value, of) = run.end.as_ref()?.facts.get(&name)?.split_once(' ')?;
+            of.clone_into(&mut unit);
+            value.parse().ok()
+        })
+        .collect();
+    stats::median(&values).map(|value| (value, unit))
+}
+
+fn dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "–".to_owned())
+}
+
+/// `[median, low, high, repeats, point id]` of a chart's point.
+type Drawn = Option<(f64, f64, f64, usize, String)>;
+
+fn drawn(point: &Point) -> Drawn {
+    let tps = point.tps?;
+    Some((tps.median, tps.low, tps.high, tps.n, point.id.clone()))
+}

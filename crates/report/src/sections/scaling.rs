@@ -1,0 +1,131 @@
+//! How throughput follows the server's cpus, with the server's cpu time per transaction beside it: a client that shares
+//! cpus with the server makes scaling look different from what it is.
+
+use super::{Ratio, Section, Table, dash, groups, name, per_transaction, ratio, values_of};
+use crate::charts::{Ladder, Line};
+use crate::model::{Point, StudyReport};
+use crate::text::{number, value_text};
+use crate::wishes::Wishes;
+
+pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> {
+    let cpus = values_of(study, "cpus");
+    let (first, others) = cpus.split_first().filter(|(_, others)| !others.is_empty())?;
+    let mut pairs: Vec<(String, String, &Point, &Point, Ratio)> = Vec::new();
+    for (key, points) in groups(study, &["cpus"]) {
+        let of = |wanted| points.iter().copied().find(|point| point.identity.get("cpus") == Some(wanted));
+        for other in others {
+            let (Some(base), Some(point)) = (of(first), of(other)) else { continue };
+            let Some(ratio) = ratio(study, base, point, "tps") else { continue };
+            pairs.push((name(study, &key, &[]), value_text(other), base, point, ratio));
+        }
+    }
+    let table = Table {
+        caption: String::new(),
+        heads: [
+            "Cell",
+            "Cpus",
+            "TPS before",
+            "TPS after",
+            "Change",
+            "Server cpu per transaction before",
+            "after",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        words: 2,
+        rows: pairs
+            .iter()
+            .map(|(label, other, base, point, ratio)| {
+                row(study, label, (&value_text(first), other), (base, point), ratio)
+            })
+            .collect(),
+        notes: Vec::new(),
+    };
+    Some(Section {
+        id: "scaling",
+        title: "Scaling with cpus",
+        hint: format!(
+            "Throughput with more cpus as percent of that with {} (100 %: no gain; 200 %: twice as much). Where the \
+             server spends more cpu time on a transaction than before, or the client has less room, that is no \
+             scaling of the server.",
+            value_text(first)
+        ),
+        charts: others
+            .iter()
+            .filter_map(|other| chart(study, &value_text(first), &value_text(other), &pairs))
+            .collect(),
+        tables: if table.rows.is_empty() { Vec::new() } else { vec![table] },
+    })
+}
+
+fn row(
+    study: &StudyReport,
+    label: &str,
+    (before, after): (&str, &str),
+    (base, point): (&Point, &Point),
+    ratio: &Ratio,
+) -> Vec<String> {
+    let cpu = |point| {
+        per_transaction(study, point, "server_cpu").map(|(value, unit)| format!("{} {unit}", number(value)))
+    };
+    let tps = |point: &Point| dash(point.tps.map(|tps| number(tps.median)));
+    vec![
+        label.to_owned(),
+        format!("{before} to {after}"),
+        tps(base),
+        tps(point),
+        ratio.change(),
+        dash(cpu(base)),
+        dash(cpu(point)),
+    ]
+}
+
+/// Categories are all that is not the server; a bar for each server.
+fn chart(
+    study: &StudyReport,
+    before: &str,
+    after: &str,
+    pairs: &[(String, String, &Point, &Point, Ratio)],
+) -> Option<Ladder> {
+    let mut categories: Vec<String> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
+    let mut drawn = Vec::new();
+    for (_, other, _, point, ratio) in pairs.iter().filter(|pair| pair.1 == after) {
+        debug_assert_eq!(other, after);
+        let category = name(study, &point.identity, &["cpus", "server"]);
+        let category = if category.is_empty() { "all".to_owned() } else { category };
+        let server = point.identity.get("server").map(value_text).unwrap_or_default();
+        let place = |list: &mut Vec<String>, text: String| {
+            list.iter().position(|known| *known == text).unwrap_or_else(|| {
+                list.push(text);
+                list.len() - 1
+            })
+        };
+        let at = (place(&mut names, server), place(&mut categories, category));
+        let (low, high) = ratio.interval.unwrap_or((ratio.value, ratio.value));
+        drawn.push((at, (ratio.value * 100.0, low * 100.0, high * 100.0, ratio.n, point.id.clone())));
+    }
+    let lines: Vec<Line> = names
+        .iter()
+        .enumerate()
+        .map(|(line, name)| {
+            let mut points = vec![None; categories.len()];
+            for ((of, category), point) in &drawn {
+                if *of == line {
+                    points[*category] = Some(point.clone());
+                }
+            }
+            Line { name: name.clone(), style: line, reference: false, points, invalid: vec![] }
+        })
+        .collect();
+    (!lines.is_empty()).then(|| Ladder {
+        metric: "scaling".into(),
+        facet: String::new(),
+        title: format!("From {before} to {after} cpus"),
+        unit: "throughput, percent of that with fewer cpus",
+        x: String::new(),
+        bars: true,
+        categories,
+        lines,
+    })
+}
