@@ -111,6 +111,8 @@ pub fn bench(
             engine: None,
             data,
             load: &plan,
+            prime: None,
+            is_cold: false,
             seed: request.seed,
             asked,
             server_facts: ServerFacts::default(),

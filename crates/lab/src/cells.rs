@@ -73,6 +73,7 @@ pub(crate) fn sandbox_spec(build: &Build, cell: &Cell, load: &Load) -> Result<Sp
     spec.settings = settings_for(&cell.settings, build.flavor);
     spec.profile = cell.settings.profile.as_deref().map(str::parse).transpose()?;
     spec.logging = cell.settings.logging.as_deref().map(str::parse).transpose()?;
+    spec.engine.clone_from(&cell.engine);
     if let Some(isolation) = &cell.isolation {
         spec.isolation = isolation.parse()?;
     }
@@ -159,6 +160,8 @@ fn server_cpus(choice: Option<&CpusChoice>, load: &Load) -> Result<Option<Cpus>,
         None => return Ok(None),
         Some(CpusChoice::List(list)) => return Ok(Some(Cpus::parse(list)?)),
         Some(CpusChoice::Count(count)) => *count as usize,
+        Some(CpusChoice::Half) => (usable_cpus().len() / 2).max(1),
+        Some(CpusChoice::All) => usable_cpus().len().max(1),
     };
     let client =
         load.client_cpus.as_deref().map(Cpus::parse).transpose()?.map_or_else(Vec::new, |cpus| cpus.0);
@@ -201,7 +204,7 @@ pub(crate) fn server_facts(build: Option<&Build>, cell: &Cell, load: &Load) -> S
 }
 
 /// The load of a run.
-pub(crate) fn load_plan(body: &Body, planned: &PlannedRun) -> Result<load::LoadPlan, Error> {
+pub(crate) fn load_plan(body: &Body, cell: &Cell, planned: &PlannedRun) -> Result<load::LoadPlan, Error> {
     let load = &body.load;
     let pacing = match load.rate_tps {
         None => load::Pacing::Closed,
@@ -213,10 +216,7 @@ pub(crate) fn load_plan(body: &Body, planned: &PlannedRun) -> Result<load::LoadP
             },
         },
     };
-    let length = match load.length {
-        Length::Time(length) => load::Length::Time(length),
-        Length::Transactions(count) => load::Length::Transactions { count, at_most: None },
-    };
+    let length = engine_length(cell.length.unwrap_or(load.length));
     let steps = planned
         .levels
         .iter()
@@ -243,6 +243,22 @@ pub(crate) fn load_plan(body: &Body, planned: &PlannedRun) -> Result<load::LoadP
         raise_priority: true,
         ..defaults
     })
+}
+
+fn engine_length(length: Length) -> load::Length {
+    match length {
+        Length::Time(length) => load::Length::Time(length),
+        Length::Transactions(count) => load::Length::Transactions { count, at_most: None },
+    }
+}
+
+/// What runs before the first level, with its sessions.
+pub(crate) fn priming_plan(body: &Body, plan: &load::LoadPlan) -> Option<load::LoadPlan> {
+    let length = engine_length(body.load.prime?);
+    let first = plan.steps.first()?;
+    let step = load::Step { warmup: std::time::Duration::ZERO, length, ..*first };
+    // Another seed: the measured phase shall not repeat what the priming has just drawn.
+    Some(load::LoadPlan { steps: vec![step], seed: plan.seed ^ 0x5052_494d, ..plan.clone() })
 }
 
 /// All axes of the study with their values, selectors resolved, in the order in which reports show them.

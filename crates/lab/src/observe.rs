@@ -19,6 +19,8 @@ pub enum Stage {
     Snapshot,
     /// Looking whether the server can carry the load.
     Check,
+    /// Running what is not recorded, so that caches are filled.
+    Prime,
     /// Opening connections, warm-up and measured phase.
     Measure,
     /// Comparing the tables with the outcomes, reading settings back.
@@ -35,6 +37,7 @@ impl Stage {
             Stage::Load => "loading",
             Stage::Snapshot => "keeping a snapshot",
             Stage::Check => "checking",
+            Stage::Prime => "priming",
             Stage::Measure => "measuring",
             Stage::Verify => "verifying",
             Stage::Stop => "stopping the server",
@@ -48,6 +51,7 @@ impl Stage {
             Stage::Load => "load",
             Stage::Snapshot => "snapshot",
             Stage::Check => "check",
+            Stage::Prime => "prime",
             Stage::Measure => "measure",
             Stage::Verify => "verify",
             Stage::Stop => "stop",
@@ -102,6 +106,8 @@ pub struct RunSummary {
     pub status: Status,
     /// Why it failed or is invalid.
     pub error: Option<String>,
+    /// Gates that make it invalid: name and remedy.
+    pub tripped: Vec<(String, String)>,
     /// The server's last lines, where it failed.
     pub log_tail: String,
     /// By step: sessions, committed transactions per second, p95 in ms.

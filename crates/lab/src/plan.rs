@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::study::{Body, CpusChoice, EnvChoice, Ladder, SettingsChoice, StorageChoice};
+use crate::study::{Body, CpusChoice, EnvChoice, Ladder, Length, SettingsChoice, StorageChoice};
 
 /// One point of the axes' product, without the load level.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -19,6 +19,8 @@ pub struct Cell {
     pub workload: String,
     /// All options that the study gives it.
     pub options: BTreeMap<String, String>,
+    /// How long a level is measured; `None`: as the study says.
+    pub length: Option<Length>,
     /// Server variables.
     pub settings: SettingsChoice,
     /// Storage engine; `None`: the workload's default.
@@ -195,6 +197,7 @@ pub fn cells(body: &Body) -> Vec<Cell> {
                 workload_label: workload.label.clone(),
                 workload: workload.name.clone(),
                 options,
+                length: workload.length,
                 settings: SettingsChoice::default(),
                 engine: None,
                 storage: None,

@@ -15,7 +15,7 @@ use crate::stop::StopSwitch;
 /// The database that workloads use when the user names none; sysbench's own name.
 pub(crate) const DATABASE: &str = "sbtest";
 /// Snapshots of all studies together stay below this.
-pub const SNAPSHOTS_BYTES_MAX: u64 = 20 << 30;
+pub(crate) const SNAPSHOTS_BYTES_MAX: u64 = 20 << 30;
 
 /// Where the server of a run comes from.
 #[derive(Debug)]
@@ -66,6 +66,20 @@ impl Provisioned<'_> {
             Running::Deployed(sandbox) => Some(sandbox),
             Running::Attached => None,
         }
+    }
+
+    /// Restarts a server of the run's own with an empty page cache; says what state the caches are in.
+    pub(crate) fn start_cold(&mut self, stop: &StopSwitch) -> Result<String, Error> {
+        let Running::Own(sandbox) = &mut self.server else {
+            return Ok(
+                "as found: Plimsoll does not restart a server that it did not start for this run".into()
+            );
+        };
+        stop.set_server(None);
+        let is_all = sandbox.restart_cold()?;
+        stop.set_server(sandbox.pid());
+        let what = if is_all { "the whole page cache" } else { "the page cache of the data directory" };
+        Ok(format!("cold: server restarted, {what} emptied"))
     }
 
     /// Stops and removes a server of the run's own; leaves the others alone.

@@ -29,6 +29,10 @@ pub(crate) struct Order<'a> {
     pub(crate) engine: Option<&'a str>,
     pub(crate) data: Data,
     pub(crate) load: &'a LoadPlan,
+    /// What runs before it and is not recorded.
+    pub(crate) prime: Option<&'a LoadPlan>,
+    /// The server is restarted before the load, and the page cache emptied.
+    pub(crate) is_cold: bool,
     /// Seed of the sessions.
     pub(crate) seed: u64,
     /// What was asked of the server's variables.
@@ -173,6 +177,12 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>) -> En
     let summary = RunSummary {
         status: end.status,
         error: end.error.clone(),
+        tripped: end
+            .gates
+            .iter()
+            .filter(|gate| gate.is_tripped)
+            .map(|gate| (gate.name.clone(), gate.remedy.clone()))
+            .collect(),
         log_tail: end.log_tail.clone(),
         steps: end.steps.iter().map(headline).collect(),
         warnings: end.warnings.clone(),
@@ -220,8 +230,8 @@ fn life(
         stop: around.stop,
         observer: around.observer,
     };
-    let server = provision(place, &wanted, &mut |stage| recording.stage(Some(stage), &around))?;
-    let outcome = measured_life(recording, order, &server, sessions_max, around);
+    let mut server = provision(place, &wanted, &mut |stage| recording.stage(Some(stage), &around))?;
+    let outcome = measured_life(recording, order, &mut server, sessions_max, around);
     if let Err(failed) = &outcome
         && !matches!(failed.error, Error::Interrupted)
         && let (Some((folder, name)), Some(sandbox)) = (&order.log_file, server.sandbox())
@@ -242,7 +252,7 @@ fn life(
 fn measured_life(
     recording: &mut Recording,
     order: &Order<'_>,
-    server: &Provisioned<'_>,
+    server: &mut Provisioned<'_>,
     sessions_max: u32,
     around: Around<'_>,
 ) -> Result<(), Failed> {
@@ -275,6 +285,13 @@ fn measured_life(
         return Err(Error::Interrupted.into());
     }
 
+    // After the baseline, whose counting fills the caches.
+    if order.is_cold {
+        let state = server.start_cold(around.stop)?;
+        recording.end.facts.insert("cache".to_owned(), state);
+    }
+    let primed = prime(recording, order, server, around)?;
+
     recording.stage(Some(Stage::Measure), &around);
     let context = RunContext {
         target: server.target.clone(),
@@ -306,7 +323,7 @@ fn measured_life(
             let interrupted = result.interrupted || around.stop.is_requested();
             let ended = how_it_ended(&result);
             if !interrupted && ended.is_ok() {
-                verify(recording, order, server, &baseline, &result)?;
+                verify(recording, order, server, &baseline, &add(primed, Ran::of(&result)))?;
             }
             recording.result = Some(result);
             if interrupted { Err(Error::Interrupted) } else { ended }
@@ -317,6 +334,36 @@ fn measured_life(
         error,
         log_tail: server.sandbox().map(|sandbox| sandbox.log_tail(LOG_LINES).join("\n")).unwrap_or_default(),
     })
+}
+
+/// Runs what comes before the load; gives its outcomes, which the checks of the tables count too.
+fn prime(
+    recording: &mut Recording,
+    order: &Order<'_>,
+    server: &Provisioned<'_>,
+    around: Around<'_>,
+) -> Result<Ran, Failed> {
+    let Some(plan) = order.prime else { return Ok(Ran::default()) };
+    recording.stage(Some(Stage::Prime), &around);
+    let factory = server.configured.sessions(&server.target, order.seed ^ 0x5052_494d);
+    let result = load::run(plan, factory.as_ref(), &mut |_| (), around.stop.load())
+        .map_err(|error| Error::Run(format!("priming failed: {error}")))?;
+    if result.interrupted || around.stop.is_requested() {
+        return Err(Error::Interrupted.into());
+    }
+    how_it_ended(&result)?;
+    let ran = Ran::of(&result);
+    recording.end.facts.insert("primed".to_owned(), format!("{} transactions", ran.committed));
+    Ok(ran)
+}
+
+fn add(one: Ran, other: Ran) -> Ran {
+    Ran {
+        committed: one.committed + other.committed,
+        rolled_back: one.rolled_back + other.rolled_back,
+        failed: one.failed + other.failed,
+        in_doubt: one.in_doubt + other.in_doubt,
+    }
 }
 
 /// Runs the load, telling hooks and observer what happens.
@@ -433,11 +480,11 @@ fn verify(
     order: &Order<'_>,
     server: &Provisioned<'_>,
     baseline: &workload::Baseline,
-    result: &LoadResult,
+    ran: &Ran,
 ) -> Result<(), Error> {
     let checks = server
         .configured
-        .check(&server.target, baseline, &Ran::of(result))
+        .check(&server.target, baseline, ran)
         .map_err(|error| Error::Run(format!("the tables could not be checked after the run: {error}")))?;
     let failed: Vec<String> = checks
         .iter()

@@ -161,6 +161,9 @@ fn no_name_twice(study: &Study, pinned: &[Pinned]) -> Result<(), Error> {
 /// Warm-ups and measured phases of one run of one level; the longest of the ladder for a climb.
 fn run_length(body: &Body) -> Option<Duration> {
     let Length::Time(length) = body.load.length else { return None };
+    if body.axes.workload.iter().any(|workload| workload.length.is_some()) {
+        return None;
+    }
     let levels = match &body.axes.ladder {
         Ladder::Sessions(_) => 1,
         Ladder::Climb(levels) => levels.len() as u32,
@@ -258,9 +261,16 @@ fn standing(heads: &[RunHead]) -> BTreeMap<u32, &RunHead> {
     last
 }
 
-/// Not to be made again by the same command. Failed and invalid runs are: what made them so may have been mended.
-fn is_settled(status: Status) -> bool {
-    status == Status::Done
+/// The runs that a command has to make: those that have not ended, and those that failed, as what made them fail may
+/// have been mended. Only when there are none of these, the invalid ones: a study is finished before parts of it are
+/// repeated.
+fn to_make(runs: &[PlannedRun], status_of: impl Fn(&PlannedRun) -> Option<Status>) -> Vec<&PlannedRun> {
+    let unfinished: Vec<&PlannedRun> =
+        runs.iter().filter(|run| !matches!(status_of(run), Some(Status::Done | Status::Invalid))).collect();
+    if !unfinished.is_empty() {
+        return unfinished;
+    }
+    runs.iter().filter(|run| status_of(run) != Some(Status::Done)).collect()
 }
 
 /// Came to an end, good or bad.
@@ -453,9 +463,10 @@ impl Work<'_> {
     fn go_on(&self, store: &mut Store, chosen: &[PlannedRun], around: Around<'_>) -> Result<Outcome, Error> {
         let heads = store.run_heads(self.id)?;
         let stands = standing(&heads);
-        let settled = |run: &PlannedRun| stands.get(&run.index).is_some_and(|head| is_settled(head.status));
-        let open: Vec<&PlannedRun> = chosen.iter().filter(|run| !settled(run)).collect();
-        let finished = self.plan.runs.iter().filter(|run| settled(run)).count();
+        let open = to_make(chosen, |run| stands.get(&run.index).map(|head| head.status));
+        let finished = self.plan.runs.len().saturating_sub(
+            to_make(&self.plan.runs, |run| stands.get(&run.index).map(|head| head.status)).len(),
+        );
         (around.observer)(Event::Planned {
             title: &self.request.study.title,
             runs: self.plan.runs.len(),
@@ -539,7 +550,7 @@ impl Work<'_> {
             let passes = || {
                 heads.iter().filter(|h| h.start.purpose == Purpose::Locks && indexes.contains(&h.start.index))
             };
-            if passes().any(|head| is_settled(head.status)) {
+            if passes().any(|head| head.status == Status::Done) {
                 continue;
             }
             let attempt = passes().count() + 1;
@@ -644,7 +655,8 @@ impl Work<'_> {
             started_at_ms: record::now_ms(),
         };
         let id = store.begin_run(self.id, &start)?;
-        let load = crate::cells::load_plan(self.body, planned)?;
+        let load = crate::cells::load_plan(self.body, cell, planned)?;
+        let prime = crate::cells::priming_plan(self.body, &load);
         let (place, asked) = match subject {
             Subject::Build(build) => {
                 let mut spec = sandbox_spec(build, cell, &self.body.load)?;
@@ -667,6 +679,8 @@ impl Work<'_> {
             engine: cell.engine.as_deref(),
             data: Data::Any,
             load: &load,
+            prime: prime.as_ref(),
+            is_cold: self.body.load.is_cold,
             seed: planned.seed,
             asked,
             server_facts: server_facts(subject.build(), cell, &self.body.load),
@@ -683,5 +697,25 @@ impl Work<'_> {
         store.finish_run(id, &ended.end)?;
         (around.observer)(Event::RunEnded { label: &label, summary: &ended.summary });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unfinished_comes_first_and_invalid_runs_last() {
+        let runs: Vec<PlannedRun> =
+            (0..4).map(|index| PlannedRun { index, block: 1, cell: 0, levels: vec![1], seed: 1 }).collect();
+        let of = |statuses: [Option<Status>; 4]| -> Vec<u32> {
+            to_make(&runs, |run| statuses[run.index as usize]).iter().map(|run| run.index).collect()
+        };
+        let (done, invalid, failed) = (Some(Status::Done), Some(Status::Invalid), Some(Status::Failed));
+        assert_eq!(of([None; 4]), [0, 1, 2, 3]);
+        assert_eq!(of([done, invalid, Some(Status::Interrupted), None]), [2, 3]);
+        assert_eq!(of([done, invalid, failed, done]), [2]);
+        assert_eq!(of([done, invalid, done, done]), [1]);
+        assert_eq!(of([done; 4]), [0u32; 0]);
     }
 }

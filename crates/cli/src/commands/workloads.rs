@@ -13,7 +13,7 @@ use crate::show::{Align, Table};
 pub(crate) fn workloads(args: &WorkloadsArgs) -> Result<End, Failure> {
     let chosen: Vec<&dyn Workload> = match &args.name {
         Some(name) => vec![lab::workloads::find(name)?],
-        None => workload::all().to_vec(),
+        None => lab::workloads::all(),
     };
     if args.json {
         let all =

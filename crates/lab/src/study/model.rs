@@ -127,6 +127,9 @@ pub struct WorkloadChoice {
     pub name: String,
     /// Options of this entry alone; they win over those of the study.
     pub options: BTreeMap<String, String>,
+    /// How long a level of this entry is measured; `None`: as the study says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<Length>,
 }
 
 /// A named set of server variables.
@@ -170,6 +173,10 @@ pub enum CpusChoice {
     Count(u32),
     /// These, as in `0-3,8`.
     List(String),
+    /// Half of those that there are, at least one.
+    Half,
+    /// All that there are.
+    All,
 }
 
 impl CpusChoice {
@@ -178,6 +185,8 @@ impl CpusChoice {
         match self {
             CpusChoice::Count(count) => count.to_string(),
             CpusChoice::List(list) => list.clone(),
+            CpusChoice::Half => "half".to_owned(),
+            CpusChoice::All => "all".to_owned(),
         }
     }
 }
@@ -220,6 +229,12 @@ pub struct Load {
     pub ramp: Duration,
     /// How long in-flight transactions may take to end after the measured phase.
     pub drain: Duration,
+    /// Run before the first level with its sessions, checked but not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prime: Option<Length>,
+    /// Each run begins with a server that has just been restarted and an empty page cache.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_cold: bool,
     /// After the blocks, a pass of its own for each cell and level that finds the hot locks.
     pub hot_locks: bool,
 }
@@ -240,6 +255,8 @@ impl Default for Load {
             client_cpus: None,
             ramp: Duration::ZERO,
             drain: Duration::from_secs(5),
+            prime: None,
+            is_cold: false,
             hot_locks: false,
         }
     }
@@ -289,6 +306,8 @@ pub struct Quick {
     pub length: Option<Length>,
     /// Repeats.
     pub blocks: Option<u32>,
+    /// Priming.
+    pub prime: Option<Length>,
     /// Load levels.
     pub ladder: Option<Ladder>,
     /// Axes that get other values.
@@ -302,6 +321,13 @@ impl Quick {
         body.load.warmup = self.warmup.unwrap_or(body.load.warmup);
         body.load.length = self.length.unwrap_or(body.load.length);
         body.load.blocks = self.blocks.unwrap_or(body.load.blocks);
+        if body.load.prime.is_some() {
+            body.load.prime = self.prime.or(body.load.prime);
+        }
+        if self.length.is_some() {
+            // A shorter study is shorter everywhere, unless its own workloads say otherwise.
+            body.axes.workload.iter_mut().for_each(|workload| workload.length = None);
+        }
         if let Some(ladder) = &self.ladder {
             body.axes.ladder = ladder.clone();
         }

@@ -111,6 +111,9 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         .get("compare")
         .and_then(|item| item.table(problems, "[compare]"))
         .and_then(|inner| read_compare(inner, &axes, problems));
+    if let Some(inner) = table.get("report").and_then(|item| item.table(problems, "[report]")) {
+        read_report(inner, problems);
+    }
     let exclude_span = table.key_span("exclude");
     let excludes = match table.get("exclude") {
         Some(item) => read_excludes(item, &axes, &quick, problems),
@@ -294,6 +297,7 @@ fn read_workload(
             label: name.value.clone(),
             name: name.value,
             options: BTreeMap::new(),
+            length: None,
         });
     }
     let mut table = item.table(problems, "a workload")?;
@@ -302,18 +306,22 @@ fn read_workload(
     let name = name.and_then(|item| item.text(problems));
     let label = table.get("label").and_then(|item| label_of(item, problems));
     let options = read_options(table.get("options"), problems, places);
+    let length = read_length(&mut table, problems);
     table.finish(problems);
     let name = name?;
     known_workload(&name, problems).then(|| WorkloadChoice {
         label: label.unwrap_or_else(|| name.value.clone()),
         name: name.value,
         options,
+        length,
     })
 }
 
 fn known_workload(name: &At<String>, problems: &mut Problems) -> bool {
-    if crate::workloads::is_known(&name.value) {
-        return true;
+    let Err(why) = crate::workloads::find(&name.value) else { return true };
+    if name.value.ends_with(".sql") || name.value.ends_with(".smack") {
+        problems.add(&name.span, why.to_string(), "this file");
+        return false;
     }
     let known = crate::workloads::names();
     let help = match nearest(&name.value, known.iter().copied()) {
@@ -429,10 +437,12 @@ fn read_storage(item: Item<'_>, problems: &mut Problems) -> Option<StorageChoice
     let label = table.need("name", problems, "{ name = \"nvme\", datadir = \"/mnt/nvme\" }");
     let label = label.and_then(|item| label_of(item, problems));
     let datadir = table.get("datadir").and_then(|item| item.text(problems));
+    // `tmpfs` is mounted for each sandbox.
     if let Some(at) = &datadir
+        && at.value != "tmpfs"
         && !Path::new(&at.value).is_absolute()
     {
-        problems.add(&at.span, "a place is an absolute path", "relative");
+        problems.add(&at.span, "a place is an absolute path, or tmpfs", "relative");
     }
     let mut limit = |key| table.get(key).and_then(|item| bytes(item, problems));
     let (read_iops, write_iops) = (limit("read_iops"), limit("write_iops"));
@@ -481,6 +491,11 @@ fn read_cpus(item: Item<'_>, problems: &mut Problems) -> Option<CpusChoice> {
         return item.count::<u32>(problems, 1).map(|at| CpusChoice::Count(at.value));
     }
     let text = item.text(problems)?;
+    match text.value.as_str() {
+        "half" => return Some(CpusChoice::Half),
+        "all" => return Some(CpusChoice::All),
+        _ => {}
+    }
     cpu_list(&text, problems).then_some(CpusChoice::List(text.value))
 }
 
@@ -493,7 +508,8 @@ fn cpu_list(text: &At<String>, problems: &mut Problems) -> bool {
     };
     let fits = text.value.split(',').all(range);
     if !fits {
-        let help = "an integer is a count of cpus (2), a string is a list of them (\"0-3,8\")";
+        let help =
+            "an integer is a count of cpus (2), a string is a list of them (\"0-3,8\"), \"half\" or \"all\"";
         problems.add_help(&text.span, format!("`{}` is not a list of cpus", text.value), "not a list", help);
     }
     fits
@@ -610,6 +626,10 @@ fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
     if let Some(at) = table.get("retries").and_then(|item| item.count::<u32>(problems, 0)) {
         load.retries_max = at.value;
     }
+    load.prime = read_prime(&mut table, problems);
+    if let Some(word) = choice(table.get("cache"), problems, "a state of the caches", ["warm", "cold"]) {
+        load.is_cold = word == "cold";
+    }
     load.workers = table.get("workers").and_then(|item| item.count::<usize>(problems, 1)).map(|at| at.value);
     load.seed =
         table.get("seed").and_then(|item| item.count::<i64>(problems, 0)).map(|at| at.value.unsigned_abs());
@@ -622,6 +642,34 @@ fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
     });
     table.finish(problems);
     load
+}
+
+/// `prime = "10s"`, or a number of transactions.
+fn read_prime(table: &mut Table<'_>, problems: &mut Problems) -> Option<Length> {
+    let item = table.get("prime")?;
+    if item.integer().is_some() {
+        return item.count::<u64>(problems, 1).map(|at| Length::Transactions(at.value));
+    }
+    item.duration(problems).map(|at| Length::Time(at.value))
+}
+
+/// What the report shall show. It decides nothing of what is measured, and so is no part of the study's meaning.
+fn read_report(mut table: Table<'_>, problems: &mut Problems) {
+    for (key, what, allowed) in [
+        ("sections", "a section of reports", report::SECTIONS),
+        ("published", "a set of published figures", report::PUBLISHED),
+    ] {
+        let Some(item) = table.get(key) else { continue };
+        for member in item.list(problems) {
+            if let Some(text) = member.text(problems) {
+                word(problems, &text, what, allowed.iter().copied());
+            }
+        }
+    }
+    if let Some(item) = table.get("mean_from") {
+        item.count::<u32>(problems, 1);
+    }
+    table.finish(problems);
 }
 
 fn read_quick(
@@ -640,10 +688,11 @@ fn read_quick(
     let warmup = table.get("warmup").and_then(|item| item.duration(problems)).map(|at| at.value);
     let length = read_length(&mut table, problems);
     let blocks = table.get("blocks").and_then(|item| item.count::<u32>(problems, 1)).map(|at| at.value);
+    let prime = read_prime(&mut table, problems);
     read_plain_axes(&mut table, problems, &mut axes, places);
     table.finish(problems);
     let ladder = ladder_given.then(|| axes.ladder.clone());
-    Quick { warmup, length, blocks, ladder, axes, options }
+    Quick { warmup, length, blocks, prime, ladder, axes, options }
 }
 
 fn read_compare(mut table: Table<'_>, axes: &Axes, problems: &mut Problems) -> Option<Compare> {

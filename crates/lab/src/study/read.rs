@@ -12,7 +12,7 @@ use super::units;
 
 /// A value and where it stands in the file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct At<T> {
+pub(crate) struct At<T> {
     /// The value.
     pub value: T,
     /// Its bytes in the file.
@@ -21,7 +21,7 @@ pub struct At<T> {
 
 impl<T> At<T> {
     /// Another value at the same place.
-    pub fn with<U>(&self, value: U) -> At<U> {
+    pub(crate) fn with<U>(&self, value: U) -> At<U> {
         At { value, span: self.span.clone() }
     }
 }

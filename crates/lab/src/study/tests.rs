@@ -209,3 +209,41 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn priming_caches_and_lengths_by_workload_are_read() {
+    let text = GOOD.replace("blocks = 7", "blocks = 7\nprime = 5000\ncache = \"cold\"").replace(
+        "[compare]",
+        "[report]\nsections = [\"levels\"]\npublished = \"israel-2015\"\nmean_from = 5\n\n[compare]",
+    );
+    let study = read(&text);
+    assert_eq!(study.body.load.prime, Some(Length::Transactions(5000)));
+    assert!(study.body.load.is_cold);
+    // A shorter level of --quick holds for every workload.
+    let text = text.replace("cpus = [1, \"0-1\"]", "cpus = [\"half\", \"all\"]");
+    let quick = read(&text.replace("[quick]", "[quick]\nprime = \"1s\"")).body(true);
+    assert_eq!(quick.load.prime, Some(Length::Time(Duration::from_secs(1))));
+    assert_eq!(quick.axes.cpus, [CpusChoice::Half, CpusChoice::All]);
+    assert!(refused(&text.replace("\"levels\"", "\"level\"")).contains("did you mean `levels`"));
+}
+
+#[test]
+fn the_studies_of_this_repository_are_valid() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
+    let mut found = 0;
+    for entry in std::fs::read_dir(folder).expect("the studies' folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a readable study");
+        let study = parse(&path, &text).unwrap_or_else(|error| panic!("{error}"));
+        for quick in [false, true] {
+            let body = study.body(quick);
+            assert!(!crate::plan::cells(&body).is_empty(), "{}", study.name);
+            assert!(quick || body.load.blocks >= 5, "{}: too few blocks for verdicts", study.name);
+        }
+        found += 1;
+    }
+    assert!(found >= 6, "{found}");
+}
