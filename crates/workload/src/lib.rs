@@ -20,6 +20,8 @@ pub mod sqlfile;
 pub mod statements;
 pub mod sysbench_0x;
 pub mod tally;
+pub mod tpcb;
+pub mod tpcc;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -40,6 +42,8 @@ pub fn all() -> &'static [&'static dyn Workload] {
         all.extend(sysbench_0x::MEMBERS.iter().map(|workload| workload as &dyn Workload));
         all.push(&dbstress::DbStress);
         all.push(&catalogue::Catalogue);
+        all.push(&tpcb::Tpcb);
+        all.push(&tpcc::Tpcc);
         all
     });
     &ALL

@@ -34,7 +34,7 @@ pub struct TableLoad<'a> {
     /// Number of rows.
     pub rows: u64,
     /// Appends row `n`, counted from 0, as one line of tab-separated text (`\N` for NULL, backslash escapes,
-    /// newline at the end). Called from several threads, in any order of ranges.
+    /// newline at the end), or as several lines where the rows of a table come in groups. Called from several threads, in any order of ranges.
     pub push_row: Box<dyn Fn(u64, &mut Vec<u8>) + Send + Sync + 'a>,
     /// Indexes and constraints, when the rows are there.
     pub after: Vec<String>,
@@ -288,7 +288,12 @@ fn insert_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Re
         if unsent > 0 {
             sql.push(b',');
         }
-        push_tuple(shared.dialect, &line, &mut sql);
+        for (number, line) in line.split_inclusive(|&byte| byte == b'\n').enumerate() {
+            if number > 0 {
+                sql.push(b',');
+            }
+            push_tuple(shared.dialect, line, &mut sql);
+        }
         unsent += 1;
         if sql.len() < INSERT_BYTES && row + 1 < range.first + range.rows {
             continue;

@@ -1,0 +1,372 @@
+//! TPC-B as pgbench runs it: one account, its teller and its branch, and a row of history.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use load::SessionFactory;
+use wire::{ParamType, Target};
+
+use crate::control::Control;
+use crate::drawn::{self, Drawing, Kind, Memory, Program, Role, Script};
+use crate::loader::{self, LoadPlan, TableLoad};
+use crate::options::Options;
+use crate::random::digits;
+use crate::tally::{Change, Tally};
+use crate::{
+    Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
+    Progress, Ran, StatementDoc, Workload,
+};
+
+const ACCOUNTS: u64 = 100_000;
+const TELLERS: u64 = 10;
+
+const VARIANTS: &[Cow<'static, str>] =
+    &[Cow::Borrowed("tpcb"), Cow::Borrowed("simple_update"), Cow::Borrowed("select_only")];
+const PS_MODES: &[Cow<'static, str>] = &[Cow::Borrowed("auto"), Cow::Borrowed("disable")];
+
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec::count("scale", "10", 1, 20_000, "branches; each has 10 tellers and 100,000 accounts"),
+    OptionSpec::word(
+        "variant",
+        "tpcb",
+        VARIANTS,
+        "simple_update: neither tellers nor branches; select_only: one select, no transaction",
+    ),
+    OptionSpec::switch(
+        "home",
+        "off",
+        "on: 85 % of the accounts belong to the teller's branch, as TPC-B wants",
+    ),
+    OptionSpec::word(
+        "db_ps_mode",
+        "auto",
+        PS_MODES,
+        "disable: text protocol in place of prepared statements",
+    ),
+    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)"),
+    OptionSpec::text("create_table_options", "", "appended to CREATE TABLE"),
+];
+
+const DESCRIPTION: &str = "\
+The tpcb-like transaction of pgbench, after TPC Benchmark B: update an account and read its balance, update the \
+teller and the branch, insert a row of history. Accounts, tellers and branches are drawn uniformly (pgbench) or \
+with 85 % of the accounts in the teller's own branch (`home`), amounts from -5000 to 5000.
+
+With more sessions than `scale` they wait for each other's branches. The four sums of balances and amounts are \
+equal after every run.";
+
+/// The workload.
+#[derive(Debug)]
+pub struct Tpcb;
+
+impl Workload for Tpcb {
+    fn name(&self) -> &str {
+        "tpcb"
+    }
+
+    fn summary(&self) -> &str {
+        "TPC-B as pgbench runs it: account, teller, branch, history"
+    }
+
+    fn description(&self) -> &str {
+        DESCRIPTION
+    }
+
+    fn options(&self) -> &[OptionSpec] {
+        OPTIONS
+    }
+
+    fn configure(
+        &self,
+        given: &BTreeMap<String, String>,
+        dialect: Dialect,
+    ) -> Result<Box<dyn Configured>, OptionError> {
+        let mut options = Options::parse(self.name(), OPTIONS, given)?;
+        if let Some(engine) =
+            dialect.engine.as_deref().filter(|_| !given.contains_key("mysql_storage_engine"))
+        {
+            options.set("mysql_storage_engine", engine);
+        }
+        let script = Bank {
+            scale: options.count("scale"),
+            variant: match options.text("variant") {
+                "simple_update" => Variant::SimpleUpdate,
+                "select_only" => Variant::SelectOnly,
+                _ => Variant::Tpcb,
+            },
+            has_home: options.switch("home"),
+        };
+        let drawing = Drawing {
+            kinds: kinds(script.variant),
+            spans: &[],
+            script,
+            tables: Vec::new(),
+            is_prepared: options.text("db_ps_mode") == "auto",
+            is_atomic: dialect.is_transactional(options.text("mysql_storage_engine")),
+            retryable: &[],
+            pause: None,
+            connect_pause: Duration::ZERO,
+            tally: Arc::new(Tally::default()),
+            dialect,
+        };
+        Ok(Box::new(ConfiguredTpcb { options, drawing: Arc::new(drawing) }))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Variant {
+    Tpcb,
+    SimpleUpdate,
+    SelectOnly,
+}
+
+fn kinds(variant: Variant) -> Vec<Kind> {
+    use ParamType::Int;
+    const UNIFORM: &str = "uniform";
+    let select = Kind::statement(
+        "select_account",
+        "SELECT abalance FROM accounts WHERE aid = ?",
+        &[Int],
+        "1",
+        UNIFORM,
+    );
+    if variant == Variant::SelectOnly {
+        return vec![select];
+    }
+    let add = |name, sql| Kind::statement(name, sql, &[Int, Int], "1", "-5000 to 5000; uniform");
+    let mut kinds = vec![
+        Kind::bracket(Role::Begin, "begin", "BEGIN", "1"),
+        add("update_account", "UPDATE accounts SET abalance = abalance + ? WHERE aid = ?"),
+        select,
+    ];
+    if variant == Variant::Tpcb {
+        kinds.push(add("update_teller", "UPDATE tellers SET tbalance = tbalance + ? WHERE tid = ?"));
+        kinds.push(add("update_branch", "UPDATE branches SET bbalance = bbalance + ? WHERE bid = ?"));
+    }
+    kinds.push(
+        Kind::statement(
+            "insert_history",
+            "INSERT INTO history (tid, bid, aid, delta, mtime) VALUES (?, ?, ?, ?, CURRENT_TIMESTAMP)",
+            &[Int, Int, Int, Int],
+            "1",
+            "as above",
+        )
+        .changing(Change { rows: 1, k: 0 }),
+    );
+    kinds.push(Kind::bracket(Role::Commit, "commit", "COMMIT", "1"));
+    kinds
+}
+
+#[derive(Debug)]
+struct Bank {
+    scale: u64,
+    variant: Variant,
+    has_home: bool,
+}
+
+impl Script for Bank {
+    fn draw(&self, memory: &mut Memory, program: &mut Program) {
+        let rng = &mut memory.rng;
+        let teller = rng.uniform(1, self.scale * TELLERS);
+        let (account, branch) = if self.has_home {
+            let home = (teller - 1) / TELLERS;
+            let is_home = self.scale == 1 || rng.uniform(1, 100) <= 85;
+            let other = if is_home { home } else { (home + rng.uniform(1, self.scale - 1)) % self.scale };
+            (other * ACCOUNTS + rng.uniform(1, ACCOUNTS), home + 1)
+        } else {
+            (rng.uniform(1, self.scale * ACCOUNTS), rng.uniform(1, self.scale))
+        };
+        if self.variant == Variant::SelectOnly {
+            program.int(account);
+            program.push(0, 0);
+            return;
+        }
+        // Two's complement: the program's whole numbers are signed on the wire.
+        let delta = (rng.uniform(0, 10_000) as i64 - 5000) as u64;
+        let mut next = 0;
+        let mut push = |program: &mut Program, params: &[u64]| {
+            params.iter().for_each(|&param| program.int(param));
+            program.push(next, 0);
+            next += 1;
+        };
+        push(program, &[]);
+        push(program, &[delta, account]);
+        push(program, &[account]);
+        if self.variant == Variant::Tpcb {
+            push(program, &[delta, teller]);
+            push(program, &[delta, branch]);
+        }
+        push(program, &[teller, branch, account, delta]);
+        push(program, &[]);
+    }
+}
+
+#[derive(Debug)]
+struct ConfiguredTpcb {
+    options: Options,
+    drawing: Arc<Drawing<Bank>>,
+}
+
+const TALLIED: [&str; 2] = ["changed rows", "doubt rows"];
+const HISTORY: &str = "rows of history";
+
+impl ConfiguredTpcb {
+    fn scale(&self) -> u64 {
+        self.drawing.script.scale
+    }
+
+    /// A table of balances: id, the branch where `per_branch` says how many belong to one, balance, filler.
+    fn table(&self, name: &str, prefix: char, per_branch: u64, filler: usize) -> TableLoad<'static> {
+        let dialect = &self.drawing.dialect;
+        let suffix = dialect.table_options(
+            self.options.text("mysql_storage_engine"),
+            self.options.text("create_table_options"),
+        );
+        let is_inline = dialect.syntax().has_engines;
+        let id = format!("{prefix}id");
+        let branch = if prefix == 'b' { "" } else { "bid INTEGER, " };
+        let key = if is_inline { format!(", PRIMARY KEY ({id})") } else { String::new() };
+        let is_branch = prefix == 'b';
+        TableLoad {
+            name: name.to_owned(),
+            create: vec![format!(
+                "CREATE TABLE {name} ({id} INTEGER NOT NULL, {branch}{prefix}balance INTEGER, \
+                 filler CHAR({filler}){key}){suffix}"
+            )],
+            columns: format!("{id}, {}{prefix}balance, filler", if is_branch { "" } else { "bid, " }),
+            rows: self.scale() * per_branch,
+            push_row: Box::new(move |row, out: &mut Vec<u8>| {
+                digits(row + 1, out);
+                out.push(b'\t');
+                if !is_branch {
+                    digits(row / per_branch + 1, out);
+                    out.push(b'\t');
+                }
+                out.extend_from_slice(b"0\t\n");
+            }),
+            after: if is_inline {
+                Vec::new()
+            } else {
+                vec![format!("ALTER TABLE {name} ADD PRIMARY KEY ({id})")]
+            },
+        }
+    }
+
+    fn history(&self) -> TableLoad<'static> {
+        let dialect = &self.drawing.dialect;
+        let suffix = dialect.table_options(
+            self.options.text("mysql_storage_engine"),
+            self.options.text("create_table_options"),
+        );
+        TableLoad {
+            name: "history".to_owned(),
+            create: vec![format!(
+                "CREATE TABLE history (tid INTEGER, bid INTEGER, aid INTEGER, delta INTEGER, mtime {}, \
+                 filler CHAR(22)){suffix}",
+                dialect.syntax().timestamp
+            )],
+            columns: "tid".to_owned(),
+            rows: 0,
+            push_row: Box::new(|_, _| ()),
+            after: Vec::new(),
+        }
+    }
+}
+
+impl Configured for ConfiguredTpcb {
+    fn options(&self) -> BTreeMap<String, String> {
+        self.options.all().clone()
+    }
+
+    fn statement_classes(&self) -> Vec<String> {
+        self.drawing.classes()
+    }
+
+    fn statements(&self) -> Vec<StatementDoc> {
+        self.drawing.documentation("")
+    }
+
+    fn dataset_key(&self) -> String {
+        format!(
+            "tpcb v1 scale={} engine={} create_table_options={}",
+            self.scale(),
+            self.options.text("mysql_storage_engine"),
+            self.options.text("create_table_options")
+        )
+    }
+
+    fn data_bytes(&self) -> u64 {
+        self.scale() * 16_000_000 + 1_000_000
+    }
+
+    fn needs(&self, sessions: u32) -> Needs {
+        Needs {
+            connections: sessions,
+            prepared_statements: self.drawing.prepared_per_session() * u64::from(sessions),
+            local_infile: self.drawing.dialect.syntax().has_engines,
+        }
+    }
+
+    fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
+        let tables = vec![
+            self.table("accounts", 'a', ACCOUNTS, 84),
+            self.table("tellers", 't', TELLERS, 84),
+            self.table("branches", 'b', 1, 88),
+            self.history(),
+        ];
+        loader::load(at, &self.drawing.dialect, LoadPlan { tables }, progress)
+    }
+
+    fn is_loaded(&self, target: &Target) -> Result<bool, Error> {
+        let scale = self.scale();
+        loader::is_loaded(
+            target,
+            [
+                ("branches".to_owned(), scale),
+                ("tellers".to_owned(), scale * TELLERS),
+                ("accounts".to_owned(), scale * ACCOUNTS),
+            ],
+        )
+    }
+
+    fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
+        let mut control = Control::connect(target, "count rows before the run")?;
+        let totals = self.drawing.tally.totals();
+        let rows = control.number("counting rows", "SELECT COUNT(*) FROM history")?;
+        Ok(Baseline {
+            figures: BTreeMap::from([
+                (HISTORY.to_owned(), rows),
+                (TALLIED[0].to_owned(), i128::from(totals.sure.rows)),
+                (TALLIED[1].to_owned(), i128::from(totals.doubt_high.rows)),
+            ]),
+        })
+    }
+
+    fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {
+        let mut control = Control::connect(target, "check the tables after the run")?;
+        let was = |name: &str| before.figures.get(name).copied().unwrap_or(0);
+        let totals = self.drawing.tally.totals();
+        let low = was(HISTORY) + i128::from(totals.sure.rows) - was(TALLIED[0]);
+        let high = low + i128::from(totals.doubt_high.rows) - was(TALLIED[1]);
+        let rows = control.number("counting rows", "SELECT COUNT(*) FROM history")?;
+        let mut checks = vec![Check::between(HISTORY, rows, low, high)];
+        if self.drawing.script.variant != Variant::Tpcb {
+            return Ok(checks);
+        }
+        let mut sum = |column: &str, table: &str| {
+            control.number("adding up balances", &format!("SELECT SUM({column}) FROM {table}"))
+        };
+        let paid = sum("delta", "history")?;
+        for (column, table) in [("abalance", "accounts"), ("tbalance", "tellers"), ("bbalance", "branches")] {
+            let name = format!("sum of {column} = sum of the amounts in history");
+            checks.push(Check::between(name, sum(column, table)?, paid, paid));
+        }
+        Ok(checks)
+    }
+
+    fn sessions(&self, target: &Target, seed: u64) -> Box<dyn SessionFactory> {
+        drawn::sessions(&self.drawing, target, seed)
+    }
+}
