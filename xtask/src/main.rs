@@ -1,18 +1,20 @@
 //! Developer commands: `cargo xtask COMMAND`. Never here: anything that a user of Plimsoll needs.
 
 mod bench;
+mod studies;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask bench NAME [ARGUMENTS]";
+const USAGE: &str = "usage: cargo xtask bench NAME [ARGUMENTS]\n       cargo xtask studies [NAME...] [--quick | --full]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
         ["bench", name, ref rest @ ..] => bench::run(name, rest),
+        ["studies", ref rest @ ..] => studies::run(rest),
         _ => {
-            eprintln!("{USAGE}\n\n{}", bench::list());
+            eprintln!("{USAGE}\n\n{}\nstudies: {}", bench::list(), studies::list());
             return ExitCode::from(2);
         }
     };

@@ -14,7 +14,6 @@ use store::Key;
 use crate::charts::Ladder;
 use crate::load::label;
 use crate::model::{Point, StudyReport};
-use crate::text::number;
 use crate::wishes::Wishes;
 
 /// A section of the report.

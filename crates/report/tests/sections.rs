@@ -1,0 +1,248 @@
+//! The sections that a study gets beside the common ones: chosen by axes and by its `[report]` table, with figures that
+//! are known.
+
+mod common;
+
+use common::{Level, Noise};
+use report::{Report, Selection};
+use serde_json::Value;
+use store::*;
+
+/// A study over the product of its axes; `tps` says what each cell carries.
+struct Made<'a> {
+    file_text: &'a str,
+    axes: &'a [(&'a str, &'a [&'a str])],
+    levels: &'a [u32],
+    is_climb: bool,
+    compare: (&'a str, &'a str),
+    tps: &'a dyn Fn(&Key, u32) -> f64,
+}
+
+const BLOCKS: u32 = 5;
+
+fn made(of: &Made<'_>) -> String {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut store = Store::open(directory.path()).expect("a store");
+    let mut axes: Vec<Axis> = of
+        .axes
+        .iter()
+        .map(|(name, values)| Axis {
+            name: (*name).to_owned(),
+            values: values.iter().map(|v| (*v).into()).collect(),
+        })
+        .collect();
+    let ladder = if of.is_climb { "climb" } else { "sessions" };
+    axes.push(Axis {
+        name: ladder.to_owned(),
+        values: of.levels.iter().map(|level| (*level).into()).collect(),
+    });
+    let comparison = Comparison {
+        axis: of.compare.0.to_owned(),
+        base: of.compare.1.into(),
+        metrics: vec!["tps".to_owned()],
+        margin: 0.05,
+    };
+    let mut study = common::study("made", axes, vec![comparison], BLOCKS, 1);
+    of.file_text.clone_into(&mut study.file_text);
+    let id = store.add_study(&study).expect("a study");
+    let host = store.add_host(&common::host("bench1", "Linux 6.1")).expect("a host");
+    let mut cells = vec![Key::new()];
+    for (name, values) in of.axes {
+        cells = cells
+            .into_iter()
+            .flat_map(|cell| {
+                values.iter().map(move |value| {
+                    let mut cell = cell.clone();
+                    cell.insert((*name).to_owned(), (*value).into());
+                    cell
+                })
+            })
+            .collect();
+    }
+    let mut noise = Noise::new(3);
+    let runs: Vec<&[u32]> = if of.is_climb { vec![of.levels] } else { of.levels.chunks(1).collect() };
+    let mut index = 0;
+    for block in 1..=BLOCKS {
+        for cell in &cells {
+            for levels in &runs {
+                let start = RunStart {
+                    index,
+                    key: cell.clone(),
+                    levels: levels.to_vec(),
+                    is_climb: of.is_climb,
+                    block,
+                    repeat: block,
+                    position: 1,
+                    purpose: Purpose::Measure,
+                    seed: 1,
+                    host,
+                    build: None,
+                    started_at_ms: 1_795_000_000_000 + i64::from(index),
+                };
+                index += 1;
+                let steps = levels.iter().enumerate().map(|(at, sessions)| {
+                    let offset_s = 2.0 + at as f64 * 6.0;
+                    let level =
+                        Level { sessions: *sessions, tps: (of.tps)(cell, *sessions), offset_s, seconds: 4 };
+                    common::step(&mut noise, &level, true)
+                });
+                let steps: Vec<Step> = steps.collect();
+                let server = cell.get("server").and_then(Value::as_str).unwrap_or("mariadb@11.4.5");
+                let mut end = common::end(server, "oltp_04", steps);
+                for level in *levels {
+                    end.facts.insert(format!("per_transaction/{level}/server_cpu"), "412 us".to_owned());
+                }
+                store.record_run(id, &start, &end).expect("a run");
+            }
+        }
+    }
+    let report = Report::of_stores(&[&store], &Selection::Latest).expect("a report");
+    report::html(&report).expect("a page")
+}
+
+/// The text of a section, without the page's markup.
+fn section(page: &str, id: &str) -> Option<String> {
+    let from = page.find(&format!("<section id=\"s1-{id}\">"))?;
+    let piece = &page[from..from + page[from..].find("</section>")?];
+    let mut text = String::new();
+    let mut is_inside = false;
+    for c in piece.chars() {
+        match c {
+            '<' => is_inside = true,
+            '>' => {
+                is_inside = false;
+                text.push(' ');
+            }
+            c if !is_inside => text.push(c),
+            _ => {}
+        }
+    }
+    Some(text.split_whitespace().collect::<Vec<_>>().join(" ").replace("&#x2f;", "/"))
+}
+
+fn is(key: &Key, axis: &str, value: &str) -> bool {
+    key.get(axis).and_then(Value::as_str) == Some(value)
+}
+
+#[test]
+fn scaling_stands_beside_the_servers_cpu_time() {
+    let page = made(&Made {
+        file_text: "[report]\npublished = \"bourke-2005\"\n",
+        axes: &[
+            ("server", &["mariadb@11.4.5"]),
+            ("workload", &["select-key", "OLTP"]),
+            ("cpus", &["1", "2"]),
+        ],
+        levels: &[10],
+        is_climb: false,
+        compare: ("cpus", "1"),
+        tps: &|key, _| match (is(key, "cpus", "2"), is(key, "workload", "OLTP")) {
+            (false, _) => 1000.0,
+            (true, true) => 1000.0,
+            (true, false) => 1900.0,
+        },
+    });
+    let text = section(&page, "scaling").expect("cpus vary");
+    assert!(text.contains("select-key 1 to 2") && text.contains("412 us"), "{text}");
+    // Noise of some percent around 1.9.
+    assert!(text.contains("+9") || text.contains("+8"), "{text}");
+    assert!(page.contains("data-metric=\"scaling\"") && page.contains("forcedirectio"));
+    assert!(section(&page, "stability").is_none() && section(&page, "storage").is_none());
+}
+
+#[test]
+fn versions_and_the_cost_of_settings() {
+    let page = made(&Made {
+        file_text: "[report]\nsections = [\"versions\"]\n",
+        axes: &[
+            ("server", &["mysql@5.5.34", "mysql@5.6.14", "mariadb@10.11.5"]),
+            ("settings", &["no-log", "general-table"]),
+            ("workload", &["read-only"]),
+        ],
+        levels: &[8],
+        is_climb: false,
+        compare: ("settings", "no-log"),
+        tps: &|key, _| if is(key, "settings", "no-log") { 2000.0 } else { 1000.0 },
+    });
+    assert!(page.contains("TPS by version"));
+    let cost = section(&page, "cost").expect("settings are compared");
+    assert!(cost.contains("TPS with no-log") && cost.contains("-5") | cost.contains("-4"), "{cost}");
+    // The interval stands with it.
+    assert!(cost.contains(" to -"), "{cost}");
+}
+
+#[test]
+fn levels_end_with_their_mean_and_the_speed_up() {
+    let page = made(&Made {
+        file_text: "[report]\nmean_from = 5\n",
+        axes: &[("server", &["mariadb@11.4.5", "postgres@18.6"]), ("cpus", &["half", "all"])],
+        levels: &[1, 5, 10],
+        is_climb: true,
+        compare: ("cpus", "half"),
+        tps: &|key, _| if is(key, "cpus", "all") { 300.0 } else { 200.0 },
+    });
+    let text = section(&page, "levels").expect("cpus vary over a ladder");
+    assert!(text.contains("mean from 5 up") && text.contains("speed-up"), "{text}");
+    assert!(text.contains("mariadb@11.4.5, half cpus"), "{text}");
+    assert!(text.contains("+4") || text.contains("+5"), "{text}");
+}
+
+#[test]
+fn climbs_have_a_curve_where_one_holds() {
+    let usl = |n: f64| 90.0 * n / (1.0 + 0.03 * (n - 1.0) + 0.0005 * n * (n - 1.0));
+    let page = made(&Made {
+        file_text: "",
+        axes: &[("server", &["mariadb@11.4.5", "postgres@18.6"])],
+        levels: &[1, 4, 8, 16, 32, 64, 128],
+        is_climb: true,
+        compare: ("server", "mariadb@11.4.5"),
+        tps: &|key, sessions| {
+            let n = f64::from(sessions);
+            if is(key, "server", "postgres@18.6") { 90.0 * n } else { usl(n) }
+        },
+    });
+    let text = section(&page, "stability").expect("a climb");
+    assert!(text.contains("Seconds of each level") && text.contains("MAX / AVG"), "{text}");
+    assert!(text.contains("mariadb@11.4.5 0.03") || text.contains("mariadb@11.4.5 0.02"), "{text}");
+    assert!(text.contains("postgres@18.6: no curve"), "{text}");
+    assert!(page.contains("data-metric=\"stability\""));
+}
+
+#[test]
+fn storages_stand_beside_durability_and_littles_law() {
+    let page = made(&Made {
+        file_text: "[report]\npublished = \"israel-2015\"\n",
+        axes: &[
+            ("server", &["mariadb@11.4.5"]),
+            ("settings", &["safest", "fast"]),
+            ("storage", &["default", "memory"]),
+        ],
+        levels: &[16, 64],
+        is_climb: false,
+        compare: ("settings", "safest"),
+        tps: &|key, _| if is(key, "settings", "fast") { 1200.0 } else { 300.0 },
+    });
+    let text = section(&page, "storage").expect("storage varies");
+    for wanted in ["Durability", "Little", "TPS per fsync", "memory safest"] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    assert!(page.contains("EBS safest"), "published figures");
+}
+
+#[test]
+fn wishes_can_be_told_from_axes() {
+    let plain = Made {
+        file_text: "",
+        axes: &[("server", &["mariadb@11.4.5", "postgres@18.6"])],
+        levels: &[1, 8],
+        is_climb: false,
+        compare: ("server", "mariadb@11.4.5"),
+        tps: &|_, sessions| 100.0 * f64::from(sessions),
+    };
+    let page = made(&plain);
+    for id in ["scaling", "versions", "cost", "storage", "levels", "stability"] {
+        assert!(section(&page, id).is_none(), "{id}");
+    }
+    let page = made(&Made { file_text: "[report]\nsections = \"levels\"\nmean_from = 8\n", ..plain });
+    assert!(section(&page, "levels").expect("asked for").contains("mean from 8 up"));
+}
