@@ -120,6 +120,7 @@ impl<O: Open> Course<O> {
             request::RECONNECT => self.reconnect(index(a)).await.map(|()| Some(index(a))),
             request::PREPARE => {
                 let text = b.as_string().map(|s| s.to_string_lossy()).unwrap_or_default();
+                self.symbols.skip(self.host.name_draws());
                 self.host.prepare(index(a), &text).await.map(Some)
             }
             request::BIND => {

@@ -191,6 +191,11 @@ impl<O: Open> Host<O> {
         self.results.clone()
     }
 
+    /// How many numbers sysbench draws for the name of a prepared statement: two on PostgreSQL.
+    pub fn name_draws(&self) -> u32 {
+        if self.databases.driver == "pgsql" && !self.databases.is_emulated { 2 } else { 0 }
+    }
+
     /// Opens a connection and returns its number.
     ///
     /// # Errors

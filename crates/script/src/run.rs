@@ -311,6 +311,7 @@ impl Test {
             databases: Arc::new(self.databases.clone()),
             random,
             generators: generators.sessions,
+            draws_per_event: u32::from(!form.percentiles.is_empty()),
             tallies: tallies.clone(),
         };
         // A state of its own for report hooks, as in sysbench.

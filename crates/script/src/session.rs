@@ -38,6 +38,8 @@ pub struct ScriptSessions {
     pub random: RandomSettings,
     /// One generator for each session, in order.
     pub generators: Vec<Rng>,
+    /// Numbers that sysbench draws at the end of each event: one for its histogram, unless percentiles are off.
+    pub draws_per_event: u32,
     /// Where sessions leave their tallies.
     pub tallies: Arc<Mutex<Vec<Tally>>>,
 }
@@ -56,6 +58,7 @@ impl load::SessionFactory for ScriptSessions {
             random: self.random,
             rng: self.generators.get(index as usize).cloned().unwrap_or_else(|| Rng::stream(0, u64::from(index))),
             index,
+            draws_per_event: self.draws_per_event,
             course: None,
             is_ended: false,
             tally: Tally::default(),
@@ -71,6 +74,7 @@ struct ScriptSession {
     random: RandomSettings,
     rng: Rng,
     index: u32,
+    draws_per_event: u32,
     course: Option<Course<OnEngine>>,
     is_ended: bool,
     tally: Tally,
@@ -133,6 +137,7 @@ impl Session for ScriptSession {
         self.tally.execution_s += start.elapsed().as_secs_f64();
         match stopped {
             Stopped::WantsEvent => {
+                course.symbols.skip(self.draws_per_event);
                 self.tally.events += 1;
                 Ok(Completion::Committed)
             }

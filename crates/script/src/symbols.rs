@@ -42,6 +42,14 @@ impl SessionSymbols {
         SessionSymbols { settings, rng, zipfian: None, counted: [0; COUNTERS], text: Vec::new() }
     }
 
+    /// Draws numbers and forgets them: sysbench draws one where it files an event's latency in its histogram and two
+    /// for the name of a prepared statement of PostgreSQL. Without that, scripts would not draw what they draw there.
+    pub fn skip(&mut self, numbers: u32) {
+        for _ in 0..numbers {
+            self.rng.next_u64();
+        }
+    }
+
     fn draw(&mut self, kind: DistributionKind, a: u32, b: u32) -> u32 {
         let (low, high) = (a.min(b), a.max(b));
         if let DistributionKind::Zipfian { .. } = kind {

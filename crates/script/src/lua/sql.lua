@@ -172,8 +172,9 @@ function connection_methods:prepare(text)
    return setmetatable({ connection = self, id = id, text = text, params = nil }, statement_meta)
 end
 
+-- Whole numbers are 64 bits wide whatever their type, as in sysbench.
 local KINDS = {
-   [1] = 1, [2] = 1, [3] = 1, [4] = 2, [5] = 3, [6] = 3, [7] = 4, [8] = 4, [9] = 4, [10] = 4, [11] = 4, [12] = 4,
+   [1] = 2, [2] = 2, [3] = 2, [4] = 2, [5] = 3, [6] = 3, [7] = 4, [8] = 4, [9] = 4, [10] = 4, [11] = 4, [12] = 4,
 }
 function statement_methods:bind_create(kind, length)
    local family = KINDS[kind]
