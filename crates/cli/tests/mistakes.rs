@@ -194,7 +194,7 @@ fn a_server_that_does_not_start_shows_its_log() {
         "--server",
         "mariadb",
         "--set",
-        "innodb_page_size=3000",
+        "innodb_data_file_path=nonsense",
         "--time",
         "1s",
     ]);

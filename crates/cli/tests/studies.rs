@@ -103,8 +103,6 @@ fn ctrl_c_ends_gracefully_and_a_changed_file_is_noticed() {
     // A remark changes nothing that is measured.
     std::fs::write(&study, format!("# a remark\n{text}")).unwrap();
     run_it().expect(0, &["of them recorded before"]);
-    let complete = run_it();
-    assert_eq!(complete.code, Some(0));
 }
 
 #[test]
@@ -116,7 +114,7 @@ fn a_cell_that_fails_is_recorded_and_the_rest_goes_on() {
     let results = dir.path().join("results");
     let path = dir.path().join("failing.toml");
     let text = "title = \"failing\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_point_select\"\n\
-        settings = [\"default\", { name = \"broken\", set = { innodb_page_size = 3000 } }]\n[options]\ntable_size = 1000\n\
+        settings = [\"default\", { name = \"broken\", set = { innodb_data_file_path = \"nonsense\" } }]\n[options]\ntable_size = 1000\n\
         [load]\nwarmup = \"0s\"\nduration = \"500ms\"\nblocks = 1\n";
     std::fs::write(&path, text).unwrap();
     let run_it = plimsoll().arg("run").arg(&path).arg("--results").arg(&results).output().unwrap();

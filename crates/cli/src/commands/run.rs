@@ -41,7 +41,7 @@ pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
         None => {
             let plain = Plain::new();
             let outcome = run_study(&home, &request, &attach, &|event: Event<'_>| plain.event(&event), &stop);
-            plain.clear();
+            plain.finish();
             outcome
         }
     };

@@ -70,10 +70,9 @@ impl Live {
     pub(crate) fn finish(mut self) -> Vec<String> {
         self.end();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let notable =
-            state.ended.iter().filter(|line| line.contains(": failed (") || line.contains(": invalid, "));
+        let failed = state.ended.iter().filter(|line| line.contains(": failed (")).cloned();
         let warnings = state.warnings.iter().map(|text| format!("warning: {text}"));
-        notable.cloned().chain(warnings).collect()
+        failed.chain(warnings).chain(state.gates()).collect()
     }
 
     fn end(&mut self) {
@@ -223,10 +222,9 @@ fn draw_current(frame: &mut Frame<'_>, area: Rect, state: &State, palette: &Pale
         (_, Some((began, None))) => format!(" for {}", time(now.duration_since(began))),
         _ => String::new(),
     };
-    let warmup = if state.step_began.is_some() && state.second.is_warmup { " (warm-up)" } else { "" };
+    let warmup = if state.second.is_some_and(|second| second.is_warmup) { " (warm-up)" } else { "" };
     lines.push(Line::from(vec![Span::styled(format!("{}{progress}{warmup}", state.doing), palette.accent)]));
-    if state.tps.iter().any(Option::is_some) {
-        let second = state.second;
+    if let Some(second) = state.second {
         let mut figures = vec![
             Span::styled(format!("{} TPS", number(second.tps)), Style::new().add_modifier(Modifier::BOLD)),
             Span::raw(format!("  {} QPS", number(second.qps))),
@@ -246,18 +244,27 @@ fn draw_current(frame: &mut Frame<'_>, area: Rect, state: &State, palette: &Pale
 
 fn draw_chart(frame: &mut Frame<'_>, area: Rect, state: &State, palette: &Palette) {
     let first = CHART_S - state.tps.len();
-    let point = |(at, tps): (usize, &Option<f64>)| tps.map(|tps| ((first + at) as f64, tps));
-    let points: Vec<(f64, f64)> = state.tps.iter().enumerate().filter_map(point).collect();
-    let top = points.iter().map(|(_, tps)| *tps).fold(1.0, f64::max) * 1.1;
-    let dataset = Dataset::default()
-        .marker(Marker::Braille)
-        .graph_type(GraphType::Line)
-        .style(palette.accent)
-        .data(&points);
+    // Runs are lines of their own: nothing was measured between them.
+    let mut runs: Vec<Vec<(f64, f64)>> = vec![Vec::new()];
+    for (at, tps) in state.tps.iter().enumerate() {
+        match (tps, runs.last_mut()) {
+            (Some(tps), Some(run)) => run.push(((first + at) as f64, *tps)),
+            _ => runs.push(Vec::new()),
+        }
+    }
+    let top = state.tps.iter().flatten().copied().fold(1.0, f64::max) * 1.1;
+    let line = |points| {
+        Dataset::default()
+            .marker(Marker::Braille)
+            .graph_type(GraphType::Line)
+            .style(palette.accent)
+            .data(points)
+    };
+    let datasets = runs.iter().filter(|run| !run.is_empty()).map(|run| line(run)).collect();
     let x = Axis::default().bounds([0.0, CHART_S as f64]).labels(["-60 s", "now"]).style(palette.dim);
     let y = Axis::default().bounds([0.0, top]).labels(["0".to_owned(), number(top)]).style(palette.dim);
     let block = Block::new().title(Span::styled("TPS of the last minute", palette.dim));
-    frame.render_widget(Chart::new(vec![dataset]).block(block).x_axis(x).y_axis(y), area);
+    frame.render_widget(Chart::new(datasets).block(block).x_axis(x).y_axis(y), area);
 }
 
 #[cfg(test)]

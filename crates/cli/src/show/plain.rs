@@ -58,6 +58,15 @@ impl Plain {
         self.lock().event(event);
     }
 
+    /// Says, at the end, what made runs invalid.
+    pub(crate) fn finish(&self) {
+        let mut inner = self.lock();
+        for line in inner.state.gates() {
+            inner.line(&line);
+        }
+        inner.close();
+    }
+
     /// Clears the line that would have been overwritten.
     pub(crate) fn clear(&self) {
         self.lock().close();
@@ -155,9 +164,7 @@ impl Inner {
             .label
             .as_ref()
             .map_or_else(String::new, |label| format!("[{}/{}] {}: ", label.number, label.of, label.text()));
-        let measuring = state.step_began.is_some() && state.tps.back().is_some_and(Option::is_some);
-        if measuring {
-            let second = state.second;
+        if let Some(second) = state.second {
             let warmup = if second.is_warmup { " (warm-up)" } else { "" };
             return format!(
                 "{head}{} TPS, p95 {} ms, {} errors{warmup}",

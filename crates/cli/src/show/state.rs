@@ -1,6 +1,6 @@
 //! What is known of the work that goes on, gathered from events. The live view draws it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use lab::Event;
@@ -15,7 +15,7 @@ pub(crate) const CHART_S: usize = 60;
 const LINES_MAX: usize = 200;
 
 /// The last second.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Second {
     pub(crate) tps: f64,
     pub(crate) qps: f64,
@@ -66,11 +66,14 @@ pub(crate) struct State {
     pub(crate) step_began: Option<(Instant, Option<Duration>)>,
     /// Throughput of the last minute, warm-up included; `None` between runs.
     pub(crate) tps: VecDeque<Option<f64>>,
-    pub(crate) second: Second,
+    /// The last second of the level that is measured now.
+    pub(crate) second: Option<Second>,
     pub(crate) errors: u64,
     pub(crate) warnings: Vec<String>,
     pub(crate) ended: VecDeque<String>,
     pub(crate) is_stopping: bool,
+    /// Gates that have tripped: remedy, and in how many runs.
+    tripped: BTreeMap<String, (String, usize)>,
 }
 
 impl State {
@@ -94,11 +97,12 @@ impl State {
             sessions: 0,
             step_began: None,
             tps: VecDeque::new(),
-            second: Second::default(),
+            second: None,
             errors: 0,
             warnings: Vec::new(),
             ended: VecDeque::new(),
             is_stopping: false,
+            tripped: BTreeMap::new(),
         }
     }
 
@@ -134,6 +138,7 @@ impl State {
                 self.doing = stage.text().to_owned();
                 self.progress = None;
                 self.step_began = None;
+                self.second = None;
             }
             Event::Loaded { what, done, total } => {
                 self.doing = (*what).to_owned();
@@ -145,9 +150,10 @@ impl State {
                 self.chart(None);
             }
             Event::Interval { interval, .. } => {
-                self.second = Second::of(interval);
-                self.errors += self.second.errors;
-                self.chart(Some(self.second.tps));
+                let second = Second::of(interval);
+                self.errors += second.errors;
+                self.chart(Some(second.tps));
+                self.second = Some(second);
             }
             Event::Warning(text) => {
                 if !self.warnings.iter().any(|known| known == text) {
@@ -161,10 +167,22 @@ impl State {
                     Status::Invalid => self.invalid += 1,
                     _ => {}
                 }
+                for (name, remedy) in &summary.tripped {
+                    self.tripped.entry(name.clone()).or_insert_with(|| (remedy.clone(), 0)).1 += 1;
+                }
                 self.step_began = None;
                 self.push(ended_line(label, summary));
             }
         }
+    }
+
+    /// What made runs invalid, and what to do about it: a line for each gate.
+    pub(crate) fn gates(&self) -> Vec<String> {
+        let line = |(name, (remedy, count)): (&String, &(String, usize))| {
+            let runs = if *count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
+            format!("{name} made {runs} invalid: {remedy}")
+        };
+        self.tripped.iter().map(line).collect()
     }
 
     fn push(&mut self, line: String) {
@@ -211,7 +229,10 @@ pub(crate) fn ended_line(label: &RunLabel, summary: &RunSummary) -> String {
     let reason = summary.error.as_deref().unwrap_or_default();
     match summary.status {
         Status::Done => format!("{head}: {figures} ({took})"),
-        Status::Invalid => format!("{head}: invalid, {figures} ({took}): {reason}"),
+        Status::Invalid => {
+            let gates: Vec<&str> = summary.tripped.iter().map(|(name, _)| name.as_str()).collect();
+            format!("{head}: invalid ({}), {figures} ({took})", gates.join(", "))
+        }
         Status::Failed => format!("{head}: failed ({took}): {reason}"),
         Status::Interrupted | Status::Running => format!("{head}: stopped ({took})"),
     }
@@ -219,8 +240,6 @@ pub(crate) fn ended_line(label: &RunLabel, summary: &RunSummary) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     fn label() -> RunLabel {
@@ -242,6 +261,7 @@ mod tests {
         RunSummary {
             status,
             error: error.map(str::to_owned),
+            tripped: vec![("noisy_host".into(), "stop what else runs".into())],
             log_tail: String::new(),
             steps: vec![(8, 1234.4, 3.2)],
             warnings: vec![],
@@ -259,6 +279,17 @@ mod tests {
             ended_line(&label(), &summary(Status::Failed, Some("it did not start"))),
             "[ 3/60] mariadb@10.11.19 oltp_read_only, 8 sessions: failed (5.8 s): it did not start"
         );
+    }
+
+    #[test]
+    fn invalid_runs_name_their_gates_and_share_the_remedy() {
+        let (label, summary) = (label(), summary(Status::Invalid, Some("a long story")));
+        assert!(ended_line(&label, &summary).contains("8 sessions: invalid (noisy_host), 1,234 TPS"));
+        let mut state = State::new();
+        for _ in 0..2 {
+            state.event(&Event::RunEnded { label: &label, summary: &summary }, Instant::now());
+        }
+        assert_eq!(state.gates(), ["noisy_host made 2 runs invalid: stop what else runs"]);
     }
 
     #[test]
