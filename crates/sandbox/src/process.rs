@@ -261,7 +261,7 @@ pub(crate) fn kill_all_in(dir: &Path, mut child: Option<&mut Child>) {
 }
 
 /// PostgreSQL's own POSIX shared-memory files mapped by a process.
-fn shared_memory_of(pid: u32) -> Vec<PathBuf> {
+pub(crate) fn shared_memory_of(pid: u32) -> Vec<PathBuf> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut files: Vec<PathBuf> = maps
         .lines()

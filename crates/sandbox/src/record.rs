@@ -177,3 +177,17 @@ pub(crate) fn serial() -> String {
     let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.subsec_nanos());
     format!("{:x}{:x}", nanos, NEXT.fetch_add(1, Ordering::Relaxed))
 }
+
+/// PostgreSQL's POSIX shared-memory files of a uid that belongs to one sandbox alone.
+pub(crate) fn shared_memory_of_uid(uid: u32) -> Vec<PathBuf> {
+    use std::os::unix::fs::MetadataExt;
+    if !UIDS.contains(&uid) {
+        return Vec::new();
+    }
+    let entries = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("PostgreSQL."))
+        .filter(|entry| entry.metadata().is_ok_and(|meta| meta.uid() == uid))
+        .map(|entry| entry.path())
+        .collect()
+}

@@ -19,7 +19,7 @@ const FORMAT: &str = "plimsoll-snapshot-1";
 /// Settings that do not change what a data directory holds after a clean stop, so that one snapshot serves many cells:
 /// sizes of memory, limits on sessions, durability of commits, logging to files, isolation, instrumentation. Every
 /// other setting is part of the key.
-const HARMLESS: [&str; 63] = [
+const HARMLESS: [&str; 64] = [
     // Memory.
     "effective_cache_size",
     "innodb_buffer_pool_instances",
@@ -67,6 +67,7 @@ const HARMLESS: [&str; 63] = [
     "innodb_io_capacity_max",
     "innodb_max_dirty_pages_pct",
     "innodb_read_io_threads",
+    "innodb_sort_buffer_size",
     "innodb_thread_concurrency",
     "innodb_write_io_threads",
     "io_method",
@@ -97,6 +98,8 @@ pub struct Snapshot {
     pub key: String,
     /// `flavor@version[+label]` of the build that wrote it.
     pub build: String,
+    /// Identity of that build: no other may read it.
+    pub identity: String,
     /// What was loaded, as the workload names it.
     pub dataset: String,
     /// Bytes of its files.
@@ -169,6 +172,7 @@ fn read(dir: &Path) -> Option<Snapshot> {
     is_whole.then(|| Snapshot {
         key: stored.key,
         build: stored.build,
+        identity: stored.identity,
         dataset: stored.dataset,
         bytes: stored.bytes,
         taken_at: SystemTime::UNIX_EPOCH + Duration::from_secs(stored.taken_at_s),

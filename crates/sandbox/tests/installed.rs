@@ -128,6 +128,9 @@ fn a_snapshot_is_restored_with_its_rows_and_never_trusted_half_made() {
 
         spec.name = "second".to_owned();
         spec.snapshot = snapshot::find(&home, &key).unwrap();
+        let foreign = sandbox::Build { identity: "another".to_owned(), ..spec.build.clone() };
+        let error = Sandbox::deploy(&home, &Spec { build: foreign, ..spec.clone() }, &|_| ()).unwrap_err();
+        assert!(error.to_string().contains("belongs to the build that wrote it"), "{error}");
         assert_eq!(spec.snapshot.as_ref().map(|s| s.bytes), Some(kept.bytes));
         let second = Sandbox::deploy(&home, &spec, &|_| ()).unwrap();
         let mut client = wire::blocking::Client::connect(&second.target(Some("sbtest"))).unwrap();

@@ -28,6 +28,12 @@ pub(super) fn deploy(home: &Home, spec: &Spec, progress: OnProgress<'_>) -> Resu
     if let Some(engine) = &spec.engine {
         engines::settings_for(&spec.build, engine)?;
     }
+    if let Some(snapshot) = spec.snapshot.as_ref().filter(|s| s.identity != spec.build.identity) {
+        return Err(Error::Unsupported {
+            what: format!("a snapshot of {} under {}", snapshot.build, spec.build),
+            why: "a data directory belongs to the build that wrote it: load the data anew".to_owned(),
+        });
+    }
     settings::known::check(&spec.build, &spec.settings)?;
     check_passable(home, spec)?;
     let mut sandbox = claim(home, spec)?;

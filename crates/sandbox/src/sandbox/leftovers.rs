@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::check_name;
 use crate::process;
-use crate::record::{Lock, Record, serial};
+use crate::record::{self, Lock, Record, serial};
 use crate::server::postgres;
 use crate::{Error, Flavor, Home};
 
@@ -69,12 +69,20 @@ fn is_younger_than(dir: &Path, age: Duration) -> bool {
 pub(super) fn end_all_of(record: &Record, mut child: Option<&mut Child>) {
     let dir = &record.datadir;
     if record.build.flavor == Flavor::Postgres {
-        if let Some(pid) = process::head_of(&process::living_in(dir)) {
+        let family = process::living_in(dir);
+        let segments: Vec<PathBuf> = family.iter().flat_map(|&pid| process::shared_memory_of(pid)).collect();
+        if let Some(pid) = process::head_of(&family) {
             process::signal(pid, libc::SIGQUIT);
             process::wait_gone(dir, Some(pid), child.as_deref_mut(), Duration::from_secs(5));
         }
         process::kill_all_in(dir, child);
         postgres::remove_shared_memory(dir);
+        // A backend that is told to quit between making a segment and writing it down leaves it.
+        let of_uid = record.ids.map(|ids| record::shared_memory_of_uid(ids.uid)).unwrap_or_default();
+        for segment in segments.into_iter().chain(of_uid) {
+            // Mostly the server has put it away.
+            let _ = fs::remove_file(segment);
+        }
     } else {
         process::kill_all_in(dir, child);
     }

@@ -79,6 +79,8 @@ fn mysql(spec: &Spec, memory_bytes: u64, open_files_max: u64) -> Settings {
         ("innodb_flush_log_at_trx_commit", "1".to_owned()),
         // Without it the page cache holds the data a second time, on some versions by default and on others not.
         ("innodb_flush_method", "O_DIRECT".to_owned()),
+        // Read-only at run time. Indexes built after a load sort in memory, as with PostgreSQL's maintenance_work_mem.
+        ("innodb_sort_buffer_size", (64 * MIB).to_string()),
         ("local_infile", "ON".to_owned()),
         ("log_bin", "OFF".to_owned()),
         ("max_allowed_packet", (64 * MIB).to_string()),
@@ -92,6 +94,9 @@ fn mysql(spec: &Spec, memory_bytes: u64, open_files_max: u64) -> Settings {
         ("thread_cache_size", "256".to_owned()),
         ("transaction_isolation", isolation_mysql(spec.isolation).to_owned()),
     ]);
+    if version < Version(5, 6, 0, 0) {
+        settings.remove("innodb_sort_buffer_size");
+    }
     // 512 MiB of redo log in all, under the names it has had.
     if !is_mariadb && version >= Version(8, 0, 30, 0) {
         settings.insert("innodb_redo_log_capacity".to_owned(), (512 * MIB).to_string());
