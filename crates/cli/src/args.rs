@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Sandbox(SandboxArgs),
     /// List or remove kept data directories
     Snapshots(SnapshotsArgs),
+    /// Kill a server under load, again and again, and count what is lost
+    Audit(AuditArgs),
     /// Say what this machine can and cannot measure, and why
     Doctor(DoctorArgs),
     /// Run sysbench's command line: its scripts, options and output, on Plimsoll's engine
@@ -444,6 +446,50 @@ pub(crate) struct DoctorArgs {
     /// Measure the storage again although it is known
     #[arg(long)]
     pub(crate) refresh: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plimsoll audit mariadb --profile fast
+  plimsoll audit postgres@16 --set synchronous_commit=off --rounds 10 --json -
+  plimsoll audit mysql@8.0 --only process-crash
+Sessions commit numbered transactions and note outside of the server which were acknowledged. Then its processes are
+killed, or its disk is cut off with what was not yet written to it (needs root); it is started again, and what is left
+is compared with the notes. Ends with 1 when something was lost that the settings promise to keep.")]
+pub(crate) struct AuditArgs {
+    /// The build: mariadb, mysql@8.0, postgres@16
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+    /// Durability to start from
+    #[arg(long, value_name = "NAME", value_parser = profile)]
+    pub(crate) profile: Option<sandbox::Profile>,
+    /// A server variable (repeatable)
+    #[arg(long, value_name = "variable=value", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
+    /// How it goes down (default: both ways)
+    #[arg(long, value_enum)]
+    pub(crate) only: Option<AuditKind>,
+    /// How often, each way
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+    /// Sessions that commit
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) sessions: u32,
+    /// Seed of the moments and the work (default: drawn, and shown)
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Write the findings as one JSON object (`-` for standard output)
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// How an audited server goes down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuditKind {
+    /// SIGKILL for its processes
+    ProcessCrash,
+    /// Everything is gone that was not written to the disk
+    PowerCut,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {

@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod audit;
 mod bench;
 mod doctor;
 mod fetch;
@@ -38,6 +39,7 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
         Command::Fetch(args) => fetch::fetch(&args),
         Command::Sandbox(args) => sandbox::sandbox(args.command),
         Command::Snapshots(args) => snapshots::snapshots(&args.command),
+        Command::Audit(args) => audit::audit(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Sysbench { arguments } => sysbench::sysbench(&arguments),
         Command::SuperSmack(args) => super_smack::super_smack(&args),
