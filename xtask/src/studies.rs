@@ -19,8 +19,16 @@ const ALL: &[Expected] = &[
     Expected { name: "bourke-2005", sections: &["throughput", "scaling"], charts_min: 7 },
     Expected { name: "maxia-2009", sections: &["throughput", "versions", "cost"], charts_min: 6 },
     Expected { name: "israel-2015", sections: &["throughput", "storage", "cost"], charts_min: 6 },
-    Expected { name: "anandtech-2006", sections: &["throughput", "levels", "scaling", "stability"], charts_min: 6 },
-    Expected { name: "dbstress-2009", sections: &["throughput", "seconds", "stability", "time"], charts_min: 8 },
+    Expected {
+        name: "anandtech-2006",
+        sections: &["throughput", "levels", "scaling", "stability"],
+        charts_min: 6,
+    },
+    Expected {
+        name: "dbstress-2009",
+        sections: &["throughput", "seconds", "stability", "time"],
+        charts_min: 8,
+    },
 ];
 
 /// Runs the named studies, or all; true where every one ran and its report has its charts.
@@ -114,7 +122,10 @@ fn look_at(page: &Path, study: &Expected) -> Result<usize> {
 
 /// Charts with something in them: each chart's place holds a drawing with paths.
 fn drawn(text: &str) -> usize {
-    text.split("class=\"chart").skip(1).filter(|piece| piece.starts_with(['"', ' ']) && piece.contains("<path")).count()
+    text.split("class=\"chart")
+        .skip(1)
+        .filter(|piece| piece.starts_with(['"', ' ']) && piece.contains("<path"))
+        .count()
 }
 
 #[cfg(test)]

@@ -113,11 +113,13 @@ pub fn bench(
             load: &plan,
             prime: None,
             is_cold: false,
+            is_lenient: false,
             seed: request.seed,
             asked,
             server_facts: ServerFacts::default(),
             log_file: None,
             canary_ratio: None,
+            notes: Vec::new(),
         };
         let ended = run(&order, place, around);
         observer(Event::RunEnded { label: &label, summary: &ended.summary });

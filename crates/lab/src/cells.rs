@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use sandbox::{Build, Cpus, Flavor, Limits, Spec, Storage};
+use sandbox::cpus::Assignment;
+use sandbox::{Build, CpuRequest, Cpus, Flavor, Limits, Spec, Storage};
 use store::{Axis, ServerFacts};
 
 use crate::bench::next_number;
@@ -18,7 +19,12 @@ pub(crate) struct Controlled<'a> {
 }
 
 /// Refuses, before the first run, cells that no server of theirs can be.
-pub(crate) fn check(study: &Study, plan: &Plan, servers: &[Controlled<'_>]) -> Result<(), Error> {
+pub(crate) fn check(
+    study: &Study,
+    load: &Load,
+    plan: &Plan,
+    servers: &[Controlled<'_>],
+) -> Result<(), Error> {
     for cell in &plan.cells {
         let server = &servers[cell.server];
         let name = &plan.servers[cell.server].name;
@@ -37,6 +43,7 @@ pub(crate) fn check(study: &Study, plan: &Plan, servers: &[Controlled<'_>]) -> R
             return refuse("engine", engine, "PostgreSQL's tables are `heap` or `unlogged`");
         }
         if server.build.is_some() {
+            assignment(cell, load)?;
             continue;
         }
         let why = "Plimsoll did not start this server and cannot change it";
@@ -93,7 +100,7 @@ pub(crate) fn sandbox_spec(build: &Build, cell: &Cell, load: &Load) -> Result<Sp
             },
         });
     }
-    spec.cpus = server_cpus(cell.cpus.as_ref(), load)?;
+    spec.cpus = assignment(cell, load)?.server;
     if let Some(env) = &cell.env {
         spec.env = env.set.clone();
     }
@@ -139,49 +146,25 @@ fn charset_settings(
     Ok(())
 }
 
-/// Cpus that this process may use, ascending.
-fn usable_cpus() -> Vec<u32> {
-    // SAFETY: all-zero bytes are a valid cpu_set_t, and sched_getaffinity writes one of the size given.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) != 0 {
-            return Vec::new();
-        }
-        (0..libc::CPU_SETSIZE as usize)
-            .filter(|&cpu| libc::CPU_ISSET(cpu, &set))
-            .map(|cpu| cpu as u32)
-            .collect()
-    }
-}
-
-/// A count takes the lowest cpus that the client does not have, and then the client's.
-fn server_cpus(choice: Option<&CpusChoice>, load: &Load) -> Result<Option<Cpus>, Error> {
-    let count = match choice {
-        None => return Ok(None),
-        Some(CpusChoice::List(list)) => return Ok(Some(Cpus::parse(list)?)),
-        Some(CpusChoice::Count(count)) => *count as usize,
-        Some(CpusChoice::Half) => (usable_cpus().len() / 2).max(1),
-        Some(CpusChoice::All) => usable_cpus().len().max(1),
-    };
-    let client =
-        load.client_cpus.as_deref().map(Cpus::parse).transpose()?.map_or_else(Vec::new, |cpus| cpus.0);
-    let usable = usable_cpus();
-    let (shared, free): (Vec<u32>, Vec<u32>) = usable.iter().partition(|cpu| client.contains(cpu));
-    let mut chosen: Vec<u32> = free.into_iter().chain(shared).take(count).collect();
-    if chosen.len() < count {
-        return Err(Error::Usage(format!(
-            "cpus = {count}: this machine has {} for the server",
-            usable.len()
-        )));
-    }
-    chosen.sort_unstable();
-    Ok(Some(Cpus(chosen)))
+/// Cpus of server and client, with what is to be said about them.
+pub(crate) fn assignment(cell: &Cell, load: &Load) -> Result<Assignment, Error> {
+    let usable = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
+    let server = cell.cpus.as_ref().map(|choice| match choice {
+        CpusChoice::Count(count) => CpuRequest::Count(*count),
+        CpusChoice::List(list) => CpuRequest::List(list.clone()),
+        CpusChoice::Half => CpuRequest::Count((usable / 2).max(1)),
+        CpusChoice::All => CpuRequest::Count(usable),
+    });
+    let client = load.client_cpus.clone().map(CpuRequest::List);
+    Ok(sandbox::cpus::assign(server.as_ref(), client.as_ref())?)
 }
 
 /// What is known of the server before it starts.
 pub(crate) fn server_facts(build: Option<&Build>, cell: &Cell, load: &Load) -> ServerFacts {
     let engine = cell.engine.clone().unwrap_or_default();
-    let list = |cpus: &Cpus| cpus.0.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    // An impossible assignment has been refused before the first run.
+    let assigned = assignment(cell, load).ok();
+    let shown = |cpus: Option<&Cpus>| cpus.map(Cpus::to_string).unwrap_or_default();
     let mut storage = BTreeMap::new();
     if let Some(place) = &cell.storage {
         storage.insert("name".to_owned(), place.label.clone());
@@ -192,12 +175,8 @@ pub(crate) fn server_facts(build: Option<&Build>, cell: &Cell, load: &Load) -> S
     ServerFacts {
         engine: build.map_or(engine.clone(), |build| build.engine_label(&engine)),
         isolation: cell.isolation.clone().unwrap_or_default(),
-        cpus: server_cpus(cell.cpus.as_ref(), load)
-            .ok()
-            .flatten()
-            .map(|cpus| list(&cpus))
-            .unwrap_or_default(),
-        client_cpus: load.client_cpus.clone().unwrap_or_default(),
+        cpus: shown(assigned.as_ref().and_then(|assigned| assigned.server.as_ref())),
+        client_cpus: shown(assigned.as_ref().and_then(|assigned| assigned.client.as_ref())),
         storage,
         ..ServerFacts::default()
     }
@@ -222,10 +201,8 @@ pub(crate) fn load_plan(body: &Body, cell: &Cell, planned: &PlannedRun) -> Resul
         .iter()
         .map(|&sessions| load::Step { sessions, warmup: load.warmup, length, pacing })
         .collect();
-    let cpus = match &load.client_cpus {
-        Some(list) => Cpus::parse(list)?.0.into_iter().map(|cpu| cpu as usize).collect(),
-        None => Vec::new(),
-    };
+    let client = assignment(cell, load)?.client;
+    let cpus = client.map_or_else(Vec::new, |cpus| cpus.0.into_iter().map(|cpu| cpu as usize).collect());
     let defaults = load::LoadPlan::default();
     Ok(load::LoadPlan {
         steps,
@@ -252,11 +229,11 @@ fn engine_length(length: Length) -> load::Length {
     }
 }
 
-/// What runs before the first level, with its sessions.
+/// What runs before the first level, with the sessions of the largest one: the sooner caches are full.
 pub(crate) fn priming_plan(body: &Body, plan: &load::LoadPlan) -> Option<load::LoadPlan> {
     let length = engine_length(body.load.prime?);
-    let first = plan.steps.first()?;
-    let step = load::Step { warmup: std::time::Duration::ZERO, length, ..*first };
+    let largest = plan.steps.iter().max_by_key(|step| step.sessions)?;
+    let step = load::Step { warmup: std::time::Duration::ZERO, length, ..*largest };
     // Another seed: the measured phase shall not repeat what the priming has just drawn.
     Some(load::LoadPlan { steps: vec![step], seed: plan.seed ^ 0x5052_494d, ..plan.clone() })
 }

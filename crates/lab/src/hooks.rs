@@ -17,6 +17,8 @@ pub struct RunContext {
     pub began: std::time::Instant,
     /// The machine's speed before this block against the study's other canaries; `None` where there are none.
     pub canary_ratio: Option<f64>,
+    /// The caches were emptied before the load: reading is what is measured.
+    pub is_cold: bool,
 }
 
 /// What a hook has found when the run is over.

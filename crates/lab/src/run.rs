@@ -33,6 +33,8 @@ pub(crate) struct Order<'a> {
     pub(crate) prime: Option<&'a LoadPlan>,
     /// The server is restarted before the load, and the page cache emptied.
     pub(crate) is_cold: bool,
+    /// Gates that doubt the machine or the length of the run warn, and do not call it invalid.
+    pub(crate) is_lenient: bool,
     /// Seed of the sessions.
     pub(crate) seed: u64,
     /// What was asked of the server's variables.
@@ -43,6 +45,8 @@ pub(crate) struct Order<'a> {
     pub(crate) log_file: Option<(&'a Path, String)>,
     /// The canary before this block against the study's others.
     pub(crate) canary_ratio: Option<f64>,
+    /// What a reader has to know about the run's surroundings (cpus that are shared).
+    pub(crate) notes: Vec<String>,
 }
 
 /// Server variables that a server was started with.
@@ -159,7 +163,7 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>) -> En
     recording.stage(None, &around);
     let mut failure = None;
     recording.end.status = match result {
-        Ok(()) => judge(&mut recording.end),
+        Ok(()) => judge(&mut recording.end, order.is_lenient),
         Err(failed) => {
             let stopped = around.stop.is_requested();
             let class = if stopped { Class::Interrupted } else { failed.error.class() };
@@ -191,12 +195,20 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>) -> En
     Ended { end, summary, failure, result: recording.result }
 }
 
+/// Gates that doubt how well was measured; the others doubt what was measured.
+const OF_QUALITY: [&str; 6] =
+    ["client_bound", "not_steady", "debt_growing", "noisy_host", "cpu_frequency", "cache_state"];
+
 /// Done, or invalid when a gate has tripped.
-fn judge(end: &mut RunEnd) -> Status {
+fn judge(end: &mut RunEnd, is_lenient: bool) -> Status {
+    let is_excused = |gate: &Gate| is_lenient && OF_QUALITY.contains(&gate.name.as_str());
+    for gate in end.gates.iter().filter(|gate| gate.is_tripped && is_excused(gate)) {
+        end.warnings.push(format!("{}, allowed by this study: {} ({})", gate.name, gate.detail, gate.remedy));
+    }
     let tripped: Vec<String> = end
         .gates
         .iter()
-        .filter(|gate| gate.is_tripped)
+        .filter(|gate| gate.is_tripped && !is_excused(gate))
         .map(|gate| format!("{} ({})", gate.detail, gate.remedy))
         .collect();
     if tripped.is_empty() {
@@ -265,7 +277,13 @@ fn measured_life(
         let build = server.sandbox().map(sandbox::Sandbox::build);
         recording.end.server.engine = build.map_or(engine.clone(), |build| build.engine_label(&engine));
     }
+    for note in &order.notes {
+        recording.warn(note, &around);
+    }
     if let Some(sandbox) = server.sandbox() {
+        if let Ok(facts) = sandbox.storage_facts() {
+            recording.end.server.storage.extend(storage_facts(&facts));
+        }
         let durability = sandbox.durability();
         recording.end.server.durability_class = durability.name().to_owned();
         recording.end.server.durability_why = durability.meaning().to_owned();
@@ -300,13 +318,14 @@ fn measured_life(
         datadir: server.sandbox().map(|sandbox| sandbox.datadir().to_owned()),
         began: recording.began,
         canary_ratio: order.canary_ratio,
+        is_cold: order.is_cold,
     };
     let mut hooks = around.attach.attach(&context);
     let result = drive(recording, order, server, &mut hooks, around);
 
     recording.stage(Some(Stage::Verify), &around);
     if let Ok(result) = &result {
-        client_gate(recording, result);
+        client_gate(recording, result, &around);
     }
     for hook in hooks {
         let found = hook.finish(&recording.end.steps);
@@ -451,8 +470,20 @@ fn how_it_ended(result: &LoadResult) -> Result<(), Error> {
     Ok(())
 }
 
+/// Waiting for a cpu beyond this share of the time is worth a word.
+const RUN_QUEUE_SHARE_MAX: f64 = 0.25;
+
 /// The client must not have been what limited the run.
-fn client_gate(recording: &mut Recording, result: &LoadResult) {
+fn client_gate(recording: &mut Recording, result: &LoadResult, around: &Around<'_>) {
+    let is_waiting = |step: &load::StepResult| step.client.run_queue_share > RUN_QUEUE_SHARE_MAX;
+    if result.steps.iter().any(|step| is_waiting(step) && !step.client.is_bound) {
+        recording.warn(
+            "client and server shared cpus that were busy: the client waited more than a quarter of the time for \
+             one, and response times include that wait; more cpus, or client_cpus in the study's [load], tell them \
+             apart",
+            around,
+        );
+    }
     let bound = result.steps.iter().find(|step| step.client.is_bound);
     let worst = result.steps.iter().map(|step| step.client.cpu_share).fold(0.0, f64::max);
     recording.end.gates.push(Gate {
@@ -520,6 +551,18 @@ fn verify(
     describe(&mut recording.end.server, &reported);
     recording.end.server.settings = reported;
     Ok(())
+}
+
+/// What the data directory stands on, as reports print it.
+fn storage_facts(facts: &sandbox::storage::StorageFacts) -> Vec<(String, String)> {
+    let mut all = vec![
+        ("filesystem".to_owned(), facts.filesystem.clone()),
+        ("mount".to_owned(), facts.mount.display().to_string()),
+        ("options".to_owned(), facts.options.clone()),
+        ("device".to_owned(), facts.device.clone()),
+    ];
+    all.extend(facts.scheduler.clone().map(|scheduler| ("scheduler".to_owned(), scheduler)));
+    all
 }
 
 /// The engine of the workload's tables, in the spelling of its makers.

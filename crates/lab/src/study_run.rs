@@ -201,7 +201,7 @@ pub fn run_study(
         None => {
             let seed = body.load.seed.unwrap_or_else(draw_seed);
             let plan = Plan::new(&body, request.quick, seed, pinned);
-            crate::cells::check(&request.study, &plan, &controlled)?;
+            crate::cells::check(&request.study, &body.load, &plan, &controlled)?;
             let id = store.add_study(&study_row(request, &body, &plan)?)?;
             (plan, id)
         }
@@ -656,6 +656,7 @@ impl Work<'_> {
         };
         let id = store.begin_run(self.id, &start)?;
         let load = crate::cells::load_plan(self.body, cell, planned)?;
+        let assigned = crate::cells::assignment(cell, &self.body.load)?;
         let prime = crate::cells::priming_plan(self.body, &load);
         let (place, asked) = match subject {
             Subject::Build(build) => {
@@ -681,6 +682,7 @@ impl Work<'_> {
             load: &load,
             prime: prime.as_ref(),
             is_cold: self.body.load.is_cold,
+            is_lenient: self.body.load.is_lenient,
             seed: planned.seed,
             asked,
             server_facts: server_facts(subject.build(), cell, &self.body.load),
@@ -689,6 +691,7 @@ impl Work<'_> {
                 format!("{}-{}-run{}-{attempt}.log", self.request.study.name, self.id.0, planned.index + 1),
             )),
             canary_ratio: pass.canary_ratio,
+            notes: if subject.build().is_some() { assigned.notes } else { Vec::new() },
         };
         let mut ended = run(&order, place, around);
         if !ended.end.log_file.is_empty() {

@@ -22,13 +22,14 @@ impl Attach for Watch {
             datadir: context.datadir.clone(),
             target: Some(context.target.clone()),
         });
-        vec![Box::new(Watching { sampler, canary_ratio: context.canary_ratio })]
+        vec![Box::new(Watching { sampler, canary_ratio: context.canary_ratio, is_cold: context.is_cold })]
     }
 }
 
 struct Watching {
     sampler: Sampler,
     canary_ratio: Option<f64>,
+    is_cold: bool,
 }
 
 impl Hook for Watching {
@@ -48,7 +49,7 @@ impl Hook for Watching {
         Found {
             series: seen.tracks.iter().map(series).filter(|s| !s.points.is_empty()).collect(),
             hot_locks: Vec::new(),
-            gates: judge(&seen, steps, self.canary_ratio),
+            gates: judge(&seen, steps, self.canary_ratio, self.is_cold),
             warnings: Vec::new(),
             facts: facts(&seen, steps),
         }
@@ -120,7 +121,13 @@ fn tps(step: &store::Step) -> Vec<f64> {
         .collect()
 }
 
-fn judge(seen: &Telemetry, steps: &[store::Step], canary_ratio: Option<f64>) -> Vec<store::Gate> {
+fn judge(
+    seen: &Telemetry,
+    steps: &[store::Step],
+    canary_ratio: Option<f64>,
+    is_cold: bool,
+) -> Vec<store::Gate> {
+    let declared = if is_cold { CacheState::Cold } else { CacheState::Warm };
     let mut found = Vec::new();
     for step in steps {
         let level = if steps.len() > 1 { format!("at {} sessions: ", step.sessions) } else { String::new() };
@@ -139,7 +146,7 @@ fn judge(seen: &Telemetry, steps: &[store::Step], canary_ratio: Option<f64>) -> 
                 &between("host", "cpu_frequency_mhz"),
                 seen.track("host", "throttled").and_then(|t| t.increase(window.0, window.1)),
             ),
-            gates::cache_state(CacheState::Warm, None, &between("server", "buffer_reads")),
+            gates::cache_state(declared, None, &between("server", "buffer_reads")),
         ];
         merge(&mut found, of_step.into_iter().map(|gate| stored(&gate, &level)));
     }

@@ -229,12 +229,15 @@ pub struct Load {
     pub ramp: Duration,
     /// How long in-flight transactions may take to end after the measured phase.
     pub drain: Duration,
-    /// Run before the first level with its sessions, checked but not recorded.
+    /// Run before the first level with the sessions of the largest one, checked but not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prime: Option<Length>,
     /// Each run begins with a server that has just been restarted and an empty page cache.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_cold: bool,
+    /// Gates that doubt the machine or the length of the run warn, and do not call it invalid.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_lenient: bool,
     /// After the blocks, a pass of its own for each cell and level that finds the hot locks.
     pub hot_locks: bool,
 }
@@ -257,6 +260,7 @@ impl Default for Load {
             drain: Duration::from_secs(5),
             prime: None,
             is_cold: false,
+            is_lenient: false,
             hot_locks: false,
         }
     }
@@ -308,6 +312,8 @@ pub struct Quick {
     pub blocks: Option<u32>,
     /// Priming.
     pub prime: Option<Length>,
+    /// See [`Load::is_lenient`].
+    pub is_lenient: bool,
     /// Load levels.
     pub ladder: Option<Ladder>,
     /// Axes that get other values.
@@ -321,9 +327,8 @@ impl Quick {
         body.load.warmup = self.warmup.unwrap_or(body.load.warmup);
         body.load.length = self.length.unwrap_or(body.load.length);
         body.load.blocks = self.blocks.unwrap_or(body.load.blocks);
-        if body.load.prime.is_some() {
-            body.load.prime = self.prime.or(body.load.prime);
-        }
+        body.load.prime = self.prime.or(body.load.prime);
+        body.load.is_lenient |= self.is_lenient;
         if self.length.is_some() {
             // A shorter study is shorter everywhere, unless its own workloads say otherwise.
             body.axes.workload.iter_mut().for_each(|workload| workload.length = None);

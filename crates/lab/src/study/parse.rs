@@ -627,6 +627,7 @@ fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
         load.retries_max = at.value;
     }
     load.prime = read_prime(&mut table, problems);
+    load.is_lenient = read_gates(&mut table, problems);
     if let Some(word) = choice(table.get("cache"), problems, "a state of the caches", ["warm", "cold"]) {
         load.is_cold = word == "cold";
     }
@@ -642,6 +643,13 @@ fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
     });
     table.finish(problems);
     load
+}
+
+/// `gates = "warn"`: a run on a noisy machine, or one too short to be steady, is shown with warnings instead of being
+/// called invalid. What says that the answers are wrong still does.
+fn read_gates(table: &mut Table<'_>, problems: &mut Problems) -> bool {
+    choice(table.get("gates"), problems, "what a gate does", ["invalid", "warn"])
+        .is_some_and(|word| word == "warn")
 }
 
 /// `prime = "10s"`, or a number of transactions.
@@ -689,10 +697,11 @@ fn read_quick(
     let length = read_length(&mut table, problems);
     let blocks = table.get("blocks").and_then(|item| item.count::<u32>(problems, 1)).map(|at| at.value);
     let prime = read_prime(&mut table, problems);
+    let is_lenient = read_gates(&mut table, problems);
     read_plain_axes(&mut table, problems, &mut axes, places);
     table.finish(problems);
     let ladder = ladder_given.then(|| axes.ladder.clone());
-    Quick { warmup, length, blocks, prime, ladder, axes, options }
+    Quick { warmup, length, blocks, prime, is_lenient, ladder, axes, options }
 }
 
 fn read_compare(mut table: Table<'_>, axes: &Axes, problems: &mut Problems) -> Option<Compare> {
