@@ -70,6 +70,7 @@ pub struct FetchOptions {
 
 /// Where a selector led, decided once when a study is planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "a handful exist, each for as long as a plan")]
 pub enum Resolved {
     /// On this machine.
     Here(Build),
