@@ -71,16 +71,20 @@ pub(crate) fn super_smack(args: &SuperSmackArgs) -> Result<End, Failure> {
 fn source(word: Option<&String>) -> Result<(String, String), Failure> {
     let Some(word) = word else {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map_err(|error| Failure::Usage(format!("standard input: {error}")))?;
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|error| Failure::Usage(format!("standard input: {error}")))?;
         return Ok(("standard input".into(), text));
     };
     let path = PathBuf::from(word);
     if path.is_file() {
-        let text = std::fs::read_to_string(&path).map_err(|error| Failure::Usage(format!("{word}: {error}")))?;
+        let text =
+            std::fs::read_to_string(&path).map_err(|error| Failure::Usage(format!("{word}: {error}")))?;
         return Ok((word.clone(), text));
     }
     // Old command lines name the installed files: /usr/share/smacks/select-key.smack.
-    let file = Path::new(word).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let file =
+        Path::new(word).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     match builtin::find(&file) {
         Some(text) => Ok((file, text.to_owned())),
         None => {

@@ -5,13 +5,7 @@ use crate::exit::{End, Failure};
 
 pub(crate) fn sysbench(arguments: &[String]) -> Result<End, Failure> {
     let stop = stop_on_signals()?;
-    match script::run(arguments, &mut std::io::stdout(), stop.load()) {
-        Ok(outcome) if outcome.exit_code == 0 => Ok(End::Done),
-        // What failed has been told, in sysbench's form.
-        Ok(_) => Ok(End::RunFailed),
-        Err(error) => {
-            eprintln!("FATAL: {error}");
-            Ok(End::RunFailed)
-        }
-    }
+    // What failed has been told, in sysbench's form.
+    let outcome = script::run(arguments, &mut std::io::stdout(), stop.load());
+    Ok(if outcome.exit_code == 0 { End::Done } else { End::RunFailed })
 }

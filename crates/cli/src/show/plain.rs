@@ -76,6 +76,7 @@ impl Plain {
 impl Inner {
     fn event(&mut self, event: &Event<'_>) {
         let now = Instant::now();
+        let warnings = self.state.warnings.len();
         self.state.event(event, now);
         match event {
             Event::Waiting { .. } => {
@@ -101,7 +102,11 @@ impl Inner {
             }
             Event::Doing(what) if self.state.label.is_none() => self.line(what),
             Event::Bytes { .. } | Event::Loaded { .. } => self.remind(now),
-            Event::Warning(text) => self.line(&format!("warning: {text}")),
+            // Said once, however many runs it is about: the report has it with each of them.
+            Event::Warning(text) if self.state.warnings.len() > warnings => {
+                self.line(&format!("warning: {text}"));
+            }
+            Event::Warning(_) => {}
             Event::RunEnded { label, summary } => {
                 if !self.without_runs {
                     let left = self.state.left(now).filter(|left| !left.is_zero());
