@@ -44,8 +44,8 @@ pub(crate) struct Line {
     pub(crate) style: usize,
     /// Published, not measured here.
     pub(crate) reference: bool,
-    /// For each category `[median, low, high, repeats, point id]`.
-    pub(crate) points: Vec<Option<(f64, f64, f64, usize, String)>>,
+    /// For each category.
+    pub(crate) points: Vec<Option<Spot>>,
     /// Runs that do not count: `[category, value, run id]`.
     pub(crate) invalid: Vec<(usize, f64, String)>,
 }
@@ -181,7 +181,7 @@ fn ladder(
     }
 }
 
-fn estimate(point: &Point, metric: &str) -> Option<(f64, f64, f64, usize, String)> {
+fn estimate(point: &Point, metric: &str) -> Option<Spot> {
     let estimate = match metric {
         "tps" => point.tps,
         "p95" => point.p95_ms,
@@ -200,7 +200,7 @@ fn invalid(study: &StudyReport, point: &Point, metric: &str, at: usize) -> Vec<(
 
 /// Published figures whose key fits the facet: one line for each series.
 fn references(study: &StudyReport, layout: &Layout, facet: &Facet<'_>, metric: &str) -> Vec<Line> {
-    let mut lines: BTreeMap<String, Vec<Option<(f64, f64, f64, usize, String)>>> = BTreeMap::new();
+    let mut lines: BTreeMap<String, Vec<Option<Spot>>> = BTreeMap::new();
     for reference in &study.references {
         let fits =
             facet.key.iter().all(|(name, value)| reference.key.get(name).is_none_or(|known| known == value));

@@ -34,8 +34,8 @@ impl Report {
     /// Reads open results files.
     pub fn of_stores(stores: &[&Store], selection: &Selection) -> Result<Self, Error> {
         let mut loader = Loader { stores, hosts: Vec::new(), studies: Vec::new() };
-        for file in 0..stores.len() {
-            for record in selected(stores[file], file, selection)? {
+        for (file, store) in stores.iter().enumerate() {
+            for record in selected(store, file, selection)? {
                 loader.add(file, record)?;
             }
         }

@@ -13,6 +13,7 @@ pub fn markdown(report: &Report) -> String {
         head(&mut text, report, study);
         alarms(&mut text, study);
         verdicts(&mut text, study);
+        sections(&mut text, study);
         cells(&mut text, study);
         repeat(&mut text, study);
     }
@@ -158,6 +159,32 @@ fn verdict_row(study: &StudyReport, verdict: &VerdictView) -> Vec<String> {
         result.n.to_string(),
         result.blocks_needed.map_or_else(none, |blocks| blocks.to_string()),
     ]
+}
+
+/// The tables of the study's own sections.
+fn sections(text: &mut String, study: &StudyReport) {
+    for section in crate::sections::sections(study) {
+        if section.tables.is_empty() {
+            continue;
+        }
+        let _ = writeln!(text, "## {}\n\n{}\n", section.title, plain(&section.hint));
+        for of in &section.tables {
+            if !of.caption.is_empty() {
+                let _ = writeln!(text, "### {}\n", plain(&of.caption));
+            }
+            if !of.rows.is_empty() {
+                let heads: Vec<String> = of.heads.iter().map(|head| plain(head)).collect();
+                table(text, &heads.iter().map(String::as_str).collect::<Vec<_>>(), of.words);
+                for cells in &of.rows {
+                    row(text, &cells.iter().map(|cell| plain(cell)).collect::<Vec<_>>());
+                }
+                text.push('\n');
+            }
+            for note in &of.notes {
+                let _ = writeln!(text, "{}\n", plain(note));
+            }
+        }
+    }
 }
 
 fn cells(text: &mut String, study: &StudyReport) {

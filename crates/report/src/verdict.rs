@@ -136,8 +136,11 @@ fn view(
     }
 }
 
+/// The axis that would explain a difference, the fact's name, and where it stands.
+type Fact = (&'static str, &'static str, fn(&ServerFacts) -> &str);
+
 /// What must be equal on both sides of a comparison, or be said.
-const FACTS: [(&str, &str, fn(&ServerFacts) -> &str); 5] = [
+const FACTS: [Fact; 5] = [
     ("durability", "durability class", |server| &server.durability_class),
     ("isolation", "isolation level", |server| &server.isolation),
     ("charset", "character set", |server| &server.charset),
@@ -214,6 +217,11 @@ pub(crate) fn answer(study: &StudyReport) -> Vec<String> {
             Some((_, group)) => group.push(verdict),
             None => groups.push((name, vec![verdict])),
         }
+    }
+    if !groups.is_empty() && study.verdicts.iter().all(|verdict| verdict.result.ratio.is_none()) {
+        let mut sentences = vec!["No answer yet: no comparison has valid runs on both sides.".to_owned()];
+        sentences.extend(peaks(study));
+        return sentences;
     }
     let mut sentences: Vec<String> = groups.iter().map(|(_, group)| sentence(study, group)).collect();
     if sentences.is_empty() {

@@ -1,0 +1,282 @@
+//! Tables beside throughput: statements, errors, cost, locks, devices, durability.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::pairs;
+use crate::derived::{self, PER_TRANSACTION};
+use crate::load::label;
+use crate::model::{Point, Report, StudyReport};
+use crate::text::{metric_name, number, percent, thousands, time_text};
+
+/// Errors by code over all runs of a point, retried ones included.
+pub(super) fn errors(study: &StudyReport) -> Vec<Value> {
+    let mut rows = Vec::new();
+    for point in &study.points {
+        let mut by_code: BTreeMap<&str, (u64, &str, Vec<&str>)> = BTreeMap::new();
+        for (run, step) in study.measured(point) {
+            for (code, tally) in &step.errors {
+                let entry = by_code.entry(code).or_insert((0, &tally.text, vec![]));
+                entry.0 += tally.count;
+                entry.2.push(&run.id);
+            }
+        }
+        for (code, (count, text, runs)) in by_code {
+            rows.push(
+                json!({"cell": point.id, "label": point.label, "sessions": point.sessions, "code": code,
+                             "count": thousands(count as f64), "text": text, "runs": runs}),
+            );
+        }
+    }
+    rows
+}
+
+/// A statement class over the runs of a point: name, statements per second, and mean, p50, p95, p99, max in ms.
+type Class<'a> = (&'a str, Vec<f64>, [Vec<f64>; 5]);
+
+/// Medians over the counted runs, by statement class.
+pub(super) fn statements(study: &StudyReport) -> Vec<Value> {
+    let mut tables = Vec::new();
+    for point in &study.points {
+        let mut classes: Vec<Class<'_>> = Vec::new();
+        for (_, step) in study.counted(point) {
+            for statement in &step.by_statement {
+                let at =
+                    classes.iter().position(|(name, _, _)| *name == statement.name).unwrap_or_else(|| {
+                        classes.push((&statement.name, vec![], Default::default()));
+                        classes.len() - 1
+                    });
+                classes[at].1.push(statement.count as f64 / step.duration_s.max(1e-9));
+                if let Some(l) = statement.latency {
+                    for (values, value) in classes[at].2.iter_mut().zip([l.mean, l.p50, l.p95, l.p99, l.max])
+                    {
+                        values.push(value);
+                    }
+                }
+            }
+        }
+        let median = |values: &[f64]| stats::median(values).map(number);
+        let rows: Vec<Value> = classes
+            .iter()
+            .map(|(name, rates, [mean, p50, p95, p99, max])| {
+                json!({"name": name, "rate": median(rates), "mean": median(mean), "p50": median(p50),
+                       "p95": median(p95), "p99": median(p99), "max": median(max)})
+            })
+            .collect();
+        if !rows.is_empty() {
+            tables.push(
+                json!({"cell": point.id, "label": point.label, "sessions": point.sessions, "rows": rows}),
+            );
+        }
+    }
+    tables
+}
+
+/// One column for each figure; `null` where no run has any.
+pub(super) fn per_transaction(study: &StudyReport) -> Value {
+    let mut heads: Vec<(String, String)> = Vec::new();
+    let mut rows: Vec<(&Point, BTreeMap<String, Vec<f64>>)> = Vec::new();
+    for point in &study.points {
+        let prefix = format!("{PER_TRANSACTION}{}/", point.sessions);
+        let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        let facts = study.counted(point).filter_map(|(run, _)| run.end.as_ref()).flat_map(|end| &end.facts);
+        for (name, text) in facts {
+            let Some(name) = name.strip_prefix(&prefix) else { continue };
+            let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+            let Ok(number) = number.parse::<f64>() else { continue };
+            let head = (name.to_owned(), unit.to_owned());
+            if !heads.contains(&head) {
+                heads.push(head);
+            }
+            values.entry(name.to_owned()).or_default().push(number);
+        }
+        if !values.is_empty() {
+            rows.push((point, values));
+        }
+    }
+    // A column of zeros tells nothing.
+    heads.retain(|(name, _)| {
+        rows.iter().any(|(_, values)| values.get(name).is_some_and(|v| v.iter().any(|v| *v != 0.0)))
+    });
+    if heads.is_empty() {
+        return Value::Null;
+    }
+    let texts: Vec<Value> = rows
+        .iter()
+        .map(|(point, values)| {
+            let of = |name: &String| values.get(name).and_then(|values| stats::median(values)).map(number);
+            let values: Vec<Option<String>> = heads.iter().map(|(name, _)| of(name)).collect();
+            json!({"cell": point.id, "label": point.label, "sessions": point.sessions, "values": values})
+        })
+        .collect();
+    let heads: Vec<String> =
+        heads.iter().map(|(name, unit)| format!("{} {unit}", name.replace('_', " "))).collect();
+    json!({"heads": heads, "rows": texts})
+}
+
+pub(super) fn devices(study: &StudyReport) -> Vec<Value> {
+    study
+        .points
+        .iter()
+        .filter_map(|point| {
+            let used = derived::device_use(study, point)?;
+            Some(json!({"cell": point.id, "label": point.label, "sessions": point.sessions, "place": used.place,
+                        "written": number(used.written_mb_per_s), "sequential": used.share_of_sequential.map(percent),
+                        "flushes": used.flushes_per_s.map(number), "syncs": used.share_of_syncs.map(percent),
+                        "tps": used.tps_per_mb_per_s.map(number)}))
+        })
+        .collect()
+}
+
+/// The client's own cost, by point: medians over the counted runs.
+pub(super) fn efficiency(study: &StudyReport) -> Vec<Value> {
+    study
+        .points
+        .iter()
+        .filter_map(|point| {
+            let of = |figure: &dyn Fn(&crate::StepFigures) -> f64| {
+                let values: Vec<f64> = study.counted(point).map(|(_, step)| figure(step)).collect();
+                stats::median(&values)
+            };
+            let per_statement = |step: &crate::StepFigures| {
+                (step.client.cpu_user_s + step.client.cpu_sys_s) * 1e6 / (step.statements().max(1) as f64)
+            };
+            Some(json!({
+                "cell": point.id, "label": point.label, "sessions": point.sessions,
+                "share": percent(of(&|step| step.client.cpu_share)?),
+                "queue": percent(of(&|step| step.client.run_queue_share)?),
+                "lag": number(of(&|step| step.client.schedule_lag_p99_ms)?),
+                "cpu_us": number(of(&per_statement)?),
+            }))
+        })
+        .collect()
+}
+
+/// The hottest locks of each cell and level.
+pub(super) fn hot_locks(study: &StudyReport) -> Vec<Value> {
+    let mut tables = Vec::new();
+    for run in &study.runs {
+        let Some(end) = &run.end else { continue };
+        let mut levels: Vec<u32> = end.hot_locks.iter().map(|lock| lock.sessions).collect();
+        levels.dedup();
+        for sessions in levels {
+            let mut locks: Vec<_> = end.hot_locks.iter().filter(|lock| lock.sessions == sessions).collect();
+            locks.sort_by(|a, b| b.wait_total_s.total_cmp(&a.wait_total_s));
+            let rows: Vec<Value> = locks.iter().take(20).map(|lock| lock_row(lock)).collect();
+            let label = label(&run.head.start.key, &study.varying, &["sessions"]);
+            let label = if label.is_empty() { end.server.name.clone() } else { label };
+            tables.push(json!({"run": run.id, "label": label, "sessions": sessions, "rows": rows,
+                               "more": locks.len().saturating_sub(20)}));
+        }
+    }
+    tables
+}
+
+fn lock_row(lock: &store::HotLock) -> Value {
+    let average_us =
+        lock.count.filter(|count| *count > 0).map(|count| lock.wait_total_s * 1e6 / count as f64);
+    let source = match lock.source {
+        store::LockSource::PerformanceSchema => "performance_schema",
+        store::LockSource::WaitEvents => "wait events, sampled",
+        store::LockSource::Futex => "futex, sampled",
+        store::LockSource::Perf => "perf",
+    };
+    json!({
+        "lock": lock.lock, "caller": lock.caller, "source": source,
+        "count": lock.count.map(|count| thousands(count as f64)),
+        "average_us": average_us.map(number),
+        "total_s": number(lock.wait_total_s),
+        "interval": lock.wait_interval_s.map(|(low, high)| format!("{} to {}", number(low), number(high))),
+        "share": if lock.observed_s > 0.0 { Some(number(lock.wait_total_s / lock.observed_s)) } else { None },
+    })
+}
+
+pub(super) fn probes(report: &Report, study: &StudyReport) -> Vec<Value> {
+    study
+        .probes
+        .iter()
+        .map(|(host, probe)| {
+            let figures: Vec<Value> = probe
+                .figures
+                .iter()
+                .map(|f| json!({"name": f.name.replace('_', " "), "value": number(f.value), "unit": f.unit}))
+                .collect();
+            json!({"host": report.hosts[*host].label, "place": probe.place, "path": probe.path, "tool": probe.tool,
+                   "at": time_text(probe.measured_at_ms), "facts": pairs(&probe.facts), "figures": figures})
+        })
+        .collect()
+}
+
+/// One column for each figure; the spread tells how much the machine itself drifted.
+pub(super) fn canaries(report: &Report, study: &StudyReport) -> Value {
+    let mut names: Vec<(String, String)> = Vec::new();
+    for figure in study.canaries.iter().flat_map(|(_, canary)| &canary.figures) {
+        let name = (figure.name.clone(), figure.unit.clone());
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let value_of = |canary: &store::Canary, name: &str| {
+        canary.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+    };
+    let rows: Vec<Value> = study
+        .canaries
+        .iter()
+        .map(|(host, canary)| {
+            let values: Vec<Option<String>> =
+                names.iter().map(|(name, _)| value_of(canary, name).map(number)).collect();
+            json!({"host": report.hosts[*host].label, "block": canary.block, "when": canary.when, "values": values})
+        })
+        .collect();
+    let spread: Vec<Option<String>> = names
+        .iter()
+        .map(|(name, _)| {
+            let values: Vec<f64> =
+                study.canaries.iter().filter_map(|(_, canary)| value_of(canary, name)).collect();
+            stats::coefficient_of_variation(&values).map(percent)
+        })
+        .collect();
+    let heads: Vec<String> =
+        names.iter().map(|(name, unit)| format!("{} ({unit})", name.replace('_', " "))).collect();
+    json!({"heads": heads, "rows": rows, "spread": spread})
+}
+
+pub(super) fn references(study: &StudyReport) -> Vec<Value> {
+    study
+        .references
+        .iter()
+        .map(|r| {
+            let key: Vec<String> =
+                r.key.iter().map(|(name, value)| format!("{name} {}", crate::text::value_text(value))).collect();
+            json!({"series": r.series, "source": r.source, "year": r.year, "machine": r.machine,
+                   "metric": metric_name(&r.metric), "unit": r.unit, "key": key.join(", "), "value": number(r.value)})
+        })
+        .collect()
+}
+
+/// Durability class, isolation, character set by kind of cell.
+pub(super) fn durability(study: &StudyReport) -> Vec<Value> {
+    let mut rows: Vec<Value> = Vec::new();
+    for point in &study.points {
+        let Some((_, end)) = study.counted(point).find_map(|(run, _)| Some((run, run.end.as_ref()?))) else {
+            continue;
+        };
+        let server = &end.server;
+        let label = label(&point.identity, &study.varying, &["sessions", "workload"]);
+        let storage: Vec<String> =
+            server.storage.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let row = json!({
+            "label": if label.is_empty() { server.name.clone() } else { label },
+            "class": server.durability_class, "why": server.durability_why, "isolation": server.isolation,
+            "charset": server.charset, "collation": server.collation, "engine": server.engine,
+            "cpus": if server.cpus.is_empty() { "all" } else { &server.cpus },
+            "client_cpus": if server.client_cpus.is_empty() { "all" } else { &server.client_cpus },
+            "storage": storage.join(", "),
+        });
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+    }
+    rows
+}
