@@ -37,6 +37,9 @@ pub(crate) struct Ladder {
     pub(crate) lines: Vec<Line>,
 }
 
+/// `[median, low, high, repeats, point id]`.
+pub(crate) type Spot = (f64, f64, f64, usize, String);
+
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Line {
     pub(crate) name: String,

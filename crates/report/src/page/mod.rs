@@ -9,12 +9,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::derived::{self, PER_TRANSACTION};
+use crate::derived;
 use crate::drawing::sparkline;
-use crate::load::label;
-use crate::model::{Point, Report, RunView, Standing, StudyReport, VerdictView};
+use crate::model::{Point, Report, Standing, StudyReport};
 use crate::settings::settings;
-use crate::text::{bytes, metric_name, number, p_value, percent, ratio, thousands, time_text};
+use crate::text::{bytes, number, percent, time_text};
 
 /// The template's context.
 pub(crate) fn context(report: &Report) -> Value {
