@@ -22,6 +22,9 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// Loading statements may take long: an index over a large table is one statement.
 const STATEMENT_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
+/// Appends a row, given its number, to a text.
+pub type PushRow<'a> = Box<dyn Fn(u64, &mut Vec<u8>) + Send + Sync + 'a>;
+
 /// One table to be filled.
 pub struct TableLoad<'a> {
     /// Its name, quoted where it needs quotes.
@@ -35,7 +38,7 @@ pub struct TableLoad<'a> {
     pub rows: u64,
     /// Appends row `n`, counted from 0, as one line of tab-separated text (`\N` for NULL, backslash escapes,
     /// newline at the end), or as several lines where the rows of a table come in groups. Called from several threads, in any order of ranges.
-    pub push_row: Box<dyn Fn(u64, &mut Vec<u8>) + Send + Sync + 'a>,
+    pub push_row: PushRow<'a>,
     /// Indexes and constraints, when the rows are there.
     pub after: Vec<String>,
 }

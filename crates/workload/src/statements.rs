@@ -149,10 +149,10 @@ impl Statements {
     ) -> Result<&mut Statement, wire::Error> {
         let slot = template * self.plan.tables.len() + table;
         if slot >= self.all.len() && !self.late.contains_key(&slot) {
-            if self.order.len() >= PREPARED_MAX {
-                if let Some(oldest) = self.order.pop_front().and_then(|slot| self.late.remove(&slot)) {
-                    connection.close_statement(oldest).await?;
-                }
+            if self.order.len() >= PREPARED_MAX
+                && let Some(oldest) = self.order.pop_front().and_then(|slot| self.late.remove(&slot))
+            {
+                connection.close_statement(oldest).await?;
             }
             let params = &self.plan.templates[template].params;
             let statement = connection.prepare(&self.plan.sql(template, table), params).await?;

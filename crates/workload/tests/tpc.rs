@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use support::{SERVERS, configure, database, load_tables, run_and_check};
 
 #[test]
@@ -55,6 +57,51 @@ fn tpcc_keeps_its_conditions() {
                 figures
                     .iter()
                     .any(|figure| figure.name == "p90 stock_level" && figure.limit == Some(20_000.0))
+            );
+        }
+    }
+}
+
+#[test]
+fn tpcc_conditions_hold_after_the_server_was_killed() {
+    for selector in SERVERS {
+        let Some(mut sandbox) = sandbox::testing::server(selector) else { continue };
+        let target = database(&sandbox, "killed");
+        let configured = configure("tpcc", &[("warehouses", "1")], &target);
+        load_tables(&*configured, &target);
+        let before = configured.baseline(&target).expect("a baseline");
+        let plan = load::LoadPlan {
+            steps: vec![load::Step {
+                sessions: 8,
+                warmup: Duration::ZERO,
+                length: load::Length::Time(Duration::from_secs(600)),
+                pacing: load::Pacing::Closed,
+            }],
+            workers: Some(1),
+            silence_limit: Duration::from_secs(60),
+            ..load::LoadPlan::default()
+        };
+        let stop = load::Stop::new();
+        let result = std::thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                let factory = configured.sessions(&target, 1);
+                load::run(&plan, &*factory, &mut |_| (), &stop).expect("the load runs")
+            });
+            std::thread::sleep(Duration::from_secs(2));
+            sandbox.kill().expect("the server is killed");
+            sandbox.start().expect("the server recovers");
+            std::thread::sleep(Duration::from_secs(2));
+            stop.request();
+            run.join().expect("the run ends")
+        });
+        let step = &result.steps[0];
+        assert!(step.outcomes_whole.connection > 0, "the sessions noticed: {:?}", step.outcomes_whole);
+        let checks = configured.check(&target, &before, &workload::Ran::of(&result)).expect("checks");
+        for check in checks {
+            assert!(
+                check.passed,
+                "{selector}: {}: expected {}, found {}",
+                check.name, check.expected, check.found
             );
         }
     }

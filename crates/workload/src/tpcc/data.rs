@@ -314,7 +314,7 @@ impl Data {
         // Prime to 3000 = 2^3 * 3 * 5^3.
         let factor = loop {
             let factor = rng.uniform(7, CUSTOMERS - 1);
-            if factor % 2 != 0 && factor % 3 != 0 && factor % 5 != 0 {
+            if [2, 3, 5].iter().all(|&prime| !factor.is_multiple_of(prime)) {
                 break factor;
             }
         };
