@@ -28,7 +28,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         id: "cost",
         title: "What the settings cost",
         hint: format!(
-            "Change of throughput against {}, with the 95 % interval over the blocks where there are at least two. \
+            "Change of throughput against {}, with the 95 % interval over the blocks where there are at least three. \
              Verdicts, which take the number of comparisons into account, stand above.",
             value_text(&base)
         ),

@@ -11,7 +11,7 @@ mod versions;
 use serde_json::{Value, json};
 use store::Key;
 
-use crate::charts::Ladder;
+use crate::charts::{Ladder, Spot};
 use crate::load::label;
 use crate::model::{Point, StudyReport};
 use crate::wishes::Wishes;
@@ -40,10 +40,13 @@ pub(crate) struct Table {
     pub(crate) notes: Vec<String>,
 }
 
+/// Whether the study's axes call for a section.
+type Calls = fn(&StudyReport) -> bool;
+/// How it is made.
 type Make = fn(&StudyReport, &Wishes) -> Option<Section>;
 
 /// Name, whether the study's axes call for it, and how it is made.
-const ALL: [(&str, fn(&StudyReport) -> bool, Make); 6] = [
+const ALL: [(&str, Calls, Make); 6] = [
     ("scaling", |study| varies(study, "cpus"), scaling::section),
     ("versions", |_| false, versions::section),
     ("cost", |study| compares(study, "settings"), cost::section),
@@ -161,7 +164,8 @@ fn ratio(study: &StudyReport, base: &Point, other: &Point, metric: &str) -> Opti
         better: stats::Better::Higher,
     };
     let answer = stats::compare_one(&question, &stats::Rules { blocks_min: 2, ..stats::Rules::default() });
-    let interval = answer.low.zip(answer.high).filter(|_| answer.n >= 2);
+    // Two pairs leave one degree of freedom: an interval that says nothing.
+    let interval = answer.low.zip(answer.high).filter(|_| answer.n >= 3);
     Some(Ratio { value: answer.ratio?, interval, n: answer.n })
 }
 
@@ -184,10 +188,8 @@ fn dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "–".to_owned())
 }
 
-/// `[median, low, high, repeats, point id]` of a chart's point.
-type Drawn = Option<(f64, f64, f64, usize, String)>;
-
-fn drawn(point: &Point) -> Drawn {
+/// A point of a chart.
+fn drawn(point: &Point) -> Option<Spot> {
     let tps = point.tps?;
     Some((tps.median, tps.low, tps.high, tps.n, point.id.clone()))
 }

@@ -7,16 +7,27 @@ use crate::model::{Point, StudyReport};
 use crate::text::{number, value_text};
 use crate::wishes::Wishes;
 
+/// A cell with fewer and with more cpus.
+struct Pair<'a> {
+    label: String,
+    /// The greater number of cpus, as the study says it.
+    cpus: String,
+    base: &'a Point,
+    point: &'a Point,
+    ratio: Ratio,
+}
+
 pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> {
     let cpus = values_of(study, "cpus");
     let (first, others) = cpus.split_first().filter(|(_, others)| !others.is_empty())?;
-    let mut pairs: Vec<(String, String, &Point, &Point, Ratio)> = Vec::new();
+    let mut pairs: Vec<Pair<'_>> = Vec::new();
     for (key, points) in groups(study, &["cpus"]) {
         let of = |wanted| points.iter().copied().find(|point| point.identity.get("cpus") == Some(wanted));
         for other in others {
             let (Some(base), Some(point)) = (of(first), of(other)) else { continue };
             let Some(ratio) = ratio(study, base, point, "tps") else { continue };
-            pairs.push((name(study, &key, &[]), value_text(other), base, point, ratio));
+            let label = name(study, &key, &[]);
+            pairs.push(Pair { label, cpus: value_text(other), base, point, ratio });
         }
     }
     let table = Table {
@@ -33,12 +44,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         .map(str::to_owned)
         .to_vec(),
         words: 2,
-        rows: pairs
-            .iter()
-            .map(|(label, other, base, point, ratio)| {
-                row(study, label, (&value_text(first), other), (base, point), ratio)
-            })
-            .collect(),
+        rows: pairs.iter().map(|pair| row(study, &value_text(first), pair)).collect(),
         notes: Vec::new(),
     };
     Some(Section {
@@ -58,40 +64,28 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
     })
 }
 
-fn row(
-    study: &StudyReport,
-    label: &str,
-    (before, after): (&str, &str),
-    (base, point): (&Point, &Point),
-    ratio: &Ratio,
-) -> Vec<String> {
+fn row(study: &StudyReport, before: &str, pair: &Pair<'_>) -> Vec<String> {
     let cpu = |point| {
         per_transaction(study, point, "server_cpu").map(|(value, unit)| format!("{} {unit}", number(value)))
     };
     let tps = |point: &Point| dash(point.tps.map(|tps| number(tps.median)));
     vec![
-        label.to_owned(),
-        format!("{before} to {after}"),
-        tps(base),
-        tps(point),
-        ratio.change(),
-        dash(cpu(base)),
-        dash(cpu(point)),
+        pair.label.clone(),
+        format!("{before} to {}", pair.cpus),
+        tps(pair.base),
+        tps(pair.point),
+        pair.ratio.change(),
+        dash(cpu(pair.base)),
+        dash(cpu(pair.point)),
     ]
 }
 
 /// Categories are all that is not the server; a bar for each server.
-fn chart(
-    study: &StudyReport,
-    before: &str,
-    after: &str,
-    pairs: &[(String, String, &Point, &Point, Ratio)],
-) -> Option<Ladder> {
+fn chart(study: &StudyReport, before: &str, after: &str, pairs: &[Pair<'_>]) -> Option<Ladder> {
     let mut categories: Vec<String> = Vec::new();
     let mut names: Vec<String> = Vec::new();
     let mut drawn = Vec::new();
-    for (_, other, _, point, ratio) in pairs.iter().filter(|pair| pair.1 == after) {
-        debug_assert_eq!(other, after);
+    for Pair { point, ratio, .. } in pairs.iter().filter(|pair| pair.cpus == after) {
         let category = name(study, &point.identity, &["cpus", "server"]);
         let category = if category.is_empty() { "all".to_owned() } else { category };
         let server = point.identity.get("server").map(value_text).unwrap_or_default();
