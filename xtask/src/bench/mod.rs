@@ -11,6 +11,7 @@ mod oltp_cost;
 mod sampler_cost;
 mod statement_mix;
 mod ten_thousand_sessions;
+mod tpcc;
 mod yardstick;
 
 use anyhow::{Result, bail};
@@ -39,6 +40,7 @@ const ALL: &[Benchmark] = &[
         "memory, errors and start-up of 10,000 sessions in one process",
         ten_thousand_sessions::run,
     ),
+    ("tpcc", "loading ten warehouses, and the conditions after 64 sessions", tpcc::run),
 ];
 
 /// Runs the benchmark of this name.
