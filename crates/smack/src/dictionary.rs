@@ -114,7 +114,8 @@ impl IntegerFormat {
         let spec_end = rest.find(|c: char| c.is_ascii_alphabetic() && c != 'l').ok_or_else(wrong)?;
         let (spec, tail) = rest.split_at(spec_end);
         let mut tail = tail.chars();
-        let radix = tail.next().filter(|c| matches!(c, 'd' | 'i' | 'u' | 'x' | 'X' | 'o')).ok_or_else(wrong)?;
+        let radix =
+            tail.next().filter(|c| matches!(c, 'd' | 'i' | 'u' | 'x' | 'X' | 'o')).ok_or_else(wrong)?;
         let after = tail.as_str();
         let spec = spec.trim_end_matches('l');
         let left = spec.contains('-');
@@ -169,11 +170,8 @@ mod tests {
 
     #[test]
     fn the_dictionary_of_the_2005_study_draws_from_750_keys() {
-        let file = Words::File {
-            path: "words.dat".into(),
-            delimiter: Some(','),
-            size_equivalent: Some(45_000),
-        };
+        let file =
+            Words::File { path: "words.dat".into(), delimiter: Some(','), size_equivalent: Some(45_000) };
         let dictionary = dictionary(Draw::Random, file).unwrap();
         assert_eq!(dictionary.len(), Some(750));
         let drawn: std::collections::BTreeSet<String> = words(&dictionary, 20_000).into_iter().collect();

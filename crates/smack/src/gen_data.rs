@@ -50,7 +50,8 @@ impl Template {
                     Some(b'-') => numbers.push(0),
                     Some(digit @ b'0'..=b'9') => {
                         let last = numbers.len() - 1;
-                        numbers[last] = numbers[last].saturating_mul(10).saturating_add(u32::from(digit - b'0'));
+                        numbers[last] =
+                            numbers[last].saturating_mul(10).saturating_add(u32::from(digit - b'0'));
                         if numbers[last] > 65_535 {
                             return Err(format!("`{text}`: a width above 65535"));
                         }

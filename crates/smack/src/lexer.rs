@@ -154,10 +154,11 @@ fn string(cursor: &mut Cursor<'_>, place: Place) -> Result<Token, ParseError> {
         match cursor.next() {
             None => return Err(ParseError::at(place, "this string has no closing quote")),
             Some('"') => return Ok(Token::Text(text)),
-            Some('\\') => match cursor.next() {
-                Some(c @ ('"' | '\\' | '\n')) => text.push(c),
-                _ => {}
-            },
+            Some('\\') => {
+                if let Some(c @ ('"' | '\\' | '\n')) = cursor.next() {
+                    text.push(c);
+                }
+            }
             Some(c) => text.push(c),
         }
     }

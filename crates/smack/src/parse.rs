@@ -193,7 +193,10 @@ impl Parser {
                 return Err(ParseError::at(place, format!("the barrel ends after the count {count}")));
             };
             if !self.sections.iter().any(|s| matches!(s, Section::Query(q) if q.name == query)) {
-                return Err(ParseError::at(place, format!("no query \"{query}\" is defined above this client")));
+                return Err(ParseError::at(
+                    place,
+                    format!("no query \"{query}\" is defined above this client"),
+                ));
             }
             shots.push(Shot::Fire { count, query: query.to_owned() });
         }
@@ -223,7 +226,10 @@ impl Parser {
                 "seq" => Draw::Sequence,
                 "unique" => Draw::Unique,
                 other => {
-                    return Err(ParseError::at(*place, format!("type is rand, seq or unique, not \"{other}\"")));
+                    return Err(ParseError::at(
+                        *place,
+                        format!("type is rand, seq or unique, not \"{other}\""),
+                    ));
                 }
             },
         };
@@ -411,7 +417,12 @@ mod tests {
             ("client \"a\" {}\nmain { a.sleep(1); }", 2, 10, "takes 2 arguments, not 1"),
             ("query \"q\" { query \"abc; }", 1, 19, "no closing quote"),
             ("main { ", 1, 6, "the file ends here"),
-            ("dictionary \"d\" { type \"unique\"; source_type \"list\"; source \"a,\"; } main {}", 1, 12, "template"),
+            (
+                "dictionary \"d\" { type \"unique\"; source_type \"list\"; source \"a,\"; } main {}",
+                1,
+                12,
+                "template",
+            ),
         ] {
             let error = parse(source).unwrap_err();
             assert!(error.message.contains(words), "{source}: {error:?}");

@@ -147,7 +147,12 @@ mod tests {
 
     fn instances() -> Vec<Instance> {
         let ms = 1_000_000;
-        let figures = |last, max, min| GroupFigures { count: 10, last_ns: last * ms, max_ns: max * ms, min_ns: min * ms };
+        let figures = |last, max, min| GroupFigures {
+            count: 10,
+            last_ns: last * ms,
+            max_ns: max * ms,
+            min_ns: min * ms,
+        };
         vec![
             Instance { index: 0, connect_ns: 62 * ms + 900_000, groups: vec![figures(3, 9, 1)], span: None },
             Instance { index: 1, connect_ns: 70 * ms, groups: vec![figures(5, 7, 2)], span: None },

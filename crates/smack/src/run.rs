@@ -150,18 +150,20 @@ impl Everything<'_> {
         Ok(match expression {
             Expression::Number(number) => number.to_string(),
             Expression::Text(text) => text.clone(),
-            Expression::Argument(number) => match number.checked_sub(1).and_then(|i| self.options.arguments.get(i)) {
-                Some(text) => text.clone(),
-                None => {
-                    return Err(Error::Main {
-                        line: 0,
-                        message: format!(
-                            "the file uses ${number}, and the command line has {} arguments after the file's name",
-                            self.options.arguments.len()
-                        ),
-                    });
+            Expression::Argument(number) => {
+                match number.checked_sub(1).and_then(|i| self.options.arguments.get(i)) {
+                    Some(text) => text.clone(),
+                    None => {
+                        return Err(Error::Main {
+                            line: 0,
+                            message: format!(
+                                "the file uses ${number}, and the command line has {} arguments after the file's name",
+                                self.options.arguments.len()
+                            ),
+                        });
+                    }
                 }
-            },
+            }
             Expression::Variable(name) => variables.get(name).cloned().unwrap_or_default(),
             Expression::Concat(left, right) => {
                 self.value(left, variables, reports)? + &self.value(right, variables, reports)?
@@ -263,10 +265,11 @@ impl<'a> Controller<'a> {
         let value = |index: usize| values.get(index).map(String::as_str).unwrap_or_default();
         let whole = |index: usize| {
             let text = value(index);
-            text.parse::<f64>().ok().filter(|n| *n >= 0.0).map(|n| n as u64).ok_or_else(|| Error::Main {
-                line: 0,
-                message: format!("\"{text}\" is not a number"),
-            })
+            text.parse::<f64>()
+                .ok()
+                .filter(|n| *n >= 0.0)
+                .map(|n| n as u64)
+                .ok_or_else(|| Error::Main { line: 0, message: format!("\"{text}\" is not a number") })
         };
         match method {
             Method::Init => {}

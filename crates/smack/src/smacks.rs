@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use wire::Target;
 use workload::{
-    Baseline, Check, Configured, Dialect, LoadAt, LoadMethod, LoadReport, Needs, OptionError, OptionSpec, Progress,
-    Ran, Stage, StatementDoc, Workload,
+    Baseline, Check, Configured, Dialect, LoadAt, LoadMethod, LoadReport, Needs, OptionError, OptionSpec,
+    Progress, Ran, Stage, StatementDoc, Workload,
 };
 
 use crate::error::Error;
@@ -127,17 +127,13 @@ impl ConfiguredSmack {
 
     fn counts(&self, target: &Target) -> Result<BTreeMap<String, i128>, workload::Error> {
         let doing = "count rows";
-        let mut client = wire::blocking::Client::connect(target).map_err(|source| workload::Error::Connect {
-            at: format!("{:?}", target.endpoint),
-            doing: doing.into(),
-            source,
+        let mut client = wire::blocking::Client::connect(target).map_err(|source| {
+            workload::Error::Connect { at: format!("{:?}", target.endpoint), doing: doing.into(), source }
         })?;
         let mut counts = BTreeMap::new();
         for found in self.tables() {
-            let rows = table::count(&mut client, &found.name).map_err(|source| workload::Error::Statement {
-                doing: doing.into(),
-                sql: found.name.clone(),
-                source,
+            let rows = table::count(&mut client, &found.name).map_err(|source| {
+                workload::Error::Statement { doing: doing.into(), sql: found.name.clone(), source }
             })?;
             counts.insert(format!("rows {}", found.name), rows.map_or(-1, i128::from));
         }
@@ -196,18 +192,18 @@ impl Configured for ConfiguredSmack {
 
     fn data_bytes(&self) -> u64 {
         // Rows of the text file take about twice their bytes with a primary key.
-        self.tables().iter().filter_map(|t| self.smack.data.rows(t).ok()).map(|rows| rows.len() as u64 * 3).sum()
+        self.tables()
+            .iter()
+            .filter_map(|t| self.smack.data.rows(t).ok())
+            .map(|rows| rows.len() as u64 * 3)
+            .sum()
     }
 
     fn needs(&self, sessions: u32) -> Needs {
         Needs { connections: sessions, prepared_statements: 0, local_infile: true }
     }
 
-    fn load(
-        &self,
-        at: &LoadAt,
-        progress: &(dyn Fn(Progress) + Sync),
-    ) -> Result<LoadReport, workload::Error> {
+    fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, workload::Error> {
         let start = Instant::now();
         let (mut rows, mut bytes) = (0, 0);
         let total = self.tables().len() as u64;
@@ -232,10 +228,9 @@ impl Configured for ConfiguredSmack {
 
     fn is_loaded(&self, target: &Target) -> Result<bool, workload::Error> {
         let counts = self.counts(target)?;
-        Ok(self
-            .tables()
-            .iter()
-            .all(|t| counts.get(&format!("rows {}", t.name)).is_some_and(|rows| *rows >= i128::from(t.min_rows))))
+        Ok(self.tables().iter().all(|t| {
+            counts.get(&format!("rows {}", t.name)).is_some_and(|rows| *rows >= i128::from(t.min_rows))
+        }))
     }
 
     fn baseline(&self, target: &Target) -> Result<Baseline, workload::Error> {

@@ -21,13 +21,7 @@ pub struct Made {
 ///
 /// # Errors
 /// No connection, or the server refuses.
-pub fn make(
-    table: &Table,
-    target: &Target,
-    data: &DataDir,
-    suffix: &str,
-    anew: bool,
-) -> Result<Made, Error> {
+pub fn make(table: &Table, target: &Target, data: &DataDir, suffix: &str, anew: bool) -> Result<Made, Error> {
     let fault = |source| Error::Server { client: table.client.clone(), source };
     let mut client = Client::connect(target).map_err(fault)?;
     let rows = count(&mut client, &table.name).map_err(fault)?;

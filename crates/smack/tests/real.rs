@@ -50,9 +50,8 @@ fn both_smacks(selector: &str) {
     }
     let text = out.text();
     let words: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
-    let queries = |group: &str| -> Vec<&str> {
-        words.iter().filter(|w| w[0] == group).map(|w| w[1]).collect()
-    };
+    let queries =
+        |group: &str| -> Vec<&str> { words.iter().filter(|w| w[0] == group).map(|w| w[1]).collect() };
     // 3 clients, 20 rounds: 2 selects each in the first, 1 select and 1 update each in the second.
     assert_eq!(queries("select_index"), ["120", "60"], "{text}");
     assert_eq!(queries("update_index"), ["60"], "{text}");
@@ -60,7 +59,8 @@ fn both_smacks(selector: &str) {
     let mut client = Client::connect(&server.target(Some("test_smack"))).unwrap();
     assert_eq!(client.query_value("select count(*) from http_auth").unwrap().as_deref(), Some("90000"));
     // The updates set passwords to dictionary words, which are 13 to 17 characters long; the original ones have 25.
-    let updated = client.query_value("select count(*) from http_auth where length(pass) < 20").unwrap().unwrap();
+    let updated =
+        client.query_value("select count(*) from http_auth where length(pass) < 20").unwrap().unwrap();
     assert!((1..=60).contains(&updated.parse::<u32>().unwrap()), "{updated} rows updated");
 }
 
