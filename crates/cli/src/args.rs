@@ -98,6 +98,9 @@ pub(crate) struct RunArgs {
     /// Show the plan and stop
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Serve the latest values as Prometheus text while the study runs, for example on 127.0.0.1:9464
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) metrics: Option<std::net::SocketAddr>,
     /// Begin anew although there is an earlier one (what is recorded stays)
     #[arg(long)]
     pub(crate) new: bool,

@@ -3,26 +3,42 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use telemetry::gates::{self, CacheState, Debt, Finding, Noise, NoiseLimits};
-use telemetry::{Config, Sampler, Telemetry, Track, canary, per_transaction, probe};
+use telemetry::metrics::Metrics;
+use telemetry::{Config, Kind, Sampler, Telemetry, Track, canary, drain, per_transaction, probe};
 
 use crate::hooks::{Attach, Found, Hook, RunContext};
 use crate::record::now_ms;
 
-/// Watches every run: samplers once a second, gates at the end.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Watch;
+/// Watches every run: lets the server pay its debt first, then samplers once a second, gates at the end.
+#[derive(Debug, Clone, Default)]
+pub struct Watch {
+    /// Where to show the latest values while a run goes on.
+    pub metrics: Option<Metrics>,
+}
+
+/// A server that has not paid its debt by then is measured as it is, and the run says so.
+const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 impl Attach for Watch {
     fn attach(&self, context: &RunContext) -> Vec<Box<dyn Hook>> {
+        let drained = drain::drain(&context.target, DRAIN_LIMIT).map_err(|error| error.to_string());
         let sampler = Sampler::start(&Config {
             epoch: context.began,
             server_pid: context.server_pid,
             datadir: context.datadir.clone(),
             target: Some(context.target.clone()),
+            metrics: self.metrics.clone(),
         });
-        vec![Box::new(Watching { sampler, canary_ratio: context.canary_ratio, is_cold: context.is_cold })]
+        vec![Box::new(Watching {
+            sampler,
+            canary_ratio: context.canary_ratio,
+            is_cold: context.is_cold,
+            drained,
+            metrics: self.metrics.clone(),
+        })]
     }
 }
 
@@ -30,28 +46,73 @@ struct Watching {
     sampler: Sampler,
     canary_ratio: Option<f64>,
     is_cold: bool,
+    drained: Result<drain::Drained, String>,
+    metrics: Option<Metrics>,
+}
+
+impl Watching {
+    /// What the load says about its last second, beside what the samplers see.
+    fn show(&self, sessions: Option<u32>, interval: Option<&load::IntervalResult>) {
+        let Some(metrics) = &self.metrics else { return };
+        let gauge = |name: &str, value: f64| metrics.set("load", name, "", Kind::Gauge, value);
+        if let Some(sessions) = sessions {
+            gauge("sessions", f64::from(sessions));
+        }
+        if let Some(interval) = interval {
+            gauge("tps", interval.outcomes.committed as f64 / interval.duration_s.max(1e-9));
+            gauge("errors", interval.outcomes.failed() as f64);
+            let p99 = interval.latency.response.to_hdr().value_at_quantile(0.99);
+            gauge("response_p99_ms", store::LatencyUnit::to_ms(p99 as f64));
+        }
+    }
 }
 
 impl Hook for Watching {
     fn event(&mut self, event: &load::Event<'_>) {
         match event {
-            load::Event::Interval { .. }
-            | load::Event::StepStarted { .. }
-            | load::Event::Connected { .. } => {
+            load::Event::Interval { interval, .. } => {
                 self.sampler.tick();
+                self.show(None, Some(interval));
             }
+            load::Event::StepStarted { step, .. } => {
+                self.sampler.tick();
+                self.show(Some(step.sessions), None);
+            }
+            load::Event::Connected { .. } => self.sampler.tick(),
             load::Event::StepEnded { .. } | load::Event::Warning(_) => {}
         }
     }
 
     fn finish(self: Box<Self>, steps: &[store::Step]) -> Found {
         let seen = self.sampler.stop();
+        if let Some(metrics) = &self.metrics {
+            metrics.clear();
+        }
+        let mut facts = facts(&seen, steps);
+        let mut warnings = Vec::new();
+        match &self.drained {
+            Ok(drained) => {
+                let left =
+                    if drained.left.is_empty() { String::new() } else { format!(", {} left", drained.left) };
+                facts.push((
+                    "drained".to_owned(),
+                    format!("in {:.1} s before the load{left}", drained.took.as_secs_f64()),
+                ));
+                if drained.is_unfinished {
+                    warnings.push(format!(
+                        "the server began with debt of an earlier run ({}): give it time, or measure a fresh sandbox",
+                        drained.left
+                    ));
+                }
+            }
+            Err(error) => facts.push(("not measured/debt before the load".to_owned(), error.clone())),
+        }
         Found {
             series: seen.tracks.iter().map(series).filter(|s| !s.points.is_empty()).collect(),
             hot_locks: Vec::new(),
             gates: judge(&seen, steps, self.canary_ratio, self.is_cold),
-            warnings: Vec::new(),
-            facts: facts(&seen, steps),
+            warnings,
+            facts,
         }
     }
 }

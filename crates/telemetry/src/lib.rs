@@ -9,9 +9,11 @@
 pub mod canary;
 pub mod device;
 pub mod doctor;
+pub mod drain;
 pub mod gates;
 pub mod host;
 pub mod locks;
+pub mod metrics;
 pub mod per_transaction;
 pub mod probe;
 pub mod process;

@@ -9,6 +9,7 @@ use std::time::Instant;
 use wire::Target;
 
 use crate::host::HostSampler;
+use crate::metrics::Metrics;
 use crate::process::ProcessSampler;
 use crate::server::ServerSampler;
 use crate::track::{Track, Tracks};
@@ -40,6 +41,8 @@ pub struct Config {
     pub datadir: Option<PathBuf>,
     /// Where to ask the server's counters.
     pub target: Option<Target>,
+    /// Where to show the latest values while the run goes on.
+    pub metrics: Option<Metrics>,
 }
 
 /// What one sampler cost.
@@ -103,7 +106,8 @@ impl Sampler {
         if let Some(target) = config.target.clone() {
             let (sender, receiver) = channel();
             sampler.ticks.push(sender);
-            sampler.threads.push(spawn(move || sample_server(&target, &receiver)));
+            let metrics = config.metrics.clone();
+            sampler.threads.push(spawn(move || sample_server(&target, metrics.as_ref(), &receiver)));
         }
         sampler.tick();
         sampler
@@ -204,6 +208,9 @@ fn sample_system(config: &Config, ticks: &Receiver<f64>) -> Telemetry {
             meters[1].measure(|| server.sample(t, &mut tracks));
         }
         meters[2].measure(|| client.sample(t, &mut tracks));
+        if let Some(metrics) = &config.metrics {
+            metrics.set_all(tracks.as_slice());
+        }
     }
     Telemetry {
         tracks: tracks.into_vec(),
@@ -213,7 +220,7 @@ fn sample_system(config: &Config, ticks: &Receiver<f64>) -> Telemetry {
     }
 }
 
-fn sample_server(target: &Target, ticks: &Receiver<f64>) -> Telemetry {
+fn sample_server(target: &Target, metrics: Option<&Metrics>, ticks: &Receiver<f64>) -> Telemetry {
     let mut sampler = ServerSampler::new(target);
     let mut tracks = Tracks::new();
     let mut meter = Meter::new("server");
@@ -221,6 +228,9 @@ fn sample_server(target: &Target, ticks: &Receiver<f64>) -> Telemetry {
     while let Some(t) = latest(ticks) {
         span = Some((span.map_or(t, |s| s.0), t));
         meter.measure(|| sampler.sample(t, &mut tracks));
+        if let Some(metrics) = metrics {
+            metrics.set_all(tracks.as_slice());
+        }
     }
     let missing = std::mem::take(&mut sampler.missing);
     sampler.close();
@@ -249,11 +259,13 @@ mod tests {
     #[test]
     fn ticks_give_series_costs_and_reasons() {
         let dir = tempfile::tempdir().unwrap();
+        let metrics = Metrics::new();
         let config = Config {
             epoch: Instant::now(),
             server_pid: Some(std::process::id()),
             datadir: Some(dir.path().to_owned()),
             target: Some(Target::parse("mysql://root@127.0.0.1:1/x").unwrap()),
+            metrics: Some(metrics.clone()),
         };
         let sampler = Sampler::start(&config);
         for _ in 0..3 {
@@ -266,11 +278,13 @@ mod tests {
         assert!(telemetry.costs.iter().any(|c| c.sampler == "host" && c.passes >= 2 && c.cpu_s > 0.0));
         assert!(telemetry.missing.iter().any(|m| m.what == "server counters"), "{:?}", telemetry.missing);
         assert!(telemetry.cost_share() > 0.0);
+        assert!(metrics.text().contains("plimsoll_process_cpu_user_total"));
     }
 
     #[test]
     fn nothing_to_sample_is_said() {
-        let config = Config { epoch: Instant::now(), server_pid: None, datadir: None, target: None };
+        let config =
+            Config { epoch: Instant::now(), server_pid: None, datadir: None, target: None, metrics: None };
         let telemetry = Sampler::start(&config).stop();
         assert!(telemetry.missing.iter().any(|m| m.what.starts_with("cpu, memory")));
         assert!(telemetry.track("process", "cpu_user").is_none());

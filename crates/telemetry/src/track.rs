@@ -148,6 +148,11 @@ impl Tracks {
         self.next = (at + 1) % self.tracks.len();
     }
 
+    /// The tracks until now.
+    pub(crate) fn as_slice(&self) -> &[Track] {
+        &self.tracks
+    }
+
     /// The tracks, in the order in which they first appeared.
     pub fn into_vec(self) -> Vec<Track> {
         self.tracks

@@ -12,6 +12,7 @@ fn watch(server: &Sandbox, database: Option<&str>, work: impl FnOnce(&Sampler)) 
         server_pid: server.pid(),
         datadir: Some(server.datadir().to_owned()),
         target: Some(server.target(database)),
+        metrics: None,
     });
     work(&sampler);
     sampler.stop()
@@ -90,6 +91,7 @@ fn a_server_killed_and_started_again_is_seen_by_its_own_clock() {
         server_pid: server.pid(),
         datadir: None,
         target: Some(server.target(None)),
+        metrics: None,
     });
     // The server tells its uptime in seconds: let it become old enough to tell the lives apart.
     for _ in 0..5 {
@@ -123,6 +125,7 @@ fn a_user_without_privileges_gets_less_with_a_reason() {
         server_pid: None,
         datadir: None,
         target: Some(target.clone()),
+        metrics: None,
     })
     .stop();
     assert!(
@@ -136,7 +139,33 @@ fn a_user_without_privileges_gets_less_with_a_reason() {
         server_pid: None,
         datadir: None,
         target: Some(target),
+        metrics: None,
     })
     .stop();
     assert!(allowed.track("server", "statements").is_some(), "{:?}", allowed.missing);
+}
+
+#[test]
+fn debt_is_drained_before_a_run() {
+    let Some(server) = sandbox::testing::server("mariadb") else { return };
+    let drained = telemetry::drain::drain(&server.target(None), Duration::from_secs(20)).unwrap();
+    assert!(!drained.is_unfinished && drained.left.starts_with("history list"), "{drained:?}");
+    // A reader that stays keeps purge from working.
+    let target = server.target(Some("test"));
+    let mut admin = Client::connect(&server.target(None)).unwrap();
+    admin.query("CREATE DATABASE IF NOT EXISTS test").unwrap();
+    let mut client = Client::connect(&target).unwrap();
+    client.query("CREATE TABLE t (a int PRIMARY KEY)").unwrap();
+    client.query("INSERT INTO t VALUES (1)").unwrap();
+    let mut reader = Client::connect(&target).unwrap();
+    reader.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ").unwrap();
+    reader.query("START TRANSACTION WITH CONSISTENT SNAPSHOT").unwrap();
+    reader.query("SELECT * FROM t").unwrap();
+    for _ in 0..3000 {
+        client.query("UPDATE t SET a = -a").unwrap();
+    }
+    let drained = telemetry::drain::drain(&target, Duration::from_millis(300)).unwrap();
+    assert!(drained.is_unfinished, "{drained:?}");
+    reader.query("COMMIT").unwrap();
+    assert!(!telemetry::drain::drain(&target, Duration::from_secs(30)).unwrap().is_unfinished);
 }

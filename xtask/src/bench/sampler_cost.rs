@@ -60,6 +60,7 @@ fn one_server(home: &Home, selector: &str, length: Duration) -> Result<Telemetry
         server_pid: server.pid(),
         datadir: Some(server.datadir().to_owned()),
         target: Some(target.clone()),
+        metrics: None,
     });
     let mut on_event = |event: Event<'_>| {
         if matches!(event, Event::Interval { .. }) {

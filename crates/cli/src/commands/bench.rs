@@ -40,7 +40,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
             failed_class.get_or_insert(class);
         }
     };
-    let attach = lab::watch::Watch;
+    let attach = lab::watch::Watch::default();
     let ended = lab::bench::bench(
         &home,
         &request,

@@ -1,11 +1,13 @@
 //! `plimsoll run`.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use ::report::{Report, Selection};
 use lab::study_run::{Outcome, Outline, Request, outline, run_study};
 use lab::{Error, Event};
 use sandbox::Home;
+use telemetry::metrics::Metrics;
 
 use crate::args::RunArgs;
 use crate::commands::{print, stop_on_signals};
@@ -29,7 +31,7 @@ pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
         return print(&dry(&request, &outline(&home, &request)?));
     }
     let stop = stop_on_signals()?;
-    let attach = lab::watch::Watch;
+    let attach = lab::watch::Watch { metrics: args.metrics.map(serve).transpose()? };
     let outcome = match Live::start(&stop) {
         Some(live) => {
             let outcome = run_study(&home, &request, &attach, &|event: Event<'_>| live.event(&event), &stop);
@@ -108,4 +110,14 @@ fn conclude(results: &Path, name: &str, outcome: &Outcome) -> Result<End, Failur
     text.push_str(&format!("\nreport: {}\n", file.display()));
     print(&text)?;
     Ok(if outcome.failed > 0 { End::RunFailed } else { End::Done })
+}
+
+/// Shows the latest values as Prometheus text while the study runs.
+fn serve(address: SocketAddr) -> Result<Metrics, Failure> {
+    let metrics = Metrics::new();
+    let bound = metrics
+        .serve(address)
+        .map_err(|error| Failure::Usage(format!("--metrics {address}: {error}: choose another port")))?;
+    eprintln!("metrics: http://{bound}/metrics");
+    Ok(metrics)
 }
