@@ -1,11 +1,11 @@
 //! The course of a coroutine: resume it, do what it asks of servers, resume it with the answer.
 
 use load::Recorder;
-use mlua::{IntoLua, Lua, MultiValue, Table, Thread, Value};
+use mlua::{IntoLua, Lua, Table, Thread, Value};
 
 use crate::error::Error;
 use crate::host::{Answer, Host, Open, Problem};
-use crate::state::{State, Wants, resume};
+use crate::state::{Answer as LuaAnswer, State, Wants, resume};
 use crate::symbols::{SessionSymbols, enter};
 
 /// Numbers of the requests; sql.lua and session.lua name the same ones.
@@ -63,6 +63,20 @@ impl<O: Open> Course<O> {
         Ok(Course { thread: state.coroutine(main)?, state, host, symbols })
     }
 
+    /// Begins anew with another native function in the same state.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn begin(&mut self, main: &str) -> Result<(), Error> {
+        self.thread = self.state.coroutine(main)?;
+        Ok(())
+    }
+
+    /// The Lua state.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
     /// Lua's state.
     pub fn lua(&self) -> &Lua {
         &self.state.lua
@@ -73,7 +87,7 @@ impl<O: Open> Course<O> {
     /// # Errors
     /// The script's own error.
     pub async fn advance(&mut self, answer: Value, recorder: Option<&Recorder>) -> Result<Stopped, Error> {
-        let mut answer = MultiValue::from_iter([answer]);
+        let mut answer: LuaAnswer = (answer, Value::Nil, Value::Nil);
         loop {
             let thread = &self.thread;
             let wants = enter(&mut self.symbols, || resume(thread, answer))?;
@@ -110,9 +124,12 @@ impl<O: Open> Course<O> {
         }
     }
 
-    async fn control(&mut self, operation: i64, a: &Value, b: &Value) -> Result<MultiValue, Error> {
+    async fn control(&mut self, operation: i64, a: &Value, b: &Value) -> Result<LuaAnswer, Error> {
         let done: Result<Option<usize>, Problem> = match operation {
-            request::CONNECT => self.host.connect().await.map(Some),
+            request::CONNECT => {
+                let driver = a.as_string().map(|s| s.to_string_lossy()).unwrap_or_default();
+                self.host.connect(&driver).await.map(Some)
+            }
             request::DISCONNECT => {
                 self.host.disconnect(index(a)).await;
                 Ok(Some(0))
@@ -120,7 +137,7 @@ impl<O: Open> Course<O> {
             request::RECONNECT => self.reconnect(index(a)).await.map(|()| Some(index(a))),
             request::PREPARE => {
                 let text = b.as_string().map(|s| s.to_string_lossy()).unwrap_or_default();
-                self.symbols.skip(self.host.name_draws());
+                self.symbols.skip(self.host.name_draws(index(a)));
                 self.host.prepare(index(a), &text).await.map(Some)
             }
             request::BIND => {
@@ -136,15 +153,15 @@ impl<O: Open> Course<O> {
                 let next = self.host.next_result(index(a));
                 return match next {
                     Some(answer) => answered(self.lua(), Ok(answer)),
-                    None => Ok(MultiValue::new()),
+                    None => Ok(NOTHING),
                 };
             }
             other => return Err(Error::Script(format!("the glue asked for the unknown request {other}"))),
         };
         match done {
-            Ok(Some(id)) => Ok(MultiValue::from_iter([Value::Number(id as f64)])),
-            Ok(None) => Ok(MultiValue::new()),
-            Err(problem) => Ok(MultiValue::from_iter([Value::Nil, described(self.lua(), &problem)?])),
+            Ok(Some(id)) => Ok((Value::Number(id as f64), Value::Nil, Value::Nil)),
+            Ok(None) => Ok(NOTHING),
+            Err(problem) => Ok((Value::Nil, described(self.lua(), &problem)?, Value::Nil)),
         }
     }
 
@@ -161,6 +178,8 @@ impl<O: Open> Course<O> {
         }
     }
 }
+
+const NOTHING: LuaAnswer = (Value::Nil, Value::Nil, Value::Nil);
 
 fn index(value: &Value) -> usize {
     match value {
@@ -194,14 +213,14 @@ fn binding(value: &Value) -> Result<(usize, Vec<usize>), Error> {
     Ok((statement, addresses))
 }
 
-fn answered(lua: &Lua, done: Result<Answer, Problem>) -> Result<MultiValue, Error> {
+fn answered(lua: &Lua, done: Result<Answer, Problem>) -> Result<LuaAnswer, Error> {
     match done {
-        Ok(answer) => Ok(MultiValue::from_iter([
+        Ok(answer) => Ok((
             Value::Number(answer.rows as f64),
             Value::Number(answer.fields as f64),
             Value::Number(answer.handle as f64),
-        ])),
-        Err(problem) => Ok(MultiValue::from_iter([Value::Nil, described(lua, &problem)?])),
+        )),
+        Err(problem) => Ok((Value::Nil, described(lua, &problem)?, Value::Nil)),
     }
 }
 

@@ -9,12 +9,10 @@ pub enum Error {
     #[error("{0}")]
     Script(String),
     /// The script cannot be found.
-    #[error("Cannot find benchmark '{name}': no such built-in test, file or module{hint}")]
+    #[error("Cannot find benchmark '{name}': no such built-in test, file or module")]
     NotFound {
         /// As given.
         name: String,
-        /// Where it was looked for.
-        hint: String,
     },
     /// The command line is wrong.
     #[error("{0}")]
@@ -44,7 +42,10 @@ impl Error {
 
 fn message_of(error: &mlua::Error) -> String {
     match error {
-        mlua::Error::RuntimeError(text) => text.clone(),
+        // The binding adds a traceback of its own glue behind the script's.
+        mlua::Error::RuntimeError(text) => {
+            text.rsplit_once("\nstack traceback:").map_or(text.as_str(), |(head, _)| head).to_owned()
+        }
         mlua::Error::SyntaxError { message, .. } => message.clone(),
         mlua::Error::CallbackError { cause, .. } => message_of(cause),
         mlua::Error::WithContext { cause, .. } => message_of(cause),

@@ -5,6 +5,8 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use load::Recorder;
@@ -78,16 +80,29 @@ const LOST: [u16; 4] = [2006, 2011, 2013, 2055];
 /// Where the sessions of a run connect; sessions take targets in turn.
 #[derive(Debug, Clone)]
 pub struct Databases {
-    /// Name of the driver, `mysql` or `pgsql`.
-    pub driver: &'static str,
-    /// One or more servers.
-    pub targets: Vec<Target>,
+    /// Servers of the driver `mysql`.
+    pub mysql: Vec<Target>,
+    /// Servers of the driver `pgsql`.
+    pub pgsql: Vec<Target>,
     /// Errors that restart the event.
     pub ignored: Ignored,
     /// `--db-ps-mode=disable`: statements are emulated by the text protocol.
     pub is_emulated: bool,
     /// `--db-debug`: statements are told to standard error.
     pub is_debugged: bool,
+    /// Whether a script has connected to any server: reports speak of SQL only then.
+    pub is_used: Arc<AtomicBool>,
+}
+
+impl Databases {
+    /// The servers of a driver.
+    pub fn targets(&self, driver: &str) -> &[Target] {
+        match driver {
+            "mysql" => &self.mysql,
+            "pgsql" => &self.pgsql,
+            _ => &[],
+        }
+    }
 }
 
 /// An SQL error as scripts see it.
@@ -125,9 +140,15 @@ struct Prepared {
 
 struct Live<T: Transport> {
     connection: Connection<T>,
-    target: usize,
+    target: Target,
     statements: Vec<Option<Prepared>>,
     pending: std::collections::VecDeque<ResultSet>,
+}
+
+impl<T: Transport> Live<T> {
+    fn is_mysql(&self) -> bool {
+        matches!(self.connection, Connection::Mysql(_))
+    }
 }
 
 /// Rows that scripts may fetch, by connection: shared with the Lua functions that read them.
@@ -171,19 +192,20 @@ impl Results {
 /// All connections of one session.
 pub struct Host<O: Open> {
     opener: O,
-    databases: std::sync::Arc<Databases>,
-    first_target: usize,
+    databases: Arc<Databases>,
+    index: usize,
     live: Vec<Option<Live<O::Socket>>>,
     results: Rc<RefCell<Results>>,
     /// Connections opened again.
     pub reconnects: u64,
+    /// Statements run without a recorder: reads, writes, others.
+    pub unrecorded: [u64; 3],
 }
 
 impl<O: Open> Host<O> {
-    /// No connection yet; session `index` begins with server `index` modulo their number.
-    pub fn new(opener: O, databases: std::sync::Arc<Databases>, index: u32) -> Host<O> {
-        let first_target = index as usize % databases.targets.len().max(1);
-        Host { opener, databases, first_target, live: Vec::new(), results: Rc::default(), reconnects: 0 }
+    /// No connection yet; session `index` begins with server `index` modulo the number of servers.
+    pub fn new(opener: O, databases: Arc<Databases>, index: u32) -> Host<O> {
+        Host { opener, databases, index: index as usize, live: Vec::new(), results: Rc::default(), reconnects: 0, unrecorded: [0; 3] }
     }
 
     /// The rows that Lua may read.
@@ -192,17 +214,22 @@ impl<O: Open> Host<O> {
     }
 
     /// How many numbers sysbench draws for the name of a prepared statement: two on PostgreSQL.
-    pub fn name_draws(&self) -> u32 {
-        if self.databases.driver == "pgsql" && !self.databases.is_emulated { 2 } else { 0 }
+    pub fn name_draws(&self, id: usize) -> u32 {
+        let is_postgres = self.live.get(id).and_then(Option::as_ref).is_some_and(|live| !live.is_mysql());
+        if is_postgres && !self.databases.is_emulated { 2 } else { 0 }
     }
 
-    /// Opens a connection and returns its number.
+    /// Opens a connection of a driver and returns its number.
     ///
     /// # Errors
     /// As the server or the system says.
-    pub async fn connect(&mut self) -> Result<usize, Problem> {
-        let target = (self.first_target + self.live.len()) % self.databases.targets.len().max(1);
-        let connection = self.dial(target).await?;
+    pub async fn connect(&mut self, driver: &str) -> Result<usize, Problem> {
+        let targets = self.databases.targets(driver);
+        let Some(target) = targets.get((self.index + self.live.len()) % targets.len().max(1)).cloned() else {
+            return Err(closed());
+        };
+        self.databases.is_used.store(true, Ordering::Relaxed);
+        let connection = self.dial(&target).await?;
         let fresh = Live { connection, target, statements: Vec::new(), pending: Default::default() };
         let mut results = self.results.borrow_mut();
         results.sets.push(Vec::new());
@@ -211,18 +238,18 @@ impl<O: Open> Host<O> {
         Ok(self.live.len() - 1)
     }
 
-    async fn dial(&self, target: usize) -> Result<Connection<O::Socket>, Problem> {
-        let target = &self.databases.targets[target];
+    async fn dial(&self, target: &Target) -> Result<Connection<O::Socket>, Problem> {
         let deadline = Instant::now() + target.connect_timeout;
         let opened = match self.opener.open(&target.endpoint, deadline).await {
             Ok(socket) => Connection::open(socket, target).await,
             Err(error) => Err(Error::Io(error)),
         };
+        let is_mysql = target.protocol == Protocol::Mysql;
         opened.map_err(|error| match error {
-            Error::Server(_) => self.problem(&error),
+            Error::Server(_) => self.problem(is_mysql, &error),
             other => Problem {
-                number: if target.protocol == Protocol::Mysql { 2002 } else { 0 },
-                state: if target.protocol == Protocol::Mysql { "HY000" } else { "08001" }.into(),
+                number: if is_mysql { 2002 } else { 0 },
+                state: if is_mysql { "HY000" } else { "08001" }.into(),
                 text: format!("cannot connect to {}: {other}", endpoint_text(&target.endpoint)),
                 is_ignorable: false,
                 wants_reconnect: false,
@@ -242,10 +269,10 @@ impl<O: Open> Host<O> {
     /// # Errors
     /// It cannot be opened.
     pub async fn reconnect(&mut self, id: usize) -> Result<(), Problem> {
-        let Some(target) = self.live.get(id).and_then(Option::as_ref).map(|live| live.target) else {
+        let Some(target) = self.live.get(id).and_then(Option::as_ref).map(|live| live.target.clone()) else {
             return Err(closed());
         };
-        let connection = self.dial(target).await?;
+        let connection = self.dial(&target).await?;
         self.reconnects += 1;
         self.live[id] =
             Some(Live { connection, target, statements: Vec::new(), pending: Default::default() });
@@ -293,7 +320,7 @@ impl<O: Open> Host<O> {
             Ok(sets) => {
                 live.pending = sets.into();
                 let last = live.pending.back().map(|set| set.done).unwrap_or_default();
-                note(recorder, start, last);
+                note(recorder, start, last, &mut self.unrecorded);
                 Ok(self.next_result(id).unwrap_or_default())
             }
             Err(error) => Err(self.failed(id, error).await),
@@ -399,7 +426,7 @@ impl<O: Open> Host<O> {
         let start = recorder.map(Recorder::now);
         match live.connection.execute(server, values).await {
             Ok(done) => {
-                note(recorder, start, done);
+                note(recorder, start, done, &mut self.unrecorded);
                 let rows = if done.has_result_set { done.rows } else { done.affected_rows };
                 // Rows of prepared statements cannot be fetched, as in sysbench on MySQL: no handle is kept.
                 Ok(Answer { rows, fields: usize::from(done.has_result_set), handle: usize::MAX })
@@ -426,18 +453,18 @@ impl<O: Open> Host<O> {
 
     /// Says what an error means; on PostgreSQL an ignorable error leaves a transaction to roll back.
     async fn failed(&mut self, id: usize, error: Error) -> Problem {
-        let problem = self.problem(&error);
+        let is_mysql = self.live.get(id).and_then(Option::as_ref).is_none_or(Live::is_mysql);
+        let problem = self.problem(is_mysql, &error);
         if problem.is_ignorable
+            && !is_mysql
             && let Some(Some(live)) = self.live.get_mut(id)
-            && matches!(live.connection, Connection::Postgres(_))
         {
             let _ = live.connection.query("ROLLBACK").await;
         }
         problem
     }
 
-    fn problem(&self, error: &Error) -> Problem {
-        let is_mysql = self.databases.driver == "mysql";
+    fn problem(&self, is_mysql: bool, error: &Error) -> Problem {
         let (number, state, text) = match error {
             Error::Server(e) => (e.number, e.state().to_owned(), e.text.clone()),
             other if is_mysql => (2013, "HY000".to_owned(), format!("Lost connection to server during query ({other})")),
@@ -470,14 +497,15 @@ fn endpoint_text(endpoint: &Endpoint) -> String {
     }
 }
 
-fn note(recorder: Option<&Recorder>, start: Option<Instant>, done: Done) {
-    if let (Some(recorder), Some(start)) = (recorder, start) {
-        let class = match done.kind() {
-            StatementKind::Read => 0,
-            StatementKind::Write => 1,
-            StatementKind::Other => 2,
-        };
-        recorder.statement(class, done.kind(), start, recorder.now());
+fn note(recorder: Option<&Recorder>, start: Option<Instant>, done: Done, unrecorded: &mut [u64; 3]) {
+    let class = match done.kind() {
+        StatementKind::Read => 0,
+        StatementKind::Write => 1,
+        StatementKind::Other => 2,
+    };
+    match (recorder, start) {
+        (Some(recorder), Some(start)) => recorder.statement(class, done.kind(), start, recorder.now()),
+        _ => unrecorded[class] += 1,
     }
 }
 

@@ -6,9 +6,11 @@
 pub mod course;
 pub mod error;
 pub mod host;
+pub mod native;
 pub mod options;
 pub mod output;
 pub mod run;
+pub mod script;
 pub mod session;
 pub mod settings;
 pub mod state;

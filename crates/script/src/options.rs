@@ -134,7 +134,8 @@ const ROWS: &[Row] = &[
     ("thread-per-session", Section::Plimsoll, Kind::Bool, "off", "a load thread for each session, for scripts that block inside C"),
 ];
 
-const ALIASES: [(&str, &str); 4] =
+/// Names of 0.5 and what they are called now.
+pub const ALIASES: [(&str, &str); 4] =
     [("tx-rate", "rate"), ("max-requests", "events"), ("max-time", "time"), ("num-threads", "threads")];
 
 /// All options that there are without a script.
@@ -158,7 +159,7 @@ pub fn built_in(compat: Compat) -> Vec<Declared> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Words {
     /// `--name=value`, in order; a bare `--name` has no value.
-    pub options: Vec<(String, Option<String>)>,
+    pub options: Vec<Given>,
     /// Test name and command.
     pub positional: Vec<String>,
 }
@@ -175,6 +176,14 @@ pub fn key(name: &str) -> String {
 pub fn words(arguments: &[String]) -> Result<Words, Error> {
     let mut words = Words::default();
     for argument in arguments {
+        if let Some(test) = argument.strip_prefix("--test=") {
+            eprintln!(
+                "WARNING: the --test option is deprecated. You can pass a script name or path on the command line without \
+                 any options."
+            );
+            words.positional.insert(0, test.to_owned());
+            continue;
+        }
         match argument.strip_prefix("--") {
             Some(option) => match option.split_once('=') {
                 Some((name, value)) => words.options.push((key(name), Some(value.to_owned()))),
@@ -186,6 +195,9 @@ pub fn words(arguments: &[String]) -> Result<Words, Error> {
             None => words.positional.push(argument.clone()),
         }
     }
+    if let Some(surplus) = words.positional.get(2) {
+        return Err(Error::Usage(format!("Unrecognized command line argument: {surplus}")));
+    }
     let config = words.options.iter().rev().find(|(name, _)| name == "config-file");
     if let Some((_, Some(path))) = config.cloned() {
         let mut first = config_file(&path)?;
@@ -195,7 +207,8 @@ pub fn words(arguments: &[String]) -> Result<Words, Error> {
     Ok(words)
 }
 
-type Given = (String, Option<String>);
+/// An option with its value, `-` for `_` in its name.
+pub type Given = (String, Option<String>);
 
 fn config_file(path: &str) -> Result<Vec<Given>, Error> {
     let text =
@@ -219,30 +232,67 @@ pub struct Values {
 }
 
 impl Values {
-    /// Checks what was given against what is declared.
+    /// Checks what was given against what is declared. `takes_any`: unknown options are texts, as for scripts that
+    /// declare none.
     ///
     /// # Errors
     /// An unknown option, with the nearest name; a value of the wrong kind.
-    pub fn new(declared: Vec<Declared>, given: &[Given]) -> Result<Values, Error> {
-        let declared: BTreeMap<String, Declared> = declared.into_iter().map(|d| (key(&d.name), d)).collect();
-        let mut values = Values { declared, given: BTreeMap::new() };
+    pub fn new(declared: Vec<Declared>, given: &[Given], takes_any: bool) -> Result<Values, Error> {
+        let mut values = Values::of(declared);
         for (name, value) in given {
-            let Some(option) = values.declared.get(name) else {
+            if values.declared.contains_key(name) {
+                values.set(name, value)?;
+            } else if takes_any {
+                let free = Declared {
+                    name: name.clone(),
+                    help: String::new(),
+                    default: None,
+                    kind: Kind::Text,
+                    section: Section::Script,
+                };
+                values.declared.insert(name.clone(), free);
+                values.given.insert(name.clone(), value.clone().unwrap_or_default());
+            } else {
                 let known = values.declared.keys().map(String::as_str);
                 let hint = nearest(name, known).map(|n| format!("; did you mean --{n}?")).unwrap_or_default();
-                return Err(Error::Usage(format!("invalid option: --{name}{hint}")));
-            };
-            let value = match (value, option.kind) {
-                (Some(value), _) => value.clone(),
-                (None, Kind::Bool) => "on".into(),
-                (None, _) if option.name == "mysql-ssl" => "on".into(),
-                (None, _) => return Err(Error::Usage(format!("option --{name} wants a value: --{name}=VALUE"))),
-            };
-            check(option, &value)?;
-            let name = ALIASES.iter().find(|(alias, _)| alias == name).map_or(name.as_str(), |(_, real)| real);
-            values.given.insert(name.to_owned(), value);
+                let given = value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
+                return Err(Error::Usage(format!("invalid option: --{name}{given}{hint}")));
+            }
         }
         Ok(values)
+    }
+
+    /// The values of what is declared; unknown options are left for later.
+    ///
+    /// # Errors
+    /// A value of the wrong kind.
+    pub fn known(declared: Vec<Declared>, given: &[Given]) -> Result<Values, Error> {
+        let mut values = Values::of(declared);
+        for (name, value) in given.iter().filter(|(name, _)| name != "test") {
+            if values.declared.contains_key(name) {
+                values.set(name, value)?;
+            }
+        }
+        Ok(values)
+    }
+
+    fn of(declared: Vec<Declared>) -> Values {
+        let declared = declared.into_iter().map(|d| (key(&d.name), d)).collect();
+        Values { declared, given: BTreeMap::new() }
+    }
+
+    fn set(&mut self, name: &str, value: &Option<String>) -> Result<(), Error> {
+        let option = &self.declared[name];
+        let value = match (value, option.kind) {
+            (Some(value), _) => value.clone(),
+            (None, Kind::Bool) => "on".into(),
+            (None, _) if option.name == "mysql-ssl" => "on".into(),
+            (None, _) => return Err(Error::Usage(format!("option --{name} wants a value: --{name}=VALUE"))),
+        };
+        check(option, &value)?;
+        let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, real)| real);
+        self.given.insert(name.to_owned(), value);
+        Ok(())
     }
 
     /// All declared options of a section.
@@ -306,8 +356,11 @@ fn check(option: &Declared, value: &str) -> Result<(), Error> {
     if fits {
         return Ok(());
     }
+    if option.kind == Kind::Bool {
+        // Word for word as sysbench says it.
+        return Err(Error::Usage(format!("invalid option: --{}={value}", key(&option.name))));
+    }
     let wants = match option.kind {
-        Kind::Bool => "on or off",
         Kind::Int => "a whole number",
         Kind::Size => "a whole number with an optional suffix K, M, G or T",
         _ => "a number",
@@ -396,7 +449,7 @@ mod tests {
 
     fn values(arguments: &[&str]) -> Result<Values, Error> {
         let arguments: Vec<String> = arguments.iter().map(|a| (*a).to_owned()).collect();
-        Values::new(built_in(Compat::V1_0), &words(&arguments)?.options)
+        Values::new(built_in(Compat::V1_0), &words(&arguments)?.options, false)
     }
 
     #[test]
@@ -410,7 +463,7 @@ mod tests {
     #[test]
     fn mistakes_name_what_is_meant() {
         let message = |arguments: &[&str]| values(arguments).unwrap_err().to_string();
-        assert_eq!(message(&["--thread=4"]), "invalid option: --thread; did you mean --threads?");
+        assert_eq!(message(&["--thread=4"]), "invalid option: --thread=4; did you mean --threads?");
         assert!(message(&["--threads=four"]).contains("whole number"));
         assert!(message(&["--threads"]).contains("wants a value"));
         assert!(message(&["-t"]).contains("options are --name=value"));

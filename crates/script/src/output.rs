@@ -1,11 +1,54 @@
 //! What sysbench prints while and after a run, in its form, so that existing parsers work.
 
 use std::fmt::Write;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use load::Histogram;
 
 use crate::options::Compat;
 use crate::session::Tally;
+
+/// Levels of `--verbosity`.
+pub mod level {
+    /// Ends the run.
+    pub const FATAL: u8 = 0;
+    /// Something is wrong with a call.
+    pub const ALERT: u8 = 1;
+    /// Worth knowing.
+    pub const WARNING: u8 = 2;
+    /// Reports.
+    pub const NOTICE: u8 = 3;
+}
+
+/// What is told at all: one command line runs in a process.
+static VERBOSITY: AtomicU8 = AtomicU8::new(level::NOTICE);
+
+/// Sets `--verbosity`.
+pub fn set_verbosity(verbosity: u8) {
+    VERBOSITY.store(verbosity, Ordering::Relaxed);
+}
+
+/// Whether messages of a level are told.
+pub fn is_told(level: u8) -> bool {
+    level <= VERBOSITY.load(Ordering::Relaxed)
+}
+
+/// Tells something on standard output, where sysbench tells everything, after what scripts have printed.
+pub fn tell(level: u8, text: &str) {
+    if !is_told(level) {
+        return;
+    }
+    // Tracebacks are for people; with a lower verbosity a line is a line.
+    let shown = if is_told(level::NOTICE) { text } else { text.split("\nstack traceback:").next().unwrap_or(text) };
+    let prefix = match level {
+        level::FATAL => "FATAL: ",
+        level::ALERT => "ALERT: ",
+        level::WARNING => "WARNING: ",
+        _ => "",
+    };
+    crate::run::flush_lua();
+    println!("{prefix}{shown}");
+}
 
 /// Figures of an interval or of a whole run, in the terms of sysbench's report hooks. Times are seconds.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +75,8 @@ pub struct Stat {
     pub queue_length: u64,
     /// Sessions that work on an event (with a rate).
     pub concurrency: u64,
+    /// Whether the script uses a server; without one there are no statements to report.
+    pub is_sql: bool,
     /// Latencies of the events.
     pub latency: Histogram,
 }
@@ -45,6 +90,8 @@ pub struct Form {
     pub percentiles: Vec<f64>,
     /// Whether a rate was asked for.
     pub has_rate: bool,
+    /// Sessions of the run.
+    pub threads: u32,
 }
 
 fn seconds(ns: u64) -> f64 {
@@ -68,6 +115,14 @@ impl Stat {
             true => ("0%".to_owned(), "0.00".to_owned()),
             false => (percentiles.join("/"), values.join("/")),
         };
+        if !self.is_sql {
+            return format!(
+                "[ {:.0}s ] thds: {} eps: {:4.2} lat (ms,{percentiles}): {values}\n",
+                self.time_total,
+                self.threads_running,
+                per_second(self.events)
+            );
+        }
         let mut text = format!(
             "[ {:.0}s ] thds: {} tps: {:4.2} qps: {:4.2} (r/w/o: {:4.2}/{:4.2}/{:4.2}) lat (ms,{percentiles}): {values} \
              err/s: {:4.2} reconn/s: {:4.2}\n",
@@ -93,19 +148,10 @@ impl Stat {
 
     /// The cumulative report.
     pub fn final_report(&self, form: &Form, tallies: &[Tally]) -> String {
-        let total = self.reads + self.writes + self.other;
         let per_second = |count: u64| count as f64 / self.time_interval.max(1e-9);
-        let mut text = String::from("SQL statistics:\n    queries performed:\n");
-        for (name, count) in [("read", self.reads), ("write", self.writes), ("other", self.other), ("total", total)] {
-            let _ = writeln!(text, "        {:<33}{count}", format!("{name}:"));
-        }
-        for (name, count) in [
-            ("transactions", self.events),
-            ("queries", total),
-            ("ignored errors", self.errors),
-            ("reconnects", self.reconnects),
-        ] {
-            let _ = writeln!(text, "    {:<37}{count:<6} ({:.2} per sec.)", format!("{name}:"), per_second(count));
+        let mut text = String::new();
+        if self.is_sql {
+            self.sql_lines(&mut text);
         }
         match form.compat {
             Compat::V1_0 => {
@@ -129,8 +175,25 @@ impl Stat {
             }
         }
         self.latency_lines(form, &mut text);
-        fairness_lines(tallies, &mut text);
+        fairness_lines(tallies, self.events as f64 / f64::from(form.threads.max(1)), &mut text);
         text
+    }
+
+    fn sql_lines(&self, text: &mut String) {
+        let total = self.reads + self.writes + self.other;
+        let per_second = |count: u64| count as f64 / self.time_interval.max(1e-9);
+        text.push_str("SQL statistics:\n    queries performed:\n");
+        for (name, count) in [("read", self.reads), ("write", self.writes), ("other", self.other), ("total", total)] {
+            let _ = writeln!(text, "        {:<33}{count}", format!("{name}:"));
+        }
+        for (name, count) in [
+            ("transactions", self.events),
+            ("queries", total),
+            ("ignored errors", self.errors),
+            ("reconnects", self.reconnects),
+        ] {
+            let _ = writeln!(text, "    {:<37}{count:<6} ({:.2} per sec.)", format!("{name}:"), per_second(count));
+        }
     }
 
     fn latency_lines(&self, form: &Form, text: &mut String) {
@@ -154,7 +217,16 @@ impl Stat {
     }
 }
 
-fn fairness_lines(tallies: &[Tally], text: &mut String) {
+/// Without tallies (checkpoints, native workloads) only the mean of the events is known.
+fn fairness_lines(tallies: &[Tally], mean_events: f64, text: &mut String) {
+    if tallies.is_empty() {
+        let _ = write!(
+            text,
+            "\nThreads fairness:\n    events (avg/stddev):           {mean_events:.4}/nan\n    \
+             execution time (avg/stddev):   nan/nan\n\n"
+        );
+        return;
+    }
     let (events_avg, events_sd) = spread(tallies.iter().map(|t| t.events as f64));
     let (time_avg, time_sd) = spread(tallies.iter().map(|t| t.execution_s));
     let _ = write!(
@@ -209,13 +281,14 @@ mod tests {
             reconnects: 0,
             queue_length: 3,
             concurrency: 2,
+            is_sql: true,
             latency: Histogram::of([1_000_000, 2_000_000, 3_000_000]),
         }
     }
 
     #[test]
     fn interval_lines_have_sysbenchs_form() {
-        let form = Form { compat: Compat::V1_0, percentiles: vec![95.0], has_rate: true };
+        let form = Form { compat: Compat::V1_0, percentiles: vec![95.0], has_rate: true, threads: 24 };
         let text = stat().interval_line(&form);
         let mut lines = text.lines();
         let first = lines.next().unwrap();
@@ -226,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_final_report_has_sysbenchs_form() {
-        let form = Form { compat: Compat::V1_0, percentiles: vec![95.0], has_rate: false };
+        let form = Form { compat: Compat::V1_0, percentiles: vec![95.0], has_rate: false, threads: 2 };
         let tallies = [
             Tally { events: 10, execution_s: 9.9, ..Tally::default() },
             Tally { events: 14, execution_s: 9.9, ..Tally::default() },

@@ -1,6 +1,5 @@
 //! A script's session on the load engine: one event is one transaction.
 
-use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -10,6 +9,7 @@ use workload::random::Rng;
 
 use crate::course::{Course, Stopped};
 use crate::host::{Databases, Host, OnEngine};
+use crate::output::{level, tell};
 use crate::state::{Bytecode, Callbacks, Program, State};
 use crate::symbols::{RandomSettings, SessionSymbols};
 
@@ -22,6 +22,8 @@ pub struct Tally {
     pub execution_s: f64,
     /// Connections opened again.
     pub reconnects: u64,
+    /// Statements after the last event: reads, writes, others.
+    pub late: [u64; 3],
     /// Errors that the script counted by `sb_counter_inc`.
     pub counted_errors: u64,
 }
@@ -42,6 +44,8 @@ pub struct ScriptSessions {
     pub draws_per_event: u32,
     /// Where sessions leave their tallies.
     pub tallies: Arc<Mutex<Vec<Tally>>>,
+    /// The first error that ended a session, in the script's words.
+    pub problem: Arc<Mutex<Option<String>>>,
 }
 
 impl load::SessionFactory for ScriptSessions {
@@ -63,6 +67,7 @@ impl load::SessionFactory for ScriptSessions {
             is_ended: false,
             tally: Tally::default(),
             tallies: self.tallies.clone(),
+            problem: self.problem.clone(),
         })
     }
 }
@@ -79,35 +84,31 @@ struct ScriptSession {
     is_ended: bool,
     tally: Tally,
     tallies: Arc<Mutex<Vec<Tally>>>,
-}
-
-/// Prints a fatal SQL error as sysbench does.
-pub(crate) fn alert(driver: &'static str) -> Rc<dyn Fn(Option<String>, u32, String, String)> {
-    Rc::new(move |query, number, state, text| {
-        let api = if driver == "mysql" { "mysql_drv_query()" } else { "PQexec()" };
-        match query {
-            Some(query) if driver == "mysql" => {
-                eprintln!("FATAL: {api} returned error {number} ({text}) for query '{query}'");
-            }
-            Some(query) => eprintln!("FATAL: {api} failed: {state} {text} for query '{query}'"),
-            None => eprintln!("FATAL: unable to connect to the server: error {number} {state}: {text}"),
-        }
-    })
+    problem: Arc<Mutex<Option<String>>>,
 }
 
 impl ScriptSession {
     fn course(&mut self) -> Result<Course<OnEngine>, crate::Error> {
         let host = Host::new(OnEngine, self.databases.clone(), self.index);
-        let callbacks = Callbacks {
-            results: host.results(),
-            alert: alert(self.databases.driver),
-            ..Callbacks::default()
-        };
-        let mut symbols = SessionSymbols::new(self.random, self.rng.clone());
-        let (program, bytecode, index) = (&self.program, &self.bytecode, self.index);
-        let state =
-            crate::symbols::enter(&mut symbols, || State::new(program, bytecode, index, callbacks))?;
+        let callbacks = Callbacks { results: host.results() };
+        let symbols = SessionSymbols::new(self.random, self.rng.clone());
+        let state = State::new(&self.program, &self.bytecode, self.index, callbacks)?;
         Course::new(state, "main", host, symbols)
+    }
+
+    /// The end of the run, with the script's words kept as they are.
+    fn fatal(&self, error: crate::Error) -> Failure {
+        let text = error.to_string();
+        let mut problem = self.problem.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        problem.get_or_insert_with(|| text.clone());
+        Failure {
+            class: FailureClass::Other,
+            code: "script".into(),
+            text,
+            retryable: false,
+            connection_lost: false,
+            fatal: true,
+        }
     }
 }
 
@@ -117,11 +118,11 @@ impl Session for ScriptSession {
         if self.course.is_some() {
             return Ok(());
         }
-        let mut course = self.course().map_err(fatal)?;
-        match course.advance(Value::Nil, None).await.map_err(fatal)? {
+        let mut course = self.course().map_err(|error| self.fatal(error))?;
+        match course.advance(Value::Nil, None).await.map_err(|error| self.fatal(error))? {
             Stopped::WantsEvent => {}
             Stopped::Ended => self.is_ended = true,
-            Stopped::Restarts { text, .. } => return Err(fatal(crate::Error::Script(text))),
+            Stopped::Restarts { text, .. } => return Err(self.fatal(crate::Error::Script(text))),
         }
         self.course = Some(course);
         Ok(())
@@ -133,7 +134,10 @@ impl Session for ScriptSession {
             return Ok(Completion::Finished);
         }
         let start = Instant::now();
-        let stopped = course.advance(Value::Boolean(true), Some(recorder)).await.map_err(fatal)?;
+        let stopped = match course.advance(Value::Boolean(true), Some(recorder)).await {
+            Ok(stopped) => stopped,
+            Err(error) => return Err(self.fatal(error)),
+        };
         self.tally.execution_s += start.elapsed().as_secs_f64();
         match stopped {
             Stopped::WantsEvent => {
@@ -141,11 +145,10 @@ impl Session for ScriptSession {
                 self.tally.events += 1;
                 Ok(Completion::Committed)
             }
-            // The event that made the script stop counts, as in sysbench.
+            // An event that makes the script stop does not count, as in sysbench.
             Stopped::Ended => {
                 self.is_ended = true;
-                self.tally.events += 1;
-                Ok(Completion::Committed)
+                Ok(Completion::Finished)
             }
             Stopped::Restarts { code, text } => Err(Failure {
                 class: class_of(&code),
@@ -165,11 +168,13 @@ impl Session for ScriptSession {
     /// Tells the script that there are no more events, so that its `thread_done` runs.
     async fn close(&mut self) {
         let Some(mut course) = self.course.take() else { return };
+        course.host.unrecorded = [0; 3];
         if !self.is_ended
             && let Err(error) = course.advance(Value::Boolean(false), None).await
         {
-            eprintln!("FATAL: `thread_done' function failed: {error}");
+            tell(level::FATAL, &error.to_string());
         }
+        self.tally.late = course.host.unrecorded;
         self.tally.reconnects = course.host.reconnects;
         self.tally.counted_errors = course.symbols.counted[4];
         course.host.close().await;
@@ -190,16 +195,5 @@ fn class_of(code: &str) -> FailureClass {
         "1062" | "23505" => FailureClass::Constraint,
         "2006" | "2011" | "2013" | "2055" => FailureClass::Connection,
         _ => FailureClass::Other,
-    }
-}
-
-fn fatal(error: crate::Error) -> Failure {
-    Failure {
-        class: FailureClass::Other,
-        code: "script".into(),
-        text: error.to_string(),
-        retryable: false,
-        connection_lost: false,
-        fatal: true,
     }
 }

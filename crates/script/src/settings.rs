@@ -1,6 +1,7 @@
 //! The command line's values as the engine wants them: servers, distributions, the load plan.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use load::{Arrivals, Length, LoadPlan, Pacing, RetryPolicy, Step};
@@ -20,13 +21,9 @@ const RESTARTS_MAX: u32 = 10_000;
 /// Servers, driver and what to ignore.
 ///
 /// # Errors
-/// An unknown driver, an option that is not supported, a number that is none.
+/// An option that is not supported, a number that is none.
 pub fn databases(values: &Values) -> Result<Databases, Error> {
-    let (driver, targets) = match values.text("db-driver") {
-        "mysql" => ("mysql", mysql_targets(values)?),
-        "pgsql" => ("pgsql", pgsql_targets(values)?),
-        other => return Err(Error::Usage(format!("invalid database driver name: '{other}' (mysql, pgsql)"))),
-    };
+    let (mysql, pgsql) = (mysql_targets(values)?, pgsql_targets(values)?);
     for unsupported in ["mysql-compression", "mysql-dry-run"] {
         if values.is_on(unsupported) {
             return Err(Error::Usage(format!("--{unsupported} is not supported by Plimsoll; leave it off")));
@@ -46,7 +43,7 @@ pub fn databases(values: &Values) -> Result<Databases, Error> {
         }
     }
     let is_debugged = values.is_on("db-debug") || values.is_on("mysql-debug");
-    Ok(Databases { driver, targets, ignored, is_emulated, is_debugged })
+    Ok(Databases { mysql, pgsql, ignored, is_emulated, is_debugged, is_used: Arc::default() })
 }
 
 fn target(protocol: Protocol, endpoint: Endpoint, values: &Values, prefix: &str) -> Target {
@@ -180,12 +177,17 @@ pub struct Generators {
     pub seed: u32,
 }
 
-/// Seeds everything. 0 takes the clock's seconds.
+/// The seed in force: 0 takes the clock's seconds.
+pub fn seed(values: &Values) -> u32 {
+    match values.count("rand-seed") {
+        0 => std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_secs() as u32),
+        given => given as u32,
+    }
+}
+
+/// Seeds everything.
 pub fn generators(values: &Values, sessions: u32) -> Generators {
-    let seed = match values.count("rand-seed") {
-        0 => std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_secs()),
-        given => given,
-    } as u32;
+    let seed = seed(values);
     let mut source = GlibcRandom::new(seed);
     symbols::seed_unique(seed, !seed);
     Generators { sessions: (0..sessions.max(1)).map(|_| Rng::from_glibc(&mut source)).collect(), seed }
@@ -277,5 +279,5 @@ pub fn form(values: &Values, compat: Compat) -> Result<Form, Error> {
             }
         }
     }
-    Ok(Form { compat, percentiles, has_rate: values.count("rate") > 0 })
+    Ok(Form { compat, percentiles, has_rate: values.count("rate") > 0, threads: threads(values)? })
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mlua::{Function, LightUserData, Lua, MultiValue, Table, Thread, Value};
+use mlua::{Function, LightUserData, Lua, Table, Thread, Value};
 
 use crate::error::Error;
 use crate::host::Results;
@@ -32,7 +32,7 @@ pub enum OptionValue {
 }
 
 /// Everything that is the same for all states of a run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Program {
     /// Name as given, for messages.
     pub name: String,
@@ -50,6 +50,8 @@ pub struct Program {
     pub lua_cpath: Option<String>,
     /// Options, by name with underscores. Empty while the script's own options are not known yet.
     pub options: BTreeMap<String, OptionValue>,
+    /// The script declares no options, as those of old: they are globals too.
+    pub exports_options: bool,
 }
 
 /// What marks a yield as a request to the engine. Its address is the mark; the content does not matter.
@@ -67,10 +69,14 @@ pub struct State {
     native: Table,
 }
 
-const GLUE: [(&str, &str); 3] = [
+const GLUE: [(&str, &str); 6] = [
     ("=sysbench.lua", include_str!("lua/sysbench.lua")),
+    // The name that messages of sysbench show.
+    ("=[string \"sysbench.cmdline.lua\"]", include_str!("lua/cmdline.lua")),
+    ("=sysbench/reports.lua", include_str!("lua/reports.lua")),
     ("=sysbench/sql.lua", include_str!("lua/sql.lua")),
     ("=sysbench/session.lua", include_str!("lua/session.lua")),
+    ("=sysbench/legacy.lua", include_str!("lua/legacy.lua")),
 ];
 
 /// C functions that would wait for a server inside C.
@@ -140,43 +146,28 @@ impl Bytecode {
 }
 
 /// What Lua functions of a state call back into.
+#[derive(Debug, Default)]
 pub struct Callbacks {
     /// Rows that scripts fetch.
     pub results: Rc<RefCell<Results>>,
-    /// Renders an interval as the default report does.
-    pub format_interval: Rc<dyn Fn(&Table) -> mlua::Result<String>>,
-    /// Renders the script's options for `help`.
-    pub print_test_options: Rc<dyn Fn() -> String>,
-    /// A fatal SQL error was met: query, number, state, text.
-    pub alert: Rc<dyn Fn(Option<String>, u32, String, String)>,
-}
-
-impl Default for Callbacks {
-    fn default() -> Callbacks {
-        Callbacks {
-            results: Rc::default(),
-            format_interval: Rc::new(|_| Ok(String::new())),
-            print_test_options: Rc::new(String::new),
-            alert: Rc::new(|_, _, _, _| {}),
-        }
-    }
 }
 
 impl State {
-    /// Makes a state and runs the script in it (its file scope: definitions).
+    /// Makes a state with the script loaded and not yet run: its file scope runs in the first coroutine, where it may
+    /// wait for servers.
     ///
     /// # Errors
-    /// The script's own errors, with traceback.
-    pub fn new(program: &Program, bytecode: &Bytecode, tid: u32, callbacks: Callbacks) -> Result<State, Error> {
+    /// The glue's own, and out of memory.
+    pub fn new(program: &Arc<Program>, bytecode: &Bytecode, tid: u32, callbacks: Callbacks) -> Result<State, Error> {
         // SAFETY: scripts use FFI, which is unsafe by nature; they are the user's own programs.
         let lua = unsafe { Lua::unsafe_new() };
         let native = native(&lua, program, tid, callbacks).map_err(Error::lua)?;
         let state = State { lua, native };
-        state.fill(program, bytecode).map_err(Error::lua)?;
+        state.load(program, bytecode).map_err(Error::lua)?;
         Ok(state)
     }
 
-    fn fill(&self, program: &Program, bytecode: &Bytecode) -> mlua::Result<()> {
+    fn load(&self, program: &Arc<Program>, bytecode: &Bytecode) -> mlua::Result<()> {
         let lua = &self.lua;
         let package: Table = lua.globals().get("package")?;
         package.set("path", program.lua_path.as_str())?;
@@ -188,30 +179,19 @@ impl State {
             chunk.call::<()>(&self.native)?;
         }
         let script = lua.load(program.chunk.as_slice()).set_mode(mlua::chunk::ChunkMode::Binary).into_function()?;
-        let describe: Function = self.native.get("describe")?;
-        let xpcall: Function = lua.globals().get("xpcall")?;
-        let (ok, problem): (bool, Value) = xpcall.call((script, describe))?;
-        if !ok {
-            return Err(mlua::Error::RuntimeError(crate::error::text_of(&problem)));
-        }
-        let options: Table = self.native.get("opt")?;
-        for (name, value) in &program.options {
-            options.set(name.as_str(), self.validated(name, value)?)?;
-        }
-        Ok(())
+        self.native.set("script", script)?;
+        let (native, program) = (self.native.clone(), program.clone());
+        // The table belongs to this state, which the function does not outlive.
+        let fill = lua.create_function(move |lua, ()| fill_options(lua, &native, &program))?;
+        self.native.set("fill_options", fill)
     }
 
-    fn validated(&self, name: &str, value: &OptionValue) -> mlua::Result<Value> {
-        let lua = &self.lua;
-        let value = match value {
-            OptionValue::Nil => Value::Nil,
-            OptionValue::Bool(on) => Value::Boolean(*on),
-            OptionValue::Number(number) => Value::Number(*number),
-            OptionValue::Text(text) => Value::String(lua.create_string(text)?),
-            OptionValue::List(items) => Value::Table(lua.create_sequence_from(items.iter().map(String::as_str))?),
-        };
-        let validate: Function = self.native.get("validate_option")?;
-        validate.call((name, value))
+    /// Sets `sysbench.opt` (and, for scripts that declare no options, globals of the same names).
+    ///
+    /// # Errors
+    /// A validation function of the script refuses a value.
+    pub fn fill_options(&self, program: &Program) -> Result<(), Error> {
+        fill_options(&self.lua, &self.native, program).map_err(Error::lua)
     }
 
     /// A function of the native table.
@@ -220,6 +200,14 @@ impl State {
     /// It is missing, which would be a fault of the glue.
     pub fn native(&self, name: &str) -> Result<Function, Error> {
         self.native.get(name).map_err(Error::lua)
+    }
+
+    /// Hands a value to the glue.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn set_native(&self, name: &str, value: impl mlua::IntoLua) -> Result<(), Error> {
+        self.native.set(name, value).map_err(Error::lua)
     }
 
     /// A coroutine that runs a function of the native table.
@@ -236,13 +224,39 @@ impl State {
     }
 }
 
-fn native(lua: &Lua, program: &Program, tid: u32, callbacks: Callbacks) -> mlua::Result<Table> {
+fn fill_options(lua: &Lua, native: &Table, program: &Program) -> mlua::Result<()> {
+    let options: Table = native.get("opt")?;
+    let validate: Function = native.get("validate_option")?;
+    let globals = lua.globals();
+    for (name, value) in &program.options {
+        let value: Value = validate.call((name.as_str(), lua_value(lua, value)?))?;
+        if program.exports_options && !matches!(globals.raw_get::<Value>(name.as_str())?, Value::Function(_)) {
+            globals.raw_set(name.as_str(), value.clone())?;
+        }
+        options.set(name.as_str(), value)?;
+    }
+    Ok(())
+}
+
+fn lua_value(lua: &Lua, value: &OptionValue) -> mlua::Result<Value> {
+    Ok(match value {
+        OptionValue::Nil => Value::Nil,
+        OptionValue::Bool(on) => Value::Boolean(*on),
+        OptionValue::Number(number) => Value::Number(*number),
+        OptionValue::Text(text) => Value::String(lua.create_string(text)?),
+        OptionValue::List(items) => Value::Table(lua.create_sequence_from(items.iter().map(String::as_str))?),
+    })
+}
+
+fn native(lua: &Lua, program: &Arc<Program>, tid: u32, callbacks: Callbacks) -> mlua::Result<Table> {
     let native = lua.create_table()?;
     native.set("tid", tid)?;
     native.set("version", VERSION)?;
-    native.set("version_string", format!("sysbench {VERSION} (Plimsoll {})", env!("CARGO_PKG_VERSION")))?;
+    native.set("version_string", format!("sysbench {VERSION}"))?;
     native.set("opt", lua.create_table()?)?;
-    native.set("argv", lua.create_sequence_from(program.arguments.iter().map(String::as_str))?)?;
+    let argv = lua.create_sequence_from(program.arguments.iter().map(String::as_str))?;
+    argv.raw_set(0, "sysbench")?;
+    native.set("argv", argv)?;
     native.set("command", program.command.as_deref())?;
     let path = program.path.as_ref().map(|path| path.display().to_string());
     native.set("script_path", path.unwrap_or_else(|| program.name.clone()))?;
@@ -280,18 +294,11 @@ fn native(lua: &Lua, program: &Program, tid: u32, callbacks: Callbacks) -> mlua:
         Ok(results.borrow().more.get(id).copied().unwrap_or(false))
     })?;
     native.set("more_results", more)?;
-    let format = callbacks.format_interval;
-    native.set("format_interval", lua.create_function(move |_, stat: Table| format(&stat))?)?;
-    let print = callbacks.print_test_options;
-    native.set("print_test_options", lua.create_function(move |_, ()| Ok(print()))?)?;
-    let alert = callbacks.alert;
-    let alert = lua.create_function(
-        move |_, (query, number, state, text): (Option<String>, u32, String, String)| {
-            alert(query, number, state, text);
-            Ok(())
-        },
-    )?;
-    native.set("alert", alert)?;
+    let say = lua.create_function(|_, (level, text): (u8, String)| {
+        crate::output::tell(level, &text);
+        Ok(())
+    })?;
+    native.set("say", say)?;
     Ok(native)
 }
 
@@ -306,11 +313,14 @@ pub enum Wants {
     Stray,
 }
 
+/// What a coroutine is resumed with.
+pub type Answer = (Value, Value, Value);
+
 /// Resumes a coroutine with an answer.
 ///
 /// # Errors
 /// The script's own error, with traceback.
-pub fn resume(thread: &Thread, answer: MultiValue) -> Result<Wants, Error> {
+pub fn resume(thread: &Thread, answer: Answer) -> Result<Wants, Error> {
     let (first, operation, a, b, c): (Value, Value, Value, Value, Value) =
         thread.resume(answer).map_err(Error::lua)?;
     match (first, operation) {

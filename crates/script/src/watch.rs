@@ -1,22 +1,38 @@
 //! Follows a run: interval lines, checkpoints, the final report, and the script's own report hooks.
 
 use std::io::Write;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use load::{Event, Histogram, IntervalResult, LoadResult};
-use mlua::{Function, Table, Value};
+use mlua::Table;
 
+use crate::course::Course;
 use crate::error::Error;
+use crate::host::Blocking;
 use crate::options::Values;
-use crate::output::{Form, Stat, histogram_text};
+use crate::output::{Form, Stat, histogram_text, is_told, level, tell};
+use crate::script::run_blocking;
 use crate::session::Tally;
-use crate::state::{Bytecode, Callbacks, Program, State};
+use crate::state::State;
+
+/// The script's own reports: `hooks.report_intermediate` in a state of its own, `hooks.report_cumulative` in the
+/// global one, as in sysbench.
+pub struct Hooks<'a> {
+    /// The state that has loaded the script and run its `init`.
+    pub global: &'a mut Course<Blocking>,
+    /// Where intermediate reports run; `None` without such a hook.
+    pub intermediate: Option<Course<Blocking>>,
+    /// Whether there is a cumulative hook.
+    pub has_cumulative: bool,
+}
 
 /// What a run has shown so far.
 pub struct Watch<'a> {
     out: &'a mut (dyn Write + Send),
     form: Form,
-    state: State,
+    hooks: Option<Hooks<'a>>,
+    is_used: Arc<AtomicBool>,
     interval_s: u64,
     checkpoints: Vec<u64>,
     wants_histogram: bool,
@@ -60,22 +76,17 @@ impl Gathering {
 }
 
 impl<'a> Watch<'a> {
-    /// Prepares reports; a Lua state of its own serves the script's hooks.
+    /// Prepares reports. `is_used` tells whether there are statements to report.
     ///
     /// # Errors
-    /// The script fails, or checkpoints are no numbers.
+    /// Checkpoints are no numbers.
     pub fn new(
-        program: &Program,
-        bytecode: &Bytecode,
         values: &Values,
         form: Form,
+        is_used: Arc<AtomicBool>,
+        hooks: Option<Hooks<'a>>,
         out: &'a mut (dyn Write + Send),
     ) -> Result<Watch<'a>, Error> {
-        let shown = form.clone();
-        let callbacks = Callbacks {
-            format_interval: Rc::new(move |table| Ok(stat_of(table)?.interval_line(&shown))),
-            ..Callbacks::default()
-        };
         let mut checkpoints = Vec::new();
         for text in values.list("report-checkpoints") {
             checkpoints.push(text.parse().map_err(|_| {
@@ -83,7 +94,8 @@ impl<'a> Watch<'a> {
             })?);
         }
         Ok(Watch {
-            state: State::new(program, bytecode, 0, callbacks)?,
+            hooks,
+            is_used,
             interval_s: values.count("report-interval"),
             wants_histogram: values.is_on("histogram"),
             out,
@@ -104,7 +116,7 @@ impl<'a> Watch<'a> {
                 self.print("Threads started!\n\n");
             }
             Event::Interval { interval, .. } if interval.second >= 1 => self.second(interval),
-            Event::Warning(text) => eprintln!("WARNING: {text}"),
+            Event::Warning(text) => tell(level::WARNING, text),
             _ => {}
         }
     }
@@ -115,20 +127,23 @@ impl<'a> Watch<'a> {
         self.gathering.add(interval, errors);
         self.since_checkpoint.add(interval, errors);
         let second = interval.second.unsigned_abs();
+        let is_sql = self.is_used.load(Ordering::Relaxed);
         if self.interval_s > 0 && second.is_multiple_of(self.interval_s) {
-            let stat = self.gathering.take(self.threads, second as f64);
+            let stat = Stat { is_sql, ..self.gathering.take(self.threads, second as f64) };
             self.intermediate(&stat);
         }
         if self.checkpoints.contains(&second) {
-            let stat = self.since_checkpoint.take(self.threads, second as f64);
+            let stat = Stat { is_sql, ..self.since_checkpoint.take(self.threads, second as f64) };
             self.print(&format!("[ {second}s ] Checkpoint report:\n"));
             self.cumulative(&stat, &[]);
         }
     }
 
     fn intermediate(&mut self, stat: &Stat) {
-        if let Some(hook) = self.hook("report_intermediate") {
-            self.call(&hook, stat, None);
+        let percent = self.form.percentiles.first().copied();
+        if let Some(course) = self.hooks.as_mut().and_then(|hooks| hooks.intermediate.as_mut()) {
+            let called = call(course, "report_intermediate", stat, percent, false);
+            self.note(called);
         } else {
             let line = stat.interval_line(&self.form);
             self.print(&line);
@@ -136,8 +151,10 @@ impl<'a> Watch<'a> {
     }
 
     fn cumulative(&mut self, stat: &Stat, tallies: &[Tally]) {
-        if let Some(hook) = self.hook("report_cumulative") {
-            self.call(&hook, stat, Some(()));
+        let percent = self.form.percentiles.first().copied();
+        if let Some(hooks) = self.hooks.as_mut().filter(|hooks| hooks.has_cumulative) {
+            let called = call(hooks.global, "report_cumulative", stat, percent, true);
+            self.note(called);
             return;
         }
         let mut text = String::new();
@@ -148,6 +165,12 @@ impl<'a> Watch<'a> {
         self.print(&text);
     }
 
+    fn note(&mut self, called: Result<(), Error>) {
+        if let Err(error) = called {
+            self.problem.get_or_insert(error);
+        }
+    }
+
     /// The final report.
     ///
     /// # Errors
@@ -156,58 +179,60 @@ impl<'a> Watch<'a> {
         let Some(step) = load.steps.last() else { return Ok(()) };
         let errors: u64 = step.intervals.iter().filter(|i| i.second >= 1).map(|i| i.retries + i.outcomes.failed()).sum();
         let counted: u64 = tallies.iter().map(|t| t.counted_errors).sum();
+        // What `thread_done` did counts too, as in sysbench: bulk_insert sends its last statements there.
+        let late = |class: usize| tallies.iter().map(|t| t.late[class]).sum::<u64>();
+        let is_sql = self.is_used.load(Ordering::Relaxed);
         let whole = Stat {
-            threads_running: step.sessions,
+            is_sql,
+            // All sessions have ended.
+            threads_running: 0,
             time_interval: step.duration_s,
             time_total: step.duration_s,
             events: step.outcomes.committed + step.outcomes.rolled_back,
-            reads: step.reads,
-            writes: step.writes,
-            other: step.other,
+            reads: step.reads + late(0),
+            writes: step.writes + late(1),
+            other: step.other + late(2),
             errors: errors + counted,
-            reconnects: tallies.iter().map(|t| t.reconnects).sum(),
+            reconnects: step.reconnects + tallies.iter().map(|t| t.reconnects).sum::<u64>(),
             latency: step.latency.response.clone(),
             ..Stat::default()
         };
         // After a checkpoint the report covers what came since.
         let stat = if self.checkpoints.iter().any(|c| (*c as f64) < step.duration_s) {
-            self.since_checkpoint.take(step.sessions, step.duration_s)
+            Stat { is_sql, ..self.since_checkpoint.take(0, step.duration_s) }
         } else {
             whole
         };
-        self.cumulative(&stat, tallies);
-        if let Ok(end) = self.state.native("end_json") {
-            end.call::<()>(()).map_err(Error::lua)?;
+        if let Some(course) = self.hooks.as_ref().and_then(|hooks| hooks.intermediate.as_ref()) {
+            course.state().native("end_json")?.call::<()>(()).map_err(Error::lua)?;
         }
+        self.cumulative(&stat, tallies);
         self.problem.take().map_or(Ok(()), Err)
     }
 
     fn print(&mut self, text: &str) {
+        if !is_told(level::NOTICE) {
+            return;
+        }
         crate::run::flush_lua();
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
-        if let Err(source) = written
-            && self.problem.is_none()
-        {
-            self.problem = Some(Error::File { path: "standard output".into(), source });
-        }
+        self.note(written.map_err(|source| Error::File { path: "standard output".into(), source }));
     }
+}
 
-    fn hook(&self, name: &str) -> Option<Function> {
-        let sysbench: Table = self.state.lua.globals().get("sysbench").ok()?;
-        let hooks: Table = sysbench.get("hooks").ok()?;
-        hooks.get(name).ok()
-    }
-
-    fn call(&mut self, hook: &Function, stat: &Stat, is_cumulative: Option<()>) {
-        let percent = self.form.percentiles.first().copied();
-        let called = stat_table(&self.state, stat, percent, is_cumulative.is_some())
-            .and_then(|table| hook.call::<Value>(table));
-        if let Err(error) = called
-            && self.problem.is_none()
-        {
-            self.problem = Some(Error::lua(error));
-        }
-    }
+/// Calls a hook of the script, which may wait for servers.
+fn call(
+    course: &mut Course<Blocking>,
+    name: &str,
+    stat: &Stat,
+    percent: Option<f64>,
+    is_cumulative: bool,
+) -> Result<(), Error> {
+    let table = stat_table(course.state(), stat, percent, is_cumulative).map_err(Error::lua)?;
+    course.state().set_native("stat", table)?;
+    course.state().set_native("report_hook", name)?;
+    course.begin("report")?;
+    run_blocking(course)
 }
 
 /// The stat table of report hooks. Latencies are seconds.
@@ -238,24 +263,4 @@ fn stat_table(state: &State, stat: &Stat, percent: Option<f64>, is_cumulative: b
         table.set("concurrency", stat.concurrency as f64)?;
     }
     Ok(table)
-}
-
-/// Back from a table that a hook hands to `sysbench.report_default`.
-fn stat_of(table: &Table) -> mlua::Result<Stat> {
-    let count = |name: &str| table.get::<Option<f64>>(name).map(|n| n.unwrap_or(0.0) as u64);
-    let latency_ns = table.get::<Option<f64>>("latency_pct")?.unwrap_or(0.0) * 1e9;
-    Ok(Stat {
-        threads_running: count("threads_running")? as u32,
-        time_interval: table.get("time_interval")?,
-        time_total: table.get("time_total")?,
-        events: count("events")?,
-        reads: count("reads")?,
-        writes: count("writes")?,
-        other: count("other")?,
-        errors: count("errors")?,
-        reconnects: count("reconnects")?,
-        queue_length: count("queue_length")?,
-        concurrency: count("concurrency")?,
-        latency: Histogram::of([latency_ns as u64]),
-    })
 }

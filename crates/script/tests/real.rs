@@ -31,7 +31,7 @@ fn sysbench(arguments: &[&str], connection: &[String]) -> (i32, String) {
     let mut words = connection.to_vec();
     words.extend(arguments.iter().map(|a| (*a).to_owned()));
     let mut out = Vec::new();
-    let done = script::run(&words, &mut out, &Stop::new()).unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
+    let done = script::run(&words, &mut out, &Stop::new());
     (done.exit_code, String::from_utf8(out).unwrap())
 }
 

@@ -3,11 +3,6 @@
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match script::run(&arguments, &mut std::io::stdout(), &load::Stop::new()) {
-        Ok(outcome) => std::process::ExitCode::from(outcome.exit_code as u8),
-        Err(error) => {
-            eprintln!("FATAL: {error}");
-            std::process::ExitCode::FAILURE
-        }
-    }
+    let outcome = script::run(&arguments, &mut std::io::stdout(), &load::Stop::new());
+    std::process::ExitCode::from(outcome.exit_code as u8)
 }

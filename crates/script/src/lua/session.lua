@@ -36,81 +36,74 @@ local proxy = setmetatable({
 _G.ffi = proxy
 package.loaded.ffi = proxy
 
--- Names of 1.0's legacy scripts.
-_G.thread_id = sysbench.tid
-_G.test = sysbench.cmdline.script_path
-_G.sb_rand = sysbench.rand.default
-_G.sb_rand_uniform = sysbench.rand.uniform
-_G.sb_rand_gaussian = sysbench.rand.gaussian
-_G.sb_rand_special = sysbench.rand.special
-_G.sb_rand_pareto = sysbench.rand.pareto
-_G.sb_rand_str = sysbench.rand.string
-_G.sb_rand_uniq = sysbench.rand.unique
-_G.sb_rnd = function() return sysbench.rand.uniform(0, 1073741823) end
-_G.DB_ERROR_NONE, _G.DB_ERROR_RESTART_TRANSACTION, _G.DB_ERROR_FAILED = 0, 1, 2
-do
-   local driver, connection
-   local function current()
-      if connection == nil then error("db_connect() comes first", 3) end
-      return connection
-   end
-   function db_connect()
-      driver = driver or sysbench.sql.driver()
-      connection = driver:connect()
-      return connection
-   end
-   function db_disconnect()
-      if connection ~= nil then connection:disconnect() end
-      connection = nil
-   end
-   function db_query(text) return current():query(text) end
-   function db_bulk_insert_init(text) return current():bulk_insert_init(text) end
-   function db_bulk_insert_next(text) return current():bulk_insert_next(text) end
-   function db_bulk_insert_done() return current():bulk_insert_done() end
-   function db_prepare(text) return current():prepare(text) end
-   function db_bind_param(statement, params) return statement:bind_param(unpack(params)) end
-   function db_bind_result() end
-   function db_execute(statement) return statement:execute() end
-   function db_store_results(rs) return rs end
-   function db_free_results(rs) if rs ~= nil then rs:free() end end
-   function db_close(statement) return statement:close() end
-end
-
+-- An error with its traceback, once; tables are thrown on purpose and stay as they are.
 local function describe(problem)
    if type(problem) == "table" then return problem end
-   return debug.traceback(tostring(problem), 2)
+   problem = tostring(problem)
+   -- Said in full, or known to have its traceback already.
+   if problem:find("\nstack traceback:", 1, true) or problem:find("failed to initialize the DB driver", 1, true) then
+      return problem
+   end
+   return debug.traceback(problem, 2)
 end
 native.describe = describe
 
--- The function that the session's coroutine runs.
-function native.main()
-   local tid = sysbench.tid
-   local run = rawget(_G, "thread_run")
-   if type(_G.thread_init) == "function" then _G.thread_init(tid) end
-   if run ~= nil then
-      run(tid)
-   else
-      local event, hook = _G.event, nil
-      if type(event) ~= "function" then error("cannot find the event() function in " .. native.script_name, 0) end
-      while yield(MARK, MORE) do
-         event = _G.event
-         local ok, answer = xpcall(event, describe, tid)
-         while not ok do
-            if type(answer) ~= "table" or answer.errcode ~= sysbench.error.RESTART_EVENT then
-               error(type(answer) == "table" and (answer.sql_errmsg or "error of the script") or answer, 0)
-            end
-            hook = sysbench.hooks.before_restart_event
-            if hook ~= nil then hook(answer) end
-            yield(MARK, RESTART, answer.sql_errno, answer.sql_state, answer.sql_errmsg)
-            ok, answer = xpcall(event, describe, tid)
+-- The loop of events. Scripts may define their own thread_run, or wrap this one.
+function thread_run(tid)
+   while yield(MARK, MORE) do
+      local ok, answer = xpcall(_G.event, describe, tid)
+      while not ok do
+         if type(answer) ~= "table" or answer.errcode ~= sysbench.error.RESTART_EVENT then
+            error(answer, 0)
          end
-         if answer then break end
+         local hook = sysbench.hooks.before_restart_event
+         if hook then hook(answer) end
+         yield(MARK, RESTART, answer.sql_errno, answer.sql_state, answer.sql_errmsg)
+         ok, answer = xpcall(_G.event, describe, tid)
       end
+      if answer then break end
    end
-   if type(_G.thread_done) == "function" then _G.thread_done(tid) end
 end
 
--- Runs a command (prepare, cleanup, the script's own) in a coroutine of its own.
-function native.command(name)
-   return sysbench.cmdline.call_command(name)
+local function call(name, ...)
+   local run = _G[name]
+   if run == nil then return end
+   local ok, problem = xpcall(run, describe, ...)
+   if ok then return end
+   if type(problem) == "table" then problem = problem.sql_errmsg or "(not a string)" end
+   error("`" .. name .. "' function failed: " .. problem, 0)
+end
+
+-- The script's file scope, then its options. Without options: the first look at a script, which tells what it declares.
+function native.load_only()
+   local ok, problem = xpcall(native.script, describe)
+   if not ok then error(type(problem) == "table" and "(not a string)" or problem, 0) end
+end
+function native.load()
+   native.load_only()
+   native.fill_options()
+end
+
+-- The course of a session.
+function native.main()
+   native.load()
+   local tid = sysbench.tid
+   call("thread_init", tid)
+   call("thread_run", tid)
+   call("thread_done", tid)
+end
+
+-- A global function by name: init, done, prepare, cleanup, help.
+function native.call_global() call(native.wanted) end
+
+-- A command of the script's table, in the state that has loaded it or in one of its own.
+function native.command()
+   local name = native.wanted
+   local ok, answer = xpcall(sysbench.cmdline.call_command, describe, name)
+   if not ok then error("`sysbench.cmdline.call_command' function failed: " .. tostring(answer), 0) end
+   if not answer then error("the command " .. name .. " failed", 0) end
+end
+function native.load_and_command()
+   native.load()
+   native.command()
 end

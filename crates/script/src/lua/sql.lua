@@ -59,6 +59,10 @@ local statement_meta = { __index = statement_methods, __tostring = function() re
 local param_meta = { __index = param_methods, __tostring = function() return "<sql_param>" end }
 local result_meta = { __index = result_methods, __tostring = function() return "<sql_result>" end }
 
+-- Levels of messages.
+local FATAL, ALERT = 0, 1
+local PREPARED = "<prepared statement>"
+
 -- What a request gave: 0 = done, else an error described by a table.
 local function failed(connection, query, problem)
    connection.sql_errno, connection.sql_state, connection.sql_errmsg =
@@ -81,7 +85,14 @@ local function failed(connection, query, problem)
       told.errcode = sysbench.error.RESTART_EVENT
       error(told, 0)
    end
-   native.alert(query, problem.sql_errno, problem.sql_state, problem.sql_errmsg)
+   if connection.driver.driver_name == "mysql" then
+      local where = query ~= nil and query ~= PREPARED and "mysql_drv_query()" or "mysql_stmt_execute()"
+      native.say(FATAL, string.format("%s returned error %d (%s) for query '%s'", where, problem.sql_errno,
+         problem.sql_errmsg, query or ""))
+   else
+      native.say(FATAL, "PQexec() failed: 7 " .. problem.sql_errmsg)
+      if query ~= nil then native.say(FATAL, "failed query was: " .. query) end
+   end
    error(string.format("SQL error, errno = %d, state = '%s': %s", problem.sql_errno, problem.sql_state,
       problem.sql_errmsg), 3)
 end
@@ -90,7 +101,8 @@ end
 function sql.driver(name)
    name = name or sysbench.opt.db_driver
    if name ~= "mysql" and name ~= "pgsql" then
-      error("failed to initialize the DB driver: invalid database driver name: '" .. tostring(name) .. "'", 2)
+      native.say(FATAL, "invalid database driver name: '" .. tostring(name) .. "'")
+      error("failed to initialize the DB driver", 2)
    end
    return setmetatable({ driver_name = name }, driver_meta)
 end
@@ -98,7 +110,10 @@ function driver_methods:name() return self.driver_name end
 function driver_methods:connect()
    local id, problem = ask(CONNECT, self.driver_name)
    if id == nil then
-      native.alert(nil, problem.sql_errno, problem.sql_state, problem.sql_errmsg)
+      native.say(FATAL, string.format("unable to connect to the %s server, aborting...",
+         self.driver_name == "mysql" and "MySQL" or "PostgreSQL"))
+      native.say(FATAL, string.format("error %s: %s",
+         self.driver_name == "mysql" and problem.sql_errno or problem.sql_state, problem.sql_errmsg))
       error("connection creation failed", 2)
    end
    return setmetatable({
@@ -108,7 +123,10 @@ end
 
 -- Connections.
 local function connected(connection)
-   if connection.id == nil then error("attempt to use a closed connection", 3) end
+   if connection.id == nil then
+      native.say(ALERT, "attempt to use an already closed connection")
+      error("SQL API error", 3)
+   end
 end
 function connection_methods:disconnect()
    if self.id ~= nil then
@@ -195,6 +213,7 @@ function statement_methods:bind_create(kind, length)
 end
 function statement_methods:bind_param(...)
    local params = { ... }
+   if #params == 0 then return nil end
    local addresses = {}
    for i = 1, #params do
       addresses[i] = tonumber(ffi.cast("uintptr_t", ffi.cast("plimsoll_param *", params[i].cell)))
@@ -209,7 +228,7 @@ function statement_methods:execute()
    local connection = self.connection
    if self.id == nil or connection.id == nil then error("attempt to use a closed statement", 2) end
    local rows, fields, handle = ask(EXECUTE, connection.id, self.id)
-   if rows == nil then return failed(connection, self.text, fields) end
+   if rows == nil then return failed(connection, PREPARED, fields) end
    if fields == 0 then return nil end
    return result(connection, rows, fields, handle)
 end
@@ -277,7 +296,10 @@ function connection_methods:bulk_insert_init(head)
 end
 function connection_methods:bulk_insert_next(row)
    local bulk = self.bulk
-   if bulk == nil then error("bulk_insert_next() without bulk_insert_init()", 2) end
+   if bulk == nil then
+      native.say(ALERT, "attempt to call bulk_insert_next() before bulk_insert_init()")
+      error("db_bulk_insert_next() failed", 2)
+   end
    local length = #row
    if bulk.bytes + length + (bulk.count > 0 and 2 or 1) > BULK_BYTES then
       if bulk.count == 0 then error("a row of a bulk insert is longer than " .. BULK_BYTES .. " bytes", 2) end

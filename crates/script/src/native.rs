@@ -1,0 +1,166 @@
+//! Bare names: the native workloads, with sysbench's command line and reports around them.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use load::Stop;
+use wire::Target;
+use wire::blocking::Client;
+use workload::{Configured, Dialect, LoadAt, OptionKind, Workload};
+
+use crate::error::Error;
+use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
+use crate::run::{Finished, Outcome, banner, notice, say};
+use crate::script::shown;
+use crate::settings;
+use crate::watch::Watch;
+
+/// What only scripts can do.
+const FOR_SCRIPTS: [&str; 3] = ["db-ps-mode", "mysql-ignore-errors", "thread-per-session"];
+
+/// A native workload with the command line's options.
+pub struct Native {
+    workload: &'static dyn Workload,
+    values: Values,
+    compat: Compat,
+}
+
+impl Native {
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// An unknown option.
+    pub fn new(workload: &'static dyn Workload, words: &Words, compat: Compat) -> Result<Native, Error> {
+        let mut declared = options::built_in(compat);
+        for spec in workload.options() {
+            if declared.iter().all(|option| option.name != options::key(&spec.name)) {
+                declared.push(Declared {
+                    name: spec.name.to_string(),
+                    help: spec.help.to_string(),
+                    default: Some(spec.default.to_string()),
+                    kind: if spec.kind == OptionKind::Switch { Kind::Bool } else { Kind::Text },
+                    section: Section::Script,
+                });
+            }
+        }
+        let values = Values::new(declared, &words.options, false)?;
+        if let Some(name) = FOR_SCRIPTS.iter().find(|name| values.is_given(name)) {
+            return Err(Error::Usage(format!(
+                "--{name} is for scripts, and {} without .lua is the native workload; give the script's path",
+                workload.name()
+            )));
+        }
+        Ok(Native { workload, values, compat })
+    }
+
+    /// Runs a command.
+    ///
+    /// # Errors
+    /// No server, a refused statement, an unknown command.
+    pub fn command(&self, command: &str, out: &mut (dyn Write + Send), stop: &Stop) -> Result<Outcome, Error> {
+        let name = self.workload.name();
+        notice(
+            out,
+            &format!("{name} runs as Plimsoll's native workload (the path of a script, or {name}.lua, runs it in Lua)\n\n"),
+        )?;
+        match command {
+            "help" => {
+                let list = options::help_of(self.values.section(Section::Script), |option| option.default.clone());
+                say(out, &format!("{name} options:\n{list}\n"))?;
+            }
+            "prepare" => self.prepare(out)?,
+            "cleanup" => self.cleanup(out)?,
+            "run" => return self.run(out, stop),
+            other => {
+                return Err(Error::Usage(format!(
+                    "Unknown command: {other} (native workloads have prepare, run, cleanup and help)"
+                )));
+            }
+        }
+        Ok(Outcome::default())
+    }
+
+    fn target(&self) -> Result<Target, Error> {
+        let driver = self.values.text("db-driver");
+        let databases = settings::databases(&self.values)?;
+        match databases.targets(driver) {
+            [] => Err(Error::Script(format!("invalid database driver name: '{driver}'"))),
+            [target] => Ok(target.clone()),
+            _ => Err(Error::Usage("native workloads use one server; give the script's path for several".into())),
+        }
+    }
+
+    fn configured(&self, target: &Target) -> Result<Box<dyn Configured>, Error> {
+        let client = Client::connect(target).map_err(|error| Error::Workload(error.to_string()))?;
+        let dialect = Dialect::of_server(target.protocol, &client.server().version);
+        client.close();
+        let mut given = BTreeMap::new();
+        for spec in self.workload.options() {
+            // sysbench's own options have sysbench's own defaults, which differ (rand-type).
+            let is_built_in = spec.name.starts_with("rand_");
+            if is_built_in || self.values.is_given(&spec.name) {
+                given.insert(spec.name.to_string(), self.values.text(&spec.name).to_owned());
+            }
+        }
+        self.workload.configure(&given, dialect).map_err(|error| Error::Usage(error.to_string()))
+    }
+
+    fn prepare(&self, out: &mut (dyn Write + Send)) -> Result<(), Error> {
+        let target = self.target()?;
+        let connections = settings::threads(&self.values)? as usize;
+        notice(out, "Creating and filling the tables...\n")?;
+        let at = LoadAt { target: target.clone(), connections };
+        let report =
+            self.configured(&target)?.load(&at, &|_| ()).map_err(|error| Error::Workload(error.to_string()))?;
+        notice(out, &format!("{} rows are in place\n", report.rows))
+    }
+
+    /// Drops the tables of the sysbench family: sbtest1 up to as many as the options say.
+    fn cleanup(&self, out: &mut (dyn Write + Send)) -> Result<(), Error> {
+        let name = self.workload.name();
+        if !["oltp_", "select_random_", "bulk_insert"].iter().any(|family| name.starts_with(family)) {
+            return Err(Error::Usage(format!("'{name}' test does not implement the 'cleanup' command.")));
+        }
+        let target = self.target()?;
+        let mut client = Client::connect(&target).map_err(|error| Error::Workload(error.to_string()))?;
+        for table in 1..=self.values.count("tables").max(1) {
+            notice(out, &format!("Dropping table 'sbtest{table}'...\n"))?;
+            client
+                .query(&format!("DROP TABLE IF EXISTS sbtest{table}"))
+                .map_err(|error| Error::Workload(error.to_string()))?;
+        }
+        client.close();
+        Ok(())
+    }
+
+    fn run(&self, out: &mut (dyn Write + Send), stop: &Stop) -> Result<Outcome, Error> {
+        let target = self.target()?;
+        let configured = self.configured(&target)?;
+        let threads = settings::threads(&self.values)?;
+        let form = settings::form(&self.values, self.compat)?;
+        let plan = settings::plan(&self.values)?;
+        let seed = settings::seed(&self.values);
+        notice(out, &banner(&self.values, threads, seed))?;
+        let sessions = configured.sessions(&target, u64::from(seed));
+        let mut watch = Watch::new(&self.values, form, Arc::new(AtomicBool::new(true)), None, out)?;
+        let load = load::run(&plan, &*sessions, &mut |event| watch.on(event), stop)?;
+        if let Some(reason) = load.steps.iter().find_map(|step| step.ended_by.clone()) {
+            return Err(Error::Workload(reason));
+        }
+        watch.finish(&load, &[])?;
+        let mut options = shown(&self.values);
+        options.extend(configured.options());
+        let result = Finished {
+            load,
+            test: self.workload.name().to_owned(),
+            is_native: true,
+            statements: sessions.statement_classes(),
+            options,
+            seed,
+            targets: vec![target],
+        };
+        Ok(Outcome { exit_code: 0, result: Some(result) })
+    }
+}
