@@ -44,12 +44,12 @@ enum Break {
 }
 
 /// Drives one session until it is told to leave.
-pub(crate) async fn drive<S: Session>(mut session: Box<S>, driver: Driver) {
+pub(crate) async fn drive<S: Session>(mut session: S, driver: Driver) {
     time::sleep_until(driver.seat.opens_at).await;
     let mut was_connected = false;
-    while driver.connect(&mut *session, was_connected).await {
+    while driver.connect(&mut session, was_connected).await {
         was_connected = true;
-        match driver.work(&mut *session).await {
+        match driver.work(&mut session).await {
             Break::Lost => driver.crew.set_connected(&driver.seat, false),
             Break::Leave => {
                 driver.leave();

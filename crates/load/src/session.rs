@@ -105,6 +105,7 @@ pub trait AnySession {
 
 impl<S: Session + 'static> AnySession for S {
     fn task(self: Box<Self>, driver: Driver) -> Pin<Box<dyn Future<Output = ()>>> {
-        Box::pin(driver::drive(self, driver))
+        // One allocation for the session and what drives it: close together in memory.
+        Box::pin(driver::drive(*self, driver))
     }
 }
