@@ -233,33 +233,89 @@ fn own<'a>(
     let dataset = configured.dataset_key();
     let key = snapshot::key(&spec, &dataset);
     let kept = if wanted.data == Data::Any { snapshot::find(wanted.home, &key)? } else { None };
-    let report = |progress| match progress {
-        sandbox::Progress::Step(text) => (wanted.observer)(Event::Doing(&text)),
-        sandbox::Progress::Bytes { done, total } => (wanted.observer)(Event::Bytes { done, total }),
-    };
     if let Some(snapshot) = kept {
         checks::disk(&place, snapshot.bytes, 1)?;
-        spec.snapshot = Some(snapshot);
-        let sandbox = Sandbox::deploy(wanted.home, &spec, &report)?;
-        wanted.stop.set_server(sandbox.pid());
-        let target = sandbox.target(Some(DATABASE));
-        let server = Running::Own(sandbox);
-        return Ok(Provisioned {
-            server,
-            target,
-            configured,
-            data_from: "snapshot".into(),
-            notes: Vec::new(),
-        });
+        let made = Made { configured, data_from: "snapshot".into(), notes: Vec::new() };
+        return restored(spec, snapshot, made, wanted);
     }
     checks::disk(&place, configured.data_bytes(), 2)?;
-    let mut sandbox = Sandbox::deploy(wanted.home, &spec, &report)?;
+    if wanted.data == Data::Any && has_limits(&spec) {
+        // Limits are for the measured load. A load under them takes long, or dies of an index that is built in more
+        // memory than there is.
+        let (mut sandbox, loaded, notes) =
+            loaded(&without_limits(&spec), configured.as_ref(), &key, wanted, stage)?;
+        if let Some(snapshot) = snapshot::find(wanted.home, &key)? {
+            wanted.stop.set_server(None);
+            sandbox.stop()?;
+            sandbox.destroy()?;
+            stage(Stage::Provision);
+            return restored(spec, snapshot, Made { configured, data_from: how(&loaded), notes }, wanted);
+        }
+        wanted.stop.set_server(None);
+        sandbox.destroy()?;
+    }
+    let (sandbox, loaded, notes) = loaded(&spec, configured.as_ref(), &key, wanted, stage)?;
+    let target = sandbox.target(Some(DATABASE));
+    Ok(Provisioned { server: Running::Own(sandbox), target, configured, data_from: how(&loaded), notes })
+}
+
+fn has_limits(spec: &Spec) -> bool {
+    spec.storage.as_ref().is_some_and(|storage| !storage.limits.is_none())
+}
+
+/// The same server, its settings included, without the limits of its place.
+fn without_limits(spec: &Spec) -> Spec {
+    let mut free = Spec { settings: spec.effective_settings(), ..spec.clone() };
+    if let Some(storage) = &mut free.storage {
+        storage.limits = sandbox::Limits::default();
+    }
+    free
+}
+
+/// How the tables of a run came to be.
+struct Made {
+    configured: Box<dyn Configured>,
+    data_from: String,
+    notes: Vec<String>,
+}
+
+/// A server on a copy of a snapshot.
+fn restored<'a>(
+    mut spec: Spec,
+    snapshot: snapshot::Snapshot,
+    made: Made,
+    wanted: &Wanted<'_>,
+) -> Result<Provisioned<'a>, Failed> {
+    spec.snapshot = Some(snapshot);
+    let sandbox = Sandbox::deploy(wanted.home, &spec, &|progress| tell(wanted, progress))?;
+    wanted.stop.set_server(sandbox.pid());
+    let target = sandbox.target(Some(DATABASE));
+    let Made { configured, data_from, notes } = made;
+    Ok(Provisioned { server: Running::Own(sandbox), target, configured, data_from, notes })
+}
+
+fn tell(wanted: &Wanted<'_>, progress: sandbox::Progress) {
+    match progress {
+        sandbox::Progress::Step(text) => (wanted.observer)(Event::Doing(&text)),
+        sandbox::Progress::Bytes { done, total } => (wanted.observer)(Event::Bytes { done, total }),
+    }
+}
+
+/// A fresh server with loaded tables, kept as a snapshot where there shall be one.
+fn loaded(
+    spec: &Spec,
+    configured: &dyn Configured,
+    key: &str,
+    wanted: &Wanted<'_>,
+    stage: &mut dyn FnMut(Stage),
+) -> Result<(Sandbox, LoadReport, Vec<String>), Failed> {
+    let mut sandbox = Sandbox::deploy(wanted.home, spec, &|progress| tell(wanted, progress))?;
     wanted.stop.set_server(sandbox.pid());
     let target = sandbox.target(Some(DATABASE));
     let loaded = {
         // Half-loaded tables are worth nothing: the first Ctrl-C ends the server, and with it the loading.
         let _expendable = wanted.stop.expendable(sandbox.pid());
-        load(configured.as_ref(), &target, wanted, stage).and_then(|report| settle(&target).map(|()| report))
+        load(configured, &target, wanted, stage).and_then(|report| settle(&target).map(|()| report))
     };
     let loaded = match loaded {
         Ok(loaded) => loaded,
@@ -273,7 +329,9 @@ fn own<'a>(
     if wanted.data == Data::Any && loaded.rows > 0 {
         stage(Stage::Snapshot);
         wanted.stop.set_server(None);
-        match snapshot::save(wanted.home, &mut sandbox, &key, &dataset, SNAPSHOTS_BYTES_MAX, &report) {
+        let dataset = configured.dataset_key();
+        let report = |progress| tell(wanted, progress);
+        match snapshot::save(wanted.home, &mut sandbox, key, &dataset, SNAPSHOTS_BYTES_MAX, &report) {
             Ok(Some(_)) => {}
             Ok(None) => notes.push(format!(
                 "the tables are larger than all snapshots together may be ({} GB): the next run loads again",
@@ -286,7 +344,7 @@ fn own<'a>(
         }
         wanted.stop.set_server(sandbox.pid());
     }
-    Ok(Provisioned { server: Running::Own(sandbox), target, configured, data_from: how(&loaded), notes })
+    Ok((sandbox, loaded, notes))
 }
 
 /// Lines of a server's log that are kept with a failure.
