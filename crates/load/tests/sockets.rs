@@ -1,0 +1,230 @@
+//! Sessions on real sockets: a thread that answers, hangs up, stays silent or reads slowly.
+
+use std::future::poll_fn;
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use load::net::{self, Socket};
+use load::{
+    AnySession, Completion, Failure, FailureClass, Length, LoadError, LoadPlan, LoadResult, Pacing, Recorder,
+    Session, SessionFactory, Step, Stop, run, time,
+};
+use wire::{Endpoint, StatementKind, Transport};
+
+/// Writes `request` and reads as many bytes back.
+struct Echo {
+    endpoint: Endpoint,
+    request: usize,
+    limit: Duration,
+    socket: Option<Socket>,
+}
+
+struct Factory {
+    endpoint: Endpoint,
+    request: usize,
+    limit: Duration,
+}
+
+impl SessionFactory for Factory {
+    fn statement_classes(&self) -> Vec<String> {
+        vec!["echo".into()]
+    }
+
+    fn session(&self, _index: u32) -> Box<dyn AnySession> {
+        let Factory { endpoint, request, limit } = self;
+        Box::new(Echo { endpoint: endpoint.clone(), request: *request, limit: *limit, socket: None })
+    }
+}
+
+fn lost(error: &io::Error) -> Failure {
+    Failure {
+        class: FailureClass::Connection,
+        code: format!("{:?}", error.kind()),
+        text: error.to_string(),
+        retryable: false,
+        connection_lost: true,
+        fatal: false,
+    }
+}
+
+impl Echo {
+    async fn exchange(&mut self) -> io::Result<()> {
+        let socket = self.socket.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        socket.set_deadline(Some(socket.now() + self.limit));
+        let request = vec![7; self.request];
+        let (mut sent, mut buffer, mut received) = (0, vec![0; 4096], 0);
+        while received < request.len() {
+            // The peer echoes while it reads: both directions must go on.
+            if sent < request.len() {
+                let step = poll_fn(|cx| {
+                    if let std::task::Poll::Ready(done) = socket.poll_write(cx, &request[sent..]) {
+                        return std::task::Poll::Ready(done.map(|sent| (sent, 0)));
+                    }
+                    socket.poll_read(cx, &mut buffer).map_ok(|received| (0, received))
+                });
+                let (more_sent, more_received) = step.await?;
+                sent += more_sent;
+                received += more_received;
+                continue;
+            }
+            match poll_fn(|cx| socket.poll_read(cx, &mut buffer)).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                more => received += more,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Session for Echo {
+    async fn open(&mut self) -> Result<(), Failure> {
+        self.socket = None;
+        let opened = net::connect(&self.endpoint, time::now() + Duration::from_secs(5)).await;
+        self.socket = Some(opened.map_err(|error| lost(&error))?);
+        Ok(())
+    }
+
+    async fn transaction(&mut self, recorder: &Recorder) -> Result<Completion, Failure> {
+        self.exchange().await.map_err(|error| lost(&error))?;
+        recorder.lap(0, StatementKind::Read);
+        Ok(Completion::Committed)
+    }
+
+    async fn recover(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn close(&mut self) {}
+}
+
+/// Serves each connection on a thread of its own, until the test's process ends.
+fn serve<S: Read + Write + Send + 'static>(
+    mut accept: impl FnMut() -> io::Result<S> + Send + 'static,
+    talk: impl Fn(S) + Clone + Send + 'static,
+) {
+    std::thread::spawn(move || {
+        while let Ok(stream) = accept() {
+            let talk = talk.clone();
+            std::thread::spawn(move || talk(stream));
+        }
+    });
+}
+
+fn echo(mut stream: impl Read + Write) {
+    let mut buffer = [0; 3000];
+    while let Ok(got @ 1..) = stream.read(&mut buffer) {
+        if stream.write_all(&buffer[..got]).is_err() {
+            return;
+        }
+    }
+}
+
+fn unix(name: &str) -> (PathBuf, UnixListener) {
+    let path = std::env::temp_dir().join(format!("load-test-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).unwrap();
+    (path, listener)
+}
+
+fn transactions(count: u64, sessions: u32) -> LoadPlan {
+    let length = Length::Transactions { count, at_most: Some(Duration::from_secs(60)) };
+    let step = Step { sessions, warmup: Duration::ZERO, length, pacing: Pacing::Closed };
+    LoadPlan { steps: vec![step], workers: Some(2), ..LoadPlan::default() }
+}
+
+fn drive(
+    plan: &LoadPlan,
+    endpoint: Endpoint,
+    request: usize,
+    limit: Duration,
+) -> Result<LoadResult, LoadError> {
+    run(plan, &Factory { endpoint, request, limit }, &mut |_| {}, &Stop::new())
+}
+
+const LONG: Duration = Duration::from_secs(30);
+
+#[test]
+fn every_request_is_answered_on_a_unix_socket() {
+    let (path, listener) = unix("echo");
+    serve(move || listener.accept().map(|(stream, _)| stream), echo);
+    let result = drive(&transactions(2_000, 8), Endpoint::Unix(path), 100, LONG).unwrap();
+    let step = &result.steps[0];
+    assert_eq!((step.outcomes.committed, step.outcomes.failed(), step.in_flight_at_end), (2_000, 0, 0));
+    assert!(step.client.cpu_user_s + step.client.cpu_sys_s > 0.0);
+}
+
+#[test]
+fn requests_larger_than_any_buffer_pass() {
+    let (path, listener) = unix("large");
+    serve(move || listener.accept().map(|(stream, _)| stream), echo);
+    let result = drive(&transactions(10, 3), Endpoint::Unix(path), 3 << 20, LONG).unwrap();
+    assert_eq!(result.steps[0].outcomes.committed, 10);
+}
+
+#[test]
+fn tcp_by_name() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    serve(move || listener.accept().map(|(stream, _)| stream), echo);
+    let endpoint = Endpoint::Tcp { host: "localhost".into(), port };
+    let result = drive(&transactions(500, 4), endpoint, 64, LONG).unwrap();
+    assert_eq!(result.steps[0].outcomes.committed, 500);
+}
+
+#[test]
+fn a_peer_that_hangs_up_costs_a_transaction_and_a_reconnection() {
+    let (path, listener) = unix("hangup");
+    // Each connection lives for ten requests.
+    let talk = |mut stream: std::os::unix::net::UnixStream| {
+        let mut buffer = [0; 10];
+        for _ in 0..10 {
+            if stream.read_exact(&mut buffer).and_then(|()| stream.write_all(&buffer)).is_err() {
+                return;
+            }
+        }
+    };
+    serve(move || listener.accept().map(|(stream, _)| stream), talk);
+    let result = drive(&transactions(110, 1), Endpoint::Unix(path), 10, LONG).unwrap();
+    let step = &result.steps[0];
+    assert_eq!((step.outcomes.committed, step.outcomes.connection), (100, 10));
+    assert!(step.reconnects >= 9, "{}", step.reconnects);
+}
+
+#[test]
+fn a_silent_peer_ends_in_outcomes_not_in_a_hang() {
+    let (path, listener) = unix("silent");
+    serve(
+        move || listener.accept().map(|(stream, _)| stream),
+        |mut stream| {
+            let _ = stream.read(&mut [0; 1]);
+            std::thread::sleep(LONG);
+        },
+    );
+    let began = Instant::now();
+    let plan = transactions(4, 2);
+    let result = drive(&plan, Endpoint::Unix(path), 10, Duration::from_millis(100)).unwrap();
+    let step = &result.steps[0];
+    assert_eq!((step.outcomes.connection, step.errors["TimedOut"].count), (4, 4));
+    assert!(began.elapsed() < LONG);
+}
+
+#[test]
+fn nobody_listens() {
+    let (path, listener) = unix("gone");
+    drop(listener);
+    let plan = LoadPlan { connect_limit: Duration::from_millis(200), ..transactions(1, 2) };
+    let error = drive(&plan, Endpoint::Unix(path), 1, LONG).unwrap_err();
+    let LoadError::Connect { connected, sessions, code, .. } = error else { panic!("{error}") };
+    assert_eq!((connected, sessions, code.as_str()), (0, 2, "ConnectionRefused"));
+}
+
+#[test]
+fn a_path_too_long_for_a_socket_is_refused_with_words() {
+    let path = PathBuf::from(format!("/tmp/{}", "x".repeat(200)));
+    let plan = LoadPlan { connect_limit: Duration::from_millis(100), ..transactions(1, 1) };
+    let error = drive(&plan, Endpoint::Unix(path), 1, LONG).unwrap_err().to_string();
+    assert!(error.contains("107 bytes"), "{error}");
+}
