@@ -187,3 +187,36 @@ fn open_in_browser(html: &Path) {
     assert!(dom.contains("MariaDB and PostgreSQL side by side"));
     assert!(!told.contains(":CONSOLE"), "{told}");
 }
+
+#[test]
+fn a_full_disk_loses_the_run_in_progress_and_the_same_command_resumes() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("results");
+    std::fs::create_dir(&results).unwrap();
+    let study = tiny_study(dir.path(), "full", "\"mariadb\"", "1", 3);
+    // A disk of its own that holds the schema and about two runs; later it grows.
+    let script = "mount -t tmpfs -o size=\"$2\" none \"$1\" || exit 77
+        \"$0\" run \"$3\" --results \"$1\"; first=$?
+        mount -o remount,size=64m \"$1\"
+        \"$0\" run \"$3\" --results \"$1\"; echo \"codes $first $?\"";
+    let (place, study) = (results.display().to_string(), study);
+    let output = std::process::Command::new("unshare")
+        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_plimsoll"), &place, "320k", &study])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let done = Done::of(output);
+    if done.code == Some(77) || done.err.contains("unshare failed") {
+        eprintln!(
+            "NOT TESTED: a full disk needs a mount of its own, which only root may make:\n{}",
+            done.err
+        );
+        return;
+    }
+    assert!(done.out.contains("codes 1 0"), "{}\n{}", done.out, done.err);
+    assert!(done.err.contains("no space left") && done.err.contains("it resumes"), "{}", done.err);
+    assert!(done.err.contains("of them recorded before"), "what was recorded is still there: {}", done.err);
+}
