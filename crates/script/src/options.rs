@@ -129,7 +129,6 @@ const ROWS: &[Row] = &[
     ("compat", Section::Plimsoll, Kind::Text, "1.0", "follow sysbench 1.0 or master where they differ"),
     ("json", Section::Plimsoll, Kind::File, "-", "write the results as JSON to this file"),
     ("hdr", Section::Plimsoll, Kind::File, "-", "write the latency histograms as an HdrHistogram interval log to this file"),
-    ("results", Section::Plimsoll, Kind::File, "-", "keep the run in this results folder"),
     ("workers", Section::Plimsoll, Kind::Int, "0", "load threads; 0: one for each cpu"),
     ("thread-per-session", Section::Plimsoll, Kind::Bool, "off", "a load thread for each session, for scripts that block inside C"),
 ];

@@ -10,6 +10,7 @@ mod measurement_error;
 mod oltp_cost;
 mod sampler_cost;
 mod statement_mix;
+mod sysbench_scripts;
 mod ten_thousand_sessions;
 mod tpcc;
 mod yardstick;
@@ -29,6 +30,11 @@ const ALL: &[Benchmark] = &[
     ("load-speed", "loading a million rows against sysbench's prepare, and from a snapshot", load_speed::run),
     ("deploy", "a server from nothing, and from a snapshot, against the same by hand", deploy::run),
     ("statement-mix", "statements of each workload against those of sysbench's scripts", statement_mix::run),
+    (
+        "sysbench-scripts",
+        "sysbench's scripts by path: client cpu beside sysbench, and the start of 5,000 sessions",
+        sysbench_scripts::run,
+    ),
     (
         "measurement-error",
         "reported percentiles against the truth of a fake server's log",

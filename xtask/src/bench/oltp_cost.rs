@@ -153,14 +153,14 @@ fn sysbench(server: &Server, sessions: u32, settle: u64, seconds: u64) -> Result
 }
 
 /// `[ 10s ] thds: 24 tps: 375.19 qps: 8059.91 (r/w/o: ...`
-fn report_line(line: &str) -> Option<(u64, f64)> {
+pub(super) fn report_line(line: &str) -> Option<(u64, f64)> {
     let second = line.strip_prefix("[ ")?.split_once("s ]")?.0.parse().ok()?;
     let qps = line.split_once(" qps: ")?.1.split_whitespace().next()?.parse().ok()?;
     Some((second, qps))
 }
 
 /// User and system CPU of a process and its threads, in s (proc(5), stat).
-fn cpu_of(pid: u32) -> Result<(f64, f64)> {
+pub(super) fn cpu_of(pid: u32) -> Result<(f64, f64)> {
     let stat = std::fs::read_to_string(PathBuf::from(format!("/proc/{pid}/stat")))?;
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
     // SAFETY: a plain question to the C library.

@@ -44,7 +44,9 @@ local function describe(problem)
    if problem:find("\nstack traceback:", 1, true) or problem:find("failed to initialize the DB driver", 1, true) then
       return problem
    end
-   return debug.traceback(problem, 2)
+   -- LuaJIT cannot name some frames of precompiled chunks; file and line are in the message all the same.
+   local ok, traced = pcall(debug.traceback, problem, 2)
+   return ok and traced or problem
 end
 native.describe = describe
 

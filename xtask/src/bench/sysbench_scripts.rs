@@ -1,0 +1,186 @@
+//! sysbench's own scripts by path under Debian's sysbench and under `plimsoll sysbench`, slice by slice: client CPU
+//! per statement in the steady phase, as the kernel counts it; and what many sessions cost to start.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use super::lab::{Server, Slice, build_plimsoll, median, output};
+use super::oltp_cost::{cpu_of, report_line};
+use super::yardstick;
+
+const ROWS: u64 = 1_000_000;
+const SCRIPTS: [&str; 2] = ["oltp_read_write", "oltp_point_select"];
+const START_SESSIONS: u32 = 5_000;
+const START_S_MAX: f64 = 20.0;
+const START_GIB_MAX: f64 = 2.0;
+const USAGE: &str = "sysbench-scripts [--rounds 3] [--seconds 20] [--settle 8] [--sessions 8,64,256,1024] [--start 5000]";
+
+struct Asked {
+    rounds: usize,
+    seconds: u64,
+    settle: u64,
+    levels: Vec<u32>,
+    start: u32,
+}
+
+/// The largest part of sysbench's CPU per statement that is asked for, where any is.
+fn cost_max(script: &str, sessions: u32) -> Option<f64> {
+    match (script, sessions) {
+        ("oltp_read_write", 64) => Some(0.9),
+        ("oltp_read_write", 256) => Some(0.75),
+        ("oltp_point_select", 8 | 64 | 256) => Some(1.0),
+        _ => None,
+    }
+}
+
+pub(super) fn run(arguments: &[&str]) -> Result<bool> {
+    let mut asked =
+        Asked { rounds: 3, seconds: 20, settle: 8, levels: vec![8, 64, 256, 1024], start: START_SESSIONS };
+    for pair in arguments.chunks(2) {
+        match *pair {
+            ["--rounds", count] => asked.rounds = count.parse().context(USAGE)?,
+            ["--seconds", count] => asked.seconds = count.parse().context(USAGE)?,
+            ["--settle", count] => asked.settle = count.parse().context(USAGE)?,
+            ["--start", count] => asked.start = count.parse().context(USAGE)?,
+            ["--sessions", list] => {
+                asked.levels = list.split(',').map(str::parse).collect::<Result<_, _>>().context(USAGE)?;
+            }
+            _ => bail!("{USAGE}"),
+        }
+    }
+    yardstick::check()?;
+    let plimsoll = build_plimsoll()?;
+    let plimsoll = vec![plimsoll.display().to_string(), "sysbench".to_owned()];
+    let server = Server::deploy(std::path::Path::new(&plimsoll[0]), "mariadb")?;
+    server.load("oltp_read_write", ROWS)?;
+    let mut is_reached = true;
+    for script in SCRIPTS {
+        for sessions in &asked.levels {
+            is_reached &= level(&server, &plimsoll, script, *sessions, &asked)?;
+        }
+    }
+    if asked.start > 0 {
+        is_reached &= start(&server, &plimsoll, asked.start)?;
+    }
+    println!("{}", if is_reached { "reached" } else { "NOT reached" });
+    Ok(is_reached)
+}
+
+fn level(server: &Server, plimsoll: &[String], script: &str, sessions: u32, asked: &Asked) -> Result<bool> {
+    let theirs = ["sysbench".to_owned()];
+    let programs: [&[String]; 2] = [&theirs, plimsoll];
+    let mut slices: [Vec<Slice>; 2] = Default::default();
+    for round in 0..asked.rounds {
+        for turn in 0..2 {
+            let at = (round + turn) % 2;
+            slices[at].push(slice(server, programs[at], script, sessions, asked)?);
+        }
+    }
+    println!("{script}, {sessions} sessions, {} rounds of {} s", asked.rounds, asked.seconds);
+    for (who, slices) in ["sysbench", "plimsoll"].iter().zip(&slices) {
+        let middle = |what: fn(&Slice) -> f64| median(slices.iter().map(what).collect());
+        println!(
+            "  {who:9} {:8.0} statements/s  user {:5.2} us  total {:5.2} us a statement",
+            middle(|slice| slice.qps),
+            middle(|slice| slice.user_us),
+            middle(|slice| slice.total_us)
+        );
+    }
+    let ratio = |what: fn(&Slice) -> f64| {
+        median(slices[1].iter().zip(&slices[0]).map(|(ours, theirs)| what(ours) / what(theirs)).collect())
+    };
+    let (cost, speed) = (ratio(|slice| slice.total_us), ratio(|slice| slice.qps));
+    let Some(limit) = cost_max(script, sessions) else {
+        println!("  plimsoll / sysbench: cpu {cost:.3}, throughput {speed:.3}");
+        return Ok(true);
+    };
+    println!("  plimsoll / sysbench: cpu {cost:.3} (at most {limit}), throughput {speed:.3} (no lower)");
+    // Slices of one kind differ by some percent among themselves.
+    Ok(cost <= limit && speed >= 0.97)
+}
+
+/// One slice of the steady phase.
+fn slice(server: &Server, program: &[String], script: &str, sessions: u32, asked: &Asked) -> Result<Slice> {
+    let (settle, seconds) = (asked.settle, asked.seconds);
+    let mut child = Command::new(&program[0])
+        .args(&program[1..])
+        .arg(format!("/usr/share/sysbench/{script}.lua"))
+        .args(server.sysbench_options()?)
+        .args([format!("--table-size={ROWS}"), format!("--threads={sessions}")])
+        .args([format!("--time={}", settle + seconds + 2), "--report-interval=1".to_owned()])
+        .args(["--rand-type=uniform", "run"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("starting {}", program[0]))?;
+    let stdout = child.stdout.take().context("no standard output")?;
+    let (mut began, mut ended, mut queries, mut printed) = (None, None, 0.0, String::new());
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        if let Some((second, qps)) = report_line(&line) {
+            if second == settle {
+                began = Some((cpu_of(child.id())?, Instant::now()));
+            } else if began.is_some() && second <= settle + seconds {
+                queries += qps;
+                if second == settle + seconds {
+                    ended = Some((cpu_of(child.id())?, Instant::now()));
+                }
+            }
+        }
+        printed += &line;
+        printed.push('\n');
+    }
+    let status = child.wait()?;
+    let (Some((before, began)), Some((after, ended))) = (began, ended) else {
+        bail!("{} ended with {status}\n{printed}", program[0]);
+    };
+    Ok(Slice::new(queries, (ended - began).as_secs_f64(), after.0 - before.0, after.1 - before.1))
+}
+
+/// Many sessions: from the start of the process to "Threads started!", and its largest memory.
+fn start(server: &Server, plimsoll: &[String], sessions: u32) -> Result<bool> {
+    let set = format!("set global max_connections={}", sessions + 100);
+    let socket = server.socket()?;
+    output(Command::new("mysql").args(["-uroot", "-S", &socket, "-e", &set]))?;
+    println!("{sessions} sessions of oltp_point_select.lua");
+    let mut figures = (f64::NAN, f64::NAN);
+    for program in [&["sysbench".to_owned()][..], plimsoll] {
+        let began = Instant::now();
+        let mut child = Command::new(&program[0])
+            .args(&program[1..])
+            .arg("/usr/share/sysbench/oltp_point_select.lua")
+            .args(server.sysbench_options()?)
+            .args([format!("--table-size={ROWS}"), format!("--threads={sessions}")])
+            .args(["--time=3", "run"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("starting {}", program[0]))?;
+        let stdout = child.stdout.take().context("no standard output")?;
+        let (mut started, mut gib) = (None, f64::NAN);
+        for line in BufReader::new(stdout).lines() {
+            if line?.starts_with("Threads started!") {
+                started = Some(began.elapsed().as_secs_f64());
+                gib = memory_gib(child.id())?;
+            }
+        }
+        child.wait()?;
+        let name = if program.len() == 1 { "sysbench" } else { "plimsoll" };
+        match started {
+            Some(seconds) => println!("  {name:9} started in {seconds:.1} s, {gib:.2} GiB resident"),
+            None => println!("  {name:9} did not start"),
+        }
+        figures = (started.unwrap_or(f64::NAN), gib);
+    }
+    println!("  plimsoll at most {START_S_MAX} s and {START_GIB_MAX} GiB");
+    Ok(figures.0 <= START_S_MAX && figures.1 <= START_GIB_MAX)
+}
+
+/// Resident memory of a process (proc(5), status).
+fn memory_gib(pid: u32) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    let kib: f64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
+    Ok(kib / (1024.0 * 1024.0))
+}
