@@ -53,7 +53,7 @@ pub(crate) struct Provisioned<'a> {
 }
 
 enum Running<'a> {
-    Own(Sandbox),
+    Own(Box<Sandbox>),
     Deployed(&'a Sandbox),
     Attached,
 }
@@ -118,7 +118,7 @@ pub(crate) fn provision<'a>(
         Place::Deployed(sandbox) => {
             let target = sandbox.target(Some(DATABASE));
             let dialect = dialect_of(sandbox.build(), wanted.engine);
-            let (configured, data_from, notes) = on_existing(&target, dialect, wanted, stage)?;
+            let Made { configured, data_from, notes } = on_existing(&target, dialect, wanted, stage)?;
             Ok(Provisioned { server: Running::Deployed(sandbox), target, configured, data_from, notes })
         }
         Place::Attached(given) => {
@@ -126,7 +126,7 @@ pub(crate) fn provision<'a>(
             target.database.get_or_insert_with(|| DATABASE.to_owned());
             let dialect = introduce(&target)?.1;
             let dialect = Dialect { engine: wanted.engine.map(str::to_owned), ..dialect };
-            let (configured, data_from, notes) = on_existing(&target, dialect, wanted, stage)?;
+            let Made { configured, data_from, notes } = on_existing(&target, dialect, wanted, stage)?;
             Ok(Provisioned { server: Running::Attached, target, configured, data_from, notes })
         }
     }
@@ -135,7 +135,7 @@ pub(crate) fn provision<'a>(
 /// A server that could not be provided, with the last lines of its log where it has one.
 pub(crate) struct Failed {
     pub(crate) error: Error,
-    pub(crate) log_tail: String,
+    pub(crate) log_tail: Box<str>,
 }
 
 impl<E: Into<Error>> From<E> for Failed {
@@ -147,7 +147,7 @@ impl<E: Into<Error>> From<E> for Failed {
             }
             _ => String::new(),
         };
-        Failed { error, log_tail }
+        Failed { error, log_tail: log_tail.into() }
     }
 }
 
@@ -256,7 +256,13 @@ fn own<'a>(
     }
     let (sandbox, loaded, notes) = loaded(&spec, configured.as_ref(), &key, wanted, stage)?;
     let target = sandbox.target(Some(DATABASE));
-    Ok(Provisioned { server: Running::Own(sandbox), target, configured, data_from: how(&loaded), notes })
+    Ok(Provisioned {
+        server: Running::Own(Box::new(sandbox)),
+        target,
+        configured,
+        data_from: how(&loaded),
+        notes,
+    })
 }
 
 fn has_limits(spec: &Spec) -> bool {
@@ -291,7 +297,7 @@ fn restored<'a>(
     wanted.stop.set_server(sandbox.pid());
     let target = sandbox.target(Some(DATABASE));
     let Made { configured, data_from, notes } = made;
-    Ok(Provisioned { server: Running::Own(sandbox), target, configured, data_from, notes })
+    Ok(Provisioned { server: Running::Own(Box::new(sandbox)), target, configured, data_from, notes })
 }
 
 fn tell(wanted: &Wanted<'_>, progress: sandbox::Progress) {
@@ -322,7 +328,7 @@ fn loaded(
         Err(error) => {
             let log_tail = sandbox.log_tail(LOG_LINES).join("\n");
             wanted.stop.set_server(None);
-            return Err(Failed { error, log_tail });
+            return Err(Failed { error, log_tail: log_tail.into() });
         }
     };
     let mut notes = loaded.notes.clone();
@@ -355,26 +361,26 @@ fn on_existing(
     dialect: Dialect,
     wanted: &Wanted<'_>,
     stage: &mut dyn FnMut(Stage),
-) -> Result<(Box<dyn Configured>, String, Vec<String>), Error> {
+) -> Result<Made, Error> {
     let configured = wanted.workload.configure(wanted.options, dialect)?;
     connect(&Target { database: administrative(target), ..target.clone() })?.close();
     let database = target.database.clone().unwrap_or_default();
     if wanted.data == Data::Keep {
         // Not counted: whoever keeps tables may have changed their size.
         connect(target)?.close();
-        return Ok((configured, "kept".into(), Vec::new()));
+        return Ok(Made { configured, data_from: "kept".into(), notes: Vec::new() });
     }
     workload::create_database(target).map_err(|error| Error::Server(error.to_string()))?;
     let is_there = configured.is_loaded(target).map_err(|error| Error::Server(error.to_string()))?;
     if is_there && wanted.data == Data::Any {
-        return Ok((configured, "kept".into(), Vec::new()));
+        return Ok(Made { configured, data_from: "kept".into(), notes: Vec::new() });
     }
     let loaded = load(configured.as_ref(), target, wanted, stage)?;
     let mut notes = loaded.notes.clone();
     if !is_there {
         notes.push(format!("the tables were loaded into the database {database} and stay there"));
     }
-    Ok((configured, how(&loaded), notes))
+    Ok(Made { configured, data_from: how(&loaded), notes })
 }
 
 fn load(

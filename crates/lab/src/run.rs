@@ -171,7 +171,7 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>) -> En
             recording.end.error =
                 Some(if stopped { "stopped by the user".to_owned() } else { failed.error.to_string() });
             if !failed.log_tail.is_empty() {
-                recording.end.log_tail = failed.log_tail;
+                recording.end.log_tail = failed.log_tail.into();
             }
             if class == Class::Interrupted { Status::Interrupted } else { Status::Failed }
         }
@@ -351,7 +351,10 @@ fn measured_life(
     };
     ended.map_err(|error| Failed {
         error,
-        log_tail: server.sandbox().map(|sandbox| sandbox.log_tail(LOG_LINES).join("\n")).unwrap_or_default(),
+        log_tail: server
+            .sandbox()
+            .map(|sandbox| sandbox.log_tail(LOG_LINES).join("\n").into())
+            .unwrap_or_default(),
     })
 }
 

@@ -116,7 +116,8 @@ async fn connect_address(address: &SocketAddr, deadline: Instant) -> io::Result<
 
 /// Names are looked up once: a look-up in the middle of a load would stop a worker.
 fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    static KNOWN: LazyLock<Mutex<HashMap<(String, u16), Vec<SocketAddr>>>> = LazyLock::new(Mutex::default);
+    type Known = HashMap<(String, u16), Vec<SocketAddr>>;
+    static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
     if let Ok(address) = host.parse() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }

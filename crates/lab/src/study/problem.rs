@@ -53,7 +53,9 @@ impl StudyError {
 
     /// Line and column (both from 1, in characters) of a byte of the file.
     pub fn position(&self, byte: usize) -> (usize, usize) {
-        let before = &self.text[..self.text.floor_char_boundary(byte.min(self.text.len()))];
+        let mut ends = (0..=byte.min(self.text.len())).rev();
+        let end = ends.find(|&end| self.text.is_char_boundary(end)).unwrap_or(0);
+        let before = &self.text[..end];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
         (line, column)
@@ -86,8 +88,8 @@ fn distance(a: &str, b: &str) -> usize {
     for (i, row) in rows.iter_mut().enumerate() {
         row[0] = i;
     }
-    for j in 0..=b.len() {
-        rows[0][j] = j;
+    for (j, cell) in rows[0].iter_mut().enumerate() {
+        *cell = j;
     }
     for i in 1..=a.len() {
         for j in 1..=b.len() {
