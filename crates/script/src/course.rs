@@ -54,12 +54,7 @@ impl<O: Open> Course<O> {
     ///
     /// # Errors
     /// Out of memory.
-    pub fn new(
-        state: State,
-        main: &str,
-        host: Host<O>,
-        symbols: SessionSymbols,
-    ) -> Result<Course<O>, Error> {
+    pub fn new(state: State, main: &str, host: Host<O>, symbols: SessionSymbols) -> Result<Course<O>, Error> {
         Ok(Course { thread: state.coroutine(main)?, state, host, symbols })
     }
 

@@ -10,7 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use load::Recorder;
-use wire::{Connection, Done, Endpoint, Error, ParamType, Protocol, ResultSet, StatementKind, Target, Transport, Value};
+use wire::{
+    Connection, Done, Endpoint, Error, ParamType, Protocol, ResultSet, StatementKind, Target, Transport,
+    Value,
+};
 
 /// How a connection's socket comes to be.
 pub trait Open {
@@ -205,7 +208,15 @@ pub struct Host<O: Open> {
 impl<O: Open> Host<O> {
     /// No connection yet; session `index` begins with server `index` modulo the number of servers.
     pub fn new(opener: O, databases: Arc<Databases>, index: u32) -> Host<O> {
-        Host { opener, databases, index: index as usize, live: Vec::new(), results: Rc::default(), reconnects: 0, unrecorded: [0; 3] }
+        Host {
+            opener,
+            databases,
+            index: index as usize,
+            live: Vec::new(),
+            results: Rc::default(),
+            reconnects: 0,
+            unrecorded: [0; 3],
+        }
     }
 
     /// The rows that Lua may read.
@@ -371,7 +382,12 @@ impl<O: Open> Host<O> {
     ///
     /// # Safety
     /// Each address is that of a [`Param`] that lives as long as the statement can be executed.
-    pub async unsafe fn bind(&mut self, id: usize, statement: usize, addresses: &[usize]) -> Result<(), Problem> {
+    pub async unsafe fn bind(
+        &mut self,
+        id: usize,
+        statement: usize,
+        addresses: &[usize],
+    ) -> Result<(), Problem> {
         let is_emulated = self.databases.is_emulated;
         let live = self.live.get_mut(id).and_then(Option::as_mut).ok_or_else(closed)?;
         let prepared = live.statements.get_mut(statement).and_then(Option::as_mut).ok_or_else(closed)?;
@@ -380,7 +396,8 @@ impl<O: Open> Host<O> {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        let kinds: Vec<ParamType> = prepared.params.iter().map(|p| param_type(unsafe { (**p).kind })).collect();
+        let kinds: Vec<ParamType> =
+            prepared.params.iter().map(|p| param_type(unsafe { (**p).kind })).collect();
         let sql = match &live.connection {
             Connection::Mysql(_) => prepared.text.clone(),
             Connection::Postgres(_) => numbered(&prepared.text),
@@ -467,7 +484,9 @@ impl<O: Open> Host<O> {
     fn problem(&self, is_mysql: bool, error: &Error) -> Problem {
         let (number, state, text) = match error {
             Error::Server(e) => (e.number, e.state().to_owned(), e.text.clone()),
-            other if is_mysql => (2013, "HY000".to_owned(), format!("Lost connection to server during query ({other})")),
+            other if is_mysql => {
+                (2013, "HY000".to_owned(), format!("Lost connection to server during query ({other})"))
+            }
             other => (0, "08006".to_owned(), other.to_string()),
         };
         let ignored = &self.databases.ignored;

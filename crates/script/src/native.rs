@@ -59,15 +59,23 @@ impl Native {
     ///
     /// # Errors
     /// No server, a refused statement, an unknown command.
-    pub fn command(&self, command: &str, out: &mut (dyn Write + Send), stop: &Stop) -> Result<Outcome, Error> {
+    pub fn command(
+        &self,
+        command: &str,
+        out: &mut (dyn Write + Send),
+        stop: &Stop,
+    ) -> Result<Outcome, Error> {
         let name = self.workload.name();
         notice(
             out,
-            &format!("{name} runs as Plimsoll's native workload (the path of a script, or {name}.lua, runs it in Lua)\n\n"),
+            &format!(
+                "{name} runs as Plimsoll's native workload (the path of a script, or {name}.lua, runs it in Lua)\n\n"
+            ),
         )?;
         match command {
             "help" => {
-                let list = options::help_of(self.values.section(Section::Script), |option| option.default.clone());
+                let list =
+                    options::help_of(self.values.section(Section::Script), |option| option.default.clone());
                 say(out, &format!("{name} options:\n{list}\n"))?;
             }
             "prepare" => self.prepare(out)?,
@@ -88,7 +96,9 @@ impl Native {
         match databases.targets(driver) {
             [] => Err(Error::Script(format!("invalid database driver name: '{driver}'"))),
             [target] => Ok(target.clone()),
-            _ => Err(Error::Usage("native workloads use one server; give the script's path for several".into())),
+            _ => Err(Error::Usage(
+                "native workloads use one server; give the script's path for several".into(),
+            )),
         }
     }
 
@@ -112,8 +122,10 @@ impl Native {
         let connections = settings::threads(&self.values)? as usize;
         notice(out, "Creating and filling the tables...\n")?;
         let at = LoadAt { target: target.clone(), connections };
-        let report =
-            self.configured(&target)?.load(&at, &|_| ()).map_err(|error| Error::Workload(error.to_string()))?;
+        let report = self
+            .configured(&target)?
+            .load(&at, &|_| ())
+            .map_err(|error| Error::Workload(error.to_string()))?;
         notice(out, &format!("{} rows are in place\n", report.rows))
     }
 

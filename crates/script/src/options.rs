@@ -76,13 +76,49 @@ const ROWS: &[Row] = &[
     ("threads", Section::General, Kind::Int, "1", "number of threads to use"),
     ("events", Section::General, Kind::Int, "0", "limit for total number of events"),
     ("time", Section::General, Kind::Int, "10", "limit for total execution time in seconds"),
-    ("warmup-time", Section::General, Kind::Int, "0", "execute events for this many seconds with statistics disabled before the actual benchmark run"),
-    ("forced-shutdown", Section::General, Kind::Text, "off", "number of seconds to wait after the --time limit before forcing shutdown, or 'off' to disable"),
-    ("thread-stack-size", Section::General, Kind::Size, "64K", "accepted and not used: sessions have no stack of their own"),
-    ("thread-init-timeout", Section::General, Kind::Int, "30", "wait time in seconds for sessions to initialize"),
+    (
+        "warmup-time",
+        Section::General,
+        Kind::Int,
+        "0",
+        "execute events for this many seconds with statistics disabled before the actual benchmark run",
+    ),
+    (
+        "forced-shutdown",
+        Section::General,
+        Kind::Text,
+        "off",
+        "number of seconds to wait after the --time limit before forcing shutdown, or 'off' to disable",
+    ),
+    (
+        "thread-stack-size",
+        Section::General,
+        Kind::Size,
+        "64K",
+        "accepted and not used: sessions have no stack of their own",
+    ),
+    (
+        "thread-init-timeout",
+        Section::General,
+        Kind::Int,
+        "30",
+        "wait time in seconds for sessions to initialize",
+    ),
     ("rate", Section::General, Kind::Int, "0", "average transactions rate. 0 for unlimited rate"),
-    ("report-interval", Section::General, Kind::Int, "0", "periodically report intermediate statistics with a specified interval in seconds. 0 disables intermediate reports"),
-    ("report-checkpoints", Section::General, Kind::List, "", "dump full statistics and reset all counters at specified points in time, in seconds from the start of the test"),
+    (
+        "report-interval",
+        Section::General,
+        Kind::Int,
+        "0",
+        "periodically report intermediate statistics with a specified interval in seconds. 0 disables intermediate reports",
+    ),
+    (
+        "report-checkpoints",
+        Section::General,
+        Kind::List,
+        "",
+        "dump full statistics and reset all counters at specified points in time, in seconds from the start of the test",
+    ),
     ("debug", Section::General, Kind::Bool, "off", "print more debugging info"),
     ("validate", Section::General, Kind::Bool, "off", "perform validation checks where possible"),
     ("help", Section::General, Kind::Bool, "off", "print help and exit"),
@@ -92,17 +128,59 @@ const ROWS: &[Row] = &[
     ("max-requests", Section::General, Kind::Int, "0", "deprecated alias for --events"),
     ("max-time", Section::General, Kind::Int, "0", "deprecated alias for --time"),
     ("num-threads", Section::General, Kind::Int, "1", "deprecated alias for --threads"),
-    ("rand-type", Section::Random, Kind::Text, "special", "random numbers distribution {uniform,gaussian,special,pareto,zipfian}"),
+    (
+        "rand-type",
+        Section::Random,
+        Kind::Text,
+        "special",
+        "random numbers distribution {uniform,gaussian,special,pareto,zipfian}",
+    ),
     ("rand-spec-iter", Section::Random, Kind::Int, "12", "number of iterations used for numbers generation"),
-    ("rand-spec-pct", Section::Random, Kind::Int, "1", "percentage of values to be treated as 'special' (for special distribution)"),
-    ("rand-spec-res", Section::Random, Kind::Int, "75", "percentage of 'special' values to use (for special distribution)"),
-    ("rand-seed", Section::Random, Kind::Int, "0", "seed for random number generator. When 0, the current time is used as a RNG seed."),
+    (
+        "rand-spec-pct",
+        Section::Random,
+        Kind::Int,
+        "1",
+        "percentage of values to be treated as 'special' (for special distribution)",
+    ),
+    (
+        "rand-spec-res",
+        Section::Random,
+        Kind::Int,
+        "75",
+        "percentage of 'special' values to use (for special distribution)",
+    ),
+    (
+        "rand-seed",
+        Section::Random,
+        Kind::Int,
+        "0",
+        "seed for random number generator. When 0, the current time is used as a RNG seed.",
+    ),
     ("rand-pareto-h", Section::Random, Kind::Double, "0.2", "shape parameter for the Pareto distribution"),
-    ("rand-zipfian-exp", Section::Random, Kind::Double, "0.8", "shape parameter (exponent, theta) for the Zipfian distribution"),
+    (
+        "rand-zipfian-exp",
+        Section::Random,
+        Kind::Double,
+        "0.8",
+        "shape parameter (exponent, theta) for the Zipfian distribution",
+    ),
     ("verbosity", Section::Log, Kind::Int, "3", "verbosity level {5 - debug, 0 - only critical messages}"),
-    ("percentile", Section::Log, Kind::List, "95", "percentile to calculate in latency statistics (1-100); several and fractions are allowed. Use the special value of 0 to disable percentile calculations"),
+    (
+        "percentile",
+        Section::Log,
+        Kind::List,
+        "95",
+        "percentile to calculate in latency statistics (1-100); several and fractions are allowed. Use the special value of 0 to disable percentile calculations",
+    ),
     ("histogram", Section::Log, Kind::Bool, "off", "print latency histogram in report"),
-    ("db-driver", Section::Database, Kind::Text, "mysql", "specifies database driver to use ('help' to get list of available drivers)"),
+    (
+        "db-driver",
+        Section::Database,
+        Kind::Text,
+        "mysql",
+        "specifies database driver to use ('help' to get list of available drivers)",
+    ),
     ("db-ps-mode", Section::Database, Kind::Text, "auto", "prepared statements usage mode {auto, disable}"),
     ("db-debug", Section::Database, Kind::Bool, "off", "print database-specific debug information"),
     ("mysql-host", Section::Mysql, Kind::List, "localhost", "MySQL server host"),
@@ -111,26 +189,74 @@ const ROWS: &[Row] = &[
     ("mysql-user", Section::Mysql, Kind::Text, "sbtest", "MySQL user"),
     ("mysql-password", Section::Mysql, Kind::Text, "", "MySQL password"),
     ("mysql-db", Section::Mysql, Kind::Text, "sbtest", "MySQL database name"),
-    ("mysql-ssl", Section::Mysql, Kind::Text, "off", "SSL mode {on,off,disabled,preferred,required,verify_ca,verify_identity}"),
-    ("mysql-ssl-key", Section::Mysql, Kind::File, "-", "path name of the client private key file (not supported)"),
+    (
+        "mysql-ssl",
+        Section::Mysql,
+        Kind::Text,
+        "off",
+        "SSL mode {on,off,disabled,preferred,required,verify_ca,verify_identity}",
+    ),
+    (
+        "mysql-ssl-key",
+        Section::Mysql,
+        Kind::File,
+        "-",
+        "path name of the client private key file (not supported)",
+    ),
     ("mysql-ssl-ca", Section::Mysql, Kind::File, "-", "path name of the CA file"),
-    ("mysql-ssl-cert", Section::Mysql, Kind::File, "-", "path name of the client public key certificate file (not supported)"),
+    (
+        "mysql-ssl-cert",
+        Section::Mysql,
+        Kind::File,
+        "-",
+        "path name of the client public key certificate file (not supported)",
+    ),
     ("mysql-ssl-cipher", Section::Mysql, Kind::Text, "", "accepted and not used: TLS chooses the cipher"),
     ("mysql-compression", Section::Mysql, Kind::Bool, "off", "use compression (not supported)"),
     ("mysql-debug", Section::Mysql, Kind::Bool, "off", "trace all statements"),
-    ("mysql-ignore-errors", Section::Mysql, Kind::List, "1213,1020,1205", "list of errors to ignore, or \"all\""),
-    ("mysql-dry-run", Section::Mysql, Kind::Bool, "off", "not supported: pretend that all MySQL calls are successful"),
+    (
+        "mysql-ignore-errors",
+        Section::Mysql,
+        Kind::List,
+        "1213,1020,1205",
+        "list of errors to ignore, or \"all\"",
+    ),
+    (
+        "mysql-dry-run",
+        Section::Mysql,
+        Kind::Bool,
+        "off",
+        "not supported: pretend that all MySQL calls are successful",
+    ),
     ("pgsql-host", Section::Pgsql, Kind::List, "localhost", "PostgreSQL server host"),
     ("pgsql-port", Section::Pgsql, Kind::List, "5432", "PostgreSQL server port"),
     ("pgsql-user", Section::Pgsql, Kind::Text, "sbtest", "PostgreSQL user"),
     ("pgsql-password", Section::Pgsql, Kind::Text, "", "PostgreSQL password"),
     ("pgsql-db", Section::Pgsql, Kind::Text, "sbtest", "PostgreSQL database name"),
-    ("pgsql-sslmode", Section::Pgsql, Kind::Text, "prefer", "PostgreSQL SSL mode {disable,allow,prefer,require,verify-ca,verify-full}"),
+    (
+        "pgsql-sslmode",
+        Section::Pgsql,
+        Kind::Text,
+        "prefer",
+        "PostgreSQL SSL mode {disable,allow,prefer,require,verify-ca,verify-full}",
+    ),
     ("compat", Section::Plimsoll, Kind::Text, "1.0", "follow sysbench 1.0 or master where they differ"),
     ("json", Section::Plimsoll, Kind::File, "-", "write the results as JSON to this file"),
-    ("hdr", Section::Plimsoll, Kind::File, "-", "write the latency histograms as an HdrHistogram interval log to this file"),
+    (
+        "hdr",
+        Section::Plimsoll,
+        Kind::File,
+        "-",
+        "write the latency histograms as an HdrHistogram interval log to this file",
+    ),
     ("workers", Section::Plimsoll, Kind::Int, "0", "load threads; 0: one for each cpu"),
-    ("thread-per-session", Section::Plimsoll, Kind::Bool, "off", "a load thread for each session, for scripts that block inside C"),
+    (
+        "thread-per-session",
+        Section::Plimsoll,
+        Kind::Bool,
+        "off",
+        "a load thread for each session, for scripts that block inside C",
+    ),
 ];
 
 /// Names of 0.5 and what they are called now.
@@ -414,7 +540,10 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// The option list of a section as sysbench's help prints it.
-pub fn help_of<'a>(options: impl Iterator<Item = &'a Declared>, value: impl Fn(&Declared) -> Option<String>) -> String {
+pub fn help_of<'a>(
+    options: impl Iterator<Item = &'a Declared>,
+    value: impl Fn(&Declared) -> Option<String>,
+) -> String {
     let shown: Vec<(String, &Declared)> = options
         .map(|option| {
             let suffix = match option.kind {
@@ -432,7 +561,9 @@ pub fn help_of<'a>(options: impl Iterator<Item = &'a Declared>, value: impl Fn(&
     let mut text = String::new();
     for (left, option) in shown {
         let default = match value(option) {
-            Some(default) if !default.is_empty() || option.kind == Kind::Text || option.kind == Kind::List => {
+            Some(default)
+                if !default.is_empty() || option.kind == Kind::Text || option.kind == Kind::List =>
+            {
                 format!(" [{default}]")
             }
             _ => String::new(),
@@ -479,6 +610,9 @@ mod tests {
 
     #[test]
     fn sizes() {
-        assert_eq!((size("64K"), size("2g"), size("12"), size("x")), (Some(65_536), Some(1 << 31), Some(12), None));
+        assert_eq!(
+            (size("64K"), size("2g"), size("12"), size("x")),
+            (Some(65_536), Some(1 << 31), Some(12), None)
+        );
     }
 }

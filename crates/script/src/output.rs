@@ -39,7 +39,8 @@ pub fn tell(level: u8, text: &str) {
         return;
     }
     // Tracebacks are for people; with a lower verbosity a line is a line.
-    let shown = if is_told(level::NOTICE) { text } else { text.split("\nstack traceback:").next().unwrap_or(text) };
+    let shown =
+        if is_told(level::NOTICE) { text } else { text.split("\nstack traceback:").next().unwrap_or(text) };
     let prefix = match level {
         level::FATAL => "FATAL: ",
         level::ALERT => "ALERT: ",
@@ -183,7 +184,9 @@ impl Stat {
         let total = self.reads + self.writes + self.other;
         let per_second = |count: u64| count as f64 / self.time_interval.max(1e-9);
         text.push_str("SQL statistics:\n    queries performed:\n");
-        for (name, count) in [("read", self.reads), ("write", self.writes), ("other", self.other), ("total", total)] {
+        for (name, count) in
+            [("read", self.reads), ("write", self.writes), ("other", self.other), ("total", total)]
+        {
             let _ = writeln!(text, "        {:<33}{count}", format!("{name}:"));
         }
         for (name, count) in [
@@ -192,7 +195,12 @@ impl Stat {
             ("ignored errors", self.errors),
             ("reconnects", self.reconnects),
         ] {
-            let _ = writeln!(text, "    {:<37}{count:<6} ({:.2} per sec.)", format!("{name}:"), per_second(count));
+            let _ = writeln!(
+                text,
+                "    {:<37}{count:<6} ({:.2} per sec.)",
+                format!("{name}:"),
+                per_second(count)
+            );
         }
     }
 
@@ -246,7 +254,9 @@ fn spread(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
 
 /// `--histogram`: the distribution of latencies.
 pub fn histogram_text(latency: &Histogram) -> String {
-    let mut text = String::from("Latency histogram (values are in milliseconds)\n       value  ------------- distribution ------------- count\n");
+    let mut text = String::from(
+        "Latency histogram (values are in milliseconds)\n       value  ------------- distribution ------------- count\n",
+    );
     // Neighbouring buckets of the fine histogram are joined into the steps of sysbench's: 1024 from 1e-3 to 1e5 ms.
     let scale = 1023.0 / (1e5_f64 / 1e-3).ln();
     let mut joined: std::collections::BTreeMap<u32, u64> = Default::default();
@@ -292,7 +302,9 @@ mod tests {
         let text = stat().interval_line(&form);
         let mut lines = text.lines();
         let first = lines.next().unwrap();
-        assert!(first.starts_with("[ 10s ] thds: 24 tps: 375.20 qps: 7504.00 (r/w/o: 5252.80/1500.80/750.40) lat (ms,95%): 3.00"));
+        assert!(first.starts_with(
+            "[ 10s ] thds: 24 tps: 375.20 qps: 7504.00 (r/w/o: 5252.80/1500.80/750.40) lat (ms,95%): 3.00"
+        ));
         assert!(first.ends_with("err/s: 0.40 reconn/s: 0.00"), "{first}");
         assert_eq!(lines.next(), Some("[ 10s ] queue length: 3, concurrency: 2"));
     }

@@ -119,7 +119,8 @@ fn wants_command(name: &str) -> Error {
     Error::Usage(format!("The '{name}' test requires a command argument. See 'sysbench {name} help'"))
 }
 
-const DRIVERS: &str = "Compiled-in database drivers:\n  mysql - MySQL driver\n  pgsql - PostgreSQL driver\n\n";
+const DRIVERS: &str =
+    "Compiled-in database drivers:\n  mysql - MySQL driver\n  pgsql - PostgreSQL driver\n\n";
 
 /// The first line: `sysbench 1.0.20 (...)`.
 pub fn version() -> String {
@@ -127,7 +128,13 @@ pub fn version() -> String {
 }
 
 fn compat(words: &Words) -> Result<Compat, Error> {
-    match words.options.iter().rev().find(|(name, _)| name == "compat").and_then(|(_, value)| value.as_deref()) {
+    match words
+        .options
+        .iter()
+        .rev()
+        .find(|(name, _)| name == "compat")
+        .and_then(|(_, value)| value.as_deref())
+    {
         None | Some("1.0") => Ok(Compat::V1_0),
         Some("master") => Ok(Compat::Master),
         Some(other) => Err(Error::Usage(format!("invalid value for --compat: '{other}' (1.0, master)"))),
@@ -154,9 +161,7 @@ pub(crate) fn flush_lua() {
 
 fn help(compat: Compat) -> Result<String, Error> {
     let values = Values::known(options::built_in(compat), &[])?;
-    let section = |section| {
-        options::help_of(values.section(section), |option| option.default.clone())
-    };
+    let section = |section| options::help_of(values.section(section), |option| option.default.clone());
     Ok(format!(
         "Usage:\n  sysbench [options]... [testname] [command]\n\nCommands implemented by most tests: prepare run cleanup \
          help\n\nGeneral options:\n{}\nPseudo-Random Numbers Generator options:\n{}\nLog options:\n{}\nGeneral database \

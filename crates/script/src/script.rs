@@ -82,7 +82,8 @@ impl Script {
         declared.retain(|option| !own.iter().any(|o| options::key(&o.name) == option.name));
         declared.extend(own);
         let values = Values::new(declared, &words.options, exports_options)?;
-        let options = values.all().map(|(option, value)| (lua_name(option), lua_value(option, value))).collect();
+        let options =
+            values.all().map(|(option, value)| (lua_name(option), lua_value(option, value))).collect();
         let program = Arc::new(Program { options, exports_options, ..Program::clone(&program) });
         global.state().fill_options(&program)?;
         let text = option_list(&values);
@@ -94,7 +95,12 @@ impl Script {
     ///
     /// # Errors
     /// The script's own, or those of the load engine.
-    pub fn command(mut self, command: &str, out: &mut (dyn Write + Send), stop: &Stop) -> Result<Outcome, Error> {
+    pub fn command(
+        mut self,
+        command: &str,
+        out: &mut (dyn Write + Send),
+        stop: &Stop,
+    ) -> Result<Outcome, Error> {
         if self.ask("command_defined", command)? {
             self.own_command(command, out)?;
             return Ok(Outcome::default());
@@ -109,9 +115,10 @@ impl Script {
                 say(out, &format!("{} options:\n{}\n", self.file_name(), option_list(&self.values)))?;
                 Ok(Outcome::default())
             }
-            "prepare" | "cleanup" | "help" => {
-                Err(Error::Usage(format!("'{}' test does not implement the '{command}' command.", self.file_name())))
-            }
+            "prepare" | "cleanup" | "help" => Err(Error::Usage(format!(
+                "'{}' test does not implement the '{command}' command.",
+                self.file_name()
+            ))),
             other => Err(Error::Usage(format!("Unknown command: {other}"))),
         }
     }
@@ -146,7 +153,8 @@ impl Script {
         }
         notice(out, "Initializing worker threads...\n\n")?;
         let failures: Mutex<Vec<Error>> = Mutex::new(Vec::new());
-        let (program, bytecode, databases, random) = (&self.program, &self.bytecode, &self.databases, self.random);
+        let (program, bytecode, databases, random) =
+            (&self.program, &self.bytecode, &self.databases, self.random);
         let text = option_list(&self.values);
         std::thread::scope(|scope| {
             for (tid, rng) in self.generators.sessions.iter().cloned().enumerate() {
@@ -155,7 +163,8 @@ impl Script {
                     let symbols = SessionSymbols::new(random, rng);
                     let attempt = || -> Result<(), Error> {
                         let main = "load_and_command";
-                        let mut course = course(program, bytecode, databases, tid as u32, main, symbols, text)?;
+                        let mut course =
+                            course(program, bytecode, databases, tid as u32, main, symbols, text)?;
                         course.state().set_native("wanted", name)?;
                         let ran = run_blocking(&mut course);
                         now_or_never(course.host.close());
@@ -233,7 +242,10 @@ impl Script {
         if !has_intermediate {
             return Ok((None, has_cumulative));
         }
-        let symbols = SessionSymbols::new(self.random, workload::random::Rng::stream(u64::from(self.generators.seed), 0));
+        let symbols = SessionSymbols::new(
+            self.random,
+            workload::random::Rng::stream(u64::from(self.generators.seed), 0),
+        );
         let text = option_list(&self.values);
         let mut course = course(&self.program, &self.bytecode, &self.databases, 0, "load", symbols, text)?;
         run_blocking(&mut course)?;
@@ -295,7 +307,10 @@ fn now_or_never<F: Future>(future: F) -> F::Output {
 /// What the script declares; `None` if it has no table of options.
 fn declared_options(state: &State) -> Result<Option<Vec<Declared>>, Error> {
     let list: Option<mlua::Table> = state.native("declared_options")?.call(()).map_err(|error| {
-        Error::Script(format!("`sysbench.cmdline.read_cmdline_options' function failed: {}", Error::lua(error)))
+        Error::Script(format!(
+            "`sysbench.cmdline.read_cmdline_options' function failed: {}",
+            Error::lua(error)
+        ))
     })?;
     let Some(list) = list else { return Ok(None) };
     let declared = |table: mlua::Table| -> mlua::Result<Declared> {
@@ -360,7 +375,9 @@ fn lua_value(option: &Declared, value: Option<&str>) -> OptionValue {
 fn lua_path(name: &str) -> String {
     let folder = Path::new(name).parent().filter(|p| !p.as_os_str().is_empty());
     let own = folder.map(|folder| format!("{}/?.lua;", folder.display())).unwrap_or_default();
-    let home = std::env::var("HOME").map(|home| format!("{home}/.luarocks/share/lua/5.1/?.lua;")).unwrap_or_default();
+    let home = std::env::var("HOME")
+        .map(|home| format!("{home}/.luarocks/share/lua/5.1/?.lua;"))
+        .unwrap_or_default();
     let default = format!("./?.lua;./?/init.lua;./src/lua/?.lua;{own}{home}{OLTP_MODULES}");
     match std::env::var("LUA_PATH") {
         Ok(given) if given.contains(";;") => given.replacen(";;", &format!(";{default};"), 1),

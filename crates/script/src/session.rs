@@ -60,7 +60,11 @@ impl load::SessionFactory for ScriptSessions {
             bytecode: self.bytecode.clone(),
             databases: self.databases.clone(),
             random: self.random,
-            rng: self.generators.get(index as usize).cloned().unwrap_or_else(|| Rng::stream(0, u64::from(index))),
+            rng: self
+                .generators
+                .get(index as usize)
+                .cloned()
+                .unwrap_or_else(|| Rng::stream(0, u64::from(index))),
             index,
             draws_per_event: self.draws_per_event,
             course: None,

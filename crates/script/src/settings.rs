@@ -32,14 +32,18 @@ pub fn databases(values: &Values) -> Result<Databases, Error> {
     let is_emulated = match values.text("db-ps-mode") {
         "auto" => false,
         "disable" => true,
-        other => return Err(Error::Usage(format!("invalid value for --db-ps-mode: '{other}' (auto, disable)"))),
+        other => {
+            return Err(Error::Usage(format!("invalid value for --db-ps-mode: '{other}' (auto, disable)")));
+        }
     };
     let mut ignored = Ignored::default();
     for item in values.list("mysql-ignore-errors") {
         match item.parse() {
             _ if item == "all" => ignored.all = true,
             Ok(number) => ignored.numbers.push(number),
-            Err(_) => return Err(Error::Usage(format!("--mysql-ignore-errors: '{item}' is no error number"))),
+            Err(_) => {
+                return Err(Error::Usage(format!("--mysql-ignore-errors: '{item}' is no error number")));
+            }
         }
     }
     let is_debugged = values.is_on("db-debug") || values.is_on("mysql-debug");
@@ -86,12 +90,14 @@ fn mysql_targets(values: &Values) -> Result<Vec<Target>, Error> {
     let sockets = values.list("mysql-socket");
     let hosts = values.list("mysql-host");
     let ports = ports(values, "mysql-port")?;
-    let mut endpoints: Vec<Endpoint> = sockets.iter().map(|path| Endpoint::Unix(PathBuf::from(path))).collect();
+    let mut endpoints: Vec<Endpoint> =
+        sockets.iter().map(|path| Endpoint::Unix(PathBuf::from(path))).collect();
     if endpoints.is_empty() {
         for host in &hosts {
             // libmysqlclient takes `localhost` to mean the socket, unless a port says otherwise.
             if host == "localhost" && !values.is_given("mysql-port") {
-                let path = std::env::var("MYSQL_UNIX_PORT").unwrap_or_else(|_| "/run/mysqld/mysqld.sock".into());
+                let path =
+                    std::env::var("MYSQL_UNIX_PORT").unwrap_or_else(|_| "/run/mysqld/mysqld.sock".into());
                 endpoints.push(Endpoint::Unix(PathBuf::from(path)));
                 continue;
             }
@@ -180,7 +186,9 @@ pub struct Generators {
 /// The seed in force: 0 takes the clock's seconds.
 pub fn seed(values: &Values) -> u32 {
     match values.count("rand-seed") {
-        0 => std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_secs() as u32),
+        0 => std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(1, |d| d.as_secs() as u32),
         given => given as u32,
     }
 }
@@ -251,7 +259,11 @@ pub fn plan(values: &Values) -> Result<LoadPlan, Error> {
         cpus: Vec::new(),
         think_time: Duration::ZERO,
         ramp: Duration::ZERO,
-        retry: RetryPolicy { retries_max: RESTARTS_MAX, backoff: Duration::ZERO, backoff_max: Duration::ZERO },
+        retry: RetryPolicy {
+            retries_max: RESTARTS_MAX,
+            backoff: Duration::ZERO,
+            backoff_max: Duration::ZERO,
+        },
         // Without a forced shutdown sysbench waits for events in flight; an hour bounds a server that is gone.
         // What a rate has queued up is not worked off after the end, as in sysbench.
         drain: forced.unwrap_or(Duration::from_secs(if rate > 0 { 1 } else { 3600 })),

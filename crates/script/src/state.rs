@@ -158,7 +158,12 @@ impl State {
     ///
     /// # Errors
     /// The glue's own, and out of memory.
-    pub fn new(program: &Arc<Program>, bytecode: &Bytecode, tid: u32, callbacks: Callbacks) -> Result<State, Error> {
+    pub fn new(
+        program: &Arc<Program>,
+        bytecode: &Bytecode,
+        tid: u32,
+        callbacks: Callbacks,
+    ) -> Result<State, Error> {
         // SAFETY: scripts use FFI, which is unsafe by nature; they are the user's own programs.
         let lua = unsafe { Lua::unsafe_new() };
         let native = native(&lua, program, tid, callbacks).map_err(Error::lua)?;
@@ -178,7 +183,8 @@ impl State {
             let chunk = lua.load(glue.as_slice()).set_mode(mlua::chunk::ChunkMode::Binary).into_function()?;
             chunk.call::<()>(&self.native)?;
         }
-        let script = lua.load(program.chunk.as_slice()).set_mode(mlua::chunk::ChunkMode::Binary).into_function()?;
+        let script =
+            lua.load(program.chunk.as_slice()).set_mode(mlua::chunk::ChunkMode::Binary).into_function()?;
         self.native.set("script", script)?;
         let (native, program) = (self.native.clone(), program.clone());
         // The table belongs to this state, which the function does not outlive.
@@ -230,7 +236,8 @@ fn fill_options(lua: &Lua, native: &Table, program: &Program) -> mlua::Result<()
     let globals = lua.globals();
     for (name, value) in &program.options {
         let value: Value = validate.call((name.as_str(), lua_value(lua, value)?))?;
-        if program.exports_options && !matches!(globals.raw_get::<Value>(name.as_str())?, Value::Function(_)) {
+        if program.exports_options && !matches!(globals.raw_get::<Value>(name.as_str())?, Value::Function(_))
+        {
             globals.raw_set(name.as_str(), value.clone())?;
         }
         options.set(name.as_str(), value)?;
@@ -271,17 +278,18 @@ fn native(lua: &Lua, program: &Arc<Program>, tid: u32, callbacks: Callbacks) -> 
     native.set("symbols", addresses)?;
     native.set("prototypes", prototypes)?;
     let results = callbacks.results.clone();
-    let fetch = lua.create_function(move |lua, (id, handle, row, fields): (usize, usize, usize, usize)| {
-        let results = results.borrow();
-        let Some(cells) = results.row(id, handle, row) else { return Ok(None) };
-        let values = lua.create_table_with_capacity(fields, 0)?;
-        for (at, cell) in cells.iter().enumerate() {
-            if let Some(bytes) = cell {
-                values.raw_set(at + 1, lua.create_string(bytes)?)?;
+    let fetch =
+        lua.create_function(move |lua, (id, handle, row, fields): (usize, usize, usize, usize)| {
+            let results = results.borrow();
+            let Some(cells) = results.row(id, handle, row) else { return Ok(None) };
+            let values = lua.create_table_with_capacity(fields, 0)?;
+            for (at, cell) in cells.iter().enumerate() {
+                if let Some(bytes) = cell {
+                    values.raw_set(at + 1, lua.create_string(bytes)?)?;
+                }
             }
-        }
-        Ok(Some(values))
-    })?;
+            Ok(Some(values))
+        })?;
     native.set("fetch_row", fetch)?;
     let results = callbacks.results.clone();
     let free = lua.create_function(move |_, (id, handle): (usize, usize)| {
@@ -290,9 +298,8 @@ fn native(lua: &Lua, program: &Arc<Program>, tid: u32, callbacks: Callbacks) -> 
     })?;
     native.set("free_result", free)?;
     let results = callbacks.results;
-    let more = lua.create_function(move |_, id: usize| {
-        Ok(results.borrow().more.get(id).copied().unwrap_or(false))
-    })?;
+    let more =
+        lua.create_function(move |_, id: usize| Ok(results.borrow().more.get(id).copied().unwrap_or(false)))?;
     native.set("more_results", more)?;
     let say = lua.create_function(|_, (level, text): (u8, String)| {
         crate::output::tell(level, &text);

@@ -89,9 +89,10 @@ impl<'a> Watch<'a> {
     ) -> Result<Watch<'a>, Error> {
         let mut checkpoints = Vec::new();
         for text in values.list("report-checkpoints") {
-            checkpoints.push(text.parse().map_err(|_| {
-                Error::Usage(format!("Invalid value for --report-checkpoints: '{text}'"))
-            })?);
+            checkpoints
+                .push(text.parse().map_err(|_| {
+                    Error::Usage(format!("Invalid value for --report-checkpoints: '{text}'"))
+                })?);
         }
         Ok(Watch {
             hooks,
@@ -177,7 +178,8 @@ impl<'a> Watch<'a> {
     /// A hook of the script failed, or the output is gone.
     pub fn finish(&mut self, load: &LoadResult, tallies: &[Tally]) -> Result<(), Error> {
         let Some(step) = load.steps.last() else { return Ok(()) };
-        let errors: u64 = step.intervals.iter().filter(|i| i.second >= 1).map(|i| i.retries + i.outcomes.failed()).sum();
+        let errors: u64 =
+            step.intervals.iter().filter(|i| i.second >= 1).map(|i| i.retries + i.outcomes.failed()).sum();
         let counted: u64 = tallies.iter().map(|t| t.counted_errors).sum();
         // What `thread_done` did counts too, as in sysbench: bulk_insert sends its last statements there.
         let late = |class: usize| tallies.iter().map(|t| t.late[class]).sum::<u64>();

@@ -71,12 +71,18 @@ fn comparable(text: &str) -> Vec<String> {
         .map(str::trim_end)
         .filter(|line| !line.starts_with("sysbench "))
         .map(|line| {
-            let is_figure = ["min:", "avg:", "max:", "percentile:", "sum:", "total time:", "execution time", "per sec"];
+            let is_figure =
+                ["min:", "avg:", "max:", "percentile:", "sum:", "total time:", "execution time", "per sec"];
             if !is_figure.iter().any(|f| line.contains(f)) {
                 return line.to_owned();
             }
-            let keep_until = if line.contains("per sec") { line.find('(') } else { line.find(|c: char| c.is_ascii_digit()) };
-            let label = if line.contains("percentile") { "percentile" } else { &line[..keep_until.unwrap_or(0)] };
+            let keep_until = if line.contains("per sec") {
+                line.find('(')
+            } else {
+                line.find(|c: char| c.is_ascii_digit())
+            };
+            let label =
+                if line.contains("percentile") { "percentile" } else { &line[..keep_until.unwrap_or(0)] };
             label.trim_end().to_owned()
         })
         .filter(|line| !line.is_empty())
@@ -112,7 +118,8 @@ fn compare(server: &sandbox::Sandbox, connection: &[String], log: &Path) {
         words
     };
     let ours = |command: &str| {
-        let output = Command::new(env!("CARGO_BIN_EXE_sysbench-here")).args(arguments(command)).output().unwrap();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_sysbench-here")).args(arguments(command)).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };

@@ -36,7 +36,8 @@ fn sysbench(arguments: &[&str], connection: &[String]) -> (i32, String) {
 }
 
 fn figure(text: &str, label: &str) -> f64 {
-    let line = text.lines().find(|l| l.trim().starts_with(label)).unwrap_or_else(|| panic!("no {label} in {text}"));
+    let line =
+        text.lines().find(|l| l.trim().starts_with(label)).unwrap_or_else(|| panic!("no {label} in {text}"));
     line.trim()[label.len()..].split_whitespace().next().unwrap().trim_end_matches('s').parse().unwrap()
 }
 
@@ -60,7 +61,8 @@ fn whole_life(selector: &str) {
         "select_random_ranges",
     ] {
         let path = format!("{SYSBENCH}/{test}.lua");
-        let sysbench = |more: &[&str]| sysbench(&[&["--tables=2", "--table-size=500"], more].concat(), &connection);
+        let sysbench =
+            |more: &[&str]| sysbench(&[&["--tables=2", "--table-size=500"], more].concat(), &connection);
         let tables = if test.starts_with("select") { "--tables=1" } else { "--tables=2" };
         let (code, text) = sysbench(&["--threads=2", tables, &path, "prepare"]);
         assert_eq!(code, 0, "{text}");
@@ -91,7 +93,8 @@ fn native_life(selector: &str) {
     let Some(server) = sandbox::testing::server(selector) else { return };
     let connection = connection(&server);
     let sysbench = |command: &str| {
-        let words = ["--tables=2", "--table-size=500", "--threads=2", "--events=60", "oltp_read_write", command];
+        let words =
+            ["--tables=2", "--table-size=500", "--threads=2", "--events=60", "oltp_read_write", command];
         sysbench(&words, &connection)
     };
     assert_eq!(sysbench("prepare").0, 0);

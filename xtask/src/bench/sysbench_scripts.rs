@@ -16,7 +16,8 @@ const SCRIPTS: [&str; 2] = ["oltp_read_write", "oltp_point_select"];
 const START_SESSIONS: u32 = 5_000;
 const START_S_MAX: f64 = 20.0;
 const START_GIB_MAX: f64 = 2.0;
-const USAGE: &str = "sysbench-scripts [--rounds 3] [--seconds 20] [--settle 8] [--sessions 8,64,256,1024] [--start 5000]";
+const USAGE: &str =
+    "sysbench-scripts [--rounds 3] [--seconds 20] [--settle 8] [--sessions 8,64,256,1024] [--start 5000]";
 
 struct Asked {
     rounds: usize,
