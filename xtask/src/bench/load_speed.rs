@@ -31,6 +31,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
             Some(_) => anyhow::bail!("load-speed takes [rows=N] [SERVER ...]"),
         }
     }
+    warn_if_busy();
     let home = Home::find()?;
     let mut is_reached = true;
     for selector in servers {
@@ -38,6 +39,16 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     }
     println!("{}", if is_reached { "reached" } else { "NOT reached" });
     Ok(is_reached)
+}
+
+/// The load uses all cpus where sysbench's prepare uses one: on a machine that is busy with other things the ratio
+/// says more about those.
+fn warn_if_busy() {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0.0);
+    if load > 1.0 {
+        println!("the machine is busy (load average {load}): repeat this when it is not");
+    }
 }
 
 fn one_server(home: &Home, selector: &str, rows: &str) -> Result<bool> {
@@ -91,7 +102,8 @@ fn judge(protocol: Protocol, theirs: &[f64], ours: &[f64], restored: &[f64]) -> 
     ratio >= ratio_min && snapshot_ratio >= SNAPSHOT_RATIO_MIN
 }
 
-/// How much longer a sandbox takes to be there with the data than without: three times.
+/// What a snapshot takes in the place of a load, three times: deploying a sandbox with it, less the start of the
+/// server, which every run pays.
 fn from_snapshot(
     home: &Home,
     spec: &mut Spec,
@@ -107,9 +119,13 @@ fn from_snapshot(
         spec.name = format!("load-speed-{}-{turn}", std::process::id());
         spec.snapshot = Some(kept.clone());
         let started = Instant::now();
-        let copy = Sandbox::deploy(home, spec, &|_| ())?;
-        times.push(started.elapsed().as_secs_f64());
+        let mut copy = Sandbox::deploy(home, spec, &|_| ())?;
+        let deployed = started.elapsed().as_secs_f64();
         let is_loaded = configured.is_loaded(&copy.target(Some("load")))?;
+        copy.stop()?;
+        let started = Instant::now();
+        copy.start()?;
+        times.push(deployed - started.elapsed().as_secs_f64());
         copy.destroy()?;
         ensure!(is_loaded, "the snapshot does not hold the tables");
     }
