@@ -22,11 +22,6 @@ use crate::time::{Clock, Ticker};
 pub(crate) const SWEEP: Duration = Duration::from_millis(50);
 /// A timer so far away may be served late by what has passed since the last reading of the clock.
 const FAR: Duration = Duration::from_millis(5);
-/// Bytes of a task that are asked for ahead of its turn.
-#[cfg(target_arch = "x86_64")]
-const PREFETCH_MAX: usize = 4096;
-#[cfg(target_arch = "x86_64")]
-const CACHE_LINE: usize = 64;
 /// Sockets that one call of epoll may name.
 const EVENTS_MAX: usize = 512;
 /// Transactions that a task may finish without waiting before others get their turn.
@@ -277,24 +272,6 @@ impl Core {
         }
     }
 
-    /// Asks for the memory of the task that follows while the present one runs. A session's state has long left the
-    /// caches when its answer comes (the server's threads have run in between), and fetching it line by line
-    /// costs more than all that is done with it.
-    #[inline]
-    fn prefetch_next(&self) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(id) = self.ready.borrow().front()
-            && let Some(future) = self.tasks.borrow().get(*id).and_then(|slot| slot.future.as_deref())
-        {
-            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-            let first = (&raw const *future).cast::<i8>();
-            for offset in (0..size_of_val(future).min(PREFETCH_MAX)).step_by(CACHE_LINE) {
-                // SAFETY: the address lies within the future; a prefetch reads nothing into the program.
-                unsafe { _mm_prefetch::<_MM_HINT_T1>(first.add(offset)) };
-            }
-        }
-    }
-
     // ---- timers ----
 
     /// Calls the waker once the time has come.
@@ -442,7 +419,6 @@ impl Core {
             let ready_now = self.ready.borrow().len();
             for _ in 0..ready_now {
                 let Some(id) = self.ready.borrow_mut().pop_front() else { break };
-                self.prefetch_next();
                 self.poll_task(id);
             }
             if is_done() {

@@ -14,7 +14,11 @@ fn check(name: &str, pairs: &[(&str, &str)], transactions: u64) -> Vec<(f64, f64
         let configured = configure(name, pairs, &target);
         load_tables(&*configured, &target);
         let step = run_and_check(&*configured, &target, 4, transactions, 1).steps.remove(0);
-        assert_eq!(step.outcomes.committed, transactions, "{name} {pairs:?} on {selector}: {:?}", step.errors);
+        assert_eq!(
+            step.outcomes.committed, transactions,
+            "{name} {pairs:?} on {selector}: {:?}",
+            step.errors
+        );
         let each = |count: u64| count as f64 / transactions as f64;
         all.push((each(step.reads), each(step.writes), each(step.other)));
     }
@@ -42,8 +46,12 @@ fn old_sysbench_transactions() {
     let size = ("table_size", "5000");
     assert!(check("oltp_04", &[size], 200).iter().all(|(reads, ..)| *reads == 14.0));
     assert!(check("oltp_05", &[size, ("tables", "3")], 200).iter().all(|(reads, ..)| *reads == 14.0));
-    assert!(check("oltp_04", &[size, ("read_only", "on")], 200).iter().all(|found| *found == (14.0, 0.0, 2.0)));
-    assert!(check("oltp_04", &[size, ("test_mode", "simple")], 200).iter().all(|found| *found == (1.0, 0.0, 0.0)));
+    assert!(
+        check("oltp_04", &[size, ("read_only", "on")], 200).iter().all(|found| *found == (14.0, 0.0, 2.0))
+    );
+    assert!(
+        check("oltp_04", &[size, ("test_mode", "simple")], 200).iter().all(|found| *found == (1.0, 0.0, 0.0))
+    );
     for mode in ["select", "update_key", "update_nokey", "insert", "delete"] {
         check("oltp_04", &[size, ("test_mode", "nontrx"), ("nontrx_mode", mode)], 200);
     }
