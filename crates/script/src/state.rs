@@ -236,8 +236,7 @@ fn fill_options(lua: &Lua, native: &Table, program: &Program) -> mlua::Result<()
     let globals = lua.globals();
     for (name, value) in &program.options {
         let value: Value = validate.call((name.as_str(), lua_value(lua, value)?))?;
-        if program.exports_options && !matches!(globals.raw_get::<Value>(name.as_str())?, Value::Function(_))
-        {
+        if program.exports_options && globals.raw_get::<Value>(name.as_str())?.is_nil() {
             globals.raw_set(name.as_str(), value.clone())?;
         }
         options.set(name.as_str(), value)?;

@@ -36,6 +36,8 @@ local proxy = setmetatable({
 _G.ffi = proxy
 package.loaded.ffi = proxy
 
+local traceback = debug.traceback
+
 -- An error with its traceback, once; tables are thrown on purpose and stay as they are.
 local function describe(problem)
    if type(problem) == "table" then return problem end
@@ -45,7 +47,7 @@ local function describe(problem)
       return problem
    end
    -- LuaJIT cannot name some frames of precompiled chunks; file and line are in the message all the same.
-   local ok, traced = pcall(debug.traceback, problem, 2)
+   local ok, traced = pcall(traceback, problem, 2)
    return ok and traced or problem
 end
 native.describe = describe
