@@ -101,7 +101,7 @@ pub(crate) fn summary(report: &Report) -> String {
             ("cell", Align::Left),
             ("sessions", Align::Right),
             ("TPS", Align::Right),
-            ("95 % interval", Align::Left),
+            ("interval", Align::Left),
             ("p95 ms", Align::Right),
             ("p99 ms", Align::Right),
             ("runs", Align::Right),
