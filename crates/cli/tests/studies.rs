@@ -143,7 +143,7 @@ fn the_quickstart_in_small_gives_a_report_that_opens() {
         .replace("sessions = [1, 8, 64]", "sessions = [1, 4]")
         .replace("table_size = 100_000", "table_size = 1_000")
         .replace("duration = \"3s\"", "duration = \"1s\"")
-        .replace("warmup = \"1s\"", "warmup = \"100ms\"")
+        .replace("warmup = \"2s\"", "warmup = \"100ms\"")
         .replace("blocks = 5", "blocks = 1");
     assert_ne!(small, text);
     let study = dir.path().join("small.toml");
