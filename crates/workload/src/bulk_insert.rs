@@ -54,12 +54,7 @@ impl Workload for BulkInsert {
         given: &BTreeMap<String, String>,
         dialect: Dialect,
     ) -> Result<Box<dyn Configured>, OptionError> {
-        let mut options = Options::parse(self.name(), OPTIONS, given)?;
-        if let Some(engine) =
-            dialect.engine.as_deref().filter(|_| !given.contains_key("mysql_storage_engine"))
-        {
-            options.set("mysql_storage_engine", engine);
-        }
+        let options = Options::for_server(self.name(), OPTIONS, given, &dialect)?;
         let tables = options.count("tables");
         Ok(Box::new(ConfiguredBulk {
             tables,

@@ -93,10 +93,7 @@ impl Workload for Catalogue {
 }
 
 fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<ConfiguredShop, OptionError> {
-    let mut options = Options::parse("catalogue", OPTIONS, given)?;
-    if let Some(engine) = dialect.engine.as_deref().filter(|_| !given.contains_key("mysql_storage_engine")) {
-        options.set("mysql_storage_engine", engine);
-    }
+    let options = Options::for_server("catalogue", OPTIONS, given, &dialect)?;
     let drawing = Drawing {
         kinds: kinds(),
         script: Shop::of_scale(options.real("scale")),

@@ -100,10 +100,7 @@ impl Workload for DbStress {
 }
 
 fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<ConfiguredStress, OptionError> {
-    let mut options = Options::parse("dbstress", OPTIONS, given)?;
-    if let Some(engine) = dialect.engine.as_deref().filter(|_| !given.contains_key("mysql_storage_engine")) {
-        options.set("mysql_storage_engine", engine);
-    }
+    let options = Options::for_server("dbstress", OPTIONS, given, &dialect)?;
     let partitions = options.count("history_partitions");
     if partitions > 0 && dialect.flavor == Flavor::Postgres && dialect.version.major < 11 {
         return Err(OptionError::Invalid {

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::OptionError;
 use crate::random::DistributionKind;
+use crate::{Dialect, OptionError};
 
 /// What values an option takes.
 #[derive(Debug, Clone, PartialEq)]
@@ -162,6 +162,26 @@ pub struct Options {
 }
 
 impl Options {
+    /// [`Options::parse`] for a workload with the option `mysql_storage_engine`: where it was not given, the engine
+    /// that the study or the command line chose for the server takes its place.
+    ///
+    /// # Errors
+    /// As [`Options::parse`].
+    pub fn for_server(
+        workload: &str,
+        specs: &[OptionSpec],
+        given: &BTreeMap<String, String>,
+        dialect: &Dialect,
+    ) -> Result<Options, OptionError> {
+        let mut options = Options::parse(workload, specs, given)?;
+        if let Some(engine) =
+            dialect.engine.as_deref().filter(|_| !given.contains_key("mysql_storage_engine"))
+        {
+            options.set("mysql_storage_engine", engine);
+        }
+        Ok(options)
+    }
+
     /// Checks what was given against what the workload declares.
     ///
     /// # Errors

@@ -187,12 +187,7 @@ impl OldOltp {
         given: &BTreeMap<String, String>,
         dialect: Dialect,
     ) -> Result<ConfiguredOld, OptionError> {
-        let mut options = Options::parse(self.name, self.options(), given)?;
-        if let Some(engine) =
-            dialect.engine.as_deref().filter(|_| !given.contains_key("mysql_storage_engine"))
-        {
-            options.set("mysql_storage_engine", engine);
-        }
+        let options = Options::for_server(self.name, self.options(), given, &dialect)?;
         let mode = match self.form {
             Form::V04 => Mode::of(options.text("test_mode"), options.text("nontrx_mode")),
             Form::V05 => Mode::Complex,

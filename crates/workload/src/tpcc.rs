@@ -97,12 +97,7 @@ impl Workload for Tpcc {
         given: &BTreeMap<String, String>,
         dialect: Dialect,
     ) -> Result<Box<dyn Configured>, OptionError> {
-        let mut options = Options::parse(self.name(), OPTIONS, given)?;
-        if let Some(engine) =
-            dialect.engine.as_deref().filter(|_| !given.contains_key("mysql_storage_engine"))
-        {
-            options.set("mysql_storage_engine", engine);
-        }
+        let options = Options::for_server(self.name(), OPTIONS, given, &dialect)?;
         let suffix =
             dialect.table_options(options.text("mysql_storage_engine"), options.text("create_table_options"));
         Ok(Box::new(ConfiguredTpcc {

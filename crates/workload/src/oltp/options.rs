@@ -114,12 +114,7 @@ impl Settings {
         given: &BTreeMap<String, String>,
         dialect: Dialect,
     ) -> Result<Settings, OptionError> {
-        let mut options = Options::parse(workload, specs(member), given)?;
-        if let Some(engine) =
-            dialect.engine.as_deref().filter(|_| !given.contains_key("mysql_storage_engine"))
-        {
-            options.set("mysql_storage_engine", engine);
-        }
+        let options = Options::for_server(workload, specs(member), given, &dialect)?;
         let table_size = options.count("table_size");
         let rows = distribution_kind(&options).over(1, table_size).map_err(|error| OptionError::Invalid {
             name: error.name.to_owned(),
