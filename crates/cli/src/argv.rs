@@ -38,6 +38,14 @@ pub(crate) fn mask_passwords() {
     }
 }
 
+/// An argument without the password of a URL or of sysbench's options.
+pub(crate) fn without_password(text: &str) -> String {
+    match password(text) {
+        Some((start, end)) => format!("{}***{}", &text[..start], &text[end..]),
+        None => text.to_owned(),
+    }
+}
+
 /// Bytes of the password in a URL, or in sysbench's options.
 fn password(text: &str) -> Option<(usize, usize)> {
     for option in ["--mysql-password=", "--pgsql-password=", "--mysql_password=", "--pgsql_password="] {

@@ -10,6 +10,7 @@ pub mod checks;
 pub mod error;
 pub mod hooks;
 pub mod host;
+pub mod kept;
 pub mod locks;
 pub mod observe;
 pub mod plan;

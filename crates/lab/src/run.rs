@@ -200,7 +200,7 @@ const OF_QUALITY: [&str; 6] =
     ["client_bound", "not_steady", "debt_growing", "noisy_host", "cpu_frequency", "cache_state"];
 
 /// Done, or invalid when a gate has tripped.
-fn judge(end: &mut RunEnd, is_lenient: bool) -> Status {
+pub(crate) fn judge(end: &mut RunEnd, is_lenient: bool) -> Status {
     let is_excused = |gate: &Gate| is_lenient && OF_QUALITY.contains(&gate.name.as_str());
     for gate in end.gates.iter().filter(|gate| gate.is_tripped && is_excused(gate)) {
         end.warnings.push(format!("{}, allowed by this study: {} ({})", gate.name, gate.detail, gate.remedy));
@@ -489,11 +489,16 @@ fn client_gate(recording: &mut Recording, result: &LoadResult, around: &Around<'
     }
     let bound = result.steps.iter().find(|step| step.client.is_bound);
     let worst = result.steps.iter().map(|step| step.client.cpu_share).fold(0.0, f64::max);
-    recording.end.gates.push(Gate {
+    Gate {
         name: "client_bound".into(),
         is_tripped: bound.is_some(),
         detail: match bound {
             Some(step) => format!(
+    recording.end.gates.push(client_bound(result));
+}
+
+/// Whether the client was what limited the run.
+pub(crate) fn client_bound(result: &LoadResult) -> Gate {
                 "at {} sessions the client used {:.0} % of its cpu and waited {:.0} % of the time for one",
                 step.sessions,
                 step.client.cpu_share * 100.0,
@@ -505,7 +510,7 @@ fn client_gate(recording: &mut Recording, result: &LoadResult, around: &Around<'
             Some(_) => "add --workers, give the client cpus of its own, or lower the rate".into(),
             None => String::new(),
         },
-    });
+    }
 }
 
 /// Looks whether the tables are what the outcomes imply, and reads back what the server really ran with.
@@ -569,7 +574,7 @@ fn storage_facts(facts: &sandbox::storage::StorageFacts) -> Vec<(String, String)
 }
 
 /// The engine of the workload's tables, in the spelling of its makers.
-fn engine_of(flavor: sandbox::Flavor, options: &BTreeMap<String, String>) -> String {
+pub(crate) fn engine_of(flavor: sandbox::Flavor, options: &BTreeMap<String, String>) -> String {
     if flavor == sandbox::Flavor::Postgres {
         return "heap".to_owned();
     }
@@ -579,7 +584,7 @@ fn engine_of(flavor: sandbox::Flavor, options: &BTreeMap<String, String>) -> Str
 }
 
 /// All variables as an attached server reports them.
-fn reported_settings(target: &wire::Target) -> Result<BTreeMap<String, String>, Error> {
+pub(crate) fn reported_settings(target: &wire::Target) -> Result<BTreeMap<String, String>, Error> {
     let sql = match target.protocol {
         Protocol::Mysql => "SHOW GLOBAL VARIABLES",
         Protocol::Postgres => "SELECT name, setting FROM pg_settings",
@@ -596,7 +601,7 @@ fn reported_settings(target: &wire::Target) -> Result<BTreeMap<String, String>, 
 }
 
 /// What reports show of a server apart from the list of its settings.
-fn describe(facts: &mut ServerFacts, reported: &BTreeMap<String, String>) {
+pub(crate) fn describe(facts: &mut ServerFacts, reported: &BTreeMap<String, String>) {
     let first =
         |names: &[&str]| names.iter().find_map(|name| reported.get(*name)).cloned().unwrap_or_default();
     if facts.isolation.is_empty() {

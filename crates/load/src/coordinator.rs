@@ -294,6 +294,7 @@ impl<'a> Coordinator<'a> {
             interval.reconnects += data.reconnects;
             interval.connected += data.connected;
             interval.backlog += data.backlog;
+            interval.in_flight += data.in_flight;
             data.clear();
             let _ = link.spares.send(data);
         }

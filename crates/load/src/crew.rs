@@ -594,6 +594,7 @@ impl Crew {
         full.duration = at.saturating_duration_since(self.interval_began.replace(at));
         full.backlog = backlog;
         full.connected = self.connected.get();
+        full.in_flight = self.busy.get();
         self.report(Report::Interval { worker: self.worker, data: full });
     }
 

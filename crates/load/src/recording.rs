@@ -63,6 +63,7 @@ pub(crate) struct IntervalData {
     pub(crate) reconnects: u64,
     pub(crate) connected: u32,
     pub(crate) backlog: u64,
+    pub(crate) in_flight: u32,
     pub(crate) response: Counts,
     /// Only in open loop, where it differs.
     pub(crate) service: Option<Counts>,
@@ -82,6 +83,7 @@ impl IntervalData {
             reconnects: 0,
             connected: 0,
             backlog: 0,
+            in_flight: 0,
             response: Counts::new(),
             service: None,
             classes: (0..classes).map(|_| Counts::new()).collect(),

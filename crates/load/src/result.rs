@@ -116,6 +116,8 @@ pub struct IntervalResult {
     pub connected: u32,
     /// Scheduled and not yet started when it ended (open loop).
     pub backlog: u64,
+    /// Started and not ended when it ended.
+    pub in_flight: u32,
     /// Latency of the transactions that ended in it.
     pub latency: LatencyPair,
     /// Latency by statement class, in the order of [`StepResult::by_statement`].

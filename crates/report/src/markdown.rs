@@ -76,10 +76,9 @@ fn head(text: &mut String, report: &Report, study: &StudyReport) {
     }
     let quick = if study.records.iter().any(|view| view.record.study.is_quick) { ", quick run" } else { "" };
     let hosts = listed(&hosts);
-    let _ = writeln!(
-        text,
-        "\n{counted} of {planned} planned runs counted, blocks: {blocks}{quick}. Host: {hosts}.\n"
-    );
+    // Runs that were kept without a plan are a study of their own, and none of them can be missing.
+    let planned = if planned == 0 { String::new() } else { format!(" of {planned} planned") };
+    let _ = writeln!(text, "\n{counted}{planned} runs counted, blocks: {blocks}{quick}. Host: {hosts}.\n");
 }
 
 fn alarms(text: &mut String, study: &StudyReport) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::symbols::{Counter, Counters};
 use load::Recorder;
 use wire::{
     Connection, Done, Endpoint, Error, ParamType, Protocol, ResultSet, StatementKind, Target, Transport,
@@ -95,6 +96,10 @@ pub struct Databases {
     pub is_debugged: bool,
     /// Whether a script has connected to any server: reports speak of SQL only then.
     pub is_used: Arc<AtomicBool>,
+    /// `--mysql-dry-run`: nothing is sent to MySQL servers, and everything succeeds.
+    pub is_dry: bool,
+    /// What is counted beside the load engine.
+    pub counters: Arc<Counters>,
 }
 
 impl Databases {
@@ -199,8 +204,6 @@ pub struct Host<O: Open> {
     index: usize,
     live: Vec<Option<Live<O::Socket>>>,
     results: Rc<RefCell<Results>>,
-    /// Connections opened again.
-    pub reconnects: u64,
     /// Statements run without a recorder: reads, writes, others.
     pub unrecorded: [u64; 3],
 }
@@ -214,7 +217,6 @@ impl<O: Open> Host<O> {
             index: index as usize,
             live: Vec::new(),
             results: Rc::default(),
-            reconnects: 0,
             unrecorded: [0; 3],
         }
     }
@@ -284,7 +286,7 @@ impl<O: Open> Host<O> {
             return Err(closed());
         };
         let connection = self.dial(&target).await?;
-        self.reconnects += 1;
+        self.databases.counters.add(Counter::Reconnect, 1);
         self.live[id] =
             Some(Live { connection, target, statements: Vec::new(), pending: Default::default() });
         Ok(())

@@ -12,8 +12,8 @@ use workload::{Configured, Dialect, LoadAt, OptionKind, Workload};
 
 use crate::error::Error;
 use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
-use crate::run::{Finished, Outcome, banner, notice, say};
-use crate::script::shown;
+use crate::run::{Finished, Outcome, banner, notice, now_ms, say};
+use crate::script::{given, shown};
 use crate::settings;
 use crate::watch::Watch;
 
@@ -155,24 +155,30 @@ impl Native {
         let plan = settings::plan(&self.values)?;
         let seed = settings::seed(&self.values);
         notice(out, &banner(&self.values, threads, seed))?;
+        let (percentiles, started_at_ms) = (form.percentiles.clone(), now_ms());
         let sessions = configured.sessions(&target, u64::from(seed));
-        let mut watch = Watch::new(&self.values, form, Arc::new(AtomicBool::new(true)), None, out)?;
+        let mut watch =
+            Watch::new(&self.values, form, Arc::new(AtomicBool::new(true)), Arc::default(), None, out)?;
         let load = load::run(&plan, &*sessions, &mut |event| watch.on(event), stop)?;
-        if let Some(reason) = load.steps.iter().find_map(|step| step.ended_by.clone()) {
-            return Err(Error::Workload(reason));
+        let error = load.steps.iter().find_map(|step| step.ended_by.clone());
+        if error.is_none() {
+            watch.finish(&load, &[])?;
         }
-        watch.finish(&load, &[])?;
         let mut options = shown(&self.values);
         options.extend(configured.options());
-        let result = Finished {
+        Ok(Outcome::of_run(Finished {
             load,
             test: self.workload.name().to_owned(),
             is_native: true,
             statements: sessions.statement_classes(),
             options,
+            given: given(&self.values),
             seed,
             targets: vec![target],
-        };
-        Ok(Outcome { exit_code: 0, result: Some(result) })
+            planned: plan.steps[0].clone(),
+            started_at_ms,
+            percentiles,
+            error,
+        }))
     }
 }

@@ -226,7 +226,7 @@ const ROWS: &[Row] = &[
         Section::Mysql,
         Kind::Bool,
         "off",
-        "not supported: pretend that all MySQL calls are successful",
+        "send nothing and pretend that all MySQL calls are successful",
     ),
     ("pgsql-host", Section::Pgsql, Kind::List, "localhost", "PostgreSQL server host"),
     ("pgsql-port", Section::Pgsql, Kind::List, "5432", "PostgreSQL server port"),
@@ -248,6 +248,13 @@ const ROWS: &[Row] = &[
         Kind::File,
         "-",
         "write the latency histograms as an HdrHistogram interval log to this file",
+    ),
+    (
+        "results",
+        Section::Plimsoll,
+        Kind::File,
+        "-",
+        "keep the run in the results file of this directory, for 'plimsoll report'",
     ),
     ("workers", Section::Plimsoll, Kind::Int, "0", "load threads; 0: one for each cpu"),
     (

@@ -7,6 +7,7 @@ use load::Histogram;
 
 use crate::options::Compat;
 use crate::session::Tally;
+use crate::symbols::{Counted, Counter};
 
 /// Levels of `--verbosity`.
 pub mod level {
@@ -100,6 +101,16 @@ fn seconds(ns: u64) -> f64 {
 }
 
 impl Stat {
+    /// Adds what is counted beside the load engine.
+    pub fn count(&mut self, counted: &Counted) {
+        self.other += counted.of(Counter::Other);
+        self.reads += counted.of(Counter::Read);
+        self.writes += counted.of(Counter::Write);
+        self.events += counted.of(Counter::Event);
+        self.errors += counted.of(Counter::Error);
+        self.reconnects += counted.of(Counter::Reconnect);
+    }
+
     /// The percentile in milliseconds.
     pub fn percentile_ms(&self, percent: f64) -> f64 {
         if self.latency.is_empty() { 0.0 } else { self.latency.quantile_ms(percent / 100.0) }

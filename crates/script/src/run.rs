@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use load::{LoadResult, Stop};
 
@@ -22,6 +23,16 @@ pub struct Outcome {
     pub result: Option<Finished>,
 }
 
+impl Outcome {
+    /// Of a run that has ended, well or not; says why not.
+    pub(crate) fn of_run(finished: Finished) -> Outcome {
+        if let Some(error) = &finished.error {
+            tell(level::FATAL, error);
+        }
+        Outcome { exit_code: i32::from(finished.error.is_some()), result: Some(finished) }
+    }
+}
+
 /// A finished `run`.
 #[derive(Debug)]
 pub struct Finished {
@@ -35,10 +46,20 @@ pub struct Finished {
     pub statements: Vec<String>,
     /// All options in force, without passwords.
     pub options: BTreeMap<String, String>,
+    /// Those that the user gave and that change what is measured.
+    pub given: BTreeMap<String, String>,
     /// Seed in force.
     pub seed: u32,
-    /// The servers.
+    /// The servers; empty for a script that uses none.
     pub targets: Vec<wire::Target>,
+    /// The level as it was planned.
+    pub planned: load::Step,
+    /// When it began, in milliseconds since 1970.
+    pub started_at_ms: i64,
+    /// Percentiles asked for.
+    pub percentiles: Vec<f64>,
+    /// Why it failed, if it did.
+    pub error: Option<String>,
 }
 
 const NOT_OURS: [(&str, &str); 5] = [
@@ -151,6 +172,11 @@ pub(crate) fn say(out: &mut dyn Write, text: &str) -> Result<(), Error> {
 /// Says something that belongs to reports.
 pub(crate) fn notice(out: &mut dyn Write, text: &str) -> Result<(), Error> {
     if is_told(level::NOTICE) { say(out, text) } else { Ok(()) }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
 /// What scripts have printed goes through C's own buffer: it comes out before anything of ours.

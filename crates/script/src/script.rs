@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use load::Stop;
@@ -13,7 +14,7 @@ use crate::course::{Course, Stopped};
 use crate::error::Error;
 use crate::host::{Blocking, Databases, Host};
 use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
-use crate::run::{Finished, Outcome, banner, flush_lua, notice, say};
+use crate::run::{Finished, Outcome, banner, flush_lua, notice, now_ms, say};
 use crate::session::ScriptSessions;
 use crate::settings::{self, Generators};
 use crate::state::{Bytecode, Callbacks, OptionValue, Program, State};
@@ -68,7 +69,7 @@ impl Script {
         let databases = Arc::new(settings::databases(&values)?);
         let random = settings::random(&values)?;
         let generators = settings::generators(&values, settings::threads(&values)?);
-        let symbols = SessionSymbols::new(random, generators.sessions[0].clone());
+        let symbols = SessionSymbols::new(random, generators.sessions[0].clone(), databases.counters.clone());
         let program = Arc::new(program);
         let mut global = course(&program, &bytecode, &databases, 0, "load_only", symbols, print_nothing())?;
         run_blocking(&mut global)?;
@@ -160,7 +161,7 @@ impl Script {
             for (tid, rng) in self.generators.sessions.iter().cloned().enumerate() {
                 let (failures, text) = (&failures, text.clone());
                 scope.spawn(move || {
-                    let symbols = SessionSymbols::new(random, rng);
+                    let symbols = SessionSymbols::new(random, rng, databases.counters.clone());
                     let attempt = || -> Result<(), Error> {
                         let main = "load_and_command";
                         let mut course =
@@ -189,6 +190,7 @@ impl Script {
             return Err(Error::Script(format!("cannot find the event() function in {}", self.file_name())));
         }
         notice(out, &banner(&self.values, threads, self.generators.seed))?;
+        let (percentiles, started_at_ms) = (form.percentiles.clone(), now_ms());
         let sessions = ScriptSessions {
             program: self.program.clone(),
             bytecode: self.bytecode.clone(),
@@ -202,33 +204,41 @@ impl Script {
         let hooks = self.hooks()?;
         let is_used = self.databases.is_used.clone();
         let hooks = Hooks { global: &mut self.global, intermediate: hooks.0, has_cumulative: hooks.1 };
-        let mut watch = Watch::new(&self.values, form, is_used, Some(hooks), out)?;
+        let counters = self.databases.counters.clone();
+        let mut watch = Watch::new(&self.values, form, is_used, counters, Some(hooks), out)?;
         let ran = load::run(&plan, &sessions, &mut |event| watch.on(event), stop);
         let problem = sessions.problem.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(problem) = problem {
-            return Err(Error::Script(problem));
+        let load = match (ran, &problem) {
+            (Ok(load), _) => load,
+            (Err(_), Some(problem)) => return Err(Error::Script(problem.clone())),
+            (Err(error), None) => return Err(error.into()),
+        };
+        let problem = problem.or_else(|| load.steps.iter().find_map(|step| step.ended_by.clone()));
+        if problem.is_none() {
+            let tallies =
+                std::mem::take(&mut *sessions.tallies.lock().unwrap_or_else(PoisonError::into_inner));
+            watch.finish(&load, &tallies)?;
+            drop(watch);
+            self.call_global("done")?;
+            self.global.state().native("end_json")?.call::<()>(()).map_err(Error::lua)?;
+            flush_lua();
         }
-        let load = ran?;
-        if let Some(reason) = load.steps.iter().find_map(|step| step.ended_by.clone()) {
-            return Err(Error::Script(reason));
-        }
-        let tallies = std::mem::take(&mut *sessions.tallies.lock().unwrap_or_else(PoisonError::into_inner));
-        watch.finish(&load, &tallies)?;
-        drop(watch);
-        self.call_global("done")?;
-        self.global.state().native("end_json")?.call::<()>(()).map_err(Error::lua)?;
-        flush_lua();
-        let driver = self.values.text("db-driver");
-        let result = Finished {
+        let is_used = self.databases.is_used.load(Ordering::Relaxed);
+        let servers = self.databases.targets(self.values.text("db-driver"));
+        Ok(Outcome::of_run(Finished {
             load,
-            test: self.program.name.clone(),
+            test: self.file_name(),
             is_native: false,
             statements: load::SessionFactory::statement_classes(&sessions),
             options: shown(&self.values),
+            given: given(&self.values),
             seed: self.generators.seed,
-            targets: self.databases.targets(driver).to_vec(),
-        };
-        Ok(Outcome { exit_code: 0, result: Some(result) })
+            targets: if is_used { servers.to_vec() } else { Vec::new() },
+            planned: plan.steps[0].clone(),
+            started_at_ms,
+            percentiles,
+            error: problem,
+        }))
     }
 
     /// A state for intermediate reports, if the script has a hook for them, and whether it has a cumulative one.
@@ -245,6 +255,7 @@ impl Script {
         let symbols = SessionSymbols::new(
             self.random,
             workload::random::Rng::stream(u64::from(self.generators.seed), 0),
+            self.databases.counters.clone(),
         );
         let text = option_list(&self.values);
         let mut course = course(&self.program, &self.bytecode, &self.databases, 0, "load", symbols, text)?;
@@ -255,8 +266,28 @@ impl Script {
 
 /// Options in force, without passwords.
 pub(crate) fn shown(values: &Values) -> BTreeMap<String, String> {
-    let options = values.all().filter(|(option, _)| !option.name.contains("password"));
+    let is_shown = |name: &str| {
+        !name.contains("password")
+            && !["help", "version"].contains(&name)
+            && options::ALIASES.iter().all(|(alias, _)| *alias != name)
+    };
+    let options = values.all().filter(|(option, _)| is_shown(&option.name));
     options.map(|(option, value)| (option.name.clone(), value.unwrap_or_default().to_owned())).collect()
+}
+
+/// Options that the user gave and that change what is measured: those of the test itself, its random numbers, and how
+/// it is driven. Sessions are told apart anyway.
+pub(crate) fn given(values: &Values) -> BTreeMap<String, String> {
+    let is_of_load = |option: &Declared| match option.section {
+        Section::Script => true,
+        Section::Random => option.name != "rand-seed",
+        _ => ["rate", "db-ps-mode", "mysql-ssl", "pgsql-sslmode"].contains(&option.name.as_str()),
+    };
+    values
+        .all()
+        .filter(|(option, _)| values.is_given(&option.name) && is_of_load(option))
+        .map(|(option, value)| (option.name.replace('-', "_"), value.unwrap_or_default().to_owned()))
+        .collect()
 }
 
 /// The script's own options as `help` lists them.

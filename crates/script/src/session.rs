@@ -20,12 +20,8 @@ pub struct Tally {
     pub events: u64,
     /// Time in events, in seconds.
     pub execution_s: f64,
-    /// Connections opened again.
-    pub reconnects: u64,
     /// Statements after the last event: reads, writes, others.
     pub late: [u64; 3],
-    /// Errors that the script counted by `sb_counter_inc`.
-    pub counted_errors: u64,
 }
 
 /// The sessions of a run.
@@ -95,7 +91,7 @@ impl ScriptSession {
     fn course(&mut self) -> Result<Course<OnEngine>, crate::Error> {
         let host = Host::new(OnEngine, self.databases.clone(), self.index);
         let callbacks = Callbacks { results: host.results() };
-        let symbols = SessionSymbols::new(self.random, self.rng.clone());
+        let symbols = SessionSymbols::new(self.random, self.rng.clone(), self.databases.counters.clone());
         let state = State::new(&self.program, &self.bytecode, self.index, callbacks)?;
         Course::new(state, "main", host, symbols)
     }
@@ -179,8 +175,6 @@ impl Session for ScriptSession {
             tell(level::FATAL, &error.to_string());
         }
         self.tally.late = course.host.unrecorded;
-        self.tally.reconnects = course.host.reconnects;
-        self.tally.counted_errors = course.symbols.counted[4];
         course.host.close().await;
     }
 }

@@ -24,10 +24,8 @@ const RESTARTS_MAX: u32 = 10_000;
 /// An option that is not supported, a number that is none.
 pub fn databases(values: &Values) -> Result<Databases, Error> {
     let (mysql, pgsql) = (mysql_targets(values)?, pgsql_targets(values)?);
-    for unsupported in ["mysql-compression", "mysql-dry-run"] {
-        if values.is_on(unsupported) {
-            return Err(Error::Usage(format!("--{unsupported} is not supported by Plimsoll; leave it off")));
-        }
+    if values.is_on("mysql-compression") {
+        return Err(Error::Usage("--mysql-compression is not supported by Plimsoll; leave it off".into()));
     }
     let is_emulated = match values.text("db-ps-mode") {
         "auto" => false,
@@ -47,7 +45,16 @@ pub fn databases(values: &Values) -> Result<Databases, Error> {
         }
     }
     let is_debugged = values.is_on("db-debug") || values.is_on("mysql-debug");
-    Ok(Databases { mysql, pgsql, ignored, is_emulated, is_debugged, is_used: Arc::default() })
+    Ok(Databases {
+        mysql,
+        pgsql,
+        ignored,
+        is_emulated,
+        is_debugged,
+        is_used: Arc::default(),
+        is_dry: values.is_on("mysql-dry-run"),
+        counters: Arc::default(),
+    })
 }
 
 fn target(protocol: Protocol, endpoint: Endpoint, values: &Values, prefix: &str) -> Target {

@@ -4,7 +4,8 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use workload::random::{Distribution, DistributionKind, Rng, fill_template};
 
@@ -21,8 +22,56 @@ pub struct RandomSettings {
     pub zipfian: DistributionKind,
 }
 
-/// Counters that scripts may add to by `sb_counter_inc`: other, read, write, reconnect, error.
-pub const COUNTERS: usize = 5;
+/// What a run counts beside the load engine: reconnections, and what scripts add by `sb_counter_inc`. Shared by all
+/// sessions; nothing on the way of a statement counts here.
+#[derive(Debug, Default)]
+pub struct Counters([AtomicU64; 6]);
+
+/// The counters, in the order of sysbench's `sb_counter_type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // sysbench's words
+pub enum Counter {
+    Other,
+    Read,
+    Write,
+    Event,
+    Error,
+    Reconnect,
+}
+
+impl Counter {
+    /// All of them, by their numbers.
+    pub const ALL: [Counter; 6] =
+        [Counter::Other, Counter::Read, Counter::Write, Counter::Event, Counter::Error, Counter::Reconnect];
+}
+
+/// What the counters stood at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted([u64; 6]);
+
+impl Counters {
+    /// Adds.
+    pub fn add(&self, counter: Counter, amount: u64) {
+        self.0[counter as usize].fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// How they stand.
+    pub fn now(&self) -> Counted {
+        Counted(std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed)))
+    }
+}
+
+impl Counted {
+    /// One of them.
+    pub fn of(&self, counter: Counter) -> u64 {
+        self.0[counter as usize]
+    }
+
+    /// What was added since.
+    pub fn since(&self, before: &Counted) -> Counted {
+        Counted(std::array::from_fn(|at| self.0[at].saturating_sub(before.0[at])))
+    }
+}
 
 /// What the C functions of one session act on.
 #[derive(Debug)]
@@ -31,15 +80,14 @@ pub struct SessionSymbols {
     rng: Rng,
     /// The last zipfian distribution: its constants take a while to compute.
     zipfian: Option<(DistributionKind, u32, u32, Distribution)>,
-    /// What the script has counted by itself, not yet taken.
-    pub counted: [u64; COUNTERS],
+    counters: Arc<Counters>,
     text: Vec<u8>,
 }
 
 impl SessionSymbols {
     /// With a generator of its own.
-    pub fn new(settings: RandomSettings, rng: Rng) -> SessionSymbols {
-        SessionSymbols { settings, rng, zipfian: None, counted: [0; COUNTERS], text: Vec::new() }
+    pub fn new(settings: RandomSettings, rng: Rng, counters: Arc<Counters>) -> SessionSymbols {
+        SessionSymbols { settings, rng, zipfian: None, counters, text: Vec::new() }
     }
 
     /// Draws numbers and forgets them: sysbench draws one where it files an event's latency in its histogram and two
@@ -205,8 +253,8 @@ pub extern "C" fn sb_counter_inc(thread: c_int, counter: c_int) {
 #[unsafe(no_mangle)]
 pub extern "C" fn sb_counter_add(_thread: c_int, counter: c_int, amount: u64) {
     current((), |session| {
-        if let Some(slot) = usize::try_from(counter).ok().and_then(|at| session.counted.get_mut(at)) {
-            *slot += amount;
+        if let Some(counter) = usize::try_from(counter).ok().and_then(|at| Counter::ALL.get(at)) {
+            session.counters.add(*counter, amount);
         }
     });
 }
@@ -243,7 +291,7 @@ mod tests {
             pareto: DistributionKind::PARETO,
             zipfian: DistributionKind::ZIPFIAN,
         };
-        SessionSymbols::new(settings, Rng::stream(1, 1))
+        SessionSymbols::new(settings, Rng::stream(1, 1), Arc::default())
     }
 
     #[test]
@@ -255,7 +303,8 @@ mod tests {
             sb_rand_uniform(1, 1_000_000)
         });
         assert_ne!(first, nested);
-        assert_eq!((one.counted[4], other.counted[4]), (0, 1));
+        let errors = |session: &SessionSymbols| session.counters.now().of(Counter::Error);
+        assert_eq!((errors(&one), errors(&other)), (0, 1));
         // Outside of any session the functions are harmless.
         assert_eq!(sb_rand_uniform(7, 9), 7);
     }

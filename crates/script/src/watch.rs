@@ -15,6 +15,7 @@ use crate::output::{Form, Stat, histogram_text, is_told, level, tell};
 use crate::script::run_blocking;
 use crate::session::Tally;
 use crate::state::State;
+use crate::symbols::{Counted, Counters};
 
 /// The script's own reports: `hooks.report_intermediate` in a state of its own, `hooks.report_cumulative` in the
 /// global one, as in sysbench.
@@ -40,6 +41,10 @@ pub struct Watch<'a> {
     gathering: Gathering,
     since_checkpoint: Gathering,
     problem: Option<Error>,
+    counters: Arc<Counters>,
+    /// Where the counters stood when the measured phase began, and at its last second.
+    counted_before: Counted,
+    counted_last: Counted,
 }
 
 /// Sums over some seconds.
@@ -51,15 +56,18 @@ struct Gathering {
 }
 
 impl Gathering {
-    fn add(&mut self, interval: &IntervalResult, errors: u64) {
+    fn add(&mut self, interval: &IntervalResult, counted: &Counted) {
         self.seconds += interval.duration_s;
         let stat = &mut self.stat;
         stat.events += interval.outcomes.committed + interval.outcomes.rolled_back;
         stat.reads += interval.reads;
         stat.writes += interval.writes;
         stat.other += interval.other;
-        stat.errors += errors;
+        stat.errors += errors(interval);
+        stat.reconnects += interval.reconnects;
+        stat.count(counted);
         stat.queue_length = interval.backlog;
+        stat.concurrency = interval.in_flight.into();
         self.parts.push(interval.latency.response.clone());
     }
 
@@ -84,6 +92,7 @@ impl<'a> Watch<'a> {
         values: &Values,
         form: Form,
         is_used: Arc<AtomicBool>,
+        counters: Arc<Counters>,
         hooks: Option<Hooks<'a>>,
         out: &'a mut (dyn Write + Send),
     ) -> Result<Watch<'a>, Error> {
@@ -106,6 +115,9 @@ impl<'a> Watch<'a> {
             gathering: Gathering::default(),
             since_checkpoint: Gathering::default(),
             problem: None,
+            counted_before: counters.now(),
+            counted_last: counters.now(),
+            counters,
         })
     }
 
@@ -117,16 +129,22 @@ impl<'a> Watch<'a> {
                 self.print("Threads started!\n\n");
             }
             Event::Interval { interval, .. } if interval.second >= 1 => self.second(interval),
+            // What is counted in the warm-up is none of the figures.
+            Event::Interval { .. } => {
+                self.counted_before = self.counters.now();
+                self.counted_last = self.counted_before;
+            }
             Event::Warning(text) => tell(level::WARNING, text),
             _ => {}
         }
     }
 
     fn second(&mut self, interval: &IntervalResult) {
-        // Every restart of an event is an ignored error, and so is an event that ran out of restarts.
-        let errors = interval.retries + interval.outcomes.failed();
-        self.gathering.add(interval, errors);
-        self.since_checkpoint.add(interval, errors);
+        let now = self.counters.now();
+        let counted = now.since(&self.counted_last);
+        self.counted_last = now;
+        self.gathering.add(interval, &counted);
+        self.since_checkpoint.add(interval, &counted);
         let second = interval.second.unsigned_abs();
         let is_sql = self.is_used.load(Ordering::Relaxed);
         if self.interval_s > 0 && second.is_multiple_of(self.interval_s) {
@@ -178,13 +196,11 @@ impl<'a> Watch<'a> {
     /// A hook of the script failed, or the output is gone.
     pub fn finish(&mut self, load: &LoadResult, tallies: &[Tally]) -> Result<(), Error> {
         let Some(step) = load.steps.last() else { return Ok(()) };
-        let errors: u64 =
-            step.intervals.iter().filter(|i| i.second >= 1).map(|i| i.retries + i.outcomes.failed()).sum();
-        let counted: u64 = tallies.iter().map(|t| t.counted_errors).sum();
+        let counted = self.counters.now().since(&self.counted_before);
         // What `thread_done` did counts too, as in sysbench: bulk_insert sends its last statements there.
         let late = |class: usize| tallies.iter().map(|t| t.late[class]).sum::<u64>();
         let is_sql = self.is_used.load(Ordering::Relaxed);
-        let whole = Stat {
+        let mut whole = Stat {
             is_sql,
             // All sessions have ended.
             threads_running: 0,
@@ -194,11 +210,12 @@ impl<'a> Watch<'a> {
             reads: step.reads + late(0),
             writes: step.writes + late(1),
             other: step.other + late(2),
-            errors: errors + counted,
-            reconnects: step.reconnects + tallies.iter().map(|t| t.reconnects).sum::<u64>(),
+            errors: step.intervals.iter().filter(|interval| interval.second >= 1).map(errors).sum(),
+            reconnects: step.reconnects,
             latency: step.latency.response.clone(),
             ..Stat::default()
         };
+        whole.count(&counted);
         // After a checkpoint the report covers what came since.
         let stat = if self.checkpoints.iter().any(|c| (*c as f64) < step.duration_s) {
             Stat { is_sql, ..self.since_checkpoint.take(0, step.duration_s) }
@@ -220,6 +237,11 @@ impl<'a> Watch<'a> {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
         self.note(written.map_err(|source| Error::File { path: "standard output".into(), source }));
     }
+}
+
+/// Every restart of an event is an ignored error, and so is an event that ran out of restarts.
+fn errors(interval: &IntervalResult) -> u64 {
+    interval.retries + interval.outcomes.failed()
 }
 
 /// Calls a hook of the script, which may wait for servers.

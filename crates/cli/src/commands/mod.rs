@@ -25,6 +25,7 @@ use lab::StopSwitch;
 use crate::args::{Cli, Command};
 use crate::exit::{End, Failure, output};
 
+use crate::argv;
 /// Reads the command line and does what it says.
 pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
     let given = by_own_name(given);
@@ -41,7 +42,7 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
         Command::Snapshots(args) => snapshots::snapshots(&args.command),
         Command::Audit(args) => audit::audit(&args),
         Command::Doctor(args) => doctor::doctor(&args),
-        Command::Sysbench { arguments } => sysbench::sysbench(&arguments),
+        Command::Sysbench { arguments } => sysbench::sysbench(&arguments, &line),
         Command::SuperSmack(args) => super_smack::super_smack(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -77,7 +78,7 @@ fn without_secrets(given: &[OsString]) -> String {
         .iter()
         .enumerate()
         .map(|(at, word)| {
-            let word = lab::study::mask_passwords(&word.to_string_lossy());
+            let word = lab::study::mask_passwords(&argv::without_password(&word.to_string_lossy()));
             if at == 0 { "plimsoll".to_owned() } else { shell_word(&word) }
         })
         .collect();
@@ -152,3 +153,5 @@ mod tests {
         assert_eq!(shell_word(""), "''");
     }
 }
+        let line = ["sysbench", "--mysql-password=geheim", "x.lua", "run"].map(OsString::from);
+        assert_eq!(without_secrets(&line), "plimsoll '--mysql-password=***' x.lua run");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use load::{Histogram, StepResult};
+use lab::kept::{self, Gathering, Ran, Record};
 use script::Finished;
 use serde_json::{Value, json};
 
@@ -10,100 +10,70 @@ use crate::commands::hdr::HdrLog;
 use crate::commands::{sink, stop_on_signals};
 use crate::exit::{End, Failure, output};
 
-pub(crate) fn sysbench(arguments: &[String]) -> Result<End, Failure> {
+/// The study that `--results` gathers runs in.
+const STUDY: &str = "sysbench";
+
+pub(crate) fn sysbench(arguments: &[String], line: &str) -> Result<End, Failure> {
     let stop = stop_on_signals()?;
     // What failed has been told, in sysbench's form.
     let outcome = script::run(arguments, &mut std::io::stdout(), stop.load());
     if let Some(finished) = &outcome.result {
-        keep(finished)?;
+        keep(finished, line)?;
     }
     Ok(if outcome.exit_code == 0 { End::Done } else { End::RunFailed })
 }
 
-/// `--json` and `--hdr`.
-fn keep(finished: &Finished) -> Result<(), Failure> {
-    let file = |name: &str| finished.options.get(name).filter(|path| !path.is_empty());
-    if let Some(path) = file("json") {
-        let mut out = sink(Path::new(path))?;
-        writeln!(out, "{}", as_json(finished)).and_then(|()| out.flush()).map_err(output)?;
-    }
+/// `--json`, `--hdr` and `--results`.
+fn keep(finished: &Finished, line: &str) -> Result<(), Failure> {
+    let file = |name: &str| finished.options.get(name).filter(|path| !path.is_empty()).map(Path::new);
     if let Some(path) = file("hdr") {
-        let mut log = HdrLog::create(Path::new(path))?;
+        let mut log = HdrLog::create(path)?;
         log.add(&finished.load)?;
         log.finish()?;
+    }
+    let (json, results) = (file("json"), file("results"));
+    if json.is_none() && results.is_none() {
+        return Ok(());
+    }
+    let record = record(finished);
+    if let Some(path) = json {
+        let mut out = sink(path)?;
+        writeln!(out, "{}", as_json(finished, &record)).and_then(|()| out.flush()).map_err(output)?;
+    }
+    if let Some(folder) = results {
+        let gathering = Gathering {
+            name: STUDY,
+            title: "sysbench",
+            question: "What did the runs of sysbench's command line measure?",
+            command: line,
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        kept::keep(folder, &gathering, &record)?;
     }
     Ok(())
 }
 
-/// One object for the run; latencies are milliseconds, times seconds.
-fn as_json(finished: &Finished) -> Value {
-    let Some(step) = finished.load.steps.last() else { return Value::Null };
-    let intervals: Vec<Value> = step
-        .intervals
-        .iter()
-        .filter(|interval| interval.second >= 1)
-        .map(|interval| {
-            json!({
-                "second": interval.second,
-                "events": interval.outcomes.committed + interval.outcomes.rolled_back,
-                "reads": interval.reads,
-                "writes": interval.writes,
-                "other": interval.other,
-                "errors": interval.retries + interval.outcomes.failed(),
-                "backlog": interval.backlog,
-                "latency_ms": latency(&interval.latency.response),
-            })
-        })
-        .collect();
-    let errors: serde_json::Map<String, Value> = step
-        .errors
-        .iter()
-        .map(|(code, tally)| (code.clone(), json!({"count": tally.count, "text": tally.text})))
-        .collect();
-    json!({
-        "test": finished.test,
-        "native": finished.is_native,
-        "seed": finished.seed,
-        "options": finished.options,
-        "sessions": step.sessions,
-        "duration_s": step.duration_s,
-        "events": step.outcomes.committed + step.outcomes.rolled_back,
-        "reads": step.reads,
-        "writes": step.writes,
-        "other": step.other,
-        "statements": step.reads + step.writes + step.other,
-        "latency_ms": latency(&step.latency.response),
-        "service_ms": step.latency.service.as_ref().map(latency),
-        "errors": errors,
-        "client": client(step),
-        "intervals": intervals,
+fn record(finished: &Finished) -> Record {
+    kept::record(&Ran {
+        workload: &finished.test,
+        options: &finished.options,
+        given: &finished.given,
+        target: finished.targets.first(),
+        planned: &finished.planned,
+        load: &finished.load,
+        seed: u64::from(finished.seed),
+        started_at_ms: finished.started_at_ms,
+        error: finished.error.as_deref(),
     })
 }
 
-fn client(step: &StepResult) -> Value {
-    let client = &step.client;
-    json!({
-        "workers": client.workers,
-        "cpu_user_s": client.cpu_user_s,
-        "cpu_sys_s": client.cpu_sys_s,
-        "cpu_share": client.cpu_share,
-        "bound": client.is_bound,
-    })
-}
-
-fn latency(histogram: &Histogram) -> Value {
-    if histogram.is_empty() {
-        return Value::Null;
-    }
-    let ms = |ns: u64| ns as f64 / 1e6;
-    json!({
-        "min": ms(histogram.min_ns()),
-        "mean": histogram.mean_ms(),
-        "p50": histogram.quantile_ms(0.5),
-        "p90": histogram.quantile_ms(0.9),
-        "p95": histogram.quantile_ms(0.95),
-        "p99": histogram.quantile_ms(0.99),
-        "p999": histogram.quantile_ms(0.999),
-        "max": ms(histogram.max_ns()),
-    })
+/// The line of `bench`, with what sysbench's command line has beside it.
+fn as_json(finished: &Finished, record: &Record) -> Value {
+    let mut line = kept::line(record);
+    line["native"] = json!(finished.is_native);
+    line["percentiles_ms"] = record.end.steps.first().map_or(Value::Null, |step| {
+        let value = |percent: &f64| (percent.to_string(), json!(kept::percentile_ms(step, *percent)));
+        finished.percentiles.iter().map(value).collect::<serde_json::Map<_, _>>().into()
+    });
+    line
 }

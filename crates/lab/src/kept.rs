@@ -1,0 +1,209 @@
+//! Runs that other command lines made (`plimsoll sysbench`), as records: the same types as those of `run` and `bench`,
+//! so that the report treats them alike.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use load::LoadResult;
+use store::{
+    HostId, Key, LatencyUnit, Purpose, RunEnd, RunStart, ServerFacts, Status, Store, Study, WorkloadFacts,
+};
+use wire::Target;
+
+use crate::bench::attached_name;
+use crate::error::Error;
+use crate::record;
+use crate::run::{client_bound, describe, engine_of, judge, reported_settings};
+
+/// What such a command line has run.
+#[derive(Debug, Clone, Copy)]
+pub struct Ran<'a> {
+    /// Name of the workload or script.
+    pub workload: &'a str,
+    /// Every option with its value, without secrets.
+    pub options: &'a BTreeMap<String, String>,
+    /// The options that the user gave and that change what is measured: they tell cells apart, as axes do.
+    pub given: &'a BTreeMap<String, String>,
+    /// The server that is described; `None` where there was none.
+    pub target: Option<&'a Target>,
+    /// The level as it was planned.
+    pub planned: &'a load::Step,
+    /// What the engine gave.
+    pub load: &'a LoadResult,
+    /// Of everything random.
+    pub seed: u64,
+    /// When it began, in milliseconds since 1970.
+    pub started_at_ms: i64,
+    /// Why it failed, if it did.
+    pub error: Option<&'a str>,
+}
+
+/// A run as begun and as ended.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// As begun.
+    pub start: RunStart,
+    /// As ended.
+    pub end: RunEnd,
+}
+
+/// The record of a run. Asks the server what it is and how it is set; a server that is gone leaves that empty.
+pub fn record(ran: &Ran<'_>) -> Record {
+    let mut server = ServerFacts::default();
+    if let Some(target) = ran.target
+        && let Ok((name, flavor)) = attached_name(target)
+    {
+        server.name = name;
+        server.engine = engine_of(flavor, ran.options);
+        if let Ok(settings) = reported_settings(target) {
+            describe(&mut server, &settings);
+            server.version_text =
+                settings.get("version").or(settings.get("server_version")).cloned().unwrap_or_default();
+            server.settings = settings;
+        }
+    }
+    let mut key = Key::from([("workload".to_owned(), ran.workload.into())]);
+    if !server.name.is_empty() {
+        key.insert("server".to_owned(), server.name.clone().into());
+    }
+    for (name, value) in ran.given {
+        let number = value.parse::<i64>().ok().map(serde_json::Value::from);
+        key.insert(name.clone(), number.unwrap_or_else(|| value.clone().into()));
+    }
+    let start = RunStart {
+        index: 0,
+        key,
+        levels: vec![ran.planned.sessions],
+        is_climb: false,
+        block: 1,
+        repeat: 1,
+        position: 1,
+        purpose: Purpose::Measure,
+        seed: ran.seed,
+        host: HostId(0),
+        build: None,
+        started_at_ms: ran.started_at_ms,
+    };
+    Record { start, end: end(ran, server) }
+}
+
+fn end(ran: &Ran<'_>, server: ServerFacts) -> RunEnd {
+    let mut end = RunEnd {
+        status: Status::Done,
+        error: None,
+        log_tail: String::new(),
+        log_file: String::new(),
+        ended_at_ms: record::now_ms(),
+        server,
+        workload: WorkloadFacts {
+            name: ran.workload.to_owned(),
+            options: ran.options.clone(),
+            data_from: "kept".to_owned(),
+            ..WorkloadFacts::default()
+        },
+        phases: Vec::new(),
+        warnings: Vec::new(),
+        gates: vec![client_bound(ran.load)],
+        checks: Vec::new(),
+        steps: ran
+            .load
+            .steps
+            .iter()
+            .map(|step| {
+                let offset_s = step.connect_s + ran.planned.warmup.as_secs_f64();
+                record::step(ran.planned, step, offset_s)
+            })
+            .collect(),
+        series: Vec::new(),
+        hot_locks: Vec::new(),
+        facts: BTreeMap::new(),
+    };
+    end.status = match ran.error {
+        Some(error) => {
+            end.error = Some(error.to_owned());
+            Status::Failed
+        }
+        None if ran.load.interrupted => {
+            end.error = Some("stopped by the user".to_owned());
+            Status::Interrupted
+        }
+        None => judge(&mut end, false),
+    };
+    end
+}
+
+/// The study that gathers the runs of a tool in a results file.
+#[derive(Debug, Clone, Copy)]
+pub struct Gathering<'a> {
+    /// Its name, which `plimsoll report` takes: `sysbench`.
+    pub name: &'a str,
+    /// One line.
+    pub title: &'a str,
+    /// What a reader wants to know from it.
+    pub question: &'a str,
+    /// The command line, without secrets.
+    pub command: &'a str,
+    /// Version of plimsoll.
+    pub version: &'a str,
+}
+
+/// Adds a run to the results in `folder`. The same command line again is another repeat of the same cell.
+///
+/// # Errors
+/// The results file cannot be written.
+pub fn keep(folder: &Path, gathering: &Gathering<'_>, record: &Record) -> Result<(), Error> {
+    let mut store = Store::open(folder)?;
+    let known = store.studies()?.into_iter().rev().find(|known| known.study.name == gathering.name);
+    let study = match known {
+        Some(known) => {
+            store.add_command(known.id, record.start.started_at_ms, gathering.command)?;
+            known.id
+        }
+        None => store.add_study(&study_row(gathering, &record.start))?,
+    };
+    let mut start = record.start.clone();
+    start.host = store.add_host(&crate::host::facts())?;
+    let heads = store.run_heads(study)?;
+    let before = heads.iter().filter(|head| head.start.key == start.key && head.start.levels == start.levels);
+    start.repeat = before.count() as u32 + 1;
+    start.block = start.repeat;
+    start.index = heads.len() as u32;
+    start.position = start.index + 1;
+    store.record_run(study, &start, &record.end)?;
+    // There is no plan that more runs could be missing from.
+    Ok(store.set_study_state(study, "complete")?)
+}
+
+/// A study without a plan: its cells are what was run.
+fn study_row(gathering: &Gathering<'_>, start: &RunStart) -> Study {
+    Study {
+        name: gathering.name.to_owned(),
+        title: gathering.title.to_owned(),
+        question: gathering.question.to_owned(),
+        file_path: String::new(),
+        file_text: String::new(),
+        file_sha256: String::new(),
+        fingerprint: gathering.name.to_owned(),
+        plan: serde_json::Value::Null,
+        axes: Vec::new(),
+        comparisons: Vec::new(),
+        blocks: 0,
+        runs: 0,
+        is_quick: false,
+        seed: start.seed,
+        plimsoll_version: gathering.version.to_owned(),
+        command: gathering.command.to_owned(),
+        created_at_ms: start.started_at_ms,
+    }
+}
+
+/// The line of JSON, as `bench` prints it.
+pub fn line(record: &Record) -> serde_json::Value {
+    report::bench_lines(&record.start, &record.end, None).into_iter().next().unwrap_or_default()
+}
+
+/// A latency of a step in milliseconds.
+pub fn percentile_ms(step: &store::Step, percent: f64) -> Option<f64> {
+    let is_empty = step.response.is_empty();
+    (!is_empty).then(|| LatencyUnit::to_ms(step.response.value_at_quantile(percent / 100.0) as f64))
+}
