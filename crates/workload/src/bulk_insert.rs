@@ -10,7 +10,7 @@ use wire::Target;
 use crate::control::Control;
 use crate::link::{Link, LinkPlan};
 use crate::loader::{self, LoadPlan, TableLoad};
-use crate::options::Options;
+use crate::options::{ENGINE, Options, TABLE_OPTIONS};
 use crate::random::digits;
 use crate::tally::{Change, SessionTally, Tally};
 use crate::{
@@ -21,8 +21,8 @@ use crate::{
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::count("tables", "16", 1, 100_000, "tables; session i inserts into table i, counted round"),
     OptionSpec::count("statement_bytes", "524288", 100, 16_000_000, "length of one INSERT"),
-    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)"),
-    OptionSpec::text("create_table_options", "", "appended to CREATE TABLE"),
+    ENGINE,
+    TABLE_OPTIONS,
 ];
 
 /// The workload.
@@ -132,10 +132,7 @@ impl Configured for ConfiguredBulk {
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
-        let suffix = self.dialect.table_options(
-            self.options.text("mysql_storage_engine"),
-            self.options.text("create_table_options"),
-        );
+        let suffix = self.options.table_suffix(&self.dialect);
         let tables = self.names().map(|name| TableLoad {
             create: vec![format!(
                 "CREATE TABLE {name} (id INTEGER NOT NULL, k INTEGER DEFAULT '0' NOT NULL, PRIMARY KEY (id)){suffix}"

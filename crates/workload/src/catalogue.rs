@@ -1,7 +1,6 @@
 //! A shop's catalogue that is only read, from memory: after the load of AnandTech's server tests of 2004 to 2006,
 //! whose data and queries were never published; see [`DESCRIPTION`].
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +11,13 @@ use wire::{ParamType, Target};
 use crate::control::Control;
 use crate::drawn::{self, Drawing, Kind, Memory, Program, Script};
 use crate::loader::{self, LoadPlan, TableLoad};
-use crate::options::Options;
+use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::random::{Rng, digit_groups, digits};
 use crate::tally::Tally;
 use crate::{
     Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
     Progress, Ran, StatementDoc, Workload,
 };
-
-const PS_MODES: &[Cow<'static, str>] = &[Cow::Borrowed("auto"), Cow::Borrowed("disable")];
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::real(
@@ -30,15 +27,10 @@ const OPTIONS: &[OptionSpec] = &[
         1000.0,
         "1: about 1 GB (200,000 products, 7.5 million order lines)",
     ),
-    OptionSpec::word(
-        "db_ps_mode",
-        "auto",
-        PS_MODES,
-        "disable: text protocol in place of prepared statements",
-    ),
-    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)"),
-    OptionSpec::text("create_table_options", "", "appended to CREATE TABLE"),
-    OptionSpec::count("data_seed", "42", 0, u64::MAX, "seed of the generated rows"),
+    PS_MODE,
+    ENGINE,
+    TABLE_OPTIONS,
+    DATA_SEED,
 ];
 
 const DESCRIPTION: &str = "\
@@ -99,7 +91,7 @@ fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Conf
         script: Shop::of_scale(options.real("scale")),
         spans: &[],
         tables: Vec::new(),
-        is_prepared: options.text("db_ps_mode") == "auto",
+        is_prepared: options.is_prepared(),
         is_atomic: true,
         retryable: &[],
         pause: None,
@@ -240,10 +232,7 @@ impl ConfiguredShop {
         push_row: impl Fn(&mut Rng, u64, &mut Vec<u8>) + Send + Sync + 'a,
     ) -> TableLoad<'a> {
         let options = &self.options;
-        let suffix = self
-            .drawing
-            .dialect
-            .table_options(options.text("mysql_storage_engine"), options.text("create_table_options"));
+        let suffix = options.table_suffix(&self.drawing.dialect);
         let list: Vec<String> =
             columns.iter().map(|(name, kind)| format!("{name} {kind} NOT NULL")).collect();
         let seed = options.count("data_seed") ^ ((name.len() as u64) << 40);
@@ -356,11 +345,8 @@ impl Configured for ConfiguredShop {
     }
 
     fn dataset_key(&self) -> String {
-        let mut key = format!("catalogue v{GENERATOR_VERSION}");
-        for name in ["scale", "mysql_storage_engine", "create_table_options", "data_seed"] {
-            key.push_str(&format!(" {name}={}", self.options.text(name)));
-        }
-        key
+        let names = ["scale", "mysql_storage_engine", "create_table_options", "data_seed"];
+        format!("catalogue v{GENERATOR_VERSION}{}", self.options.key_of(&names))
     }
 
     fn data_bytes(&self) -> u64 {
@@ -369,11 +355,7 @@ impl Configured for ConfiguredShop {
     }
 
     fn needs(&self, sessions: u32) -> Needs {
-        Needs {
-            connections: sessions,
-            prepared_statements: self.drawing.prepared_per_session() * u64::from(sessions),
-            local_infile: self.drawing.dialect.syntax().has_engines,
-        }
+        self.drawing.needs(sessions)
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {

@@ -11,7 +11,7 @@ use wire::{ParamType, Target};
 use crate::control::Control;
 use crate::drawn::{self, Drawing, Kind, Memory, Program, Role, Script};
 use crate::loader::{self, LoadPlan, TableLoad};
-use crate::options::Options;
+use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::random::{Rng, digit_groups, digits};
 use crate::tally::{Change, Tally};
 use crate::{
@@ -20,7 +20,6 @@ use crate::{
 };
 
 const TARGETS: &[Cow<'static, str>] = &[Cow::Borrowed("same"), Cow::Borrowed("random")];
-const PS_MODES: &[Cow<'static, str>] = &[Cow::Borrowed("auto"), Cow::Borrowed("disable")];
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::count("dbsize", "1000000", 1, 9_999_999_999, "objects; each has 20 rows of history"),
@@ -37,15 +36,10 @@ const OPTIONS: &[OptionSpec] = &[
         "off",
         "on: (ref_object, horder) is a primary key, not an index",
     ),
-    OptionSpec::word(
-        "db_ps_mode",
-        "auto",
-        PS_MODES,
-        "disable: text protocol in place of prepared statements",
-    ),
-    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)"),
-    OptionSpec::text("create_table_options", "", "appended to CREATE TABLE"),
-    OptionSpec::count("data_seed", "42", 0, u64::MAX, "seed of the generated rows"),
+    PS_MODE,
+    ENGINE,
+    TABLE_OPTIONS,
+    DATA_SEED,
 ];
 
 const DESCRIPTION: &str = "\
@@ -119,7 +113,7 @@ fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Conf
         spans: if script.reads_per_write > 0 { &["READ", "WRITE"] } else { &["READ"] },
         script,
         tables: Vec::new(),
-        is_prepared: options.text("db_ps_mode") == "auto",
+        is_prepared: options.is_prepared(),
         is_atomic: dialect.is_transactional(options.text("mysql_storage_engine")),
         // Two sessions that rewrite one object under PostgreSQL's primary key: the second one lost the race.
         retryable: &["23505"],
@@ -460,18 +454,15 @@ impl Configured for ConfiguredStress {
     }
 
     fn dataset_key(&self) -> String {
-        let mut key = format!("dbstress v{GENERATOR_VERSION}");
-        for name in [
+        let names = [
             "dbsize",
             "history_partitions",
             "history_primary_key",
             "mysql_storage_engine",
             "create_table_options",
             "data_seed",
-        ] {
-            key.push_str(&format!(" {name}={}", self.options.text(name)));
-        }
-        key
+        ];
+        format!("dbstress v{GENERATOR_VERSION}{}", self.options.key_of(&names))
     }
 
     fn data_bytes(&self) -> u64 {
@@ -480,11 +471,7 @@ impl Configured for ConfiguredStress {
     }
 
     fn needs(&self, sessions: u32) -> Needs {
-        Needs {
-            connections: sessions,
-            prepared_statements: self.drawing.prepared_per_session() * u64::from(sessions),
-            local_infile: self.drawing.dialect.syntax().has_engines,
-        }
+        self.drawing.needs(sessions)
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {

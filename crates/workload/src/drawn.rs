@@ -12,7 +12,7 @@ use crate::link::{Link, LinkPlan};
 use crate::random::Rng;
 use crate::statements::{StatementPlan, Statements, Template};
 use crate::tally::{Change, SessionTally, Tally};
-use crate::{Dialect, StatementDoc};
+use crate::{Dialect, Needs, StatementDoc};
 
 /// Statements with more parameters than this pay for an allocation.
 const VALUES_INLINE: usize = 16;
@@ -204,9 +204,13 @@ impl<S: Script> Drawing<S> {
         StatementPlan::new(&self.dialect, self.templates(), tables, self.is_prepared)
     }
 
-    /// Prepared statements of one session.
-    pub(crate) fn prepared_per_session(&self) -> u64 {
-        self.statement_plan().prepared_per_session() as u64
+    /// What so many sessions will ask of the server.
+    pub(crate) fn needs(&self, sessions: u32) -> Needs {
+        Needs {
+            connections: sessions,
+            prepared_statements: self.statement_plan().prepared_per_session() as u64 * u64::from(sessions),
+            local_infile: self.dialect.syntax().has_engines,
+        }
     }
 
     /// Names of the classes.

@@ -155,6 +155,26 @@ fn parse_count(text: &str) -> Option<u64> {
     (scaled >= 0.0 && scaled.fract() == 0.0 && scaled < 2_f64.powi(53)).then_some(scaled as u64)
 }
 
+const PS_MODES: &[Cow<'static, str>] = &[Cow::Borrowed("auto"), Cow::Borrowed("disable")];
+
+/// `db_ps_mode` of workloads that prepare their statements unless they are told not to.
+pub(crate) const PS_MODE: OptionSpec =
+    ps_mode("auto", "disable: text protocol in place of prepared statements");
+/// The engine of the tables.
+pub(crate) const ENGINE: OptionSpec =
+    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)");
+/// What stands at the end of each CREATE TABLE.
+pub(crate) const TABLE_OPTIONS: OptionSpec =
+    OptionSpec::text("create_table_options", "", "appended to CREATE TABLE");
+/// The seed of the data, of which a run's seed is independent.
+pub(crate) const DATA_SEED: OptionSpec =
+    OptionSpec::count("data_seed", "42", 0, u64::MAX, "seed of the generated rows");
+
+/// `db_ps_mode` with another default.
+pub(crate) const fn ps_mode(default: &'static str, help: &'static str) -> OptionSpec {
+    OptionSpec::word("db_ps_mode", default, PS_MODES, help)
+}
+
 /// Options with their values: what was given, and defaults for the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -180,6 +200,21 @@ impl Options {
             options.set("mysql_storage_engine", engine);
         }
         Ok(options)
+    }
+
+    /// Whether statements are prepared, by [`PS_MODE`].
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.text("db_ps_mode") == "auto"
+    }
+
+    /// What follows the columns in CREATE TABLE, by [`ENGINE`] and [`TABLE_OPTIONS`].
+    pub(crate) fn table_suffix(&self, dialect: &Dialect) -> String {
+        dialect.table_options(self.text("mysql_storage_engine"), self.text("create_table_options"))
+    }
+
+    /// These options with their values, for the key of a dataset.
+    pub(crate) fn key_of(&self, names: &[&str]) -> String {
+        names.iter().map(|name| format!(" {name}={}", self.text(name))).collect()
     }
 
     /// Checks what was given against what the workload declares.

@@ -15,7 +15,7 @@ use wire::Target;
 
 use crate::control::Control;
 use crate::drawn::{self, Drawing};
-use crate::options::Options;
+use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS, ps_mode};
 use crate::tally::Tally;
 use crate::{
     Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
@@ -66,7 +66,6 @@ const NONTRX: &[Cow<'static, str>] = &[
 ];
 const DISTRIBUTIONS: &[Cow<'static, str>] =
     &[Cow::Borrowed("special"), Cow::Borrowed("gaussian"), Cow::Borrowed("uniform")];
-const PS_MODES: &[Cow<'static, str>] = &[Cow::Borrowed("auto"), Cow::Borrowed("disable")];
 
 const COUNT_MAX: u64 = 1_000_000;
 const US_MAX: u64 = 3_600_000_000;
@@ -98,15 +97,10 @@ const OPTIONS_04: &[OptionSpec] = &[
     OptionSpec::count("dist_iter", "12", 1, 1000, "uniform numbers averaged for gaussian and special"),
     OptionSpec::count("dist_pct", "1", 1, 100, "special: percent of the rows that are hot"),
     OptionSpec::count("dist_res", "75", 1, 99, "special: percent of the draws that go to hot rows"),
-    OptionSpec::word(
-        "db_ps_mode",
-        "auto",
-        PS_MODES,
-        "disable: text protocol in place of prepared statements",
-    ),
-    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)"),
+    PS_MODE,
+    ENGINE,
     OptionSpec::count("myisam_max_rows", "1000000", 1, u64::MAX >> 1, "MAX_ROWS of MyISAM tables"),
-    OptionSpec::text("create_table_options", "", "appended to CREATE TABLE"),
+    TABLE_OPTIONS,
 ];
 
 const OPTIONS_05: &[OptionSpec] = &[
@@ -126,10 +120,10 @@ const OPTIONS_05: &[OptionSpec] = &[
     OptionSpec::count("dist_iter", "12", 1, 1000, "uniform numbers averaged for gaussian and special"),
     OptionSpec::count("dist_pct", "1", 1, 100, "special: percent of the rows that are hot"),
     OptionSpec::count("dist_res", "75", 1, 99, "special: percent of the draws that go to hot rows"),
-    OptionSpec::word("db_ps_mode", "disable", PS_MODES, "auto: prepared statements in place of text"),
-    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)"),
-    OptionSpec::text("create_table_options", "", "appended to CREATE TABLE"),
-    OptionSpec::count("data_seed", "42", 0, u64::MAX, "seed of the generated rows"),
+    ps_mode("disable", "auto: prepared statements in place of text"),
+    ENGINE,
+    TABLE_OPTIONS,
+    DATA_SEED,
 ];
 
 const DESCRIPTION_04: &str = "\
@@ -207,7 +201,7 @@ impl OldOltp {
             script,
             spans: &[],
             tables,
-            is_prepared: options.text("db_ps_mode") == "auto",
+            is_prepared: options.is_prepared(),
             is_atomic: is_transactional,
             // As in the members of oltp_*: a lost race of two delete and insert pairs on PostgreSQL.
             retryable: &["23505"],
@@ -287,11 +281,7 @@ impl Configured for ConfiguredOld {
     }
 
     fn needs(&self, sessions: u32) -> Needs {
-        Needs {
-            connections: sessions,
-            prepared_statements: self.drawing.prepared_per_session() * u64::from(sessions),
-            local_infile: self.drawing.dialect.syntax().has_engines,
-        }
+        self.drawing.needs(sessions)
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {

@@ -11,7 +11,7 @@ use wire::{ParamType, Target};
 use crate::control::Control;
 use crate::drawn::{self, Drawing, Kind, Memory, Program, Role, Script};
 use crate::loader::{self, LoadPlan, TableLoad};
-use crate::options::Options;
+use crate::options::{ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::random::digits;
 use crate::tally::{Change, Tally};
 use crate::{
@@ -24,7 +24,6 @@ const TELLERS: u64 = 10;
 
 const VARIANTS: &[Cow<'static, str>] =
     &[Cow::Borrowed("tpcb"), Cow::Borrowed("simple_update"), Cow::Borrowed("select_only")];
-const PS_MODES: &[Cow<'static, str>] = &[Cow::Borrowed("auto"), Cow::Borrowed("disable")];
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::count("scale", "10", 1, 20_000, "branches; each has 10 tellers and 100,000 accounts"),
@@ -39,14 +38,9 @@ const OPTIONS: &[OptionSpec] = &[
         "off",
         "on: 85 % of the accounts belong to the teller's branch, as TPC-B wants",
     ),
-    OptionSpec::word(
-        "db_ps_mode",
-        "auto",
-        PS_MODES,
-        "disable: text protocol in place of prepared statements",
-    ),
-    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)"),
-    OptionSpec::text("create_table_options", "", "appended to CREATE TABLE"),
+    PS_MODE,
+    ENGINE,
+    TABLE_OPTIONS,
 ];
 
 const DESCRIPTION: &str = "\
@@ -98,7 +92,7 @@ impl Workload for Tpcb {
             spans: &[],
             script,
             tables: Vec::new(),
-            is_prepared: options.text("db_ps_mode") == "auto",
+            is_prepared: options.is_prepared(),
             is_atomic: dialect.is_transactional(options.text("mysql_storage_engine")),
             retryable: &[],
             pause: None,
@@ -215,10 +209,7 @@ impl ConfiguredTpcb {
     /// A table of balances: id, the branch where `per_branch` says how many belong to one, balance, filler.
     fn table(&self, name: &str, prefix: char, per_branch: u64, filler: usize) -> TableLoad<'static> {
         let dialect = &self.drawing.dialect;
-        let suffix = dialect.table_options(
-            self.options.text("mysql_storage_engine"),
-            self.options.text("create_table_options"),
-        );
+        let suffix = self.options.table_suffix(dialect);
         let is_inline = dialect.syntax().has_engines;
         let id = format!("{prefix}id");
         let branch = if prefix == 'b' { "" } else { "bid INTEGER, " };
@@ -251,10 +242,7 @@ impl ConfiguredTpcb {
 
     fn history(&self) -> TableLoad<'static> {
         let dialect = &self.drawing.dialect;
-        let suffix = dialect.table_options(
-            self.options.text("mysql_storage_engine"),
-            self.options.text("create_table_options"),
-        );
+        let suffix = self.options.table_suffix(dialect);
         TableLoad {
             name: "history".to_owned(),
             create: vec![format!(
@@ -284,12 +272,7 @@ impl Configured for ConfiguredTpcb {
     }
 
     fn dataset_key(&self) -> String {
-        format!(
-            "tpcb v1 scale={} engine={} create_table_options={}",
-            self.scale(),
-            self.options.text("mysql_storage_engine"),
-            self.options.text("create_table_options")
-        )
+        format!("tpcb v1{}", self.options.key_of(&["scale", "mysql_storage_engine", "create_table_options"]))
     }
 
     fn data_bytes(&self) -> u64 {
@@ -297,11 +280,7 @@ impl Configured for ConfiguredTpcb {
     }
 
     fn needs(&self, sessions: u32) -> Needs {
-        Needs {
-            connections: sessions,
-            prepared_statements: self.drawing.prepared_per_session() * u64::from(sessions),
-            local_infile: self.drawing.dialect.syntax().has_engines,
-        }
+        self.drawing.needs(sessions)
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {

@@ -18,7 +18,7 @@ use wire::Target;
 use crate::control::Control;
 use crate::link::LinkPlan;
 use crate::loader;
-use crate::options::Options;
+use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::statements::StatementPlan;
 use crate::tally::Tally;
 use crate::{
@@ -29,7 +29,6 @@ use data::Data;
 use draw::Kind;
 use statements::Book;
 
-const PS_MODES: &[Cow<'static, str>] = &[Cow::Borrowed("auto"), Cow::Borrowed("disable")];
 const HOMES: &[Cow<'static, str>] = &[Cow::Borrowed("fixed"), Cow::Borrowed("random")];
 
 const OPTIONS: &[OptionSpec] = &[
@@ -45,15 +44,10 @@ const OPTIONS: &[OptionSpec] = &[
         HOMES,
         "fixed: session i works for warehouse i, counted round; random: any",
     ),
-    OptionSpec::word(
-        "db_ps_mode",
-        "auto",
-        PS_MODES,
-        "disable: text protocol in place of prepared statements",
-    ),
-    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)"),
-    OptionSpec::text("create_table_options", "", "appended to CREATE TABLE"),
-    OptionSpec::count("data_seed", "42", 0, u64::MAX, "seed of the generated rows"),
+    PS_MODE,
+    ENGINE,
+    TABLE_OPTIONS,
+    DATA_SEED,
 ];
 
 const DESCRIPTION: &str = "\
@@ -98,8 +92,7 @@ impl Workload for Tpcc {
         dialect: Dialect,
     ) -> Result<Box<dyn Configured>, OptionError> {
         let options = Options::for_server(self.name(), OPTIONS, given, &dialect)?;
-        let suffix =
-            dialect.table_options(options.text("mysql_storage_engine"), options.text("create_table_options"));
+        let suffix = options.table_suffix(&dialect);
         Ok(Box::new(ConfiguredTpcc {
             data: Data {
                 warehouses: options.count("warehouses"),
@@ -126,8 +119,8 @@ struct ConfiguredTpcc {
 
 impl ConfiguredTpcc {
     fn statement_plan(&self) -> StatementPlan {
-        let is_prepared = self.options.text("db_ps_mode") == "auto";
-        StatementPlan::new(&self.dialect, self.book.templates.clone(), vec![String::new()], is_prepared)
+        let (templates, is_prepared) = (self.book.templates.clone(), self.options.is_prepared());
+        StatementPlan::new(&self.dialect, templates, vec![String::new()], is_prepared)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use support::{SERVERS, configure, database, load_tables, run_and_check};
@@ -62,6 +63,12 @@ fn tpcc_keeps_its_conditions() {
     }
 }
 
+/// Waits for a second of the load of which that is true: transactions committed, and those that lost their connection.
+/// False where it does not come.
+fn until(seconds: &mpsc::Receiver<(u64, u64)>, is_it: impl Fn((u64, u64)) -> bool) -> bool {
+    std::iter::from_fn(|| seconds.recv_timeout(Duration::from_secs(120)).ok()).any(is_it)
+}
+
 #[test]
 fn tpcc_conditions_hold_after_the_server_was_killed() {
     for selector in SERVERS {
@@ -83,16 +90,32 @@ fn tpcc_conditions_hold_after_the_server_was_killed() {
         };
         let stop = load::Stop::new();
         let result = std::thread::scope(|scope| {
-            let run = scope.spawn(|| {
-                let factory = configured.sessions(&target, 1);
-                load::run(&plan, &*factory, &mut |_| (), &stop).expect("the load runs")
+            let (tell, seconds) = mpsc::channel();
+            let (configured, target, plan, stop) = (&configured, &target, &plan, &stop);
+            let run = scope.spawn(move || {
+                let factory = configured.sessions(target, 1);
+                let mut observer = |event: load::Event<'_>| {
+                    if let load::Event::Interval { interval, .. } = event {
+                        // Nobody listens any more once the server has been seen to work again.
+                        let _ = tell.send((interval.outcomes.committed, interval.outcomes.connection));
+                    }
+                };
+                load::run(plan, &*factory, &mut observer, stop).expect("the load runs")
             });
-            std::thread::sleep(Duration::from_secs(2));
-            sandbox.kill().expect("the server is killed");
-            sandbox.start().expect("the server recovers");
-            std::thread::sleep(Duration::from_secs(2));
+            let has_begun = until(&seconds, |(committed, _)| committed > 0);
+            let is_killed = sandbox.kill();
+            let is_started = sandbox.start();
+            let was_lost = until(&seconds, |(_, lost)| lost > 0);
+            let goes_on = until(&seconds, |(committed, lost)| committed > 0 && lost == 0);
             stop.request();
-            run.join().expect("the run ends")
+            let result = run.join().expect("the run ends");
+            is_killed.expect("the server is killed");
+            is_started.expect("the server recovers");
+            assert!(
+                has_begun && was_lost && goes_on,
+                "begun {has_begun}, lost {was_lost}, goes on {goes_on}"
+            );
+            result
         });
         let step = &result.steps[0];
         assert!(step.outcomes_whole.connection > 0, "the sessions noticed: {:?}", step.outcomes_whole);

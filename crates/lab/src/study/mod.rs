@@ -1,5 +1,8 @@
 //! Study files: parsing, checking, and what is said about a bad one.
 
+mod axes;
+mod compare;
+mod load;
 mod model;
 mod parse;
 mod problem;
@@ -8,12 +11,12 @@ mod read;
 mod tests;
 pub mod units;
 
+pub(crate) use compare::{axis_values, position_on_axis};
 pub use model::{
     Arrivals, Axes, Body, Compare, CpusChoice, EnvChoice, Exclude, Ladder, Length, Load, Quick, ServerChoice,
     SettingsChoice, StorageChoice, Study, WorkloadChoice,
 };
 pub use parse::parse;
-pub(crate) use parse::{axis_values, position_on_axis};
 pub use problem::{Problem, StudyError, nearest, one_of};
 
 use std::path::Path;

@@ -47,8 +47,7 @@ pub(super) fn create_table(of: &ConfiguredOld, table: &str) -> String {
     let int = if syntax.has_engines { "INTEGER UNSIGNED" } else { "INTEGER" };
     let id = if syntax.has_engines { "INTEGER UNSIGNED NOT NULL AUTO_INCREMENT" } else { syntax.auto_int };
     let key = if syntax.has_engines { ", PRIMARY KEY (id)" } else { "" };
-    let mut suffix = dialect
-        .table_options(of.options.text("mysql_storage_engine"), of.options.text("create_table_options"));
+    let mut suffix = of.options.table_suffix(dialect);
     if syntax.has_engines && is_myisam(of) && of.form == Form::V04 {
         suffix.push_str(&format!(" MAX_ROWS={}", of.options.text("myisam_max_rows")));
     }

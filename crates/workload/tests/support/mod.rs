@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use load::{Length, LoadPlan, LoadResult, Pacing, Step, Stop};
+use load::{Length, LoadPlan, LoadResult, Pacing, RetryPolicy, Step, Stop};
 use wire::Target;
 use wire::blocking::Client;
 use workload::{Configured, Dialect, LoadAt, Ran};
@@ -57,6 +57,8 @@ pub(crate) fn run(
             pacing: Pacing::Closed,
         }],
         workers: Some(1),
+        // However often two sessions meet: what is asked for is committed.
+        retry: RetryPolicy { retries_max: 1_000, ..RetryPolicy::default() },
         ..LoadPlan::default()
     };
     let factory = configured.sessions(target, seed);

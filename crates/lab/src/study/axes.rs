@@ -1,0 +1,460 @@
+//! The axes of a study file, and the options of its workloads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::compare::AXES;
+use super::load::read_length;
+use super::mask_passwords;
+use super::model::*;
+use super::problem::{nearest, one_of};
+use super::read::{At, Item, Problems, Table, word};
+
+const ISOLATIONS: [&str; 4] = ["read-uncommitted", "read-committed", "repeatable-read", "serializable"];
+const PROFILES: [&str; 3] = ["safest", "fast", "unsafe"];
+const LOGGING: [&str; 4] = ["none", "general-file", "general-table", "binlog"];
+/// More sessions than a process can have sockets for.
+const SESSIONS_MAX: u32 = 100_000;
+
+/// Where names stand that are checked after everything has been read.
+#[derive(Default)]
+pub(super) struct Places {
+    pub(super) options: Vec<At<String>>,
+}
+
+pub(super) fn read_axes(table: &mut Table<'_>, problems: &mut Problems, places: &mut Places) -> Axes {
+    let mut axes = Axes::default();
+    read_plain_axes(table, problems, &mut axes, places);
+    if let Some(item) = table.get("options")
+        && let Some(inner) = item.table(problems, "[axes.options]")
+    {
+        for (key, item) in inner.entries() {
+            let key = key.with(key.value.replace('-', "_"));
+            let values =
+                distinct(item, problems, "value", |i, p| i.scalar(p).map(|at| at.value), String::clone);
+            if AXES.contains(&key.value.as_str()) {
+                problems.add(&key.span, format!("`{}` is the name of an axis already", key.value), "twice");
+            }
+            axes.options.push((key.value.clone(), values));
+            places.options.push(key);
+        }
+    }
+    axes.ladder = read_ladder(table, problems).unwrap_or_default();
+    axes
+}
+
+/// The axes that `[axes]` and `[quick]` share.
+pub(super) fn read_plain_axes(
+    table: &mut Table<'_>,
+    problems: &mut Problems,
+    axes: &mut Axes,
+    places: &mut Places,
+) {
+    if let Some(item) = table.get("server") {
+        axes.server = distinct(item, problems, "server", read_server, |choice| {
+            choice.label.clone().map_or(choice.server.clone(), |label| format!("{}+{label}", choice.server))
+        });
+    }
+    if let Some(item) = table.get("workload") {
+        let mut inner = Vec::new();
+        axes.workload = distinct(
+            item,
+            problems,
+            "workload",
+            |item, problems| read_workload(item, problems, &mut inner),
+            |choice| choice.label.clone(),
+        );
+        places.options.extend(inner);
+    }
+    if let Some(item) = table.get("settings") {
+        axes.settings = distinct(item, problems, "set of settings", read_settings, |s| s.label.clone());
+    }
+    if let Some(item) = table.get("engine") {
+        axes.engine = names(item, problems, "engine");
+    }
+    if let Some(item) = table.get("storage") {
+        axes.storage = distinct(item, problems, "place", read_storage, |s| s.label.clone());
+    }
+    if let Some(item) = table.get("cpus") {
+        axes.cpus = distinct(item, problems, "cpus", read_cpus, CpusChoice::label);
+    }
+    if let Some(item) = table.get("isolation") {
+        axes.isolation = distinct(
+            item,
+            problems,
+            "isolation level",
+            |item, problems| {
+                let text = item.text(problems)?;
+                let text = text.with(text.value.to_lowercase().replace([' ', '_'], "-"));
+                word(problems, &text, "an isolation level", ISOLATIONS).then_some(text.value)
+            },
+            String::clone,
+        );
+    }
+    if let Some(item) = table.get("charset") {
+        axes.charset = names(item, problems, "character set");
+    }
+    if let Some(item) = table.get("env") {
+        axes.env = distinct(item, problems, "environment", read_env, |env| env.label.clone());
+    }
+}
+
+/// A list on an axis, each value once.
+fn distinct<T>(
+    item: Item<'_>,
+    problems: &mut Problems,
+    what: &str,
+    mut read: impl FnMut(Item<'_>, &mut Problems) -> Option<T>,
+    name: impl Fn(&T) -> String,
+) -> Vec<T> {
+    let mut seen = BTreeSet::new();
+    let mut all = Vec::new();
+    for member in item.list(problems) {
+        let Some(value) = read(member, problems) else { continue };
+        if seen.insert(name(&value)) {
+            all.push(value);
+        } else {
+            let message = format!("the {what} `{}` stands twice on its axis", mask_passwords(&name(&value)));
+            let help = "to measure the same thing twice (an A/A control), give one of them a label: \
+                        { server = \"mariadb\", label = \"again\" }";
+            if what == "server" {
+                problems.add_help(&member.span(), message, "the second time", help);
+            } else {
+                problems.add(&member.span(), message, "the second time");
+            }
+        }
+    }
+    all
+}
+
+fn names(item: Item<'_>, problems: &mut Problems, what: &str) -> Vec<String> {
+    let read = |item: Item<'_>, problems: &mut Problems| {
+        let text = item.text(problems)?;
+        let fits = !text.value.is_empty()
+            && text.value.chars().all(|c| c.is_ascii_alphanumeric() || "_-/.".contains(c));
+        if !fits {
+            problems.add(
+                &text.span,
+                format!("`{}` is not the name of a {what}", text.value),
+                "letters, digits, _",
+            );
+        }
+        fits.then_some(text.value)
+    };
+    distinct(item, problems, what, read, String::clone)
+}
+
+fn read_server(item: Item<'_>, problems: &mut Problems) -> Option<ServerChoice> {
+    let (server, label) = if item.is_table() {
+        let mut table = item.table(problems, "a server")?;
+        let server = table.need("server", problems, "{ server = \"mariadb\", label = \"again\" }");
+        let server = server.and_then(|item| item.text(problems));
+        let label = table.get("label").and_then(|item| label_of(item, problems));
+        table.finish(problems);
+        (server?, label)
+    } else {
+        (item.text(problems)?, None)
+    };
+    if server.value.trim().is_empty() {
+        problems.add(&server.span, "a server needs a name", "empty");
+        return None;
+    }
+    if let Err(why) = crate::servers::check_name(&server.value) {
+        problems.add_help(&server.span, why.message, "not a server", why.help);
+        return None;
+    }
+    Some(ServerChoice { server: server.value, label })
+}
+
+fn label_of(item: Item<'_>, problems: &mut Problems) -> Option<String> {
+    let text = item.text(problems)?;
+    let fits =
+        !text.value.is_empty() && text.value.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+    if !fits {
+        problems.add(
+            &text.span,
+            format!("`{}` cannot be a name", text.value),
+            "letters, digits, `-`, `_` and `.`",
+        );
+    }
+    fits.then_some(text.value)
+}
+
+fn read_workload(
+    item: Item<'_>,
+    problems: &mut Problems,
+    places: &mut Vec<At<String>>,
+) -> Option<WorkloadChoice> {
+    if !item.is_table() {
+        let name = item.text(problems)?;
+        return known_workload(&name, problems).then(|| WorkloadChoice {
+            label: name.value.clone(),
+            name: name.value,
+            options: BTreeMap::new(),
+            length: None,
+        });
+    }
+    let mut table = item.table(problems, "a workload")?;
+    let name =
+        table.need("workload", problems, "{ workload = \"oltp_read_write\", options = { tables = 4 } }");
+    let name = name.and_then(|item| item.text(problems));
+    let label = table.get("label").and_then(|item| label_of(item, problems));
+    let options = read_options(table.get("options"), problems, places);
+    let length = read_length(&mut table, problems);
+    table.finish(problems);
+    let name = name?;
+    known_workload(&name, problems).then(|| WorkloadChoice {
+        label: label.unwrap_or_else(|| name.value.clone()),
+        name: name.value,
+        options,
+        length,
+    })
+}
+
+fn known_workload(name: &At<String>, problems: &mut Problems) -> bool {
+    let Err(why) = crate::workloads::find(&name.value) else { return true };
+    if name.value.ends_with(".sql") || name.value.ends_with(".smack") {
+        problems.add(&name.span, why.to_string(), "this file");
+        return false;
+    }
+    let known = crate::workloads::names();
+    let help = match nearest(&name.value, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`? (`plimsoll workloads` lists them)"),
+        None => {
+            format!("there are {}, or a path to a file of SQL transactions", one_of(known.iter().copied()))
+        }
+    };
+    problems.add_help(&name.span, format!("there is no workload `{}`", name.value), "unknown", help);
+    false
+}
+
+pub(super) fn read_options(
+    item: Option<Item<'_>>,
+    problems: &mut Problems,
+    places: &mut Vec<At<String>>,
+) -> BTreeMap<String, String> {
+    let Some(table) = item.and_then(|item| item.table(problems, "options")) else { return BTreeMap::new() };
+    let mut all = BTreeMap::new();
+    for (key, item) in table.entries() {
+        if let Some(value) = item.scalar(problems) {
+            all.insert(key.value.replace('-', "_"), value.value);
+            places.push(key.with(key.value.replace('-', "_")));
+        }
+    }
+    all
+}
+
+/// Every option must be one that at least one workload of the study knows.
+pub(super) fn check_options(
+    axes: &Axes,
+    quick: &Quick,
+    spans: &[At<String>],
+    places: &Places,
+    problems: &mut Problems,
+) {
+    let workloads = || axes.workload.iter().chain(&quick.axes.workload);
+    let known: BTreeSet<String> =
+        workloads().flat_map(|choice| crate::workloads::option_names(&choice.name)).collect();
+    if known.is_empty() {
+        return;
+    }
+    for at in spans.iter().chain(&places.options) {
+        if known.contains(&at.value) {
+            continue;
+        }
+        let help = match nearest(&at.value, known.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("known options: {}", known.iter().cloned().collect::<Vec<_>>().join(", ")),
+        };
+        let message = format!("unknown option `{}`", at.value);
+        problems.add_help(&at.span, message, "no workload of this study has it", help);
+    }
+}
+
+fn read_settings(item: Item<'_>, problems: &mut Problems) -> Option<SettingsChoice> {
+    if !item.is_table() {
+        let text = item.text(problems)?;
+        if text.value == "default" {
+            return Some(SettingsChoice { label: text.value, ..Default::default() });
+        }
+        let allowed = PROFILES.iter().copied().chain(["default"]);
+        return word(
+            problems,
+            &text,
+            "a set of settings (a table { name = .., set = {..} } makes one)",
+            allowed,
+        )
+        .then(|| SettingsChoice {
+            label: text.value.clone(),
+            profile: Some(text.value.clone()),
+            ..Default::default()
+        });
+    }
+    let mut table = item.table(problems, "settings")?;
+    let label =
+        table.need("name", problems, "{ name = \"big-pool\", set = { innodb_buffer_pool_size = \"4G\" } }");
+    let label = label.and_then(|item| label_of(item, problems));
+    let profile = choice(table.get("profile"), problems, "a profile", PROFILES);
+    let logging = choice(table.get("logging"), problems, "a logging variant", LOGGING);
+    let plain = |map: BTreeMap<String, At<String>>| map.into_iter().map(|(k, at)| (k, at.value)).collect();
+    let set = table.get("set").map(|item| plain(item.scalars(problems))).unwrap_or_default();
+    let mut by_flavor = BTreeMap::new();
+    for flavor in ["mysql", "mariadb", "percona", "postgres"] {
+        if let Some(item) = table.get(flavor) {
+            by_flavor.insert(flavor.to_owned(), plain(item.scalars(problems)));
+        }
+    }
+    table.finish(problems);
+    Some(SettingsChoice { label: label?, profile, logging, set, by_flavor })
+}
+
+pub(super) fn choice<const N: usize>(
+    item: Option<Item<'_>>,
+    problems: &mut Problems,
+    what: &str,
+    allowed: [&'static str; N],
+) -> Option<String> {
+    let text = item?.text(problems)?;
+    word(problems, &text, what, allowed).then_some(text.value)
+}
+
+fn read_storage(item: Item<'_>, problems: &mut Problems) -> Option<StorageChoice> {
+    if !item.is_table() {
+        let text = item.text(problems)?;
+        if text.value != "default" {
+            let help = "name a place: { name = \"nvme\", datadir = \"/mnt/nvme\" }";
+            problems.add_help(
+                &text.span,
+                format!("`{}` is not a place", text.value),
+                "only `default` is",
+                help,
+            );
+            return None;
+        }
+        return Some(StorageChoice { label: text.value, ..Default::default() });
+    }
+    let mut table = item.table(problems, "a place")?;
+    let label = table.need("name", problems, "{ name = \"nvme\", datadir = \"/mnt/nvme\" }");
+    let label = label.and_then(|item| label_of(item, problems));
+    let datadir = table.get("datadir").and_then(|item| item.text(problems));
+    // `tmpfs` is mounted for each sandbox.
+    if let Some(at) = &datadir
+        && at.value != "tmpfs"
+        && !Path::new(&at.value).is_absolute()
+    {
+        problems.add(&at.span, "a place is an absolute path, or tmpfs", "relative");
+    }
+    let mut limit = |key| table.get(key).and_then(|item| bytes(item, problems));
+    let (read_iops, write_iops) = (limit("read_iops"), limit("write_iops"));
+    let (read_bytes_s, write_bytes_s) = (limit("read_bytes_per_s"), limit("write_bytes_per_s"));
+    let memory_bytes = limit("memory");
+    table.finish(problems);
+    let datadir = datadir.map(|at| at.value.into());
+    Some(StorageChoice {
+        label: label?,
+        datadir,
+        read_iops,
+        write_iops,
+        read_bytes_s,
+        write_bytes_s,
+        memory_bytes,
+    })
+}
+
+/// A whole number, or text with a unit: `"64M"`.
+fn bytes(item: Item<'_>, problems: &mut Problems) -> Option<u64> {
+    if item.value.get_ref().is_integer() {
+        return item.count::<u64>(problems, 1).map(|at| at.value);
+    }
+    let text = item.text(problems)?;
+    let split = text.value.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.value.len());
+    let unit: Option<u64> = match text.value[split..].trim() {
+        "" => Some(1),
+        "k" | "K" | "KiB" => Some(1 << 10),
+        "M" | "MiB" => Some(1 << 20),
+        "G" | "GiB" => Some(1 << 30),
+        _ => None,
+    };
+    let value = text.value[..split].parse::<u64>().ok().zip(unit).and_then(|(n, unit)| n.checked_mul(unit));
+    if value.is_none() {
+        problems.add(
+            &text.span,
+            format!("`{}` is not a size", text.value),
+            "for example 500, \"64M\" or \"2G\"",
+        );
+    }
+    value
+}
+
+fn read_cpus(item: Item<'_>, problems: &mut Problems) -> Option<CpusChoice> {
+    if item.value.get_ref().is_integer() {
+        return item.count::<u32>(problems, 1).map(|at| CpusChoice::Count(at.value));
+    }
+    let text = item.text(problems)?;
+    match text.value.as_str() {
+        "half" => return Some(CpusChoice::Half),
+        "all" => return Some(CpusChoice::All),
+        _ => {}
+    }
+    cpu_list(&text, problems).then_some(CpusChoice::List(text.value))
+}
+
+pub(super) fn cpu_list(text: &At<String>, problems: &mut Problems) -> bool {
+    let range = |part: &str| match part.split_once('-') {
+        Some((from, to)) => {
+            from.trim().parse::<u32>().ok().zip(to.trim().parse::<u32>().ok()).is_some_and(|(a, b)| a <= b)
+        }
+        None => part.trim().parse::<u32>().is_ok(),
+    };
+    let fits = text.value.split(',').all(range);
+    if !fits {
+        let help =
+            "an integer is a count of cpus (2), a string is a list of them (\"0-3,8\"), \"half\" or \"all\"";
+        problems.add_help(&text.span, format!("`{}` is not a list of cpus", text.value), "not a list", help);
+    }
+    fits
+}
+
+fn read_env(item: Item<'_>, problems: &mut Problems) -> Option<EnvChoice> {
+    if !item.is_table() {
+        let text = item.text(problems)?;
+        return word(problems, &text, "an environment ({ name = .., set = {..} } makes one)", ["none"])
+            .then_some(EnvChoice { label: text.value, ..Default::default() });
+    }
+    let mut table = item.table(problems, "an environment")?;
+    let label =
+        table.need("name", problems, "{ name = \"jemalloc\", set = { LD_PRELOAD = \"/usr/lib/...\" } }");
+    let label = label.and_then(|item| label_of(item, problems));
+    let set = table.get("set").map(|item| item.scalars(problems)).unwrap_or_default();
+    table.finish(problems);
+    Some(EnvChoice { label: label?, set: set.into_iter().map(|(key, at)| (key, at.value)).collect() })
+}
+
+pub(super) fn read_ladder(table: &mut Table<'_>, problems: &mut Problems) -> Option<Ladder> {
+    let sessions = table.get("sessions");
+    let climb = table.get("climb");
+    if sessions.is_some() && climb.is_some() {
+        let help = "`sessions` makes each level a run of its own, `climb` makes them steps of one run";
+        problems.add_help(
+            &table.key_span("climb"),
+            "a study has `sessions` or `climb`, not both",
+            "second",
+            help,
+        );
+    }
+    let levels = |item: Item<'_>, problems: &mut Problems| {
+        let read = |item: Item<'_>, problems: &mut Problems| {
+            let at = item.count::<u32>(problems, 1)?;
+            if at.value > SESSIONS_MAX {
+                let message = format!("{} sessions are more than a machine has ports", at.value);
+                problems.add(&at.span, message, format!("at most {SESSIONS_MAX}"));
+            }
+            Some(at.value)
+        };
+        distinct(item, problems, "level", read, u32::to_string)
+    };
+    if let Some(item) = sessions {
+        return Some(Ladder::Sessions(levels(item, problems)));
+    }
+    climb.map(|item| Ladder::Climb(levels(item, problems)))
+}

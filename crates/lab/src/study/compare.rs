@@ -1,0 +1,187 @@
+//! `[compare]` and `[[exclude]]`: what names axes and their values.
+
+use std::collections::BTreeMap;
+
+use super::mask_passwords;
+use super::model::*;
+use super::problem::{nearest, one_of};
+use super::read::{Item, Problems, Table, word};
+
+/// Axes that are named in `[axes]`, `[[exclude]]` and `[compare]`; options of workloads come to them.
+pub(super) const AXES: [&str; 11] = [
+    "server",
+    "workload",
+    "settings",
+    "engine",
+    "storage",
+    "cpus",
+    "isolation",
+    "charset",
+    "env",
+    "sessions",
+    "climb",
+];
+const METRICS: [&str; 7] = ["tps", "qps", "mean", "p50", "p95", "p99", "max"];
+
+pub(super) fn read_compare(mut table: Table<'_>, axes: &Axes, problems: &mut Problems) -> Option<Compare> {
+    let axis = table.need("axis", problems, "axis = \"server\"").and_then(|item| item.text(problems));
+    let base = table.need("base", problems, "base = \"mariadb\"").and_then(|item| item.scalar(problems));
+    let mut metrics = Vec::new();
+    match table.get("metrics") {
+        Some(item) => {
+            for member in item.list(problems) {
+                if let Some(text) = member.text(problems)
+                    && word(problems, &text, "a metric", METRICS)
+                {
+                    metrics.push(text.value);
+                }
+            }
+        }
+        None => metrics.push("tps".into()),
+    }
+    let margin = match table.get("margin") {
+        Some(item) => {
+            let at = item.number(problems)?;
+            if !(0.0..1.0).contains(&at.value) || at.value == 0.0 {
+                let help = "0.05 means: differences below 5 % count as none";
+                problems.add_help(
+                    &at.span,
+                    format!("a margin of {} is not possible", at.value),
+                    "between 0 and 1",
+                    help,
+                );
+            }
+            at.value
+        }
+        None => 0.05,
+    };
+    table.finish(problems);
+    let (axis, base) = (axis?, base?);
+    let names: Vec<&str> =
+        axis_names(axes).into_iter().filter(|&name| name != "sessions" && name != "climb").collect();
+    if !names.contains(&axis.value.as_str()) {
+        let help = match nearest(&axis.value, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the axes of this study are {}", one_of(names.iter().copied())),
+        };
+        problems.add_help(
+            &axis.span,
+            format!("`{}` is not an axis of this study", axis.value),
+            "unknown",
+            help,
+        );
+        return None;
+    }
+    let values = axis_values(axes, &axis.value);
+    if !values.iter().any(|names| names.contains(&base.value)) {
+        let shown: Vec<&str> = values.iter().filter_map(|names| names.first()).map(String::as_str).collect();
+        let message =
+            format!("`{}` is not a value of the axis `{}`", mask_passwords(&base.value), axis.value);
+        problems.add_help(&base.span, message, "unknown", format!("it has {}", one_of(shown)));
+    } else if values.len() < 2 {
+        let message = format!("the axis `{}` has one value: there is nothing to compare", axis.value);
+        problems.add(&axis.span, message, "add a second value, or leave [compare] out");
+    }
+    Some(Compare { axis: axis.value, base: base.value, metrics, margin })
+}
+
+pub(super) fn read_excludes(
+    item: Item<'_>,
+    axes: &Axes,
+    quick: &Quick,
+    problems: &mut Problems,
+) -> Vec<Exclude> {
+    let mut all = Vec::new();
+    for member in item.list(problems) {
+        let Some(table) = member.table(problems, "[[exclude]]") else { continue };
+        if table.entries().is_empty() {
+            problems.add(
+                &table.span(),
+                "an [[exclude]] without a key would leave nothing to measure",
+                "empty",
+            );
+        }
+        let mut keys = BTreeMap::new();
+        for (key, item) in table.entries() {
+            let name = if key.value == "climb" { "sessions" } else { key.value.as_str() };
+            let known: Vec<&str> = axis_names(axes);
+            if !known.contains(&key.value.as_str()) && !known.contains(&name) {
+                let help = match nearest(&key.value, known.iter().copied()) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("the axes of this study are {}", one_of(known.iter().copied())),
+                };
+                let message = format!("`{}` is not an axis of this study", key.value);
+                problems.add_help(&key.span, message, "unknown", help);
+                continue;
+            }
+            let values = axis_values(axes, name);
+            let quick_values = axis_values(&quick.axes, name);
+            let ladder = quick.ladder.iter().flat_map(|ladder| ladder.levels()).map(|n| vec![n.to_string()]);
+            let known: Vec<Vec<String>> = values.into_iter().chain(quick_values).chain(ladder).collect();
+            let mut given = Vec::new();
+            for value in item.list(problems) {
+                let Some(text) = value.scalar(problems) else { continue };
+                if !known.iter().any(|names| names.contains(&text.value)) {
+                    let shown: Vec<&str> =
+                        known.iter().filter_map(|names| names.first()).map(String::as_str).collect();
+                    let message = format!("`{}` is not a value of the axis `{name}`", text.value);
+                    problems.add_help(
+                        &text.span,
+                        message,
+                        "matches nothing",
+                        format!("it has {}", one_of(shown)),
+                    );
+                }
+                given.push(text.value);
+            }
+            keys.insert(name.to_owned(), given);
+        }
+        all.push(Exclude(keys));
+    }
+    all
+}
+
+/// The axes that a study has, those with an implied single value included.
+fn axis_names(axes: &Axes) -> Vec<&str> {
+    let given = |name: &&str| match *name {
+        "sessions" => matches!(axes.ladder, Ladder::Sessions(_)),
+        "climb" => matches!(axes.ladder, Ladder::Climb(_)),
+        name => !axis_values(axes, name).is_empty(),
+    };
+    AXES.into_iter().filter(given).chain(axes.options.iter().map(|(name, _)| name.as_str())).collect()
+}
+
+/// The values of an axis, each with all names that it may be called by; the first is the shown one.
+pub(crate) fn axis_values(axes: &Axes, axis: &str) -> Vec<Vec<String>> {
+    let single = |names: &[String]| names.iter().map(|name| vec![name.clone()]).collect();
+    match axis {
+        "server" => axes
+            .server
+            .iter()
+            .map(|choice| match &choice.label {
+                Some(label) => vec![format!("{}+{label}", choice.server), label.clone()],
+                None => vec![choice.server.clone()],
+            })
+            .collect(),
+        "workload" => axes.workload.iter().map(|choice| vec![choice.label.clone()]).collect(),
+        "settings" => axes.settings.iter().map(|choice| vec![choice.label.clone()]).collect(),
+        "engine" => single(&axes.engine),
+        "storage" => axes.storage.iter().map(|choice| vec![choice.label.clone()]).collect(),
+        "cpus" => axes.cpus.iter().map(|choice| vec![choice.label()]).collect(),
+        "isolation" => single(&axes.isolation),
+        "charset" => single(&axes.charset),
+        "env" => axes.env.iter().map(|choice| vec![choice.label.clone()]).collect(),
+        "sessions" | "climb" => axes.ladder.levels().iter().map(|level| vec![level.to_string()]).collect(),
+        option => axes
+            .options
+            .iter()
+            .find(|(name, _)| name == option)
+            .map(|(_, values)| single(values))
+            .unwrap_or_default(),
+    }
+}
+
+/// Which value of its axis the base of a comparison is.
+pub(crate) fn position_on_axis(axes: &Axes, compare: &Compare) -> Option<usize> {
+    axis_values(axes, &compare.axis).iter().position(|names| names.contains(&compare.base))
+}

@@ -1,0 +1,109 @@
+//! `[load]`: how sessions work, and for how long.
+
+use std::time::Duration;
+
+use super::axes::{choice, cpu_list};
+use super::model::*;
+use super::read::{Problems, Table};
+
+pub(super) fn read_length(table: &mut Table<'_>, problems: &mut Problems) -> Option<Length> {
+    let duration = table.get("duration").and_then(|item| item.duration(problems));
+    let transactions = table.get("transactions").and_then(|item| item.count::<u64>(problems, 1));
+    if let (Some(_), Some(at)) = (&duration, &transactions) {
+        problems.add(
+            &at.span,
+            "a level lasts for a `duration` or for a number of `transactions`, not both",
+            "second",
+        );
+    }
+    if let Some(at) = &duration
+        && at.value < Duration::from_millis(100)
+    {
+        problems.add(
+            &at.span,
+            "a measured phase this short says nothing",
+            "at least 100ms; 10s and more is usual",
+        );
+    }
+    transactions.map(|at| Length::Transactions(at.value)).or(duration.map(|at| Length::Time(at.value)))
+}
+
+pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
+    let mut load = Load::default();
+    let duration = |table: &mut Table<'_>, problems: &mut Problems, key, into: &mut Duration| {
+        if let Some(at) = table.get(key).and_then(|item| item.duration(problems)) {
+            *into = at.value;
+        }
+    };
+    duration(&mut table, problems, "warmup", &mut load.warmup);
+    if let Some(length) = read_length(&mut table, problems) {
+        load.length = length;
+    }
+    if let Some(at) = table.get("blocks").and_then(|item| item.count::<u32>(problems, 1)) {
+        load.blocks = at.value;
+    }
+    duration(&mut table, problems, "think_time", &mut load.think_time);
+    duration(&mut table, problems, "backoff", &mut load.backoff);
+    duration(&mut table, problems, "ramp", &mut load.ramp);
+    duration(&mut table, problems, "drain", &mut load.drain);
+    load.rate_tps = table.get("rate").and_then(|item| {
+        let at = item.number(problems)?;
+        if at.value <= 0.0 {
+            problems.add(&at.span, "a rate is more than 0 transactions per second", "not positive");
+        }
+        Some(at.value)
+    });
+    if let Some(item) = table.get("arrivals")
+        && let Some(text) = choice(Some(item), problems, "a way to arrive", ["constant", "poisson"])
+    {
+        load.arrivals = if text == "constant" { Arrivals::Constant } else { Arrivals::Poisson };
+        if load.rate_tps.is_none() {
+            let message = "`arrivals` spreads the transactions of an open loop, which needs a `rate`";
+            problems.add_help(&item.span(), message, "no rate given", "for example: rate = 500");
+        }
+    }
+    if load.rate_tps.is_some() && !load.think_time.is_zero() {
+        let span = table.key_span("think_time");
+        problems.add(
+            &span,
+            "sessions of an open loop (`rate`) do not think: arrivals are scheduled",
+            "with `rate`",
+        );
+    }
+    if let Some(at) = table.get("retries").and_then(|item| item.count::<u32>(problems, 0)) {
+        load.retries_max = at.value;
+    }
+    load.prime = read_prime(&mut table, problems);
+    load.is_lenient = read_gates(&mut table, problems);
+    if let Some(word) = choice(table.get("cache"), problems, "a state of the caches", ["warm", "cold"]) {
+        load.is_cold = word == "cold";
+    }
+    load.workers = table.get("workers").and_then(|item| item.count::<usize>(problems, 1)).map(|at| at.value);
+    load.seed =
+        table.get("seed").and_then(|item| item.count::<i64>(problems, 0)).map(|at| at.value.unsigned_abs());
+    if let Some(at) = table.get("hot_locks").and_then(|item| item.truth(problems)) {
+        load.hot_locks = at.value;
+    }
+    load.client_cpus = table.get("client_cpus").and_then(|item| {
+        let text = item.text(problems)?;
+        cpu_list(&text, problems).then_some(text.value)
+    });
+    table.finish(problems);
+    load
+}
+
+/// `gates = "warn"`: a run on a noisy machine, or one too short to be steady, is shown with warnings instead of being
+/// called invalid. What says that the answers are wrong still does.
+pub(super) fn read_gates(table: &mut Table<'_>, problems: &mut Problems) -> bool {
+    choice(table.get("gates"), problems, "what a gate does", ["invalid", "warn"])
+        .is_some_and(|word| word == "warn")
+}
+
+/// `prime = "10s"`, or a number of transactions.
+pub(super) fn read_prime(table: &mut Table<'_>, problems: &mut Problems) -> Option<Length> {
+    let item = table.get("prime")?;
+    if item.integer().is_some() {
+        return item.count::<u64>(problems, 1).map(|at| Length::Transactions(at.value));
+    }
+    item.duration(problems).map(|at| Length::Time(at.value))
+}
