@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use crate::durability::Finding;
 use crate::model::{RunView, Standing, StudyReport};
 
 /// One kind of trouble.
@@ -49,7 +50,20 @@ pub(crate) fn alarms(study: &StudyReport) -> Vec<Alarm> {
     }
     let order = ["failed", "invalid", "interrupted", "warning"];
     groups.sort_by_key(|group| order.iter().position(|kind| *kind == group.kind));
-    groups.into_iter().map(Group::finish).collect()
+    contradicted(study).chain(groups.into_iter().map(Group::finish)).collect()
+}
+
+/// Servers that lost in an audit what their settings promise to keep.
+fn contradicted(study: &StudyReport) -> impl Iterator<Item = Alarm> {
+    let rows = crate::durability::rows(study).into_iter();
+    rows.filter(|row| row.finding == Finding::Contradicted).map(|row| Alarm {
+        kind: "failed",
+        word: "durability".to_owned(),
+        text: format!("{}, class {}: {}", row.label, row.class, row.text),
+        remedy: "it is not of the class that its settings say: do not rank it among servers of that class"
+            .to_owned(),
+        runs: row.runs,
+    })
 }
 
 /// Kind, word, text and remedy of everything about one run.

@@ -42,6 +42,8 @@ fn studies(study: &StudyReport) -> Vec<Value> {
                 "command": stored.command, "planned_at": time_text(stored.created_at_ms),
                 "blocks": stored.blocks, "runs_planned": stored.runs, "answer": study.answer,
                 "inequalities": study.inequalities,
+                "hot_locks": crate::hot_locks::json_lines(study),
+                "durability": crate::durability::rows(study), "audits": crate::durability::audits(study),
             })
         })
         .collect()

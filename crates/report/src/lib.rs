@@ -8,9 +8,11 @@ mod charts;
 mod csv_files;
 mod derived;
 mod drawing;
+mod durability;
 mod error;
 mod estimate;
 mod figures;
+mod hot_locks;
 mod html;
 mod json;
 mod layout;
@@ -34,6 +36,8 @@ pub use html::html;
 pub use json::json;
 pub use load::Selection;
 pub use markdown::markdown;
-pub use model::{HostView, Point, RecordView, Report, RunView, Standing, StudyReport, VerdictView};
+pub use model::{
+    AuditView, HostView, Point, RecordView, Report, RunView, Standing, StudyReport, VerdictView,
+};
 pub use published::PUBLISHED;
 pub use wishes::SECTIONS;

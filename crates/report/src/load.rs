@@ -9,7 +9,9 @@ use store::{Axis, BuildId, Host, HostId, Key, Purpose, Store, StudyId, StudyReco
 use crate::error::Error;
 use crate::estimate::Estimate;
 use crate::figures::StepFigures;
-use crate::model::{HostView, Point, RecordView, Report, RunView, Standing, StudyReport, standing_of};
+use crate::model::{
+    AuditView, HostView, Point, RecordView, Report, RunView, Standing, StudyReport, standing_of,
+};
 use crate::text::value_text;
 use crate::verdict;
 
@@ -157,6 +159,19 @@ impl Loader<'_> {
 
     /// Records of the same name form one study; its axes are the union.
     fn study_of(&mut self, record: &StudyRecord) -> usize {
+        for audit in store.audits()? {
+            let audited = build(store, audit.build, &mut builds)?;
+            let ran = |run: &RunView| run.build.as_ref().is_some_and(|b| b.identity == audited.identity);
+            // Several records of a study in one file see the same audits.
+            let is_known = self.studies[at]
+                .audits
+                .iter()
+                .any(|view| view.audit.start == audit.start && view.audit.rounds == audit.rounds);
+            if !is_known && self.studies[at].runs.iter().any(ran) {
+                let (host, _) = self.host(store, audit.host, &mut hosts)?;
+                self.studies[at].audits.push(AuditView { host, build: audited, audit });
+            }
+        }
         let study = &record.study;
         let known = self.studies.iter().position(|report| report.name == study.name);
         let at = known.unwrap_or_else(|| {
@@ -182,6 +197,7 @@ impl Loader<'_> {
             merge_axis(&mut self.studies[at].axes, axis);
         }
         at
+                audits: vec![],
     }
 
     fn host(

@@ -14,6 +14,8 @@ pub fn markdown(report: &Report) -> String {
         alarms(&mut text, study);
         verdicts(&mut text, study);
         sections(&mut text, study);
+        locks(&mut text, study);
+        durability(&mut text, study);
         cells(&mut text, study);
         repeat(&mut text, study);
     }
@@ -184,6 +186,38 @@ fn sections(text: &mut String, study: &StudyReport) {
             }
         }
     }
+}
+
+/// The hottest locks, by cell and sessions.
+fn locks(text: &mut String, study: &StudyReport) {
+    for of in crate::hot_locks::tables(study) {
+        let _ = writeln!(text, "## Hot locks ({})\n", of.source);
+        let _ = writeln!(text, "Seconds waited in each second by all threads together, in passes of their own.\n");
+        let columns = of.columns.iter().map(|(label, sessions)| plain(&format!("{label}, {sessions} sessions")));
+        let heads: Vec<String> = std::iter::once("Lock".to_owned()).chain(columns).collect();
+        table(text, &heads.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+        for (lock, values) in of.rows {
+            let values = values.iter().map(|value| value.map_or_else(|| "–".to_owned(), number));
+            let cells: Vec<String> = std::iter::once(code(&lock)).chain(values).collect();
+            row(text, &cells);
+        }
+        text.push('\n');
+    }
+}
+
+/// What a commit survives, by the settings and by what audits found.
+fn durability(text: &mut String, study: &StudyReport) {
+    let rows: Vec<_> =
+        crate::durability::rows(study).into_iter().filter(|found| !found.class.is_empty()).collect();
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "## Durability\n");
+    table(text, &["Server", "Class by its settings", "What it means", "Audit"], 4);
+    for found in rows {
+        row(text, &[&found.label, &found.class, &found.why, &found.text].map(|cell| plain(cell)));
+    }
+    text.push('\n');
 }
 
 fn cells(text: &mut String, study: &StudyReport) {

@@ -1,6 +1,6 @@
 //! The view model: everything that a report says, built once from the stores, before any format is thought of.
 
-use store::{Axis, Build, Canary, Host, Key, Probe, Reference, RunEnd, RunHead, Status, StudyRecord};
+use store::{Audit, Axis, Build, Canary, Host, Key, Probe, Reference, RunEnd, RunHead, Status, StudyRecord};
 
 use crate::estimate::Estimate;
 use crate::figures::StepFigures;
@@ -56,6 +56,19 @@ pub struct StudyReport {
     pub canaries: Vec<(usize, Canary)>,
     /// Published figures.
     pub references: Vec<Reference>,
+    /// Durability audits of the builds that ran, from the same results files.
+    pub audits: Vec<AuditView>,
+}
+
+/// A durability audit.
+#[derive(Debug, Clone)]
+pub struct AuditView {
+    /// Index of its machine.
+    pub host: usize,
+    /// The server's binaries.
+    pub build: Build,
+    /// What was audited and found.
+    pub audit: Audit,
 }
 
 /// A study's row in one results file.

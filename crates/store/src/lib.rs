@@ -6,6 +6,7 @@
 //! Never here: measuring, statistics, anything drawn; passwords (a command line is stored without secrets by
 //! whoever hands it in).
 
+mod audit;
 mod codec;
 mod error;
 mod open;
@@ -15,6 +16,7 @@ mod schema;
 mod study;
 mod write;
 
+pub use audit::{Audit, AuditId, AuditKind, AuditPromise, AuditRound, AuditStart, AuditVerdict};
 pub use error::Error;
 pub use open::{FILE_NAME, Store};
 pub use run::{

@@ -192,4 +192,22 @@ mod tests {
             copy.query_row("SELECT flavor FROM build WHERE id=7", [], |row| row.get(0)).unwrap();
         assert_eq!(flavor, "mariadb");
     }
+
+    #[test]
+    fn a_file_of_the_first_version_keeps_what_it_has_and_takes_audits() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE_NAME);
+        let mut old = Connection::open(&path).unwrap();
+        migrate(&mut old, 0, &MIGRATIONS[..1]).unwrap();
+        old.execute("INSERT INTO build VALUES (7,'mariadb','1','','id','here','{}')", []).unwrap();
+        drop(old);
+        let before = std::fs::read(&path).unwrap();
+        let read = Store::open_read_only(&path).unwrap();
+        assert_eq!(read.audits().unwrap(), []);
+        assert_eq!(std::fs::read(&path).unwrap(), before, "reading changes nothing");
+        drop(read);
+        let written = Store::open(directory.path()).unwrap();
+        assert_eq!(written.audits().unwrap(), []);
+        assert_eq!(written.build(crate::BuildId(7)).unwrap().flavor, "mariadb");
+    }
 }

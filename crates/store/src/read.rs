@@ -14,13 +14,13 @@ use crate::study::{
     Build, BuildId, Canary, Host, HostId, Probe, Reference, RunId, Study, StudyId, StudyRecord,
 };
 
-type Sql<T> = rusqlite::Result<T>;
+pub(crate) type Sql<T> = rusqlite::Result<T>;
 
-fn damaged<E: Into<Box<dyn std::error::Error + Send + Sync>>>(error: E) -> rusqlite::Error {
+pub(crate) fn damaged<E: Into<Box<dyn std::error::Error + Send + Sync>>>(error: E) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, error.into())
 }
 
-fn json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> Sql<T> {
+pub(crate) fn json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> Sql<T> {
     let text: String = row.get(column)?;
     serde_json::from_str(&text).map_err(|error| damaged(format!("{column}: {error}")))
 }
@@ -205,7 +205,7 @@ impl Store {
         })
     }
 
-    fn rows<T>(
+    pub(crate) fn rows<T>(
         &self,
         sql: &str,
         values: &[&dyn rusqlite::ToSql],
@@ -225,7 +225,7 @@ impl Store {
             .ok_or_else(|| Error::Absent { path: self.path.clone(), what, id })
     }
 
-    fn read<T>(&self, what: &'static str, work: impl FnOnce() -> Sql<T>) -> Result<T, Error> {
+    pub(crate) fn read<T>(&self, what: &'static str, work: impl FnOnce() -> Sql<T>) -> Result<T, Error> {
         work().map_err(|source| match source {
             rusqlite::Error::FromSqlConversionFailure(_, _, reason) => {
                 Error::Damaged { path: self.path.clone(), what: what.to_owned(), reason: reason.to_string() }

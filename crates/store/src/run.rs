@@ -107,6 +107,13 @@ pub struct ServerFacts {
     pub durability_class: String,
     /// The settings that decide the class and what they mean.
     pub durability_why: String,
+    /// The settings that decide the class, as the server was started with them: an audit of the same build with the
+    /// same ones speaks for this run.
+    #[serde(default)]
+    pub deciding: BTreeMap<String, String>,
+    /// The command line that audits them; empty for a server that is not ours to kill.
+    #[serde(default)]
+    pub audit_command: String,
     /// Transaction isolation level of the sessions.
     pub isolation: String,
     /// Character set of the tables.
@@ -402,6 +409,29 @@ pub struct RunEnd {
     pub hot_locks: Vec<HotLock>,
     /// Anything else worth printing.
     pub facts: BTreeMap<String, String>,
+}
+
+impl RunEnd {
+    /// An end of which nothing more is known.
+    pub fn new(status: Status, ended_at_ms: i64) -> RunEnd {
+        RunEnd {
+            status,
+            error: None,
+            log_tail: String::new(),
+            log_file: String::new(),
+            ended_at_ms,
+            server: ServerFacts::default(),
+            workload: WorkloadFacts::default(),
+            phases: Vec::new(),
+            warnings: Vec::new(),
+            gates: Vec::new(),
+            checks: Vec::new(),
+            steps: Vec::new(),
+            series: Vec::new(),
+            hot_locks: Vec::new(),
+            facts: BTreeMap::new(),
+        }
+    }
 }
 
 /// What resuming needs to know of a run.

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 pub(crate) const APPLICATION_ID: i64 = 0x506c_6d73;
 
 /// Each entry takes a file from version `index` to `index + 1`.
-pub(crate) const MIGRATIONS: &[&str] = &[V1];
+pub(crate) const MIGRATIONS: &[&str] = &[V1, V2];
 
 /// Counts are integers, durations REAL seconds, times milliseconds since 1970, seeds the bits of a u64.
 /// Histograms are HdrHistogram V2 payloads, deflated; their values count units of 100 ns.
@@ -103,6 +103,22 @@ CREATE TABLE canary (
 CREATE TABLE reference (
   id INTEGER PRIMARY KEY, study_id INTEGER NOT NULL REFERENCES study(id), reference TEXT NOT NULL
 ) STRICT;
+";
+
+/// Durability audits.
+const V2: &str = "
+CREATE TABLE audit (
+  id INTEGER PRIMARY KEY, host_id INTEGER NOT NULL REFERENCES host(id),
+  build_id INTEGER NOT NULL REFERENCES build(id), start TEXT NOT NULL
+) STRICT;
+CREATE TABLE audit_round (
+  audit_id INTEGER NOT NULL REFERENCES audit(id), kind TEXT NOT NULL, number INTEGER NOT NULL, round TEXT NOT NULL,
+  PRIMARY KEY (audit_id, kind, number)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE audit_gap (
+  audit_id INTEGER NOT NULL REFERENCES audit(id), kind TEXT NOT NULL, why TEXT NOT NULL,
+  PRIMARY KEY (audit_id, kind)
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Brings `connection` from version `from` to the end of `migrations`, all or nothing.

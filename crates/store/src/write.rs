@@ -16,7 +16,7 @@ fn wrap<E: Into<Box<dyn std::error::Error + Send + Sync>>>(error: E) -> rusqlite
     rusqlite::Error::ToSqlConversionFailure(error.into())
 }
 
-fn json<T: Serialize + ?Sized>(value: &T) -> Sql<String> {
+pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> Sql<String> {
     serde_json::to_string(value).map_err(wrap)
 }
 
@@ -36,9 +36,9 @@ impl Store {
                     study.file_text,
                     study.file_sha256,
                     study.fingerprint,
-                    json(&study.plan)?,
-                    json(&study.axes)?,
-                    json(&study.comparisons)?,
+                    to_json(&study.plan)?,
+                    to_json(&study.axes)?,
+                    to_json(&study.comparisons)?,
                     study.blocks,
                     study.runs,
                     study.is_quick,
@@ -81,7 +81,7 @@ impl Store {
     /// Records the machine; the same facts give the same row.
     pub fn add_host(&mut self, host: &Host) -> Result<HostId, Error> {
         self.transaction("the host", |sql| {
-            let facts = json(&host.facts)?;
+            let facts = to_json(&host.facts)?;
             let values = params![
                 host.name,
                 host.fingerprint,
@@ -117,7 +117,7 @@ impl Store {
     /// Records a build; the same facts give the same row.
     pub fn add_build(&mut self, build: &Build) -> Result<BuildId, Error> {
         self.transaction("the build", |sql| {
-            let facts = json(&build.facts)?;
+            let facts = to_json(&build.facts)?;
             let values =
                 params![build.flavor, build.version, build.label, build.identity, build.origin, facts];
             let known = sql
@@ -142,7 +142,7 @@ impl Store {
     /// Records what a device can do by itself.
     pub fn add_probe(&mut self, study: StudyId, host: HostId, probe: &Probe) -> Result<(), Error> {
         self.transaction("a probe", |sql| {
-            let values = params![study.0, host.0, json(probe)?];
+            let values = params![study.0, host.0, to_json(probe)?];
             sql.execute("INSERT INTO probe (study_id, host_id, probe) VALUES (?,?,?)", values)?;
             Ok(())
         })
@@ -151,7 +151,7 @@ impl Store {
     /// Records a canary.
     pub fn add_canary(&mut self, study: StudyId, host: HostId, canary: &Canary) -> Result<(), Error> {
         self.transaction("a canary", |sql| {
-            let values = params![study.0, host.0, json(canary)?];
+            let values = params![study.0, host.0, to_json(canary)?];
             sql.execute("INSERT INTO canary (study_id, host_id, canary) VALUES (?,?,?)", values)?;
             Ok(())
         })
@@ -161,7 +161,7 @@ impl Store {
     pub fn add_references(&mut self, study: StudyId, references: &[Reference]) -> Result<(), Error> {
         self.transaction("the published figures", |sql| {
             for reference in references {
-                let values = params![study.0, json(reference)?];
+                let values = params![study.0, to_json(reference)?];
                 sql.execute("INSERT INTO reference (study_id, reference) VALUES (?,?)", values)?;
             }
             Ok(())
@@ -214,7 +214,7 @@ impl Store {
         })
     }
 
-    fn transaction<T>(
+    pub(crate) fn transaction<T>(
         &mut self,
         what: &'static str,
         work: impl FnOnce(&Transaction<'_>) -> Sql<T>,
@@ -238,13 +238,13 @@ pub(crate) fn purpose_text(purpose: Purpose) -> &'static str {
 }
 
 fn insert_run(sql: &Connection, study: StudyId, start: &RunStart) -> Sql<RunId> {
-    let key = json(&start.key)?;
+    let key = to_json(&start.key)?;
     sql.execute("INSERT OR IGNORE INTO cell (study_id, key) VALUES (?,?)", params![study.0, key])?;
     let cell: i64 =
         sql.query_row("SELECT id FROM cell WHERE study_id=? AND key=?", params![study.0, key], |row| {
             row.get(0)
         })?;
-    let levels = json(&start.levels)?;
+    let levels = to_json(&start.levels)?;
     let purpose = purpose_text(start.purpose);
     let attempt: i64 = sql.query_row(
         "SELECT coalesce(max(attempt), 0) + 1 FROM run WHERE cell_id=? AND levels=? AND block=? AND purpose=?",
@@ -284,13 +284,13 @@ fn insert_end(sql: &Connection, run: RunId, end: &RunEnd) -> Sql<()> {
             end.log_tail,
             end.log_file,
             end.ended_at_ms,
-            json(&end.server)?,
-            json(&end.workload)?,
-            json(&end.phases)?,
-            json(&end.warnings)?,
-            json(&end.gates)?,
-            json(&end.checks)?,
-            json(&end.facts)?,
+            to_json(&end.server)?,
+            to_json(&end.workload)?,
+            to_json(&end.phases)?,
+            to_json(&end.warnings)?,
+            to_json(&end.gates)?,
+            to_json(&end.checks)?,
+            to_json(&end.facts)?,
             run.0
         ],
     )?;
@@ -353,7 +353,7 @@ fn insert_step(sql: &Connection, run: RunId, ordinal: usize, step: &Step) -> Sql
             connection,
             other,
             skipped,
-            json(&step.outcomes_whole)?,
+            to_json(&step.outcomes_whole)?,
             step.reads as i64,
             step.writes as i64,
             step.other as i64,
@@ -363,7 +363,7 @@ fn insert_step(sql: &Connection, run: RunId, ordinal: usize, step: &Step) -> Sql
             step.drained as i64,
             histogram_to_bytes(&step.response).map_err(wrap)?,
             service,
-            json(&step.client)?,
+            to_json(&step.client)?,
             step.ended_by
         ],
     )?;
@@ -446,7 +446,7 @@ fn insert_telemetry(sql: &Connection, run: RunId, end: &RunEnd) -> Sql<()> {
         ])?;
     }
     for lock in &end.hot_locks {
-        let source = json(&lock.source)?;
+        let source = to_json(&lock.source)?;
         sql.execute(
             "INSERT INTO hot_lock (run_id, sessions, source, lock, caller, count, wait_total_s, wait_low_s,
              wait_high_s, observed_s) VALUES (?,?,?,?,?,?,?,?,?,?)",

@@ -168,3 +168,58 @@ fn reading_does_not_write_and_works_while_a_writer_holds_the_file() {
     writer.record_run(study_id, &start(host_id, None, 1), &end(1)).unwrap();
     assert_eq!(reader.run_heads(study_id).unwrap().len(), 1);
 }
+
+#[test]
+fn audits_are_kept_round_by_round() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let host_id = store.add_host(&host()).unwrap();
+    let build_id = store.add_build(&build()).unwrap();
+    let promise = |kind| AuditPromise {
+        kind,
+        text: "nothing is lost".to_owned(),
+        may_lose: false,
+        may_corrupt: false,
+    };
+    let audited = AuditStart {
+        server: "mariadb@11.4.5+gcc14".to_owned(),
+        engine: "InnoDB".to_owned(),
+        profile: Some("safest".to_owned()),
+        settings: [("sync_binlog".to_owned(), "1".to_owned())].into(),
+        deciding: [("log_bin".to_owned(), "on".to_owned())].into(),
+        class: "full".to_owned(),
+        promises: vec![promise(AuditKind::ProcessCrash), promise(AuditKind::PowerCut)],
+        sessions: 8,
+        seed: u64::MAX,
+        started_at_ms: 1_795_000_000_000,
+        plimsoll_version: "0.1.0".to_owned(),
+    };
+    let id = store.begin_audit(host_id, build_id, &audited).unwrap();
+    let round = |number| AuditRound {
+        number,
+        ran_s: 0.75,
+        acknowledged: 1000,
+        lost: 3,
+        lost_window_s: 0.25,
+        partial: 0,
+        invented: 0,
+        broken: vec!["the accounts add up to 1, the ledger to 2".to_owned()],
+        recovery_s: Some(0.5),
+        failure: None,
+    };
+    for number in [1, 2] {
+        store.add_audit_round(id, AuditKind::ProcessCrash, &round(number)).unwrap();
+    }
+    store.add_audit_gap(id, AuditKind::PowerCut, "it needs root").unwrap();
+    // An audit that was stopped at once is an audit too.
+    store.begin_audit(host_id, build_id, &audited).unwrap();
+    assert!(store.add_audit_round(id, AuditKind::ProcessCrash, &round(2)).is_err(), "a round stays as it is");
+    drop(store);
+
+    let audits = Store::open_read_only(directory.path()).unwrap().audits().unwrap();
+    assert_eq!(audits.len(), 2);
+    assert_eq!((audits[0].host, audits[0].build, &audits[0].start), (host_id, build_id, &audited));
+    assert_eq!(audits[0].rounds_of(AuditKind::ProcessCrash), [round(1), round(2)]);
+    assert_eq!(audits[0].not_done, [(AuditKind::PowerCut, "it needs root".to_owned())]);
+    assert_eq!(audits[1].rounds, []);
+}

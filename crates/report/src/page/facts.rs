@@ -73,6 +73,26 @@ pub(super) fn statements(study: &StudyReport) -> Vec<Value> {
     tables
 }
 
+/// Figures per transaction in the order of their columns.
+const FIGURES: [&str; 16] = [
+    "server_cpu",
+    "server_cpu_system",
+    "client_cpu",
+    "server_switches_voluntary",
+    "server_switches_involuntary",
+    "server_read",
+    "server_written",
+    "log_written",
+    "log_syncs",
+    "binlog_written",
+    "device_read",
+    "device_written",
+    "device_flushes",
+    "rows_read",
+    "buffer_reads",
+    "row_lock_waits",
+];
+
 /// One column for each figure; `null` where no run has any.
 pub(super) fn per_transaction(study: &StudyReport) -> Value {
     let mut heads: Vec<(String, String)> = Vec::new();
@@ -102,6 +122,8 @@ pub(super) fn per_transaction(study: &StudyReport) -> Value {
     if heads.is_empty() {
         return Value::Null;
     }
+    // What a transaction costs the processor first, then what it moves; unknown ones last.
+    heads.sort_by_key(|(name, _)| FIGURES.iter().position(|known| known == name).unwrap_or(FIGURES.len()));
     let texts: Vec<Value> = rows
         .iter()
         .map(|(point, values)| {
@@ -173,15 +195,30 @@ pub(super) fn hot_locks(study: &StudyReport) -> Vec<Value> {
     tables
 }
 
+/// The same side by side: waiting seconds a second, by cell and sessions.
+pub(super) fn lock_ladder(study: &StudyReport) -> Vec<Value> {
+    crate::hot_locks::tables(study)
+        .into_iter()
+        // One column has nothing beside it.
+        .filter(|table| table.columns.len() > 1)
+        .map(|table| {
+            let rows: Vec<Value> = table
+                .rows
+                .iter()
+                .map(|(lock, values)| {
+                    let values: Vec<Option<String>> = values.iter().map(|value| value.map(number)).collect();
+                    json!({"lock": lock, "values": values})
+                })
+                .collect();
+            json!({"source": table.source, "columns": table.columns, "rows": rows})
+        })
+        .collect()
+}
+
 fn lock_row(lock: &store::HotLock) -> Value {
     let average_us =
         lock.count.filter(|count| *count > 0).map(|count| lock.wait_total_s * 1e6 / count as f64);
-    let source = match lock.source {
-        store::LockSource::PerformanceSchema => "performance_schema",
-        store::LockSource::WaitEvents => "wait events, sampled",
-        store::LockSource::Futex => "futex, sampled",
-        store::LockSource::Perf => "perf",
-    };
+    let source = crate::hot_locks::source_text(lock.source);
     json!({
         "lock": lock.lock, "caller": lock.caller, "source": source,
         "count": lock.count.map(|count| thousands(count as f64)),
@@ -259,16 +296,19 @@ pub(super) fn references(study: &StudyReport) -> Vec<Value> {
 pub(super) fn durability(study: &StudyReport) -> Vec<Value> {
     let mut rows: Vec<Value> = Vec::new();
     for point in &study.points {
-        let Some((_, end)) = study.counted(point).find_map(|(run, _)| Some((run, run.end.as_ref()?))) else {
+        let Some((run, end)) = study.counted(point).find_map(|(run, _)| Some((run, run.end.as_ref()?)))
+        else {
             continue;
         };
         let server = &end.server;
         let label = label(&point.identity, &study.varying, &["sessions", "workload"]);
+        let (finding, audit) = crate::durability::finding(study, run, server);
         let storage: Vec<String> =
             server.storage.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let row = json!({
             "label": if label.is_empty() { server.name.clone() } else { label },
-            "class": server.durability_class, "why": server.durability_why, "isolation": server.isolation,
+            "class": server.durability_class, "why": server.durability_why,
+            "finding": finding, "audit": audit, "isolation": server.isolation,
             "charset": server.charset, "collation": server.collation, "engine": server.engine,
             "cpus": if server.cpus.is_empty() { "all" } else { &server.cpus },
             "client_cpus": if server.client_cpus.is_empty() { "all" } else { &server.client_cpus },

@@ -74,10 +74,12 @@ fn study_value(report: &Report, study: &StudyReport, at: usize) -> Value {
         "probes": facts::probes(report, study),
         "canaries": facts::canaries(report, study),
         "references": facts::references(study),
+        "lock_ladder": facts::lock_ladder(study),
         "durability": facts::durability(study),
         "runs": study.runs.iter().map(|run| runs::run_value(report, study, run)).collect::<Vec<_>>(),
         "records": runs::records(study),
         "builds": runs::builds(study),
+        "audits": crate::durability::audits(study),
         "settings": settings(study).iter().map(runs::settings_value).collect::<Vec<_>>(),
     })
 }

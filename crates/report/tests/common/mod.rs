@@ -47,7 +47,7 @@ pub(crate) fn host(name: &str, kernel: &str) -> Host {
     }
 }
 
-fn build(flavor: &str, version: &str) -> Build {
+pub(crate) fn build(flavor: &str, version: &str) -> Build {
     Build {
         flavor: flavor.to_owned(),
         version: version.to_owned(),
@@ -210,6 +210,8 @@ pub(crate) fn end(server: &str, workload: &str, steps: Vec<Step>) -> RunEnd {
             engine: if is_postgres { "heap".to_owned() } else { "InnoDB".to_owned() },
             durability_class: "full".to_owned(),
             durability_why: "fsync at each commit".to_owned(),
+            deciding: map(&settings[..1]),
+            audit_command: format!("plimsoll audit {server}"),
             isolation: "REPEATABLE READ".to_owned(),
             charset: if is_postgres { "UTF8".to_owned() } else { "utf8mb4".to_owned() },
             collation: "C".to_owned(),

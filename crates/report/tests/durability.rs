@@ -1,0 +1,112 @@
+//! Classes of durability, confirmed or contradicted by audits of the same build with the same settings.
+
+mod common;
+
+use report::{Report, Selection};
+use serde_json::Value;
+use store::*;
+
+fn audit(store: &mut Store, version: &str, deciding: &str, lost: u64) {
+    let host = store.add_host(&common::host("bench1", "Linux 6.1.0-30-amd64")).unwrap();
+    let build = store.add_build(&common::build("mariadb", version)).unwrap();
+    let promise =
+        |kind| AuditPromise { kind, text: "nothing is lost".to_owned(), may_lose: false, may_corrupt: false };
+    let start = AuditStart {
+        server: format!("mariadb@{version}"),
+        engine: "InnoDB".to_owned(),
+        profile: None,
+        settings: [].into(),
+        deciding: [("innodb_flush_log_at_trx_commit".to_owned(), deciding.to_owned())].into(),
+        class: "full".to_owned(),
+        promises: vec![promise(AuditKind::ProcessCrash), promise(AuditKind::PowerCut)],
+        sessions: 8,
+        seed: lost,
+        started_at_ms: 1_795_000_000_000,
+        plimsoll_version: "0.1.0".to_owned(),
+    };
+    let id = store.begin_audit(host, build, &start).unwrap();
+    for number in 1..=3 {
+        let round = AuditRound {
+            number,
+            ran_s: 1.0,
+            acknowledged: 1000,
+            lost: if number == 2 { lost } else { 0 },
+            lost_window_s: if number == 2 && lost > 0 { 0.5 } else { 0.0 },
+            partial: 0,
+            invented: 0,
+            broken: vec![],
+            recovery_s: Some(0.2),
+            failure: None,
+        };
+        store.add_audit_round(id, AuditKind::ProcessCrash, &round).unwrap();
+    }
+    store.add_audit_gap(id, AuditKind::PowerCut, "a power cut needs root").unwrap();
+}
+
+/// A study of MariaDB and PostgreSQL, with the audits that `prepare` adds.
+fn report(prepare: impl FnOnce(&mut Store)) -> Report {
+    let results = tempfile::tempdir().unwrap();
+    let mut store = common::ladder(results.path(), 1, 3);
+    prepare(&mut store);
+    Report::of_stores(&[&store], &Selection::Latest).unwrap()
+}
+
+/// Finding and text of the first server with this beginning.
+fn said(report: &Report, server: &str) -> (String, String) {
+    let json = report::json(report);
+    let rows = json["studies"][0]["durability"].as_array().unwrap().clone();
+    let row = rows.iter().find(|row| row["label"].as_str().unwrap().starts_with(server)).unwrap();
+    let text = |name: &str| row[name].as_str().unwrap().to_owned();
+    (text("finding"), text("text"))
+}
+
+#[test]
+fn what_nobody_audited_is_said_with_the_command_that_does() {
+    let report = report(|_| ());
+    let (finding, text) = said(&report, "postgres");
+    assert_eq!(finding, "not_audited");
+    assert!(text.starts_with("not audited: run `plimsoll audit postgres@18.6 --results "), "{text}");
+    assert!(report::markdown(&report).contains("plimsoll audit postgres@18.6"));
+    assert!(report::html(&report).unwrap().contains("plimsoll audit postgres@18.6"));
+}
+
+#[test]
+fn rounds_that_lost_nothing_confirm_a_class() {
+    let report = report(|store| audit(store, "11.4.5", "1", 0));
+    let (finding, text) = said(&report, "mariadb");
+    assert_eq!(finding, "confirmed");
+    assert_eq!(
+        text.replace('\u{202f}', ","),
+        "confirmed by 3 rounds (process crash: 0 of 3,000 lost; power cut not audited: a power cut needs root)"
+    );
+    for format in [report::markdown(&report), report::html(&report).unwrap()] {
+        assert!(format.contains("confirmed by 3 rounds"));
+        assert!(!format.contains("plimsoll audit mariadb"));
+    }
+    assert_eq!(said(&report, "postgres").0, "not_audited", "an audit speaks for its own build only");
+    let json: Value = report::json(&report);
+    let lines = json["studies"][0]["audits"].as_array().unwrap();
+    assert_eq!(lines.len(), 2);
+    assert_eq!((&lines[0]["verdict"], lines[0]["rounds"].as_array().unwrap().len()), (&"held".into(), 3));
+    assert_eq!(lines[1]["not_done"], "a power cut needs root");
+}
+
+#[test]
+fn a_lost_transaction_contradicts_a_class_and_is_an_alarm() {
+    let report = report(|store| audit(store, "11.4.5", "1", 7));
+    let (finding, text) = said(&report, "mariadb");
+    assert_eq!(finding, "contradicted");
+    assert!(text.contains("7 of 3") && text.contains("at most the last 0.50 s"), "{text}");
+    let markdown = report::markdown(&report);
+    let alarms = markdown.split("## Warnings").nth(1).unwrap().split("## ").next().unwrap();
+    assert!(alarms.contains("contradicted by 3 rounds"), "{alarms}");
+}
+
+#[test]
+fn other_settings_and_other_builds_speak_for_nobody_else() {
+    let other_settings = report(|store| audit(store, "11.4.5", "2", 7));
+    assert_eq!(said(&other_settings, "mariadb").0, "not_audited");
+    let other_build = report(|store| audit(store, "10.11.5", "1", 7));
+    assert_eq!(said(&other_build, "mariadb").0, "not_audited");
+    assert_eq!(report::json(&other_build)["studies"][0]["audits"], Value::Array(vec![]));
+}
