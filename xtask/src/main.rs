@@ -5,8 +5,7 @@ mod studies;
 
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: cargo xtask bench NAME [ARGUMENTS]\n       cargo xtask studies [NAME...] [--quick | --full]";
+const USAGE: &str = "usage: cargo xtask bench NAME [ARGUMENTS]\n       cargo xtask studies [NAME...] [--quick | --full] [--keep DIR]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

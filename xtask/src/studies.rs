@@ -1,5 +1,6 @@
-//! `cargo xtask studies [NAME...] [--full]`: runs the studies of published work quickly and looks at their reports in a
-//! browser: the charts and tables that each study asks for must be there and drawn.
+//! `cargo xtask studies [NAME...] [--full] [--keep DIR]`: runs the studies of published work quickly, one after
+//! another, and looks at their reports in a browser: the charts and tables that each study asks for must be there, drawn
+//! and filled, and nothing may complain. Ends in a summary and fails where one of them did.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,51 +8,113 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// A study and what its report must have: sections, and the fewest charts drawn.
+/// A study and what its report must have.
 struct Expected {
     name: &'static str,
-    sections: &'static [&'static str],
-    charts_min: usize,
+    /// Charts: `data-metric` or `data-kind` of their place, or `timeline`, and the fewest drawn.
+    charts: &'static [(&'static str, usize)],
+    /// Sections with a table: words that stand in it.
+    tables: &'static [(&'static str, &'static [&'static str])],
 }
 
 const ALL: &[Expected] = &[
-    Expected { name: "quickstart", sections: &["throughput", "latency", "verdicts"], charts_min: 6 },
-    Expected { name: "bourke-2005", sections: &["throughput", "scaling"], charts_min: 7 },
-    Expected { name: "maxia-2009", sections: &["throughput", "versions", "cost"], charts_min: 6 },
-    Expected { name: "israel-2015", sections: &["throughput", "storage", "cost"], charts_min: 6 },
+    Expected {
+        name: "quickstart",
+        charts: &[("tps", 2), ("p95", 2), ("timeline", 1)],
+        tables: &[("verdicts", &["Ratio", "Verdict"])],
+    },
+    Expected {
+        name: "bourke-2005",
+        // Bars by workload and server; percent from 1 to 2 cpus.
+        charts: &[("tps", 4), ("scaling", 1)],
+        tables: &[
+            ("scaling", &["1 to 2", "Server cpu per transaction before"]),
+            ("cost", &["TPS with buffered", "direct"]),
+            ("published", &["Solaris 10, forcedirectio", "NetBSD 2.0"]),
+        ],
+    },
+    Expected {
+        name: "maxia-2009",
+        // Read-only and read-write, each at 8 and at 32 sessions.
+        charts: &[("versions", 4)],
+        tables: &[
+            ("cost", &["TPS with no-log", "general-table", "binlog", "published 2007"]),
+            ("repeat", &["[mysqld]", "general_log = ON", "log_output = TABLE"]),
+        ],
+    },
+    Expected {
+        name: "israel-2015",
+        charts: &[("tps", 1), ("p95", 1)],
+        tables: &[
+            (
+                "storage",
+                &["Durability", "Little", "TPS per fsync", "seq. write MB/s", "fsync/s", "EBS safest"],
+            ),
+            ("cost", &["TPS with safest", "unsafe"]),
+        ],
+    },
     Expected {
         name: "anandtech-2006",
-        sections: &["throughput", "levels", "scaling", "stability"],
-        charts_min: 6,
+        charts: &[("tps", 1), ("scaling", 1)],
+        tables: &[("levels", &["mean from 5 up", "speed-up", "Sun T1"])],
     },
     Expected {
         name: "dbstress-2009",
-        sections: &["throughput", "seconds", "stability", "time"],
-        charts_min: 8,
+        // Histograms of average, best and worst second, and the running graph of a climb.
+        charts: &[("seconds", 2), ("timeline", 1), ("tps", 2)],
+        tables: &[
+            ("stability", &["AVG", "MAX", "worst second", "CV of seconds", "Universal Scalability Law"]),
+            ("published", &["PostgreSQL 8.3.7"]),
+        ],
     },
 ];
 
-/// Runs the named studies, or all; true where every one ran and its report has its charts.
+/// What a study's report was found to hold.
+struct Found {
+    charts: usize,
+    /// `41 of 42 planned runs counted`, in the page's own words.
+    counted: String,
+}
+
+/// Runs the named studies, or all; true where every one ran and its report has what it should.
 pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
-    let is_full = arguments.contains(&"--full");
-    let names: Vec<&str> = arguments.iter().copied().filter(|word| !word.starts_with("--")).collect();
+    let mut names: Vec<&str> = Vec::new();
+    let (mut is_full, mut keep) = (false, None);
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--full" => is_full = true,
+            "--quick" => is_full = false,
+            "--keep" => keep = Some(PathBuf::from(words.next().context("--keep needs a directory")?)),
+            option if option.starts_with('-') => {
+                bail!("no option {option}: there are --full, --quick and --keep DIR")
+            }
+            name => names.push(name),
+        }
+    }
     for name in &names {
         ensure!(ALL.iter().any(|study| study.name == *name), "no study {name:?}; there are {}", list());
     }
     let plimsoll = build()?;
+    let mut lines = Vec::new();
     let mut is_good = true;
     for study in ALL.iter().filter(|study| names.is_empty() || names.contains(&study.name)) {
         let began = Instant::now();
-        let outcome = one(&plimsoll, study, is_full);
+        let outcome = one(&plimsoll, study, is_full, keep.as_deref());
         let took = began.elapsed().as_secs();
-        match outcome {
-            Ok(charts) => println!("{:16} ok, {charts} charts, {took} s", study.name),
-            Err(error) => {
-                println!("{:16} FAILED after {took} s: {error:#}", study.name);
-                is_good = false;
+        lines.push(match outcome {
+            Ok(found) => {
+                format!("{:16} ok      {took:5} s  {} charts, {}", study.name, found.charts, found.counted)
             }
-        }
+            Err(error) => {
+                is_good = false;
+                format!("{:16} FAILED  {took:5} s  {error:#}", study.name)
+            }
+        });
+        println!("{}", lines[lines.len() - 1]);
     }
+    println!("\nstudies, {}:", if is_full { "full" } else { "quick" });
+    lines.iter().for_each(|line| println!("{line}"));
     Ok(is_good)
 }
 
@@ -68,7 +131,7 @@ fn root() -> PathBuf {
 fn build() -> Result<PathBuf> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let status = Command::new(cargo)
-        .args(["build", "--release", "--package", "cli"])
+        .args(["build", "--release", "--locked", "--package", "cli"])
         .current_dir(root())
         .status()
         .context("building plimsoll")?;
@@ -77,66 +140,125 @@ fn build() -> Result<PathBuf> {
     Ok(target.join("release/plimsoll"))
 }
 
-fn one(plimsoll: &Path, study: &Expected, is_full: bool) -> Result<usize> {
-    let place = tempfile::tempdir()?;
-    let file = root().join("studies").join(format!("{}.toml", study.name));
+fn one(plimsoll: &Path, study: &Expected, is_full: bool, keep: Option<&Path>) -> Result<Found> {
+    let scratch = tempfile::tempdir()?;
+    let place = keep.map_or_else(|| scratch.path().to_owned(), |keep| keep.join(study.name));
+    std::fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
     let mut run = Command::new(plimsoll);
-    run.arg("run").arg(&file).arg("--results").arg(place.path()).arg("--new");
+    run.arg("run").arg(root().join("studies").join(format!("{}.toml", study.name)));
+    run.arg("--results").arg(&place).arg("--new");
     if !is_full {
         run.arg("--quick");
     }
     let status = run.status().context("starting plimsoll")?;
-    // 1 says that a run was invalid or failed: the report says which, and what it has is looked at below.
-    ensure!(matches!(status.code(), Some(0 | 1)), "plimsoll run ended with {status}");
-    let page = place.path().join("page.html");
+    let page = place.join("page.html");
     let report = Command::new(plimsoll)
         .args(["report", study.name, "--results"])
-        .arg(place.path())
+        .arg(&place)
         .arg("--html")
         .arg(&page)
         .status()?;
-    ensure!(report.success(), "plimsoll report ended with {report}");
-    look_at(&page, study)
+    ensure!(report.success(), "plimsoll run ended with {status}, plimsoll report with {report}");
+    let found = look_at(&page, study)?;
+    // Last, so that a report of failed runs has been looked at as well.
+    ensure!(status.success(), "plimsoll run ended with {status}: {}", found.counted);
+    Ok(found)
 }
 
-/// Opens the page in headless Chromium, prints what it has become, and looks for sections and drawn charts.
-fn look_at(page: &Path, study: &Expected) -> Result<usize> {
+/// Opens the page in headless Chromium, prints what it has become, and looks for what the study asks for.
+fn look_at(page: &Path, study: &Expected) -> Result<Found> {
     let chromium = std::env::var("PLIMSOLL_TEST_CHROMIUM").unwrap_or_else(|_| "chromium".to_owned());
     let profile = tempfile::tempdir()?;
     let output = Command::new(&chromium)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "--virtual-time-budget=20000"])
+        .arg("--enable-logging=stderr")
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("file://{}", page.display()))
         .output()
         .with_context(|| format!("starting {chromium}: install it, or name it in PLIMSOLL_TEST_CHROMIUM"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let missing: Vec<&str> =
-        study.sections.iter().copied().filter(|name| !text.contains(&format!("id=\"s1-{name}\""))).collect();
-    if !missing.is_empty() {
-        bail!("its report lacks {}", missing.join(", "));
-    }
-    let charts = drawn(&text);
-    ensure!(charts >= study.charts_min, "{charts} charts were drawn, at least {} expected", study.charts_min);
-    Ok(charts)
+    let said = String::from_utf8_lossy(&output.stderr);
+    let complaints: Vec<&str> = said.lines().filter(|line| line.contains(":CONSOLE")).collect();
+    ensure!(complaints.is_empty(), "its report complains: {}", complaints.join("; "));
+    holds(&String::from_utf8_lossy(&output.stdout), study)
 }
 
-/// Charts with something in them: each chart's place holds a drawing with paths.
-fn drawn(text: &str) -> usize {
-    text.split("class=\"chart")
-        .skip(1)
-        .filter(|piece| piece.starts_with(['"', ' ']) && piece.contains("<path"))
-        .count()
+/// Whether the opened page holds what the study asks for.
+fn holds(text: &str, study: &Expected) -> Result<Found> {
+    let mut missing = Vec::new();
+    for (place, least) in study.charts {
+        let charts = drawn(text, place);
+        if charts < *least {
+            missing.push(format!("{charts} of {least} charts of {place}"));
+        }
+    }
+    for (id, words) in study.tables {
+        let Some(section) = section(text, id) else {
+            missing.push(format!("the section {id}"));
+            continue;
+        };
+        let absent = words
+            .iter()
+            .filter(|word| !section.contains(&word.replace('/', "&#x2f;")) && !section.contains(**word));
+        missing.extend(absent.map(|word| format!("{word:?} in the section {id}")));
+    }
+    ensure!(missing.is_empty(), "its report lacks {}", missing.join(", "));
+    let counted = text.split("class=\"meta\">").nth(1).and_then(|rest| rest.split(". ").next());
+    Ok(Found { charts: drawn(text, ""), counted: counted.unwrap_or("no word about its runs").to_owned() })
+}
+
+/// A section of the report's first study.
+fn section<'a>(text: &'a str, id: &str) -> Option<&'a str> {
+    let from = text.find(&format!("<section id=\"s1-{id}\""))?;
+    text[from..].split("</section>").next()
+}
+
+/// Charts with something in them at a place (anywhere where it is empty): a chart holds a drawing with paths.
+fn drawn(text: &str, place: &str) -> usize {
+    let places = text.split("<div class=\"").filter(|piece| !piece.is_empty());
+    let (mut is_there, mut charts) = (place.is_empty(), 0);
+    for piece in places {
+        let tag = piece.split('>').next().unwrap_or_default();
+        let is_class = |name: &str| tag.strip_prefix(name).is_some_and(|rest| rest.starts_with(['"', ' ']));
+        if is_class("charts") || is_class("timeline") {
+            is_there = place.is_empty()
+                || (place == "timeline" && is_class("timeline"))
+                || tag.contains(&format!("data-metric=\"{place}\""))
+                || tag.contains(&format!("data-kind=\"{place}\""));
+        } else if is_class("chart") && is_there && piece.contains("<path") {
+            charts += 1;
+        }
+    }
+    charts
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const PAGE: &str = r#"<p class="meta">3 of 4 planned runs counted; 1 invalid. 2 blocks.</p>
+        <section id="s1-throughput"><div class="charts" data-kind="ladder" data-metric="tps">
+        <figure><div class="chart"><svg><path d="M0"></path></svg></div></figure>
+        <figure><div class="chart low"><svg></svg></div></figure></div></section>
+        <section id="s1-cost"><div class="scroll"><table><th>TPS with no-log</th></table></div></section>
+        <div class="timeline" data-study="0"><div class="chart tall"><svg><path d="M1"></path></svg></div></div>"#;
+
     #[test]
-    fn only_drawn_charts_count() {
-        let text = r#"<div class="charts"></div><div class="chart"><svg><path d="M0"></path></svg></div>
-                      <div class="chart low"><svg></svg></div><div class="chart tall"><svg><path d="M1"></path></svg></div>"#;
-        assert_eq!(drawn(text), 2);
+    fn only_drawn_charts_count_where_they_belong() {
+        assert_eq!((drawn(PAGE, ""), drawn(PAGE, "tps"), drawn(PAGE, "timeline")), (2, 1, 1));
+        assert_eq!((drawn(PAGE, "ladder"), drawn(PAGE, "scaling")), (1, 0));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let study = |charts, tables| Expected { name: "a", charts, tables };
+        let found = holds(PAGE, &study(&[("tps", 1)], &[("cost", &["no-log"])])).expect("all is there");
+        assert_eq!((found.charts, found.counted.as_str()), (2, "3 of 4 planned runs counted; 1 invalid"));
+        let lacks = |of: Expected| format!("{:#}", holds(PAGE, &of).err().expect("something is missing"));
+        let text = lacks(study(&[("tps", 2)], &[("cost", &["binlog"]), ("scaling", &["x"])]));
+        assert_eq!(
+            text,
+            "its report lacks 1 of 2 charts of tps, \"binlog\" in the section cost, the section scaling"
+        );
     }
 
     #[test]

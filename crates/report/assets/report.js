@@ -5,7 +5,9 @@
   const SYMBOLS = ['circle', 'rect', 'triangle', 'diamond', 'pin', 'arrow', 'roundRect', 'circle'];
   const HATCHED = 'path://M0 0H10V10H0Z M0 5L5 0 M0 10L10 0 M5 10L10 5';
   const SHOWN = 10; // charts of telemetry under a graph; the rest is one click away
+  const ROW = 22; // a row of a legend, in pixels
   const charts = [];
+  const pen = document.createElement('canvas').getContext('2d');
 
   const escape = (text) => String(text).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 
@@ -37,6 +39,35 @@
     };
   };
 
+  const wide = (t, text) => {
+    pen.font = `12px ${t.font}`;
+    return pen.measureText(text).width;
+  };
+
+  // A name that fits into a line of the legend.
+  const short = (t, name, width) => {
+    const most = width - 40;
+    if (wide(t, name) <= most) return name;
+    let kept = name.length - 1;
+    while (kept > 1 && wide(t, `${name.slice(0, kept)}…`) > most) kept -= 1;
+    return `${name.slice(0, kept)}…`;
+  };
+
+  // Rows that a legend with these names takes: all of them are shown, for on paper nobody turns its pages.
+  const rowsOf = (t, names, width) => {
+    let rows = 1;
+    let at = 0;
+    names.forEach((name) => {
+      const needed = wide(t, short(t, name, width)) + 35;
+      if (at > 0 && at + needed > width) {
+        rows += 1;
+        at = 0;
+      }
+      at += needed;
+    });
+    return rows;
+  };
+
   const base = (t) => ({
     animation: false,
     textStyle: { fontFamily: t.font, color: t.ink },
@@ -46,17 +77,25 @@
       textStyle: { color: t.ink, fontSize: 13 }, axisPointer: { type: 'line', lineStyle: { color: t.soft } },
     },
     legend: {
-      type: 'scroll', top: 0, left: 0, itemWidth: 18, itemHeight: 9, textStyle: { color: t.ink, fontSize: 12 },
-      pageTextStyle: { color: t.soft }, pageIconColor: t.ink, pageIconInactiveColor: t.line,
+      type: 'plain', top: 0, left: 0, itemWidth: 18, itemHeight: 9, itemGap: 8, textStyle: { color: t.ink, fontSize: 12, lineHeight: ROW - 8 },
     },
     grid: { left: 8, right: 16, top: 34, bottom: 22, containLabel: true },
   });
 
-  const categoryAxis = (t, name, categories) => ({
-    type: 'category', data: categories, name, nameLocation: 'middle', nameGap: 26,
-    nameTextStyle: { color: t.soft, fontSize: 12 }, axisLine: { lineStyle: { color: t.soft } }, axisTick: { show: false },
-    axisLabel: { color: t.ink, fontSize: 12, hideOverlap: true, width: 110, overflow: 'break' },
-  });
+  // Few categories are all named, in as many lines as they need; of many, those that find room.
+  const categoryAxis = (t, name, categories, width) => {
+    const room = Math.max(40, (width - 60) / Math.max(1, categories.length) - 8);
+    const lines = Math.min(4, Math.max(1, ...categories.map((text) => Math.ceil(wide(t, text) / room))));
+    const few = categories.length <= 12;
+    return {
+      type: 'category', data: categories, name, nameLocation: 'middle', nameGap: 26 + (few ? (lines - 1) * 14 : 0),
+      nameTextStyle: { color: t.soft, fontSize: 12 }, axisLine: { lineStyle: { color: t.soft } }, axisTick: { show: false },
+      axisLabel: Object.assign(
+        { color: t.ink, fontSize: 12, lineHeight: 14 },
+        few ? { interval: 0, width: room, overflow: 'break' } : { hideOverlap: true },
+      ),
+    };
+  };
 
   const valueAxis = (t, more) => Object.assign({
     type: 'value', min: 0, axisLabel: { color: t.soft, fontSize: 12, formatter: tick }, splitLine: { lineStyle: { color: t.line } },
@@ -85,8 +124,8 @@
   });
 
   const ladder = (spec, prefix) => ({
-    title: spec.title, unit: spec.unit,
-    option: (t) => {
+    title: spec.title, unit: spec.unit, names: spec.lines.map((line) => line.name),
+    option: (t, { width, extra }) => {
       const measured = spec.lines.filter((line) => !line.reference);
       const colourOf = (line) => (line.reference ? t.soft : t.series[line.style % 8]);
       const series = [];
@@ -113,8 +152,9 @@
         }
       });
       return Object.assign(base(t), {
-        legend: Object.assign(base(t).legend, { data: spec.lines.map((line) => line.name) }),
-        xAxis: categoryAxis(t, spec.x, spec.categories), yAxis: valueAxis(t), series,
+        legend: Object.assign(base(t).legend, { data: spec.lines.map((line) => line.name), formatter: (name) => short(t, name, width) }),
+        grid: Object.assign(base(t).grid, { top: 34 + extra }),
+        xAxis: categoryAxis(t, spec.x, spec.categories, width), yAxis: valueAxis(t), series,
         tooltip: Object.assign(base(t).tooltip, {
           formatter: (items) => {
             const at = (Array.isArray(items) ? items[0] : items).dataIndex;
@@ -139,7 +179,8 @@
 
   const seconds = (spec) => ({
     title: spec.facet || 'TPS', unit: 'transactions per second: average (solid), best second (pale), worst second (outlined)',
-    option: (t) => {
+    names: spec.lines.map((line) => line.name),
+    option: (t, { width, extra }) => {
       const kinds = [['average', 0, 1], ['best', 1, 0.45], ['worst', 2, 0.18]];
       const series = spec.lines.flatMap((line) => kinds.map(([kind, at, opacity]) => ({
         type: 'bar', name: `${line.name} ${kind}`, data: line.points.map((p) => (p ? p[at] : null)), barCategoryGap: '24%', barGap: '4%',
@@ -147,9 +188,10 @@
       })));
       return Object.assign(base(t), {
         legend: Object.assign(base(t).legend, {
-          data: spec.lines.map((line) => `${line.name} average`), formatter: (name) => name.replace(/ average$/, ''), selectedMode: false,
+          data: spec.lines.map((line) => `${line.name} average`), formatter: (name) => short(t, name.replace(/ average$/, ''), width), selectedMode: false,
         }),
-        xAxis: categoryAxis(t, spec.x, spec.categories), yAxis: valueAxis(t), series,
+        grid: Object.assign(base(t).grid, { top: 34 + extra }),
+        xAxis: categoryAxis(t, spec.x, spec.categories, width), yAxis: valueAxis(t), series,
         tooltip: Object.assign(base(t).tooltip, {
           axisPointer: { type: 'shadow', shadowStyle: { color: t.hatch } },
           formatter: (items) => {
@@ -167,8 +209,8 @@
 
   // One metric over time, a line for each run; `of` takes a run's place and gives [time, value] pairs.
   const overTime = (group, title, unit, of, isFirst) => ({
-    title, unit, low: !isFirst, group: true,
-    option: (t) => {
+    title, unit, low: !isFirst, group: true, names: isFirst ? group.runs.map((run) => run.id) : [],
+    option: (t, { extra }) => {
       // One time axis for all charts of a cell: telemetry may begin before the warm-up and end after the drain.
       const times = group.runs.flatMap((run) => run.seconds.map((s) => s[0]));
       const from = Math.min(0, ...times);
@@ -188,7 +230,7 @@
       }
       return Object.assign(base(t), {
         legend: isFirst ? base(t).legend : { show: false },
-        grid: Object.assign(base(t).grid, { top: isFirst ? 34 : 10, bottom: isFirst ? 22 : 6 }),
+        grid: Object.assign(base(t).grid, { top: isFirst ? 34 + extra : 10, bottom: isFirst ? 22 : 6 }),
         xAxis: {
           type: 'value', min: from, max: to, minInterval: 1, name: isFirst ? (group.climb ? 's since the start of the run' : 's of the measured phase') : '', nameLocation: 'middle', nameGap: 26,
           nameTextStyle: { color: t.soft, fontSize: 12 }, axisLabel: { color: t.ink, fontSize: 12, formatter: tick, showMinLabel: false, showMaxLabel: false }, splitLine: { show: false },
@@ -224,17 +266,27 @@
     return { chart, place };
   };
 
+  // What to draw at the width that the place has now; a chart is as much higher as the names of its lines need.
+  const fitted = ({ chart, place }, t) => {
+    place.style.height = '';
+    const width = place.clientWidth;
+    const extra = (rowsOf(t, chart.names, width) - 1) * ROW;
+    if (extra) place.style.height = `${place.clientHeight + extra}px`;
+    return chart.option(t, { width, extra });
+  };
+
   // After all boxes of a grid are there: a chart takes the width that its box has then.
   const fill = ({ chart, place }, t) => {
+    const option = fitted({ chart, place }, t);
     const drawn = echarts.init(place, null, { renderer: 'svg' });
-    drawn.setOption(chart.option(t));
+    drawn.setOption(option);
     if (chart.click) {
       drawn.on('click', (event) => {
         const target = chart.click(event);
         if (target) location.hash = target;
       });
     }
-    const entry = { chart, drawn };
+    const entry = { chart, place, drawn };
     charts.push(entry);
     return entry;
   };
@@ -319,7 +371,11 @@
 
   const redraw = () => {
     const t = theme();
-    charts.forEach(({ chart, drawn }) => { drawn.resize(); drawn.setOption(chart.option(t), true); });
+    charts.forEach((entry) => {
+      const option = fitted(entry, t);
+      entry.drawn.resize();
+      entry.drawn.setOption(option, true);
+    });
   };
 
   // A link into a run opens it.
@@ -329,10 +385,10 @@
   };
 
   let pending = 0;
-  addEventListener('resize', () => { clearTimeout(pending); pending = setTimeout(() => charts.forEach(({ drawn }) => drawn.resize()), 80); });
+  addEventListener('resize', () => { clearTimeout(pending); pending = setTimeout(redraw, 80); });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
   // Paper is light and narrower than the window.
-  addEventListener('beforeprint', () => { document.documentElement.classList.add('printing'); redraw(); });
+  addEventListener('beforeprint', () => { document.querySelectorAll('details.more').forEach(more => { more.open = true; }); document.documentElement.classList.add('printing'); redraw(); });
   addEventListener('afterprint', () => { document.documentElement.classList.remove('printing'); redraw(); });
   addEventListener('hashchange', follow);
   draw();

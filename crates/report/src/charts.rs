@@ -8,6 +8,7 @@ use crate::layout::{Facet, Layout};
 use crate::load::label;
 use crate::model::{Point, RunView, Standing, StudyReport};
 use crate::sections::sections;
+use crate::text::value_text;
 
 /// Telemetry is for the eye: four digits draw the same line as seventeen, in a third of the bytes.
 const DIGITS: i32 = 4;
@@ -201,20 +202,59 @@ fn invalid(study: &StudyReport, point: &Point, metric: &str, at: usize) -> Vec<(
         .collect()
 }
 
-/// Published figures whose key fits the facet: one line for each series.
+/// Published figures that belong to the facet: one line for each series.
 fn references(study: &StudyReport, layout: &Layout, facet: &Facet<'_>, metric: &str) -> Vec<Line> {
+    let points: Vec<&Point> = facet.lines.iter().flat_map(|(_, points)| points).copied().flatten().collect();
+    published(study, &points, (&layout.x, &layout.categories), metric)
+}
+
+/// Published figures of a metric that belong to these points, along an axis with these categories. One that names no
+/// place on the axis (another machine, another version) is a level to compare with, and so stands all along it.
+pub(crate) fn published(
+    study: &StudyReport,
+    points: &[&Point],
+    (x, categories): (&str, &[String]),
+    metric: &str,
+) -> Vec<Line> {
+    published_at(study, metric, categories.len(), |reference| {
+        let is_here = points.iter().any(|point| belongs(reference, point, x));
+        let place = reference.key.get(x).map(value_text);
+        let is_at = |category: &String| place.as_ref().is_none_or(|place| place == category);
+        categories.iter().map(|category| is_here && is_at(category)).collect()
+    })
+}
+
+/// As [`published`], where each category is a point of its own.
+pub(crate) fn published_by_point(study: &StudyReport, points: &[&Point], metric: &str) -> Vec<Line> {
+    published_at(study, metric, points.len(), |reference| {
+        points.iter().map(|point| belongs(reference, point, "")).collect()
+    })
+}
+
+/// Whether nothing but the place along the chart tells a published figure from a point.
+fn belongs(reference: &store::Reference, point: &Point, x: &str) -> bool {
+    let mut key = reference.key.iter().filter(|(name, _)| *name != x);
+    key.all(|(name, value)| point.identity.get(name).is_none_or(|known| known == value))
+}
+
+/// One line for each series; `places` says in which categories a figure stands.
+fn published_at(
+    study: &StudyReport,
+    metric: &str,
+    categories: usize,
+    places: impl Fn(&store::Reference) -> Vec<bool>,
+) -> Vec<Line> {
     let mut lines: BTreeMap<String, Vec<Option<Spot>>> = BTreeMap::new();
-    for reference in &study.references {
-        let fits =
-            facet.key.iter().all(|(name, value)| reference.key.get(name).is_none_or(|known| known == value));
-        let is_metric = reference.metric.trim_end_matches("_ms") == metric;
-        let Some(at) = layout.category(&reference.key).filter(|_| fits && is_metric) else { continue };
+    for reference in study.references.iter().filter(|known| known.metric.trim_end_matches("_ms") == metric) {
         let name = format!("{} (published {})", reference.series, reference.year);
-        let points = lines.entry(name).or_insert_with(|| vec![None; layout.categories.len()]);
-        points[at] = Some((reference.value, reference.value, reference.value, 0, String::new()));
+        let line = lines.entry(name).or_insert_with(|| vec![None; categories]);
+        for (spot, _) in line.iter_mut().zip(places(reference)).filter(|(_, is_there)| *is_there) {
+            *spot = Some((reference.value, reference.value, reference.value, 0, String::new()));
+        }
     }
     lines
         .into_iter()
+        .filter(|(_, points)| points.iter().any(Option::is_some))
         .enumerate()
         .map(|(style, (name, points))| Line { name, style, reference: true, points, invalid: vec![] })
         .collect()

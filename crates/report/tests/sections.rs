@@ -120,6 +120,19 @@ fn section(page: &str, id: &str) -> Option<String> {
     Some(text.split_whitespace().collect::<Vec<_>>().join(" ").replace("&#x2f;", "/"))
 }
 
+/// Names of the lines in the charts of a section.
+fn lines_of(page: &str, metric: &str) -> Vec<String> {
+    let data = page.split("id=\"data\">").nth(1).expect("data");
+    let data = data.split("</script>").next().expect("an end");
+    let data: Value = serde_json::from_str(data).expect("JSON");
+    let ladders = data["studies"][0]["ladders"].as_array().expect("charts").clone();
+    let lines = ladders.into_iter().filter(|ladder| ladder["metric"] == metric);
+    lines
+        .flat_map(|ladder| ladder["lines"].as_array().expect("lines").clone())
+        .map(|line| line["name"].as_str().expect("a name").to_owned())
+        .collect()
+}
+
 fn is(key: &Key, axis: &str, value: &str) -> bool {
     key.get(axis).and_then(Value::as_str) == Some(value)
 }
@@ -143,21 +156,30 @@ fn scaling_stands_beside_the_servers_cpu_time() {
         },
     });
     let text = section(&page, "scaling").expect("cpus vary");
-    assert!(text.contains("select-key 1 to 2") && text.contains("412 us"), "{text}");
+    assert!(text.contains("select-key 1 to 2") && text.contains("412 µs"), "{text}");
     // Noise of some percent around 1.9.
     assert!(text.contains("+9") || text.contains("+8"), "{text}");
     assert!(page.contains("data-metric=\"scaling\"") && page.contains("forcedirectio"));
+    // Published figures stand in the chart where their workload is, and nowhere else.
+    assert!(
+        lines_of(&page, "scaling").iter().any(|name| name.starts_with("Linux 2.4 and 2.6")),
+        "select-key"
+    );
+    assert!(
+        !lines_of(&page, "scaling").iter().any(|name| name.starts_with("NetBSD")),
+        "no such workload here"
+    );
     assert!(section(&page, "stability").is_none() && section(&page, "storage").is_none());
 }
 
 #[test]
 fn versions_and_the_cost_of_settings() {
     let page = made(&Made {
-        file_text: "[report]\nsections = [\"versions\"]\n",
+        file_text: "[report]\nsections = [\"versions\"]\npublished = [\"maxia-2009\", \"mysql-bug-30414\"]\n",
         axes: &[
             ("server", &["mysql@5.5.34", "mysql@5.6.14", "mariadb@10.11.5"]),
             ("settings", &["no-log", "general-table"]),
-            ("workload", &["read-only"]),
+            ("workload", &["read-write"]),
         ],
         levels: &[8],
         is_climb: false,
@@ -169,12 +191,15 @@ fn versions_and_the_cost_of_settings() {
     assert!(cost.contains("TPS with no-log") && cost.contains("-5") | cost.contains("-4"), "{cost}");
     // The interval stands with it.
     assert!(cost.contains(" to -"), "{cost}");
+    assert!(cost.contains("published 2009: MySQL 5.1 (about) – -50.0 %"), "{cost}");
+    // A version that is not on the axis is a level to compare with.
+    assert!(lines_of(&page, "versions").contains(&"MySQL 5.1.21, no log (published 2007)".to_owned()));
 }
 
 #[test]
 fn levels_end_with_their_mean_and_the_speed_up() {
     let page = made(&Made {
-        file_text: "[report]\nmean_from = 5\n",
+        file_text: "[report]\nmean_from = 5\npublished = \"anandtech-2006\"\n",
         axes: &[("server", &["mariadb@11.4.5", "postgres@18.6"]), ("cpus", &["half", "all"])],
         levels: &[1, 5, 10],
         is_climb: true,
@@ -185,6 +210,7 @@ fn levels_end_with_their_mean_and_the_speed_up() {
     assert!(text.contains("mean from 5 up") && text.contains("speed-up"), "{text}");
     assert!(text.contains("mariadb@11.4.5, half cpus"), "{text}");
     assert!(text.contains("+4") || text.contains("+5"), "{text}");
+    assert!(text.contains("MySQL, Opteron 275 (2006) 749 590 -21 %"), "{text}");
 }
 
 #[test]
@@ -192,19 +218,28 @@ fn climbs_have_a_curve_where_one_holds() {
     let usl = |n: f64| 90.0 * n / (1.0 + 0.03 * (n - 1.0) + 0.0005 * n * (n - 1.0));
     let page = made(&Made {
         file_text: "",
-        axes: &[("server", &["mariadb@11.4.5", "postgres@18.6"])],
+        axes: &[("server", &["mariadb@11.4.5", "mysql@8.0.33", "postgres@18.6"])],
         levels: &[1, 4, 8, 16, 32, 64, 128],
         is_climb: true,
         compare: ("server", "mariadb@11.4.5"),
         tps: &|key, sessions| {
             let n = f64::from(sessions);
-            if is(key, "server", "postgres@18.6") { 90.0 * n } else { usl(n) }
+            if is(key, "server", "postgres@18.6") {
+                90.0 * n
+            } else if is(key, "server", "mysql@8.0.33") {
+                usl(n) * if [4, 16, 64].contains(&sessions) { 3.0 } else { 1.0 }
+            } else {
+                usl(n)
+            }
         },
     });
     let text = section(&page, "stability").expect("a climb");
     assert!(text.contains("Seconds of each level") && text.contains("MAX / AVG"), "{text}");
     assert!(text.contains("mariadb@11.4.5 0.03") || text.contains("mariadb@11.4.5 0.02"), "{text}");
-    assert!(text.contains("postgres@18.6: no curve"), "{text}");
+    assert!(text.contains("postgres@18.6: no curve: throughput was still rising"), "{text}");
+    // A climb that jumps up and down has no shape to speak of, though a curve goes through it.
+    assert!(text.contains("mysql@8.0.33: no curve: the best one explains"), "{text}");
+    assert_eq!(lines_of(&page, "stability"), ["measured", "fit"]);
     assert!(page.contains("data-metric=\"stability\""));
 }
 
@@ -226,7 +261,10 @@ fn storages_stand_beside_durability_and_littles_law() {
     for wanted in ["Durability", "Little", "TPS per fsync", "memory safest"] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
-    assert!(page.contains("EBS safest"), "published figures");
+    // The published table with the check that two of its rows fail.
+    assert!(text.contains("EBS safest 32 73.0 69.0 357 0.81 (does not add up)"), "{text}");
+    // The sample's places were never probed.
+    assert!(text.contains("default was not probed"), "{text}");
 }
 
 #[test]

@@ -57,6 +57,10 @@ pub fn run(
     let definitions = Definitions::build(&script, &options.data, &mut |found, so_far| {
         let Some(client) = so_far.client(&found.client) else { return Ok(()) };
         let target = target(client, options);
+        if options.server.is_none() {
+            // Where it may not be created, the connection to it fails next, and says more than this does.
+            let _ = workload::create_database(&target);
+        }
         table::make(found, &target, &options.data, &options.create_suffix, false).map(drop)
     })?;
     let everything = Everything { definitions: &definitions, options, print, stop };
@@ -92,7 +96,8 @@ pub fn run(
     Ok(reports.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
-/// Where a client of the file connects, or the server of the command line with the client's database.
+/// Where a client of the file connects, or the server of the command line with the client's database. What the file does
+/// not name comes from the variables that `plimsoll sandbox env` prints.
 pub fn target(client: &Client, options: &Options) -> Target {
     let database = (!client.db.is_empty()).then(|| client.db.clone());
     if let Some(server) = &options.server {
@@ -116,10 +121,19 @@ pub fn target(client: &Client, options: &Options) -> Target {
             Endpoint::Unix(PathBuf::from(directory).join(format!(".s.PGSQL.{port}")))
         }
     };
+    let (variable, administrator) = match options.protocol {
+        Protocol::Mysql => ("MYSQL_USER", "root"),
+        Protocol::Postgres => ("PGUSER", "postgres"),
+    };
+    let user = if client.user.is_empty() {
+        text(variable).unwrap_or_else(|| administrator.to_owned())
+    } else {
+        client.user.clone()
+    };
     Target {
         protocol: options.protocol,
         endpoint,
-        user: client.user.clone(),
+        user,
         password: Secret::new(client.pass.clone()),
         database,
         tls: TlsMode::Disabled,

@@ -43,6 +43,14 @@ impl Second {
     }
 }
 
+/// What a gate did to the runs so far.
+#[derive(Debug, Default)]
+struct Tripped {
+    remedy: String,
+    invalid: usize,
+    doubted: usize,
+}
+
 /// The work as a whole, and what goes on now.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -72,8 +80,8 @@ pub(crate) struct State {
     pub(crate) warnings: Vec<String>,
     pub(crate) ended: VecDeque<String>,
     pub(crate) is_stopping: bool,
-    /// Gates that have tripped: remedy, and in how many runs.
-    tripped: BTreeMap<String, (String, usize)>,
+    /// Gates that have tripped: remedy, and how many runs they made invalid or, in a lenient study, only doubt.
+    tripped: BTreeMap<String, Tripped>,
 }
 
 impl State {
@@ -168,7 +176,10 @@ impl State {
                     _ => {}
                 }
                 for (name, remedy) in &summary.tripped {
-                    self.tripped.entry(name.clone()).or_insert_with(|| (remedy.clone(), 0)).1 += 1;
+                    let known = self.tripped.entry(name.clone()).or_default();
+                    known.remedy.clone_from(remedy);
+                    let is_invalid = summary.status == Status::Invalid;
+                    *if is_invalid { &mut known.invalid } else { &mut known.doubted } += 1;
                 }
                 self.step_began = None;
                 self.push(ended_line(label, summary));
@@ -176,11 +187,15 @@ impl State {
         }
     }
 
-    /// What made runs invalid, and what to do about it: a line for each gate.
+    /// What made runs invalid or doubtful, and what to do about it: a line for each gate.
     pub(crate) fn gates(&self) -> Vec<String> {
-        let line = |(name, (remedy, count)): (&String, &(String, usize))| {
-            let runs = if *count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
-            format!("{name} made {runs} invalid: {remedy}")
+        let runs = |count: usize| if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
+        let line = |(name, known): (&String, &Tripped)| {
+            let invalid = (known.invalid > 0).then(|| format!("made {} invalid", runs(known.invalid)));
+            let doubted = (known.doubted > 0)
+                .then(|| format!("doubts {}, which this study allows", runs(known.doubted)));
+            let said: Vec<String> = [invalid, doubted].into_iter().flatten().collect();
+            format!("{name} {}: {}", said.join(" and "), known.remedy)
         };
         self.tripped.iter().map(line).collect()
     }
@@ -290,6 +305,12 @@ mod tests {
             state.event(&Event::RunEnded { label: &label, summary: &summary }, Instant::now());
         }
         assert_eq!(state.gates(), ["noisy_host made 2 runs invalid: stop what else runs"]);
+        let allowed = self::summary(Status::Done, None);
+        state.event(&Event::RunEnded { label: &label, summary: &allowed }, Instant::now());
+        assert_eq!(
+            state.gates(),
+            ["noisy_host made 2 runs invalid and doubts 1 run, which this study allows: stop what else runs"]
+        );
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What each set of settings costs against the one that the study compares with.
 
+use serde_json::Value;
+
 use super::{Section, Table, dash, groups, name, ratio, values_of};
 use crate::model::StudyReport;
 use crate::text::{number, value_text};
@@ -21,6 +23,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         }
         rows.push(cells);
     }
+    rows.extend(published_rows(study, &settings, &base));
     let mut heads = vec!["Cell".to_owned(), format!("TPS with {}", value_text(&base))];
     heads.extend(settings.iter().filter(|other| **other != base).map(value_text));
     let table = Table { caption: String::new(), heads, words: 1, rows, notes: Vec::new() };
@@ -35,4 +38,20 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         charts: Vec::new(),
         tables: vec![table],
     })
+}
+
+/// Published changes of throughput by the same settings.
+fn published_rows(study: &StudyReport, settings: &[Value], base: &Value) -> Vec<Vec<String>> {
+    let figures = study.references.iter().filter(|reference| reference.metric == "cost");
+    figures
+        .filter(|figure| figure.key.get("settings").is_some_and(|known| settings.contains(known)))
+        .map(|figure| {
+            let mut row = vec![format!("published {}: {}", figure.year, figure.series), dash(None)];
+            row.extend(settings.iter().filter(|other| *other != base).map(|other| {
+                let is_this = figure.key.get("settings") == Some(other);
+                dash(is_this.then(|| format!("{:+.1} %", figure.value)))
+            }));
+            row
+        })
+        .collect()
 }

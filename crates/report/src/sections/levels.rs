@@ -1,6 +1,8 @@
 //! Queries per second by load level, their mean from some level up, and what more cpus bring: the tables of the
 //! server tests of 2005 and 2006.
 
+use serde_json::Value;
+
 use super::{Section, Table, dash, groups, name, values_of};
 use crate::model::{Point, StudyReport};
 use crate::text::{number, value_text};
@@ -17,10 +19,11 @@ pub(super) fn section(study: &StudyReport, wishes: &Wishes) -> Option<Section> {
     if !levels.iter().any(|level| *level >= from) {
         return None;
     }
-    let tables: Vec<Table> = groups(study, &["server", "cpus", "sessions"])
+    let mut tables: Vec<Table> = groups(study, &["server", "cpus", "sessions"])
         .into_iter()
         .map(|(key, points)| table(study, name(study, &key, &[]), &points, &levels, from))
         .collect();
+    tables.extend(published(study, from));
     Some(Section {
         id: "levels",
         title: "Queries per second by load level",
@@ -79,6 +82,36 @@ fn table(study: &StudyReport, caption: String, points: &[&Point], levels: &[u32]
         rows.push(std::iter::once("speed-up".to_owned()).chain(speed_ups).collect());
     }
     Table { caption, heads, words: 1, rows, notes: Vec::new() }
+}
+
+/// The published headlines at half and at all cores, with their speed-up.
+fn published(study: &StudyReport, from: u32) -> Option<Table> {
+    let metric = format!("mean from {from} up");
+    let headlines: Vec<_> = study.references.iter().filter(|figure| figure.metric == metric).collect();
+    let of = |series: &str, cpus: &str| {
+        let mut all = headlines.iter().filter(|figure| figure.series == series);
+        all.find(|figure| figure.key.get("cpus").and_then(Value::as_str) == Some(cpus)).map(|f| f.value)
+    };
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for figure in &headlines {
+        let series = format!("{} ({})", figure.series, figure.year);
+        if rows.iter().any(|row| row[0] == series) {
+            continue;
+        }
+        let (half, all) = (of(&figure.series, "half"), of(&figure.series, "all"));
+        let gain = half.zip(all).map(|(half, all)| format!("{:+.0} %", (all / half - 1.0) * 100.0));
+        rows.push(vec![series, dash(half.map(number)), dash(all.map(number)), dash(gain)]);
+    }
+    (!rows.is_empty()).then(|| Table {
+        caption: format!("Published: {metric}, at half and at all cores"),
+        heads: ["Server and machine", "half", "all", "speed-up"].map(str::to_owned).to_vec(),
+        words: 1,
+        rows,
+        notes: vec![
+            "Other machines and another catalogue: how the speed-up compares, not how the rates do."
+                .to_owned(),
+        ],
+    })
 }
 
 /// `None` where a level is missing: a mean over other levels would not be the same figure.

@@ -2,7 +2,7 @@
 //! cpus with the server makes scaling look different from what it is.
 
 use super::{Ratio, Section, Table, dash, groups, name, per_transaction, ratio, values_of};
-use crate::charts::{Ladder, Line};
+use crate::charts::{Ladder, Line, published_by_point};
 use crate::model::{Point, StudyReport};
 use crate::text::{number, value_text};
 use crate::wishes::Wishes;
@@ -66,7 +66,8 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
 
 fn row(study: &StudyReport, before: &str, pair: &Pair<'_>) -> Vec<String> {
     let cpu = |point| {
-        per_transaction(study, point, "server_cpu").map(|(value, unit)| format!("{} {unit}", number(value)))
+        let figure = per_transaction(study, point, "server_cpu");
+        figure.map(|(value, unit)| format!("{} {}", number(value), unit.replace("us", "µs")))
     };
     let tps = |point: &Point| dash(point.tps.map(|tps| number(tps.median)));
     vec![
@@ -85,6 +86,8 @@ fn chart(study: &StudyReport, before: &str, after: &str, pairs: &[Pair<'_>]) -> 
     let mut categories: Vec<String> = Vec::new();
     let mut names: Vec<String> = Vec::new();
     let mut drawn = Vec::new();
+    // One point of each category tells which published figures belong to it.
+    let mut of_category: Vec<&Point> = Vec::new();
     for Pair { point, ratio, .. } in pairs.iter().filter(|pair| pair.cpus == after) {
         let category = name(study, &point.identity, &["cpus", "server"]);
         let category = if category.is_empty() { "all".to_owned() } else { category };
@@ -96,10 +99,13 @@ fn chart(study: &StudyReport, before: &str, after: &str, pairs: &[Pair<'_>]) -> 
             })
         };
         let at = (place(&mut names, server), place(&mut categories, category));
+        if categories.len() > of_category.len() {
+            of_category.push(point);
+        }
         let (low, high) = ratio.interval.unwrap_or((ratio.value, ratio.value));
         drawn.push((at, (ratio.value * 100.0, low * 100.0, high * 100.0, ratio.n, point.id.clone())));
     }
-    let lines: Vec<Line> = names
+    let mut lines: Vec<Line> = names
         .iter()
         .enumerate()
         .map(|(line, name)| {
@@ -112,6 +118,7 @@ fn chart(study: &StudyReport, before: &str, after: &str, pairs: &[Pair<'_>]) -> 
             Line { name: name.clone(), style: line, reference: false, points, invalid: vec![] }
         })
         .collect();
+    lines.extend(published_by_point(study, &of_category, "scaling"));
     (!lines.is_empty()).then(|| Ladder {
         metric: "scaling".into(),
         facet: String::new(),

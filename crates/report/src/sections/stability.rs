@@ -9,6 +9,8 @@ use crate::wishes::Wishes;
 /// Resamples of the bootstrap, and their seed: the same report says the same.
 const ROUNDS: usize = 500;
 const SEED: u64 = 2009;
+/// A curve that explains less of the variation than this does not describe the points.
+const R_SQUARED_MIN: f64 = 0.9;
 
 pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> {
     let groups = groups(study, &["sessions"]);
@@ -55,8 +57,8 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         title: "Stability and the shape of the climb",
         hint: "AVG and MAX are means over the runs of their average and best second. A server whose worst second is far \
                from its AVG stalls; one whose MAX is far above it could do more. The curve is X(N) = γN / (1 + α(N−1) + \
-               βN(N−1)), fitted by weighted least squares (Gunther 2007); it is refused where the points do not bend or a \
-               parameter is at its bound."
+               βN(N−1)), fitted by weighted least squares (Gunther 2007); it is refused where the points do not bend, a \
+               parameter is at its bound, or it explains less than 90 % of the variation. N is sessions here, not cores."
             .to_owned(),
         charts,
         tables,
@@ -92,6 +94,14 @@ fn fit(study: &StudyReport, label: &str, points: &[&Point], table: &mut Table, c
         .collect();
     let label = if label.is_empty() { "all" } else { label };
     let fit = match stats::fit_usl(&measured, stats::Weighting::ByVariance, ROUNDS, SEED) {
+        Ok(fit) if fit.r_squared < R_SQUARED_MIN => {
+            return table.notes.push(format!(
+                "{label}: no curve: the best one explains {} % of the variation between the levels (R² {:.2}, at \
+                 least {R_SQUARED_MIN} is wanted), so that the law does not describe these points",
+                number(fit.r_squared.max(0.0) * 100.0),
+                fit.r_squared
+            ));
+        }
         Ok(fit) => fit,
         Err(why) => return table.notes.push(format!("{label}: no curve: {why}")),
     };

@@ -1,6 +1,8 @@
 //! Average, 95th percentile and TPS by storage, with what the device does by itself, what a commit survives, and
 //! whether each row can be true (Little's law).
 
+use serde_json::Value;
+
 use super::{Section, Table, dash, groups, name};
 use crate::model::{Point, StudyReport};
 use crate::text::{number, value_text};
@@ -23,6 +25,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         .collect();
     tables.retain(|table| !table.rows.is_empty());
     tables.extend(devices(study));
+    tables.extend(published(study));
     Some(Section {
         id: "storage",
         title: "By storage",
@@ -50,7 +53,8 @@ fn table(study: &StudyReport, caption: String, points: &[&Point]) -> Table {
                 }
             }
             let tps = point.tps.map(|tps| tps.median);
-            let fsync = device(study, &place, "append_sync_p50");
+            let fsync =
+                place_of(study, point).and_then(|(host, at)| device(study, (host, &at), "append_sync_p50"));
             vec![
                 place,
                 text("settings"),
@@ -99,29 +103,83 @@ fn little(study: &StudyReport, point: &Point) -> Option<String> {
         })
         .collect();
     let ratio = stats::median(&checks.iter().map(|check| check.ratio).collect::<Vec<_>>())?;
-    let mark = if (ratio - 1.0).abs() <= LITTLE_TOLERANCE { "" } else { " (does not add up)" };
-    Some(format!("{ratio:.2}{mark}"))
+    Some(little_text(ratio))
 }
 
-/// A figure of the place's probe; the time of a flush as its rate.
-fn device(study: &StudyReport, place: &str, figure: &str) -> Option<f64> {
-    let (_, probe) = study.probes.iter().find(|(_, probe)| probe.place == place)?;
+fn little_text(ratio: f64) -> String {
+    let mark = if (ratio - 1.0).abs() <= LITTLE_TOLERANCE { "" } else { " (does not add up)" };
+    format!("{ratio:.2}{mark}")
+}
+
+/// The published table with the same check.
+fn published(study: &StudyReport) -> Option<Table> {
+    let mut rows: Vec<(&str, u32, [Option<f64>; 3])> = Vec::new();
+    for figure in &study.references {
+        let Some(column) = ["mean_ms", "p95_ms", "tps"].iter().position(|name| *name == figure.metric) else {
+            continue;
+        };
+        let sessions = figure.key.get("sessions").and_then(Value::as_u64);
+        let Some(sessions) = sessions.and_then(|n| u32::try_from(n).ok()) else { continue };
+        let known = rows.iter().position(|(series, n, _)| *series == figure.series && *n == sessions);
+        let row = known.unwrap_or_else(|| {
+            rows.push((&figure.series, sessions, [None; 3]));
+            rows.len() - 1
+        });
+        rows[row].2[column] = Some(figure.value);
+    }
+    rows.retain(|(_, _, values)| values.iter().all(Option::is_some));
+    let first = study.references.iter().find(|figure| figure.metric == "mean_ms")?;
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|(series, sessions, values)| {
+            let [mean, p95, tps] = values.map(Option::unwrap_or_default);
+            let check = stats::little(f64::from(sessions), tps, mean / 1000.0, 0.0, LITTLE_TOLERANCE);
+            let mut row = vec![series.to_owned(), sessions.to_string()];
+            row.extend([mean, p95, tps].map(number));
+            row.push(dash(check.map(|check| little_text(check.ratio))));
+            row
+        })
+        .collect();
+    (!rows.is_empty()).then(|| Table {
+        caption: format!("Published {}: {}", first.year, first.machine),
+        heads: ["Storage and profile", "Sessions", "avg", "p95", "TPS", "Little"].map(str::to_owned).to_vec(),
+        words: 1,
+        rows,
+        notes: vec![format!("{}. Beside ours, and in no verdict.", first.source)],
+    })
+}
+
+/// A figure of the place's probe on that host; the time of a flush as its rate.
+fn device(study: &StudyReport, (host, place): (usize, &str), figure: &str) -> Option<f64> {
+    let (_, probe) = study.probes.iter().find(|(on, probe)| *on == host && probe.place == place)?;
     let found = probe.figures.iter().find(|known| known.name == figure)?.value;
     Some(if figure == "append_sync_p50" { 1e6 / found } else { found })
 }
 
+/// Where a point's data directories were: its host and its place.
+fn place_of(study: &StudyReport, point: &Point) -> Option<(usize, String)> {
+    let (run, _) = point.runs.first()?;
+    let place = point.identity.get("storage").map_or_else(|| "default".to_owned(), value_text);
+    Some((study.runs[*run].host, place))
+}
+
 fn devices(study: &StudyReport) -> Option<Table> {
-    let mut places: Vec<String> = Vec::new();
-    for (_, probe) in &study.probes {
-        if !places.contains(&probe.place) {
-            places.push(probe.place.clone());
+    let mut places: Vec<(usize, String)> = Vec::new();
+    let of_points = study.points.iter().filter_map(|point| place_of(study, point));
+    for place in of_points.chain(study.probes.iter().map(|(host, probe)| (*host, probe.place.clone()))) {
+        if !places.contains(&place) {
+            places.push(place);
         }
     }
+    let has_hosts = places.iter().any(|(host, _)| *host != places[0].0);
     let rows: Vec<Vec<String>> = places
         .iter()
-        .map(|place| {
-            let values = DEVICE.iter().map(|(figure, _)| dash(device(study, place, figure).map(number)));
-            std::iter::once(place.clone()).chain(values).collect()
+        .map(|(host, place)| {
+            let shown =
+                if has_hosts { format!("{place} on {}", host_name(study, *host)) } else { place.clone() };
+            let values =
+                DEVICE.iter().map(|(figure, _)| dash(device(study, (*host, place), figure).map(number)));
+            std::iter::once(shown).chain(values).collect()
         })
         .collect();
     let mut heads = vec!["Device".to_owned()];
@@ -131,9 +189,44 @@ fn devices(study: &StudyReport) -> Option<Table> {
         heads,
         words: 1,
         rows,
-        notes: vec![
-            "Limits of a place are not in its device's own figures: they hold for the server alone."
-                .to_owned(),
-        ],
+        notes: device_notes(study, &places),
     })
+}
+
+fn device_notes(study: &StudyReport, places: &[(usize, String)]) -> Vec<String> {
+    let mut notes = vec![
+        "Limits of a place are not in its device's own figures: they hold for the server alone.".to_owned(),
+    ];
+    let is_probed = |(host, place): &(usize, String)| {
+        study.probes.iter().any(|(on, probe)| on == host && probe.place == *place)
+    };
+    for at in places.iter().filter(|at| !is_probed(at)) {
+        let note = match filesystem(study, at) {
+            Some("tmpfs") => format!(
+                "{} is memory (tmpfs): there is no device to probe, and a flush costs nothing, so that nothing \
+                 survives a power failure, whatever the profile promises.",
+                at.1
+            ),
+            _ => format!("{} was not probed: the warnings of the study's run say why.", at.1),
+        };
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
+}
+
+/// What the data directories of a place stood on.
+fn filesystem<'a>(study: &'a StudyReport, at: &(usize, String)) -> Option<&'a str> {
+    let points = study.points.iter().filter(|point| place_of(study, point).as_ref() == Some(at));
+    let mut ends = points.flat_map(|point| study.counted(point)).filter_map(|(run, _)| run.end.as_ref());
+    ends.find_map(|end| end.server.storage.get("filesystem")).map(String::as_str)
+}
+
+fn host_name(study: &StudyReport, host: usize) -> String {
+    let is_there = |point: &&Point| place_of(study, point).is_some_and(|(on, _)| on == host);
+    let point = study.points.iter().find(is_there);
+    point
+        .and_then(|point| point.identity.get("host"))
+        .map_or_else(|| format!("host {}", host + 1), value_text)
 }

@@ -1,7 +1,7 @@
 //! Throughput by version, one line for each set of settings: one chart for each of the other axes' combinations.
 
 use super::{Section, drawn, groups, name, values_of};
-use crate::charts::{Ladder, Line};
+use crate::charts::{Ladder, Line, published};
 use crate::model::StudyReport;
 use crate::text::value_text;
 use crate::wishes::Wishes;
@@ -32,6 +32,14 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
                 invalid: vec![],
             };
             let facet = name(study, &key, &[]);
+            let categories: Vec<String> = servers.iter().map(value_text).collect();
+            let mut lines: Vec<Line> = settings
+                .iter()
+                .enumerate()
+                .map(line)
+                .filter(|line| line.points.iter().any(Option::is_some))
+                .collect();
+            lines.extend(published(study, &points, ("server", &categories), "tps"));
             Ladder {
                 metric: "versions".into(),
                 title: if facet.is_empty() {
@@ -42,14 +50,9 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
                 facet,
                 unit: "committed transactions per second",
                 x: String::new(),
-                categories: servers.iter().map(value_text).collect(),
+                categories,
                 bars: false,
-                lines: settings
-                    .iter()
-                    .enumerate()
-                    .map(line)
-                    .filter(|line| line.points.iter().any(Option::is_some))
-                    .collect(),
+                lines,
             }
         })
         .collect();
