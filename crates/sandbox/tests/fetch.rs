@@ -193,3 +193,120 @@ fn a_full_disk_is_told_and_leaves_nothing() {
         std::panic::resume_unwind(panic);
     }
 }
+
+/// Serves a file over HTTP on loopback, each answer as the plan says: how many bytes of the file are sent before the
+/// connection ends. Returns the address and what ranges were asked for.
+fn serve(content: Vec<u8>, plan: &[usize]) -> (String, std::thread::JoinHandle<Vec<String>>) {
+    use std::io::{BufRead, BufReader};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let plan = plan.to_vec();
+    let served = std::thread::spawn(move || {
+        let mut ranges = Vec::new();
+        for sent_to in plan {
+            let (mut stream, _) = listener.accept().unwrap();
+            let lines =
+                BufReader::new(stream.try_clone().unwrap()).lines().map(|line| line.unwrap().to_lowercase());
+            let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            let range = head.iter().find_map(|line| line.strip_prefix("range: bytes=")).unwrap_or_default();
+            let from: usize = range.trim_end_matches('-').parse().unwrap_or(0);
+            let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
+            let length = content.len() - from;
+            write!(stream, "HTTP/1.1 {status}\r\nETag: \"one\"\r\nContent-Length: {length}\r\n\r\n").unwrap();
+            stream.write_all(&content[from..sent_to.max(from)]).unwrap();
+            ranges.push(range.to_owned());
+        }
+        ranges
+    });
+    (address, served)
+}
+
+#[test]
+fn a_fetch_that_breaks_off_is_taken_up_and_still_checked() {
+    let (dir, home) = home();
+    let path = archive(dir.path(), "pg-99.1.tar.gz", "99.1");
+    let content = fs::read(&path).unwrap();
+    let half = content.len() / 2;
+    catalogue(&home, &sha256(&path));
+    let (address, served) = serve(content.clone(), &[half, content.len()]);
+    let selector: Selector = "postgres@99.1+mine".parse().unwrap();
+    let options = FetchOptions { mirror: Some(address), again: false };
+    let error = builds::fetch(&home, &selector, &options, &|_| ()).unwrap_err();
+    assert!(error.to_string().contains("the same command takes it up there"), "{error}");
+    assert!(builds_in(&home).is_empty());
+    let build = builds::fetch(&home, &selector, &options, &|_| ()).unwrap();
+    assert_eq!(build.archive_sha256, Some(sha256(&path)));
+    assert_eq!(served.join().unwrap(), [String::new(), format!("{half}-")]);
+    assert!(!home.downloads().join("postgres@99.1+mine").exists(), "what was fetched is not kept twice");
+}
+
+#[test]
+fn a_part_that_was_spoilt_is_found_by_its_checksum_and_not_taken_up_again() {
+    let (dir, home) = home();
+    let path = archive(dir.path(), "pg-99.1.tar.gz", "99.1");
+    let content = fs::read(&path).unwrap();
+    let half = content.len() / 2;
+    catalogue(&home, &sha256(&path));
+    let (address, served) = serve(content.clone(), &[half, content.len(), content.len()]);
+    let selector: Selector = "postgres@99.1+mine".parse().unwrap();
+    let options = FetchOptions { mirror: Some(address), again: false };
+    builds::fetch(&home, &selector, &options, &|_| ()).unwrap_err();
+    // As a disk that lies would: the part is there, and is not what came.
+    let part = home.downloads().join("postgres@99.1+mine/pg-99.1.tar.gz.part");
+    let mut spoilt = fs::read(&part).unwrap();
+    spoilt[half / 2] ^= 1;
+    fs::write(&part, spoilt).unwrap();
+    let error = builds::fetch(&home, &selector, &options, &|_| ()).unwrap_err();
+    assert!(matches!(error, Error::Checksum { .. }), "{error}");
+    assert!(builds_in(&home).is_empty());
+    builds::fetch(&home, &selector, &options, &|_| ()).unwrap();
+    assert_eq!(served.join().unwrap(), [String::new(), format!("{half}-"), String::new()]);
+}
+
+#[test]
+fn an_archive_whose_member_escapes_is_no_build() {
+    let (dir, home) = home();
+    let path = dir.path().join("evil.tar.gz");
+    let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+    for name in ["pg/bin/postgres", "pg/../../../escaped"] {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(1);
+        header.set_mode(0o755);
+        // By hand: the library's own setter refuses such a name.
+        header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_cksum();
+        tar.append(&header, &b"x"[..]).unwrap();
+    }
+    fs::write(&path, tar.into_inner().unwrap().finish().unwrap()).unwrap();
+    let error = builds::fetch_archive(&home, &path, None, &|_| ()).unwrap_err();
+    assert!(error.to_string().contains("outside of its folder"), "{error}");
+    assert!(builds_in(&home).is_empty());
+    assert!(!dir.path().join("escaped").exists() && !home.path().join("escaped").exists());
+}
+
+#[test]
+fn a_binary_that_make_has_replaced_is_another_build() {
+    let (dir, home) = home();
+    let bin = dir.path().join("tree/bin");
+    fs::create_dir_all(&bin).unwrap();
+    let make = |version: &str, mark: &str| {
+        let script = format!("#!/bin/sh\n# {mark}\necho 'postgres (PostgreSQL) {version}'\n");
+        // As a linker does: a new file in the old one's place.
+        fs::write(bin.join("new"), script).unwrap();
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(bin.join("new"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(bin.join("new"), bin.join("postgres")).unwrap();
+    };
+    make("99.4", "one");
+    let named: Selector = "postgres@99.4+dev".parse().unwrap();
+    let first = builds::fetch_archive(&home, &dir.path().join("tree"), Some(&named), &|_| ()).unwrap();
+    let now = || builds::resolve(&home, &named, &|_| ());
+    assert_eq!(now().unwrap().identity, first.identity);
+    make("99.4", "two");
+    let second = now().unwrap();
+    assert_eq!(second.name(), first.name());
+    assert_ne!(second.identity, first.identity, "runs of the two must be told apart");
+    // Another version is not what the name says.
+    make("99.5", "three");
+    assert!(now().is_err());
+}

@@ -61,7 +61,12 @@ pub(crate) fn release(
         label: release.label.clone(),
     };
     progress(Progress::Step(format!("unpacking {name}")));
-    let build = unpack_into_place(home, &archive, Some(&named), &release.take, origin, sha256, progress)?;
+    let unpacked = unpack_into_place(home, &archive, Some(&named), &release.take, origin, sha256, progress);
+    let build = unpacked.map_err(|error| match error {
+        // Known by its name rather than by a folder that is gone by now.
+        Error::Libraries { missing, .. } => Error::Libraries { build: name.clone(), missing },
+        other => other,
+    })?;
     // The build is what counts; the archive can be had again.
     let _ = fs::remove_dir_all(&dir);
     Ok(build)

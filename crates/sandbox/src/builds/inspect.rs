@@ -69,7 +69,11 @@ pub(crate) fn files_around(server: &Path) -> Files {
         ),
         initdb: Some(bin.join("initdb")).filter(|path| path.is_file()),
         client,
-        libraries: [base.join("libs"), base.join("lib/private")].into_iter().filter(|d| d.is_dir()).collect(),
+        libraries: ["libs", "lib/private", "library_output_directory"]
+            .iter()
+            .map(|folder| base.join(folder))
+            .filter(|dir| dir.is_dir())
+            .collect(),
         base: base.to_owned(),
     }
 }

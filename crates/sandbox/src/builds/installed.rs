@@ -19,49 +19,80 @@ struct Remembered {
     build: Build,
 }
 
-/// Looks where packages put servers, and in PATH.
-pub(crate) fn find(home: &Home) -> Result<Vec<Build>, Error> {
-    let memory_path = home.path().join("installed.json");
-    let mut memory: BTreeMap<PathBuf, Remembered> = std::fs::read(&memory_path)
-        .ok()
-        .and_then(|text| serde_json::from_slice(&text).ok())
-        .unwrap_or_default();
-    let mut builds = Vec::new();
-    let mut is_changed = false;
-    for server in candidates() {
-        let Ok(meta) = std::fs::metadata(&server) else { continue };
+/// What is remembered of binaries, by their path.
+struct Memory {
+    path: PathBuf,
+    known: BTreeMap<PathBuf, Remembered>,
+    is_changed: bool,
+}
+
+impl Memory {
+    fn open(home: &Home) -> Memory {
+        let path = home.path().join("installed.json");
+        let known = std::fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        Memory { path, known: known.unwrap_or_default(), is_changed: false }
+    }
+
+    /// The build of a server binary; `None` where it does not run here.
+    fn build(&mut self, server: &Path, origin: &Origin, label: Option<&str>) -> Result<Option<Build>, Error> {
+        let Ok(meta) = std::fs::metadata(server) else { return Ok(None) };
         let modified_ns = meta.mtime() * 1_000_000_000 + meta.mtime_nsec();
-        let known = memory.get(&server).filter(|r| {
+        let known = self.known.get(server).filter(|r| {
             (r.size, r.modified_ns, r.inode) == (meta.len(), modified_ns, meta.ino())
                 && r.build.files.server == server
+                && r.build.origin == *origin
         });
         if let Some(known) = known {
-            builds.push(known.build.clone());
-            continue;
+            return Ok(Some(Build { label: label.map(str::to_owned), ..known.build.clone() }));
         }
         // A binary that does not run here is not an installed server; `missing_libraries` is for fetched ones.
-        let Ok(found) = inspect::inspect(&server) else { continue };
-        let origin = Origin::Installed(server.clone());
-        let identity = inspect::identity(&inspect::sha256_file(&server)?, &origin);
+        let Ok(found) = inspect::inspect(server) else { return Ok(None) };
         let build = Build {
             flavor: found.flavor,
             version: found.version,
-            label: None,
-            identity,
-            origin,
+            label: label.map(str::to_owned),
+            identity: inspect::identity(&inspect::sha256_file(server)?, origin),
+            origin: origin.clone(),
             archive_sha256: None,
             files: found.files,
         };
         let remembered =
             Remembered { size: meta.len(), modified_ns, inode: meta.ino(), build: build.clone() };
-        memory.insert(server, remembered);
-        builds.push(build);
-        is_changed = true;
+        self.known.insert(server.to_owned(), remembered);
+        self.is_changed = true;
+        Ok(Some(build))
     }
-    if is_changed {
-        let text = serde_json::to_vec(&memory).map_err(|e| Error::io("write", &memory_path, e.into()))?;
-        write_atomically(&memory_path, &text)?;
+
+    fn keep(self) -> Result<(), Error> {
+        if !self.is_changed {
+            return Ok(());
+        }
+        let text = serde_json::to_vec(&self.known).map_err(|e| Error::io("write", &self.path, e.into()))?;
+        write_atomically(&self.path, &text)
     }
+}
+
+/// Looks where packages put servers, and in PATH.
+pub(crate) fn find(home: &Home) -> Result<Vec<Build>, Error> {
+    let mut memory = Memory::open(home);
+    let mut builds = Vec::new();
+    for server in candidates() {
+        builds.extend(memory.build(&server, &Origin::Installed(server.clone()), None)?);
+    }
+    memory.keep()?;
+    Ok(builds)
+}
+
+/// Builds that stay in a directory of the user's, as their binaries are now. One that `make` has given another version
+/// is not what its name says any more, and is left out until it is taken again.
+pub(crate) fn refreshed(home: &Home, recorded: Vec<Build>) -> Result<Vec<Build>, Error> {
+    let mut memory = Memory::open(home);
+    let mut builds = Vec::new();
+    for old in recorded {
+        let now = memory.build(&old.files.server, &old.origin, old.label.as_deref())?;
+        builds.extend(now.filter(|now| now.name() == old.name()));
+    }
+    memory.keep()?;
     Ok(builds)
 }
 

@@ -33,18 +33,7 @@ const PACKAGES: [(&str, &str); 15] = [
 pub(crate) fn missing(files: &Files) -> Result<Vec<MissingLibrary>, Error> {
     let mut missing: Vec<MissingLibrary> = Vec::new();
     for program in std::iter::once(&files.server).chain(&files.initdb) {
-        if !is_dynamic(program) {
-            continue;
-        }
-        let output = Command::new(program)
-            .arg("--version")
-            .env_clear()
-            .env("LD_TRACE_LOADED_OBJECTS", "1")
-            .env("LD_LIBRARY_PATH", library_path(&files.libraries))
-            .output()
-            .map_err(|e| Error::io("look at the libraries of", program, e))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        for library in not_found(&text) {
+        for library in missing_for(program, files)? {
             if !missing.iter().any(|m| m.library == library) {
                 let package =
                     PACKAGES.iter().find(|(name, _)| *name == library).map(|(_, p)| (*p).to_owned());
@@ -53,6 +42,21 @@ pub(crate) fn missing(files: &Files) -> Result<Vec<MissingLibrary>, Error> {
         }
     }
     Ok(missing)
+}
+
+/// The same of one program of a build.
+pub(crate) fn missing_for(program: &Path, files: &Files) -> Result<Vec<String>, Error> {
+    if !is_dynamic(program) {
+        return Ok(Vec::new());
+    }
+    let output = Command::new(program)
+        .arg("--version")
+        .env_clear()
+        .env("LD_TRACE_LOADED_OBJECTS", "1")
+        .env("LD_LIBRARY_PATH", library_path(&files.libraries))
+        .output()
+        .map_err(|e| Error::io("look at the libraries of", program, e))?;
+    Ok(not_found(&String::from_utf8_lossy(&output.stdout)))
 }
 
 fn not_found(listing: &str) -> Vec<String> {

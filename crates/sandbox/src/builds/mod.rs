@@ -16,7 +16,7 @@ pub(crate) use inspect::{library_path, system_tables};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Build, Error, Flavor, Home, OnProgress, Selector};
+use crate::{Build, Error, Flavor, Home, OnProgress, Origin, Progress, Selector};
 
 /// A build that could be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +94,13 @@ pub fn fetched(home: &Home) -> Result<Vec<Build>, Error> {
         .filter_map(|entry| serde_json::from_slice(&std::fs::read(entry.path().join(RECORD)).ok()?).ok())
         .filter(|build: &Build| build.files.server.is_file())
         .collect();
+    let is_theirs = |build: &Build| matches!(build.origin, Origin::Directory(_));
+    if builds.iter().any(is_theirs) {
+        // `make` may have replaced the binary since, and another binary is another build.
+        let (theirs, mut ours): (Vec<Build>, Vec<Build>) = builds.into_iter().partition(is_theirs);
+        ours.extend(installed::refreshed(home, theirs)?);
+        builds = ours;
+    }
     sort(&mut builds);
     Ok(builds)
 }
@@ -126,8 +133,7 @@ pub fn find(home: &Home, selector: &Selector) -> Result<Resolved, Error> {
         return Ok(Resolved::Here(build));
     }
     let fetched = fetched(home)?.into_iter().find(here);
-    let away =
-        fetchable(home)?.into_iter().find(|f| is_match(selector, f.flavor, &f.version, f.label.as_deref()));
+    let away = catalogue::find(home, selector)?.map(|release| release.fetchable());
     match (fetched, away) {
         (Some(build), Some(away)) if crate::build::Version::of(&away.version) > build.numbers() => {
             Ok(Resolved::Away(away))
@@ -168,17 +174,26 @@ pub fn fetch(
     progress: OnProgress<'_>,
 ) -> Result<Build, Error> {
     let release = catalogue::find(home, selector)?.ok_or_else(|| no_build(home, selector))?;
-    let build = fetch::release(home, &release, options, progress)?;
-    let missing = missing_libraries(&build)?;
-    if missing.is_empty() || selector.flavor == Flavor::Postgres {
-        return Ok(build);
-    }
+    let first = fetch::release(home, &release, options, progress);
+    let missing = match &first {
+        Ok(build) => missing_libraries(build)?,
+        // Without them it could not even be asked for its version.
+        Err(Error::Libraries { missing, .. }) => missing.clone(),
+        Err(_) => return first,
+    };
     // Another build may ship what this one lacks.
     let supplies = |r: &catalogue::Release| missing.iter().any(|m| r.supplies.contains(&m.library));
-    let Some(supplier) = catalogue::releases(home)?.into_iter().rfind(supplies) else { return Ok(build) };
-    if supplier.fetchable().name() == build.name() {
-        return Ok(build);
+    let Some(supplier) = catalogue::releases(home)?.into_iter().rfind(supplies) else { return first };
+    if selector.flavor == Flavor::Postgres || supplier.fetchable().name() == release.fetchable().name() {
+        return first;
     }
+    let names: Vec<&str> = missing.iter().map(|m| m.library.as_str()).collect();
+    progress(Progress::Step(format!(
+        "{} lacks {} here, {} ships it",
+        release.fetchable().name(),
+        names.join(", "),
+        supplier.fetchable().name()
+    )));
     fetch::release(home, &supplier, &FetchOptions::default(), progress)?;
     fetch::release(home, &release, &FetchOptions { again: true, ..options.clone() }, progress)
 }
@@ -205,6 +220,16 @@ pub fn remove(home: &Home, build: &Build) -> Result<(), Error> {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", &dir, e)),
         _ => Ok(()),
     }
+}
+
+/// The build's own client program, when it has one that can run here: those of old builds want libraries that newer
+/// distributions lack.
+pub fn client(build: &Build) -> Result<Option<std::path::PathBuf>, Error> {
+    let Some(client) = &build.files.client else { return Ok(None) };
+    // It is started without the build's own libraries in its way.
+    let bare = crate::build::Files { libraries: Vec::new(), ..build.files.clone() };
+    let missing = libraries::missing_for(client, &bare)?;
+    Ok(missing.is_empty().then(|| client.clone()))
 }
 
 /// Shared libraries the build needs and would not find.
