@@ -108,6 +108,21 @@ fn assign_from(
     Ok(Assignment { server: server_cpus, client: client_cpus, notes })
 }
 
+/// The CPUs that none of these servers needs: for a client that is to be the same beside each of them. `None` where
+/// nothing is left.
+pub fn rest(servers: &[CpuRequest]) -> Result<Option<Cpus>, Error> {
+    rest_of(&machine(), servers)
+}
+
+fn rest_of(machine: &[Cpu], servers: &[CpuRequest]) -> Result<Option<Cpus>, Error> {
+    let mut left = all(machine);
+    for request in servers {
+        let taken = assign_from(machine, Some(request), None)?.server;
+        left.0.retain(|cpu| !taken.as_ref().is_some_and(|taken| taken.0.contains(cpu)));
+    }
+    Ok(Some(left).filter(|left| !left.0.is_empty()))
+}
+
 fn all_here(machine: &[Cpu], cpus: Cpus) -> Result<Cpus, Error> {
     match cpus.0.iter().find(|n| !machine.iter().any(|cpu| cpu.number == **n)) {
         None => Ok(cpus),
@@ -261,5 +276,23 @@ mod tests {
         assert!(assign_from(&eight(), Some(&count(9)), None).is_err());
         assert!(assign_from(&eight(), Some(&count(0)), None).is_err());
         assert!(assign_from(&eight(), Some(&list("7-8")), None).is_err());
+    }
+
+    #[test]
+    fn what_no_server_needs_is_the_client_s() {
+        let rest = |servers: &[CpuRequest]| {
+            rest_of(&eight(), servers).unwrap().map(|cpus| cpus.to_string()).unwrap_or_default()
+        };
+        let (count, list) = (CpuRequest::Count, |l: &str| CpuRequest::List(l.to_owned()));
+        assert_eq!(rest(&[count(2)]), "1-3,5-7");
+        assert_eq!(rest(&[count(1), count(2), count(4)]), "2-3,6-7");
+        assert_eq!(rest(&[count(2), list("7")]), "1-3,5-6");
+        assert_eq!(rest(&[count(2), count(8)]), "");
+        // Beside what is left, each server gets what it asks for.
+        let client = list("2-3,6-7");
+        for (asked, expected) in [(1, "0"), (2, "0,4"), (4, "0-1,4-5")] {
+            let got = assign_from(&eight(), Some(&count(asked)), Some(&client)).unwrap();
+            assert_eq!(got.server.unwrap().to_string(), expected);
+        }
     }
 }

@@ -49,6 +49,24 @@ impl Limits {
     }
 }
 
+impl std::fmt::Display for Limits {
+    /// `memory 512 MiB, 200 reads/s, writes of 2 MiB/s`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let size = |bytes: u64| match bytes {
+            bytes if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
+            bytes => format!("{} KiB", bytes >> 10),
+        };
+        let all = [
+            self.memory_bytes.map(|bytes| format!("memory {}", size(bytes))),
+            self.read_iops.map(|iops| format!("{iops} reads/s")),
+            self.write_iops.map(|iops| format!("{iops} writes/s")),
+            self.read_bytes_per_s.map(|bytes| format!("reads of {}/s", size(bytes))),
+            self.write_bytes_per_s.map(|bytes| format!("writes of {}/s", size(bytes))),
+        ];
+        f.write_str(&all.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
 /// Where control groups are.
 const ROOT: &str = "/sys/fs/cgroup";
 
@@ -248,4 +266,21 @@ pub(crate) fn remove_group(group: &Path) -> Result<(), Error> {
         }
     }
     Err(Error::io("remove", group, io::Error::from_raw_os_error(libc::EBUSY)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_told_in_words() {
+        assert_eq!(Limits::default().to_string(), "");
+        let limits = Limits {
+            memory_bytes: Some(512 << 20),
+            read_iops: Some(200),
+            write_bytes_per_s: Some(64 << 10),
+            ..Limits::default()
+        };
+        assert_eq!(limits.to_string(), "memory 512 MiB, 200 reads/s, writes of 64 KiB/s");
+    }
 }

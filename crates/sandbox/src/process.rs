@@ -69,6 +69,7 @@ pub(crate) fn spawn(launch: Launch) -> io::Result<Child> {
         .iter()
         .map(|path| File::options().write(true).open(path))
         .collect::<io::Result<Vec<File>>>()?;
+    let maps = id_maps();
     let (ids, dies_with_us) = (launch.ids, launch.dies_with_us);
     let parent = std::process::id() as i32;
     let prepare = move || {
@@ -83,7 +84,18 @@ pub(crate) fn spawn(launch: Launch) -> io::Result<Child> {
                 check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), mask) as isize)?;
             }
             if let Some(file) = &passwd {
-                check(libc::unshare(libc::CLONE_NEWNS) as isize)?;
+                if let Some(maps) = &maps {
+                    // Only the root of a namespace of its own may mount; the ids stay what they are.
+                    check(libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) as isize)?;
+                    for (path, text) in maps {
+                        let file = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+                        check(file as isize)?;
+                        check(libc::write(file, text.as_ptr().cast(), text.as_bytes().len()))?;
+                        libc::close(file);
+                    }
+                } else {
+                    check(libc::unshare(libc::CLONE_NEWNS) as isize)?;
+                }
                 let private = libc::MS_REC | libc::MS_PRIVATE;
                 check(libc::mount(
                     c"none".as_ptr(),
@@ -116,6 +128,20 @@ pub(crate) fn spawn(launch: Launch) -> io::Result<Child> {
     // SAFETY: the closure makes only async-signal-safe calls.
     unsafe { command.pre_exec(prepare) };
     if dies_with_us.is_some() { spawn_on_lasting_thread(command) } else { command.spawn() }
+}
+
+/// What a process without privileges writes to keep its ids in a user namespace of its own; `None` for root, who needs
+/// none to mount (user_namespaces(7)).
+fn id_maps() -> Option<[(CString, CString); 3]> {
+    // SAFETY: neither has preconditions, and neither can fail.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let map = |id: u32| CString::new(format!("{id} {id} 1")).ok();
+    Some([
+        (c"/proc/self/setgroups".to_owned(), c"deny".to_owned()),
+        (c"/proc/self/uid_map".to_owned(), map(uid)?),
+        (c"/proc/self/gid_map".to_owned(), map(gid)?),
+    ])
+    .filter(|_| uid != 0)
 }
 
 fn check(rc: isize) -> io::Result<()> {

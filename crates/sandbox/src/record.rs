@@ -140,27 +140,45 @@ pub(crate) fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// A uid that no sandbox of this home and no user of this machine has; `None` when we are not root.
+/// The records of all sandboxes of a home that can be read.
+pub(crate) fn all(home: &Home) -> impl Iterator<Item = Record> + use<> {
+    let entries = std::fs::read_dir(home.sandboxes()).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Record::read(&entry.path()).ok())
+}
+
+/// A number that depends on home and name, so that two homes, or two deploys at once, rarely begin at the same uid or
+/// port (FNV-1a).
+pub(crate) fn hash(home: &Home, name: &str) -> u32 {
+    let bytes = home.path().as_os_str().as_encoded_bytes().iter().chain(name.as_bytes());
+    bytes.fold(2_166_136_261, |hash: u32, byte| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619))
+}
+
+/// A uid that no sandbox of this home, no process and no user of this machine has; `None` when we are not root.
 pub(crate) fn free_ids(home: &Home, name: &str) -> Result<Option<Ids>, Error> {
     if !is_root() {
         return Ok(None);
     }
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let mut taken: Vec<u32> = passwd.lines().filter_map(|l| l.split(':').nth(2)?.parse().ok()).collect();
-    if let Ok(entries) = std::fs::read_dir(home.sandboxes()) {
-        taken.extend(entries.flatten().filter_map(|e| Some(Record::read(&e.path()).ok()?.ids?.uid)));
-    }
-    // Begin at a place that depends on home and name, so that two homes rarely share a uid.
-    let mut start: u32 = 2_166_136_261;
-    for byte in home.path().as_os_str().as_encoded_bytes().iter().chain(name.as_bytes()) {
-        start = (start ^ u32::from(*byte)).wrapping_mul(16_777_619);
-    }
+    taken.extend(all(home).filter_map(|record| Some(record.ids?.uid)));
+    // Sandboxes of other homes.
+    taken.extend(uids_of_processes());
+    let start = hash(home, name);
     let count = UIDS.end - UIDS.start;
     (0..count)
         .map(|i| UIDS.start + start.wrapping_add(i) % count)
         .find(|uid| !taken.contains(uid))
         .map(|uid| Some(Ids { uid, gid: uid }))
         .ok_or_else(|| Error::Busy { what: "every uid for sandboxes (64001 to 64989)".to_owned(), pid: None })
+}
+
+/// Whose processes run on this machine.
+fn uids_of_processes() -> impl Iterator<Item = u32> {
+    use std::os::unix::fs::MetadataExt;
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit))
+        .filter_map(|entry| Some(entry.metadata().ok()?.uid()))
 }
 
 /// The ids of a user of this machine.
@@ -178,10 +196,10 @@ pub(crate) fn serial() -> String {
     format!("{:x}{:x}", nanos, NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// PostgreSQL's POSIX shared-memory files of a uid that belongs to one sandbox alone.
+/// PostgreSQL's POSIX shared-memory files of a uid that no process has any more: two homes may have given the same one.
 pub(crate) fn shared_memory_of_uid(uid: u32) -> Vec<PathBuf> {
     use std::os::unix::fs::MetadataExt;
-    if !UIDS.contains(&uid) {
+    if !UIDS.contains(&uid) || uids_of_processes().any(|other| other == uid) {
         return Vec::new();
     }
     let entries = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();

@@ -154,6 +154,23 @@ pub fn drop_caches(dir: &Path) -> Result<bool, Error> {
     if fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
         return Ok(true);
     }
+    evict_files(dir)?;
+    Ok(false)
+}
+
+/// Empties the page cache of the files below `dir`, whoever brought them there.
+pub(crate) fn evict(dir: &Path) -> Result<(), Error> {
+    use std::os::fd::AsRawFd;
+    let file = fs::File::open(dir).map_err(|e| Error::io("open", dir, e))?;
+    // Dirty pages cannot be dropped.
+    // SAFETY: the descriptor is open.
+    if unsafe { libc::syncfs(file.as_raw_fd()) } != 0 {
+        return Err(Error::io("write", dir, std::io::Error::last_os_error()));
+    }
+    evict_files(dir)
+}
+
+fn evict_files(dir: &Path) -> Result<(), Error> {
     let mut folders = vec![dir.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).map_err(|e| Error::io("read", &folder, e))?.flatten() {
@@ -169,7 +186,7 @@ pub fn drop_caches(dir: &Path) -> Result<bool, Error> {
             }
         }
     }
-    Ok(false)
+    Ok(())
 }
 
 /// Bytes that the files below `dir` take on disk.

@@ -175,6 +175,9 @@ fn places_outside_the_home_hold_the_data_and_are_cleaned() {
     }
 }
 
+/// Says that the kernel below is one whose control groups of version 2 must take every limit.
+const MUST_HOLD: &str = "PLIMSOLL_TEST_LIMITS_MUST_HOLD";
+
 #[test]
 fn a_limit_is_taken_only_when_it_holds() {
     // SAFETY: geteuid has no preconditions.
@@ -182,13 +185,25 @@ fn a_limit_is_taken_only_when_it_holds() {
         eprintln!("NOT TESTED: limits need root");
         return;
     }
+    let must_hold = std::env::var_os(MUST_HOLD).is_some();
     let Some((_dir, home, mut spec)) = spec_of("postgres") else { return };
     let limits = Limits { write_bytes_per_s: Some(2 << 20), ..Limits::default() };
     spec.storage = Some(Storage { name: "slow".to_owned(), datadir: None, limits });
     match Sandbox::deploy(&home, &spec, &|_| ()) {
         // Control groups of version 2: it holds, and the server is in the group.
-        Ok(server) => server.destroy().unwrap(),
-        Err(Error::Limit { what, why }) => eprintln!("limit {what} refused here: {why}"),
+        Ok(server) => {
+            let group = group_of(&server);
+            assert!(std::fs::read_to_string(group.join("io.max")).unwrap().contains("wbps=2097152"));
+            server.destroy().unwrap();
+            assert!(!group.exists());
+        }
+        Err(Error::Limit { what, why }) if !must_hold => {
+            assert!(
+                why.contains("version 2") || why.contains("need root") || why.contains("block device"),
+                "{why}"
+            );
+            eprintln!("limit {what} refused here: {why}");
+        }
         Err(error) => panic!("{error}"),
     }
     nothing_is_left(&home);
@@ -196,22 +211,70 @@ fn a_limit_is_taken_only_when_it_holds() {
     spec.storage = Some(Storage { name: "small".to_owned(), datadir: None, limits });
     match Sandbox::deploy(&home, &spec, &|_| ()) {
         Ok(server) => {
-            let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", server.pid().unwrap())).unwrap();
-            let group = groups
-                .lines()
-                .find(|line| line.contains("plimsoll-one"))
-                .expect("a group of its own")
-                .to_owned();
+            let group = group_of(&server);
+            assert!(group.is_dir());
             server.destroy().unwrap();
-            let name = group.rsplit('/').next().unwrap();
-            for root in ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"] {
-                assert!(!std::path::Path::new(root).join(name).exists(), "{name} is left");
-            }
+            assert!(!group.exists());
         }
-        Err(Error::Limit { why, .. }) => eprintln!("NOT TESTED: memory limits: {why}"),
+        Err(Error::Limit { why, .. }) if !must_hold => eprintln!("NOT TESTED: memory limits: {why}"),
         Err(error) => panic!("{error}"),
     }
     nothing_is_left(&home);
+}
+
+/// The control group that Plimsoll made for a server, of either version.
+fn group_of(server: &Sandbox) -> PathBuf {
+    let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", server.pid().unwrap())).unwrap();
+    let line = groups.lines().find(|line| line.contains("plimsoll-one")).expect("a group of its own");
+    let mut fields = line.splitn(3, ':').skip(1);
+    let (controller, path) = (fields.next().unwrap(), fields.next().unwrap());
+    PathBuf::from(format!("/sys/fs/cgroup/{controller}{path}").replace("//", "/"))
+}
+
+/// Version 2, whatever this machine has: the test above again, by user-mode Linux (Debian's package user-mode-linux), a
+/// kernel as a process, with this machine's files below it and a disk of its own.
+#[test]
+fn limits_hold_on_control_groups_of_version_2() {
+    use std::process::Command;
+    let kernel = PathBuf::from("/usr/bin/linux.uml");
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } != 0 || !kernel.is_file() || std::env::var_os(MUST_HOLD).is_some() {
+        eprintln!("NOT TESTED: control groups of version 2; it needs root and the package user-mode-linux");
+        return;
+    }
+    // Not in /tmp, in whose place the kernel below has its disk.
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let disk = dir.path().join("disk");
+    std::fs::File::create(&disk).unwrap().set_len(1 << 30).unwrap();
+    assert!(Command::new("mkfs.ext4").arg("-qF").arg(&disk).status().unwrap().success());
+    let script = dir.path().join("init");
+    let text = format!(
+        "#!/bin/sh\nexport PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C\nmount -t proc proc /proc\nmount -t sysfs sys /sys\n\
+         mount -t cgroup2 cgroup2 /sys/fs/cgroup\nmount /dev/ubda /tmp\nchmod 1777 /tmp\nmkdir -p /dev/shm\n\
+         mount -t tmpfs tmpfs /dev/shm\necho booted\nPLIMSOLL_HOME=/tmp/home {MUST_HOLD}=1 {} --exact \
+         a_limit_is_taken_only_when_it_holds --nocapture 2>&1\necho \"ended with $?\"\nsync\n\
+         echo o > /proc/sysrq-trigger\nsleep 60\n",
+        std::env::current_exe().unwrap().display()
+    );
+    std::fs::write(&script, text).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new("timeout")
+        .args(["-k", "5", "240"])
+        .arg(&kernel)
+        .args(["mem=1G", "rootfstype=hostfs", "rootflags=/", "ro", "con=null", "con0=fd:0,fd:1"])
+        .arg(format!("ubd0={}", disk.display()))
+        .arg(format!("init={}", script.display()))
+        .env("HOME", dir.path())
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    if !said.contains("booted") {
+        eprintln!("NOT TESTED: control groups of version 2; user-mode Linux does not start here:\n{said}");
+        return;
+    }
+    assert!(said.contains("ended with 0") && said.contains("1 passed"), "{said}");
 }
 
 #[test]
@@ -232,6 +295,33 @@ fn cpus_and_environment_reach_every_process_of_the_server() {
             assert!(line.trim_end().ends_with('0'), "{line}");
         }
     }
+}
+
+#[test]
+fn a_library_to_preload_is_there_or_refused() {
+    let Some((dir, home, mut spec)) = spec_of("mariadb") else { return };
+    let mut preload = |path: &std::path::Path| {
+        spec.env.insert("LD_PRELOAD".to_owned(), path.display().to_string());
+        Sandbox::deploy(&home, &spec, &|_| ())
+    };
+    let error = preload("/nowhere/libjemalloc.so.2".as_ref()).unwrap_err();
+    assert!(error.is_usage() && error.to_string().contains("there is no such file"), "{error}");
+    nothing_is_left(&home);
+    // One that the loader does not take: it would only say so in the log.
+    let odd = dir.path().join("libodd.so");
+    std::fs::write(&odd, "no library").unwrap();
+    let error = preload(&odd).unwrap_err();
+    assert!(error.to_string().contains("runs without it"), "{error}");
+    nothing_is_left(&home);
+    // Any library will do that the server does not load by itself.
+    let library = ["/lib/x86_64-linux-gnu/libutil.so.1", "/lib64/libutil.so.1"].map(PathBuf::from);
+    let Some(library) = library.iter().find(|path| path.is_file()) else {
+        eprintln!("NOT TESTED: a preloaded library; none is known here");
+        return;
+    };
+    let server = preload(library).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.pid().unwrap())).unwrap();
+    assert!(maps.contains("libutil"));
 }
 
 #[test]
@@ -289,4 +379,56 @@ fn an_archive_that_is_none_is_refused_and_leaves_nothing() {
     assert_eq!(std::fs::read_dir(home.builds()).unwrap().count(), 0);
     let error = builds::fetch_archive(&home, dir.path(), None, &|_| ()).unwrap_err();
     assert!(error.to_string().contains("no server is in it"), "{error}");
+}
+
+#[test]
+fn a_program_that_dies_while_it_makes_the_data_leaves_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir_in("/tmp").unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let home = Home::at(dir.path().join("home")).unwrap();
+    let bin = dir.path().join("tree/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    for (name, script) in [
+        ("postgres", "#!/bin/sh\necho 'postgres (PostgreSQL) 99.1'\n"),
+        // Called with -D DIRECTORY.
+        ("initdb", "#!/bin/sh\necho 'half of the files are there'\necho x > \"$2/half\"\nkill -9 $$\n"),
+    ] {
+        std::fs::write(bin.join(name), script).unwrap();
+        std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let build = builds::fetch_archive(&home, &dir.path().join("tree"), None, &|_| ()).unwrap();
+    for life in [Life::Run, Life::ByHand] {
+        let spec = Spec { life, ..Spec::new("dying", build.clone()) };
+        let error = Sandbox::deploy(&home, &spec, &|_| ()).unwrap_err();
+        assert!(matches!(error, Error::Init { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("SIGKILL") && text.contains("half of the files are there"), "{text}");
+        nothing_is_left(&home);
+    }
+}
+
+#[test]
+fn a_disk_too_small_for_a_server_is_said_and_nothing_is_left() {
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("NOT TESTED: a full disk; making one needs root");
+        return;
+    }
+    let Some((dir, _, spec)) = spec_of("mariadb") else { return };
+    let small = dir.path().join("small");
+    std::fs::create_dir(&small).unwrap();
+    let mount = ["-t", "tmpfs", "-o", "size=16m,mode=755", "plimsoll-test"];
+    if !std::process::Command::new("mount").args(mount).arg(&small).status().is_ok_and(|s| s.success()) {
+        eprintln!("NOT TESTED: a full disk; mount is not allowed here");
+        return;
+    }
+    let home = Home::at(small.join("home")).unwrap();
+    let result = Sandbox::deploy(&home, &spec, &|_| ());
+    let left = std::fs::read_dir(home.sandboxes()).into_iter().flatten().count();
+    let failed = result.map(|_| ()).unwrap_err().to_string();
+    let unmounted = std::process::Command::new("umount").arg(&small).status();
+    assert!(unmounted.is_ok_and(|s| s.success()));
+    assert!(failed.contains("its disk is full"), "{failed}");
+    assert_eq!(left, 0);
 }

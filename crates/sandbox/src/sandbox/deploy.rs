@@ -12,8 +12,8 @@ use crate::process::Ids;
 use crate::record::{self, Lock, Record};
 use crate::server::{self, postgres};
 use crate::{
-    Error, Flavor, Home, Life, Listen, OnProgress, Progress, Spec, builds, engines, limits, settings,
-    snapshot, tls,
+    Error, Flavor, Home, Life, Listen, Logging, OnProgress, Progress, Spec, builds, engines, limits,
+    settings, snapshot, storage, tls,
 };
 
 /// Longest path of a unix socket (`sun_path`, with its closing zero).
@@ -34,6 +34,15 @@ pub(super) fn deploy(home: &Home, spec: &Spec, progress: OnProgress<'_>) -> Resu
             why: "a data directory belongs to the build that wrote it: load the data anew".to_owned(),
         });
     }
+    let has_like = matches!(spec.logging, None | Some(Logging::None | Logging::GeneralFile));
+    if spec.build.flavor == Flavor::Postgres && !has_like {
+        let asked = spec.logging.map_or("", Logging::name);
+        return Err(Error::Unsupported {
+            what: format!("logging {asked} on {}", spec.build),
+            why: "PostgreSQL has none and general-file (every statement, to its log)".to_owned(),
+        });
+    }
+    check_env(spec)?;
     settings::known::check(&spec.build, &spec.settings)?;
     check_passable(home, spec)?;
     let mut sandbox = claim(home, spec)?;
@@ -49,6 +58,27 @@ pub(super) fn deploy(home: &Home, spec: &Spec, progress: OnProgress<'_>) -> Resu
             let _ = sandbox.remove();
             Err(error)
         }
+    }
+}
+
+/// Libraries that LD_PRELOAD names by their path.
+fn preloads(env: &std::collections::BTreeMap<String, String>) -> impl Iterator<Item = &Path> {
+    let list = env.get("LD_PRELOAD").map(String::as_str).unwrap_or_default();
+    list.split([':', ' ']).filter(|entry| entry.contains('/')).map(Path::new)
+}
+
+/// The loader passes over a library that is not there with a line in the log, and the server would be measured without.
+fn check_env(spec: &Spec) -> Result<(), Error> {
+    let refuse = |what: String, why: &str| Err(Error::Unsupported { what, why: why.to_owned() });
+    if let Some(name) = spec.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        return refuse(format!("env \"{name}\""), "that is no name of a variable");
+    }
+    match preloads(&spec.env).find(|library| !library.is_file()) {
+        None => Ok(()),
+        Some(library) => refuse(
+            format!("env LD_PRELOAD={}", library.display()),
+            "there is no such file (apt-get install libjemalloc2, for example)",
+        ),
     }
 }
 
@@ -148,7 +178,7 @@ fn plan(home: &Home, spec: &Spec, dir: &Path, new: &Path) -> Result<Record, Erro
     let port = match spec.listen {
         Listen::SocketOnly => None,
         Listen::Port(port) => Some(port),
-        Listen::FreePort => Some(free_port()?),
+        Listen::FreePort => Some(free_port(home, &spec.name)?),
     };
     let mut outside = Vec::new();
     let place = spec.storage.as_ref().map(|s| s.place()).transpose()?.flatten();
@@ -195,10 +225,23 @@ fn plan(home: &Home, spec: &Spec, dir: &Path, new: &Path) -> Result<Record, Erro
     })
 }
 
-fn free_port() -> Result<u16, Error> {
-    let fail = |e| Error::io("find a free port on", "127.0.0.1", e);
-    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(fail)?;
-    Ok(listener.local_addr().map_err(fail)?.port())
+/// Ports for sandboxes: below those that the kernel gives to outgoing connections (32768 and up), one of which could
+/// take the port of a sandbox that is stopped for a while.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// A port that no sandbox of this home has, running or not, and that nobody listens on.
+fn free_port(home: &Home, name: &str) -> Result<u16, Error> {
+    let taken: Vec<u16> = record::all(home).filter_map(|record| record.port).collect();
+    let count = u32::from(PORTS.end - PORTS.start);
+    // Each name begins elsewhere, so that two that are deployed at once do not meet.
+    let begin = record::hash(home, name) % count;
+    (0..count)
+        .map(|i| PORTS.start + ((begin + i) % count) as u16)
+        .find(|port| !taken.contains(port) && TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .ok_or_else(|| Error::Busy {
+            what: "every port for sandboxes (20000 to 31999)".to_owned(),
+            pid: None,
+        })
 }
 
 /// Whether a port can be listened on, told before the server tries.
@@ -268,14 +311,35 @@ impl Sandbox {
             }
         }
         self.limit()?;
+        if self.record.limits.memory_bytes.is_some() {
+            // Pages that were read or written until now are charged to us: the server would use them for nothing.
+            storage::evict(&self.record.datadir)?;
+        }
         progress(Progress::Step(format!("starting {}", self.record.build)));
         self.start()?;
+        self.check_preloaded()?;
         if let Some(engine) = &spec.engine {
             engines::check_running(&self.record.build, &self.target(None), engine)?;
         }
         self.set_password()?;
         self.record.ready = true;
         self.record.write(&self.dir)?;
+        Ok(())
+    }
+
+    /// A library of another architecture, or one that the server's uid may not read, is passed over like a missing one.
+    fn check_preloaded(&self) -> Result<(), Error> {
+        let maps = self.pid().map(|pid| fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default());
+        let maps = maps.unwrap_or_default();
+        for library in preloads(&self.record.env) {
+            let real = library.canonicalize().map_err(|e| Error::io("find", library, e))?;
+            if !maps.contains(&*real.to_string_lossy()) {
+                return Err(Error::Unsupported {
+                    what: format!("env LD_PRELOAD={}", library.display()),
+                    why: format!("{} runs without it: {}", self.record.build, self.log_tail(3).join("; ")),
+                });
+            }
+        }
         Ok(())
     }
 

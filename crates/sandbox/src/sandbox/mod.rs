@@ -212,7 +212,9 @@ impl Sandbox {
     }
 
     fn start_error(&self, why: String) -> Error {
-        Error::Start { build: self.record.build.name(), why, log: self.log_tail(20).join("\n") }
+        let log = self.log_tail(20).join("\n");
+        let why = why + server::out_of_space(&self.record.datadir, &log);
+        Error::Start { build: self.record.build.name(), why, log }
     }
 
     /// Stops the server gracefully, and by force after `patience`. Nothing to do when it does not run.

@@ -86,13 +86,32 @@ fn launch_of(record: &Record, _dir: &Path, log: &Path) -> Result<Launch, Error> 
     })
 }
 
+/// What to say when a server failed because its disk is full, which servers bury in their logs under the number of the
+/// error (ENOSPC is 28). One that is refused the space for a large file leaves the disk as free as it was.
+pub(crate) fn out_of_space(datadir: &Path, log: &str) -> &'static str {
+    const LEAST_BYTES: u64 = 4 << 20;
+    let is_full = crate::storage::free_bytes(datadir).is_ok_and(|free| free < LEAST_BYTES);
+    let words = ["No space left", "error 28", "errno: 28", "errno 28", "Errcode: 28", "error number 28"];
+    if is_full || words.iter().any(|word| log.contains(word)) {
+        return "; its disk is full: free some space, or give it a larger place (PLIMSOLL_HOME, --datadir, storage)";
+    }
+    ""
+}
+
 /// Runs a program that prepares the data directory, to its end.
 fn run_init(record: &Record, launch: Launch, log: &Path) -> Result<(), Error> {
-    let fail =
-        |why: String| Error::Init { build: record.build.name(), why, log: process::tail(log, 20).join("\n") };
+    let fail = |why: String| {
+        let log = process::tail(log, 20).join("\n");
+        Error::Init { build: record.build.name(), why: why + out_of_space(&record.datadir, &log), log }
+    };
     let program = launch.program.clone();
-    let mut child =
-        process::spawn(launch).map_err(|e| fail(format!("{} cannot be started ({e})", program.display())))?;
+    let hint = if launch.passwd.is_some() {
+        "; its user has no name here and cannot be given one: add one to /etc/passwd"
+    } else {
+        ""
+    };
+    let mut child = process::spawn(launch)
+        .map_err(|e| fail(format!("{} cannot be started ({e}){hint}", program.display())))?;
     let pid = child.id();
     if !process::wait_gone(&record.datadir, Some(pid), Some(&mut child), INIT_PATIENCE) {
         process::kill_all_in(&record.datadir, Some(&mut child));

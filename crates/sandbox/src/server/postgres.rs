@@ -37,12 +37,13 @@ pub(crate) fn init(record: &Record, dir: &Path) -> Result<(), Error> {
 /// initdb looks its uid up and refuses one without a name. A file that only this process sees in the place of
 /// /etc/passwd gives it one and leaves the machine as it is.
 fn passwd_for(ids: Option<Ids>, dir: &Path) -> Result<Option<PathBuf>, Error> {
-    let Some(Ids { uid, gid }) = ids else { return Ok(None) };
-    let machine = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let has_name = machine.lines().any(|line| line.split(':').nth(2) == Some(&uid.to_string()));
-    if has_name {
+    // SAFETY: neither has preconditions, and neither can fail.
+    let ours = || unsafe { Ids { uid: libc::geteuid(), gid: libc::getegid() } };
+    let Ids { uid, gid } = ids.unwrap_or_else(ours);
+    if has_name(uid) {
         return Ok(None);
     }
+    let machine = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let path = dir.join("passwd");
     let mut file = std::fs::File::create(&path).map_err(|e| Error::io("write", &path, e))?;
     writeln!(file, "{}plimsoll:x:{uid}:{gid}::/:/bin/sh", machine)
@@ -50,6 +51,18 @@ fn passwd_for(ids: Option<Ids>, dir: &Path) -> Result<Option<PathBuf>, Error> {
     // The sandbox's own directory is private, its passwd file must be readable to the one it is for.
     std::os::unix::fs::chown(&path, Some(uid), Some(gid)).map_err(|e| Error::io("give away", &path, e))?;
     Ok(Some(path))
+}
+
+/// Whether the machine knows a user of this number, from /etc/passwd or a directory service.
+fn has_name(uid: u32) -> bool {
+    let mut buffer = vec![0; 16 << 10];
+    let mut found = std::ptr::null_mut();
+    // SAFETY: an all-zero passwd is valid, and all pointers are for the time of the call.
+    unsafe {
+        let mut entry: libc::passwd = std::mem::zeroed();
+        libc::getpwuid_r(uid, &raw mut entry, buffer.as_mut_ptr(), buffer.len(), &raw mut found);
+    }
+    !found.is_null()
 }
 
 /// Whether a process of ours may have a /etc/passwd of its own (not in a container without CAP_SYS_ADMIN).

@@ -41,7 +41,7 @@ pub(crate) fn effective(spec: &Spec, memory_bytes: u64, open_files_max: u64) -> 
         settings.extend(profile_settings(spec.build.flavor, profile));
     }
     if let Some(logging) = spec.logging {
-        settings.extend(logging_settings(logging));
+        settings.extend(logging_settings(spec.build.flavor, logging));
     }
     if let Some(engine) = &spec.engine {
         // One that the build lacks is refused by `deploy`, which can say so.
@@ -182,7 +182,12 @@ fn binlog_settings() -> Settings {
 }
 
 /// A logging variant; the log's destination is set in each, since its default moved between versions.
-pub(crate) fn logging_settings(logging: Logging) -> Settings {
+pub(crate) fn logging_settings(flavor: Flavor, logging: Logging) -> Settings {
+    if flavor == Flavor::Postgres {
+        // Those that it has nothing like are refused by `deploy`, which can say so.
+        let logged = if logging == Logging::GeneralFile { "all" } else { "none" };
+        return collect(&[("log_statement", logged.to_owned())]);
+    }
     let general = |is_on: &str, output: &str| {
         collect(&[
             ("general_log", is_on.to_owned()),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 
 use super::{Settings, canonical};
 use crate::build::{Build, Flavor};
@@ -133,12 +134,19 @@ pub(crate) fn check(build: &Build, asked: &Settings) -> Result<(), Error> {
     }
     let known = known(build)?;
     for (name, value) in asked {
-        judge(build, &known, name, value)?;
+        judge(build, &known, name, value, &|name| is_taken_by_postgres(build, name))?;
     }
     Ok(())
 }
 
-fn judge(build: &Build, known: &[String], given: &str, value: &str) -> Result<(), Error> {
+/// `is_hidden` is asked about a name that PostgreSQL does not list: it keeps developers' options to itself.
+fn judge(
+    build: &Build,
+    known: &[String],
+    given: &str,
+    value: &str,
+    is_hidden: &dyn Fn(&str) -> Result<bool, Error>,
+) -> Result<(), Error> {
     let name = canonical(given);
     let refuse = |why: String| Err(Error::Setting { build: build.name(), name: given.to_owned(), why });
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.')) || name.is_empty() {
@@ -178,10 +186,11 @@ fn judge(build: &Build, known: &[String], given: &str, value: &str) -> Result<()
             return refuse(format!("this version calls it {other}{note}"));
         }
     }
+    if is_postgres && is_hidden(&name)? {
+        return Ok(());
+    }
     match nearest(&name, known) {
         Some(near) => refuse(format!("this version knows no such variable; is it {near}?")),
-        // PostgreSQL keeps developers' options out of its list, and refuses what it really does not know by itself.
-        None if is_postgres => Ok(()),
         None => refuse("this version knows no such variable".to_owned()),
     }
 }
@@ -224,6 +233,19 @@ fn known(build: &Build) -> Result<Vec<String>, Error> {
         }
         args.extend(["--verbose".into(), "--help".into()]);
     }
+    let (_, text) = ask(build, args)?;
+    let names = if build.flavor == Flavor::Postgres { names_postgres(&text) } else { names_mysql(&text) };
+    if names.len() < 50 {
+        let why =
+            format!("it does not list its variables: {}", text.lines().next().unwrap_or("it says nothing"));
+        return Err(Error::Archive { path: files.server.clone(), why });
+    }
+    Ok(names)
+}
+
+/// What the server program says to some arguments with which it does not serve, and whether it ended well.
+fn ask(build: &Build, args: Vec<std::ffi::OsString>) -> Result<(bool, String), Error> {
+    let files = &build.files;
     let fail = |e| Error::io("ask for the variables of", &files.server, e);
     // A file without a name, so that nothing is left and the program may write as much as it likes.
     let path =
@@ -245,18 +267,30 @@ fn known(build: &Build) -> Result<Vec<String>, Error> {
         dies_with_us: None,
         cgroups: Vec::new(),
     };
-    process::spawn(launch).and_then(|mut child| child.wait()).map_err(fail)?;
+    let status = process::spawn(launch).and_then(|mut child| child.wait()).map_err(fail)?;
     let mut text = Vec::new();
     std::io::Seek::rewind(&mut output).map_err(fail)?;
     output.read_to_end(&mut text).map_err(fail)?;
-    let text = String::from_utf8_lossy(&text);
-    let names = if build.flavor == Flavor::Postgres { names_postgres(&text) } else { names_mysql(&text) };
-    if names.len() < 50 {
-        let why =
-            format!("it does not list its variables: {}", text.lines().next().unwrap_or("it says nothing"));
-        return Err(Error::Archive { path: files.server.clone(), why });
-    }
-    Ok(names)
+    Ok((status.success(), String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Whether PostgreSQL has a variable: `-C` prints its value, for which an empty configuration file is enough.
+fn is_taken_by_postgres(build: &Build, name: &str) -> Result<bool, Error> {
+    let dir = std::env::temp_dir().join(format!("plimsoll-ask-{}-{}", std::process::id(), record::serial()));
+    let fail = |e| Error::io("write", &dir, e);
+    let config = dir.join("postgresql.conf");
+    let make = || -> std::io::Result<()> {
+        std::fs::create_dir(&dir)?;
+        File::create(&config)?;
+        // For another uid to read, whatever the umask is.
+        std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o644))?;
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755))
+    };
+    let args = vec!["-D".into(), dir.clone().into_os_string(), "-C".into(), name.into()];
+    let answer = make().map_err(fail).and_then(|()| ask(build, args));
+    // Ours, and empty but for that file.
+    let _ = std::fs::remove_dir_all(&dir);
+    Ok(answer?.0)
 }
 
 /// From `postgres --describe-config`: the first column.
@@ -323,7 +357,8 @@ mod tests {
     fn a_name_of_another_version_is_refused_with_the_one_it_has() {
         let check = |flavor: Flavor, known: &[&str], name: &str, expected: Option<&str>| {
             let known: Vec<String> = known.iter().map(|k| (*k).to_owned()).collect();
-            match (judge(&build(flavor, "1.2.3"), &known, name, "1"), expected) {
+            let hidden = |name: &str| Ok(name == "zero_damaged_pages");
+            match (judge(&build(flavor, "1.2.3"), &known, name, "1", &hidden), expected) {
                 (Ok(()), None) => {}
                 (Err(error), Some(expected)) => {
                     assert!(error.to_string().contains(expected), "{error}");
@@ -367,6 +402,7 @@ mod tests {
         check(pg, &["shared_buffers"], "shared_bufers", Some("is it shared_buffers?"));
         check(pg, &["x"], "pg_stat_statements.max", None);
         check(pg, &["x"], "zero_damaged_pages", None);
+        check(pg, &["max_connections"], "io_method", Some("knows no such variable"));
     }
 
     #[test]
