@@ -5,6 +5,42 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::build::Version;
 use crate::{Error, Flavor, Home, Sandbox, Selector, Spec, builds, leftovers};
 
+/// One build of each flavour and era.
+const ERAS: [&str; 8] = [
+    "mysql@5.5.34",
+    "mysql@5.6.14",
+    "mysql@8.0.33",
+    "mariadb@10.1.23",
+    "mariadb@11.4.5",
+    "postgres@9.6.24",
+    "postgres@15",
+    "postgres@18.6",
+];
+
+/// The others that Plimsoll promises to run.
+const OTHERS: [&str; 6] = [
+    "mysql@5.5.9",
+    "mariadb@10.2.11",
+    "mariadb@10.11.5",
+    "mariadb@10.11",
+    "postgres@12.22",
+    "postgres@17.11",
+];
+
+/// The builds that `PLIMSOLL_TEST_BUILDS` asks for: `eras` is one of each flavour and era, `all` every one that Plimsoll
+/// promises. They are fetched where they are missing, hence opt-in; without it none, and that is said.
+pub fn chosen_builds() -> Vec<&'static str> {
+    match std::env::var("PLIMSOLL_TEST_BUILDS").as_deref() {
+        Ok("all") => ERAS.into_iter().chain(OTHERS).collect(),
+        Ok("eras") => ERAS.to_vec(),
+        _ => {
+            let test = std::thread::current().name().unwrap_or("a test").to_owned();
+            eprintln!("NOT TESTED: {test}; PLIMSOLL_TEST_BUILDS=eras or =all fetches builds and runs them");
+            Vec::new()
+        }
+    }
+}
+
 /// A running sandbox of `selector` (`"mariadb"`, `"mysql@8.0"`, `"postgres@16"`), destroyed when dropped. `None` only
 /// when `PLIMSOLL_TEST_SERVERS=none`, and then it has said on stderr what was not tested.
 ///
@@ -34,11 +70,18 @@ pub fn server_with(selector: &str, change: impl FnOnce(&mut Spec)) -> Option<San
 }
 
 fn deploy(selector: &str, change: impl FnOnce(&mut Spec)) -> Result<Sandbox, Error> {
-    static SERIAL: AtomicU32 = AtomicU32::new(0);
     let home = Home::find()?;
     leftovers(&home)?;
+    let mut spec = spec(&home, selector)?;
+    change(&mut spec);
+    Sandbox::deploy(&home, &spec, &|_| ())
+}
+
+/// What [`server`] deploys, under a name that no other test has; the build comes from the user's own home.
+pub fn spec(home: &Home, selector: &str) -> Result<Spec, Error> {
+    static SERIAL: AtomicU32 = AtomicU32::new(0);
     let selector: Selector = selector.parse()?;
-    let build = builds::resolve(&home, &selector, &|_| ())?;
+    let build = builds::resolve(home, &selector, &|_| ())?;
     let name = format!("test-{}-{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
     let mut spec = Spec::new(name, build);
     // Many test servers run at once, and their first start should not write half a gigabyte of log.
@@ -52,6 +95,5 @@ fn deploy(selector: &str, change: impl FnOnce(&mut Spec)) -> Result<Sandbox, Err
         }
         _ => drop(spec.settings.insert("innodb_log_file_size".into(), (32 << 20).to_string())),
     }
-    change(&mut spec);
-    Sandbox::deploy(&home, &spec, &|_| ())
+    Ok(spec)
 }
