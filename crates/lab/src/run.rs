@@ -107,11 +107,6 @@ struct Recording {
 impl Recording {
     fn new(order: &Order<'_>) -> Recording {
         let end = RunEnd {
-            status: Status::Failed,
-            error: None,
-            log_tail: String::new(),
-            log_file: String::new(),
-            ended_at_ms: 0,
             server: ServerFacts {
                 name: order.server_name.clone(),
                 settings_asked: order.asked.all.clone(),
@@ -122,14 +117,7 @@ impl Recording {
                 options: order.options.clone(),
                 ..WorkloadFacts::default()
             },
-            phases: Vec::new(),
-            warnings: Vec::new(),
-            gates: Vec::new(),
-            checks: Vec::new(),
-            steps: Vec::new(),
-            series: Vec::new(),
-            hot_locks: Vec::new(),
-            facts: BTreeMap::new(),
+            ..RunEnd::new(Status::Failed, 0)
         };
         Recording { began: Instant::now(), stage: None, end, result: None }
     }
