@@ -475,6 +475,11 @@ fn client_gate(recording: &mut Recording, result: &LoadResult, around: &Around<'
             around,
         );
     }
+    recording.end.gates.push(client_bound(result));
+}
+
+/// Whether the client was what limited the run.
+pub(crate) fn client_bound(result: &LoadResult) -> Gate {
     let bound = result.steps.iter().find(|step| step.client.is_bound);
     let worst = result.steps.iter().map(|step| step.client.cpu_share).fold(0.0, f64::max);
     Gate {
@@ -482,11 +487,6 @@ fn client_gate(recording: &mut Recording, result: &LoadResult, around: &Around<'
         is_tripped: bound.is_some(),
         detail: match bound {
             Some(step) => format!(
-    recording.end.gates.push(client_bound(result));
-}
-
-/// Whether the client was what limited the run.
-pub(crate) fn client_bound(result: &LoadResult) -> Gate {
                 "at {} sessions the client used {:.0} % of its cpu and waited {:.0} % of the time for one",
                 step.sessions,
                 step.client.cpu_share * 100.0,
