@@ -152,13 +152,6 @@ impl Loader<'_> {
                 self.studies[at].references.push(reference);
             }
         }
-        let file = store.path().display().to_string();
-        self.studies[at].records.push(RecordView { file, record });
-        Ok(())
-    }
-
-    /// Records of the same name form one study; its axes are the union.
-    fn study_of(&mut self, record: &StudyRecord) -> usize {
         for audit in store.audits()? {
             let audited = build(store, audit.build, &mut builds)?;
             let ran = |run: &RunView| run.build.as_ref().is_some_and(|b| b.identity == audited.identity);
@@ -172,6 +165,13 @@ impl Loader<'_> {
                 self.studies[at].audits.push(AuditView { host, build: audited, audit });
             }
         }
+        let file = store.path().display().to_string();
+        self.studies[at].records.push(RecordView { file, record });
+        Ok(())
+    }
+
+    /// Records of the same name form one study; its axes are the union.
+    fn study_of(&mut self, record: &StudyRecord) -> usize {
         let study = &record.study;
         let known = self.studies.iter().position(|report| report.name == study.name);
         let at = known.unwrap_or_else(|| {
@@ -190,6 +190,7 @@ impl Loader<'_> {
                 probes: vec![],
                 canaries: vec![],
                 references: vec![],
+                audits: vec![],
             });
             self.studies.len() - 1
         });
@@ -197,7 +198,6 @@ impl Loader<'_> {
             merge_axis(&mut self.studies[at].axes, axis);
         }
         at
-                audits: vec![],
     }
 
     fn host(

@@ -71,15 +71,15 @@ fn study_value(report: &Report, study: &StudyReport, at: usize) -> Value {
         "per_transaction": facts::per_transaction(study),
         "efficiency": facts::efficiency(study),
         "hot_locks": facts::hot_locks(study),
+        "lock_ladder": facts::lock_ladder(study),
         "probes": facts::probes(report, study),
         "canaries": facts::canaries(report, study),
         "references": facts::references(study),
-        "lock_ladder": facts::lock_ladder(study),
         "durability": facts::durability(study),
+        "audits": crate::durability::audits(study),
         "runs": study.runs.iter().map(|run| runs::run_value(report, study, run)).collect::<Vec<_>>(),
         "records": runs::records(study),
         "builds": runs::builds(study),
-        "audits": crate::durability::audits(study),
         "settings": settings(study).iter().map(runs::settings_value).collect::<Vec<_>>(),
     })
 }
