@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wire::StatementKind;
 
@@ -12,6 +12,8 @@ use crate::crew::Crew;
 /// A session's handle on the recording of its worker. Not `Send`.
 pub struct Recorder {
     crew: Rc<Crew>,
+    /// When the transaction began.
+    began: Cell<Instant>,
     /// Where the next lap begins.
     mark: Cell<Instant>,
     /// The poll in which `mark` was read from the clock: while it goes on, nothing but the session's own code
@@ -25,7 +27,13 @@ pub struct Recorder {
 impl Recorder {
     pub(crate) fn new(crew: Rc<Crew>) -> Recorder {
         let now = crew.core.now();
-        Recorder { crew, mark: Cell::new(now), marked_in_poll: Cell::new(0), is_counted: Cell::new(true) }
+        Recorder {
+            crew,
+            began: Cell::new(now),
+            mark: Cell::new(now),
+            marked_in_poll: Cell::new(0),
+            is_counted: Cell::new(true),
+        }
     }
 
     /// The clock that all times come from.
@@ -52,6 +60,12 @@ impl Recorder {
         self.set_mark(self.crew.core.now());
     }
 
+    /// The transaction ends here, with work of the client's own behind its last statement; answers how long it took.
+    pub fn finish(&self) -> Duration {
+        self.restart();
+        self.mark.get() - self.began.get()
+    }
+
     /// Notes one statement by its times: `start` and `end` enclose the exchange and nothing else.
     #[inline]
     pub fn statement(&self, class: usize, kind: StatementKind, start: Instant, end: Instant) {
@@ -66,9 +80,17 @@ impl Recorder {
         self.crew.recording.borrow_mut().statement(class, None, self.is_counted.get(), end - start);
     }
 
+    /// When the answer that the session is about to wait for has come, it will look at these addresses: they are
+    /// fetched into the caches before its turn. 0 for none; nothing reads them.
+    #[inline]
+    pub fn expect(&self, addresses: [usize; 2]) {
+        self.crew.core.expect(addresses);
+    }
+
     /// A transaction begins.
     #[inline]
     pub(crate) fn begin(&self, start: Instant, is_counted: bool) {
+        self.began.set(start);
         self.set_mark(start);
         self.is_counted.set(is_counted);
     }

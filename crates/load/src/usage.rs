@@ -153,16 +153,34 @@ pub(crate) fn no_timer_slack() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
-/// Lets the calling thread run before all ordinary threads of the machine (round robin, lowest real-time priority),
-/// or no longer. A nice value would not do: with autogroups it counts among the threads of one's own session only.
-pub(crate) fn set_urgent(is_urgent: bool) -> io::Result<()> {
-    let (policy, sched_priority) = if is_urgent { (libc::SCHED_RR, 1) } else { (libc::SCHED_OTHER, 0) };
-    // SAFETY: the parameter lives through the call.
-    let done = unsafe {
-        let parameter = libc::sched_param { sched_priority };
-        libc::sched_setscheduler(0, policy | libc::SCHED_RESET_ON_FORK, &parameter)
-    };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+/// When the calling thread runs, beside others that want the same cpu.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// It takes its turn without cutting short that of another (SCHED_BATCH). For closed loops: a client that preempts
+    /// the server at each answer takes the answers one by one, and pays for two changes of context each time.
+    Patient,
+    /// As any thread: what was asleep may preempt what is running.
+    Ordinary,
+    /// Before all ordinary threads of the machine (round robin, lowest real-time priority). A nice value would not
+    /// do: with autogroups it counts among the threads of one's own session only.
+    Urgent,
+}
+
+impl Urgency {
+    /// Makes it the calling thread's.
+    pub(crate) fn set(self) -> io::Result<()> {
+        let (policy, sched_priority) = match self {
+            Urgency::Patient => (libc::SCHED_BATCH, 0),
+            Urgency::Ordinary => (libc::SCHED_OTHER, 0),
+            Urgency::Urgent => (libc::SCHED_RR, 1),
+        };
+        // SAFETY: the parameter lives through the call.
+        let done = unsafe {
+            let parameter = libc::sched_param { sched_priority };
+            libc::sched_setscheduler(0, policy | libc::SCHED_RESET_ON_FORK, &parameter)
+        };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
 }
 
 #[cfg(test)]

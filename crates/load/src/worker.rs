@@ -18,7 +18,7 @@ use crate::rng::Rng;
 use crate::schedule::{Schedule, Share};
 use crate::session::{Failure, SessionFactory};
 use crate::time::{self, Clock};
-use crate::usage;
+use crate::usage::{self, Urgency};
 
 /// How long sessions may take to say good-bye.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
@@ -164,8 +164,14 @@ impl Worker<'_> {
     fn step(&self, timeline: Timeline, shared: Arc<StepShared>, share: Option<Share>) -> io::Result<()> {
         let crew = &self.crew;
         self.core.ticker().advance_to(timeline.start);
-        let is_urgent = self.raise_priority && share.is_some();
-        if is_urgent && let Err(error) = usage::set_urgent(true) {
+        let urgency = match share {
+            None => Urgency::Patient,
+            Some(_) if self.raise_priority => Urgency::Urgent,
+            Some(_) => Urgency::Ordinary,
+        };
+        if let Err(error) = urgency.set()
+            && urgency == Urgency::Urgent
+        {
             crew.report(Report::Warning(format!(
                 "the workers could not be given priority ({error}): arrivals may start late; run as root or with \
                  CAP_SYS_NICE, or give the client cpus of its own"
@@ -191,10 +197,8 @@ impl Worker<'_> {
             },
             || is_over.get() || crew.is_drained(),
         )?;
-        if is_urgent {
-            // Back to what every thread may have: this cannot be refused.
-            let _ = usage::set_urgent(false);
-        }
+        // Back to what every thread may have: this cannot be refused.
+        let _ = Urgency::Ordinary.set();
         self.core.cancel(conductor);
         if let Some(usher) = usher {
             self.core.cancel(usher);
