@@ -449,6 +449,9 @@ pub(crate) struct DoctorArgs {
     /// Measure the storage again although it is known
     #[arg(long)]
     pub(crate) refresh: bool,
+    /// Say of what is good, too, what it means
+    #[arg(long)]
+    pub(crate) long: bool,
 }
 
 #[derive(Debug, Args)]
@@ -481,6 +484,9 @@ pub(crate) struct AuditArgs {
     /// Seed of the moments and the work (default: drawn, and shown)
     #[arg(long)]
     pub(crate) seed: Option<u64>,
+    /// Where findings are kept: reports of studies in the same place say what the audit found
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-results", value_hint = ValueHint::DirPath)]
+    pub(crate) results: PathBuf,
     /// Write the findings as one JSON object (`-` for standard output)
     #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
     pub(crate) json: Option<PathBuf>,

@@ -2,13 +2,23 @@
 
 mod common;
 
-use common::{run, servers_are_there};
+use common::{run, servers_are_there, tiny_study};
 use serde_json::Value;
 
 fn audit(arguments: &[&str]) -> Value {
-    let all =
-        [&["audit", "--rounds", "2", "--sessions", "4", "--seed", "3", "--json", "-"], arguments].concat();
-    serde_json::from_str(&run(&all).expect(0, &[]).out).unwrap()
+    let results = tempfile::tempdir().unwrap();
+    let place = results.path().to_str().unwrap();
+    let fixed =
+        ["audit", "--rounds", "2", "--sessions", "4", "--seed", "3", "--json", "-", "--results", place];
+    let report = serde_json::from_str(&run(&[&fixed, arguments].concat()).expect(0, &[]).out).unwrap();
+    // What was found is in the results file, round by round.
+    let kept = store::Store::open_read_only(results.path()).unwrap().audits().unwrap();
+    assert_eq!(kept.len(), 1);
+    let rounds = |report: &Value| -> usize {
+        report["kinds"].as_array().unwrap().iter().map(|kind| kind["rounds"].as_array().unwrap().len()).sum()
+    };
+    assert_eq!(kept[0].rounds.len(), rounds(&report));
+    report
 }
 
 #[test]
@@ -49,4 +59,32 @@ fn a_lazy_log_survives_its_process_and_not_the_power() {
 #[test]
 fn a_running_server_is_not_audited() {
     run(&["audit", "mysql://root@127.0.0.1/x"]).expect(2, &["name a build"]);
+}
+
+#[test]
+fn a_report_says_what_an_audit_of_the_same_settings_found() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("results");
+    let place = results.to_str().unwrap();
+    let study = tiny_study(dir.path(), "kept", "\"mariadb\"", "1", 1);
+    // Invalid runs of a busy machine are runs too; only a failed one ends with 1.
+    run(&["run", &study, "--results", place]).expect(0, &[]);
+    let said = || -> Value {
+        let out = run(&["report", "--results", place, "--json", "-"]).expect(0, &[]).out;
+        let report: Value = serde_json::from_str(&out).unwrap();
+        report["studies"][0]["durability"][0].clone()
+    };
+    let before = said();
+    assert_eq!(before["finding"], "not_audited", "{before}");
+    let command = before["text"].as_str().unwrap().split('`').nth(1).unwrap().to_owned();
+    // The very command that the report names, with fewer rounds.
+    let arguments: Vec<&str> = command.split(' ').skip(1).collect();
+    let short = ["--rounds", "1", "--sessions", "2", "--only", "process-crash"];
+    run(&[&arguments[..], &short].concat()).expect(0, &[]);
+    let after = said();
+    assert_eq!(after["finding"], "confirmed", "{after}");
+    assert!(after["text"].as_str().unwrap().contains("power cut not audited"), "{after}");
 }

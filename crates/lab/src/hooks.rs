@@ -13,6 +13,8 @@ pub struct RunContext {
     pub server_pid: Option<u32>,
     /// Its data directory; `None` for an attached server.
     pub datadir: Option<PathBuf>,
+    /// Limits that it runs under.
+    pub limits: sandbox::Limits,
     /// When the run began: zero of all times in series.
     pub began: std::time::Instant,
     /// The machine's speed before this block against the study's other canaries; `None` where there are none.

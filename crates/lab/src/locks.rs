@@ -2,6 +2,7 @@
 //! no average and no verdict.
 
 use std::collections::BTreeMap;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sandbox::{Build, Flavor};
@@ -17,6 +18,8 @@ use crate::hooks::{Attach, Found, Hook, RunContext};
 const LOCKS_KEPT: usize = 25;
 /// Between two looks at where threads wait.
 const PERIOD: Duration = Duration::from_millis(10);
+/// Unwinding the stack of each wait costs much more than the rest: callers are looked at for so long.
+const CALLERS_FOR: Duration = Duration::from_millis(1500);
 
 /// Watches the locks of a run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,6 +56,8 @@ struct AtWork {
     events: Option<WaitEventSampler>,
     futex: Option<FutexSampler>,
     perf: Option<Recording>,
+    /// A short look with callers.
+    callers: Option<JoinHandle<LockTable>>,
     refused: Vec<LockTable>,
 }
 
@@ -69,8 +74,18 @@ impl AtWork {
         }
         if let Some(pid) = context.server_pid {
             at_work.futex = Some(FutexSampler::start(pid, PERIOD));
-            // Counts come from the performance schema where it is on; perf beside it would only slow things down.
-            if at_work.schema.is_none() {
+            // Counts come from the performance schema where it is on, and callers where its build has kept them; perf
+            // is asked for who waits.
+            if at_work.schema.is_some() {
+                let look = move || match Recording::start(pid, &std::env::temp_dir(), true) {
+                    Ok(recording) => {
+                        std::thread::sleep(CALLERS_FOR);
+                        recording.stop()
+                    }
+                    Err(table) => table,
+                };
+                at_work.callers = Some(std::thread::spawn(look));
+            } else {
                 match Recording::start(pid, &std::env::temp_dir(), false) {
                     Ok(recording) => at_work.perf = Some(recording),
                     Err(table) => at_work.refused.push(table),
@@ -85,6 +100,8 @@ impl AtWork {
         let mut tables = self.refused;
         tables.extend(self.futex.map(FutexSampler::stop));
         tables.extend(self.perf.map(Recording::stop));
+        // A look that panicked has seen nothing.
+        tables.extend(self.callers.and_then(|look| look.join().ok()));
         tables.extend(self.schema.map(Observation::stop));
         tables.extend(self.events.map(WaitEventSampler::stop));
         tables

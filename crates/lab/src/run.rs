@@ -272,9 +272,15 @@ fn measured_life(
         if let Ok(facts) = sandbox.storage_facts() {
             recording.end.server.storage.extend(storage_facts(&facts));
         }
+        if !sandbox.limits().is_none() {
+            recording.end.server.storage.insert("limited to".to_owned(), sandbox.limits().to_string());
+        }
         let durability = sandbox.durability();
         recording.end.server.durability_class = durability.name().to_owned();
         recording.end.server.durability_why = durability.meaning().to_owned();
+        recording.end.server.deciding = sandbox.deciding_settings();
+        recording.end.server.audit_command =
+            crate::audit::command(sandbox.build(), &recording.end.server.deciding);
     }
     for note in &server.notes {
         recording.warn(note, &around);
@@ -304,6 +310,7 @@ fn measured_life(
         flavor: order.flavor,
         server_pid: server.sandbox().and_then(sandbox::Sandbox::pid),
         datadir: server.sandbox().map(|sandbox| sandbox.datadir().to_owned()),
+        limits: server.sandbox().map(|sandbox| *sandbox.limits()).unwrap_or_default(),
         began: recording.began,
         canary_ratio: order.canary_ratio,
         is_cold: order.is_cold,

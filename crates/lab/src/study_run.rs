@@ -573,8 +573,11 @@ impl Work<'_> {
             places.insert(label.to_owned(), dir.unwrap_or_else(|| self.home.sandboxes()));
         }
         for (label, dir) in places {
-            // `tmpfs` is mounted for each sandbox, so there is nothing to probe beforehand.
-            if known.iter().any(|(_, probe)| probe.place == label) || dir.as_os_str() == "tmpfs" {
+            if known.iter().any(|(_, probe)| probe.place == label) {
+                continue;
+            }
+            if dir.as_os_str() == "tmpfs" {
+                store.add_probe(self.id, self.host, &crate::watch::memory_probe(&label))?;
                 continue;
             }
             (around.observer)(Event::Doing(&format!("probing the storage under {}", dir.display())));

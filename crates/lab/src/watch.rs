@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use telemetry::gates::{self, CacheState, Debt, Finding, Noise, NoiseLimits};
+use telemetry::gates::{self, ColdStart, Debt, DeviceLimit, Finding, Noise, NoiseLimits};
 use telemetry::metrics::Metrics;
+use telemetry::residency::Residency;
 use telemetry::{Config, Kind, Sampler, Telemetry, Track, canary, drain, per_transaction, probe};
 
 use crate::hooks::{Attach, Found, Hook, RunContext};
@@ -24,7 +25,13 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 impl Attach for Watch {
     fn attach(&self, context: &RunContext) -> Vec<Box<dyn Hook>> {
-        let drained = drain::drain(&context.target, DRAIN_LIMIT).map_err(|error| error.to_string());
+        let terms = drain::Terms {
+            limit: DRAIN_LIMIT,
+            is_ours: context.server_pid.is_some(),
+            is_cold: context.is_cold,
+            datadir: context.datadir.as_deref(),
+        };
+        let drained = drain::drain(&context.target, &terms).map_err(|error| error.to_string());
         let sampler = Sampler::start(&Config {
             epoch: context.began,
             server_pid: context.server_pid,
@@ -35,17 +42,29 @@ impl Attach for Watch {
         vec![Box::new(Watching {
             sampler,
             canary_ratio: context.canary_ratio,
-            is_cold: context.is_cold,
+            resident: context.is_cold.then(|| resident(context)),
+            limits: context.limits,
             drained,
             metrics: self.metrics.clone(),
         })]
     }
 }
 
+/// The data files in the page cache, now; or why that cannot be seen.
+fn resident(context: &RunContext) -> Result<Residency, String> {
+    let Some(datadir) = &context.datadir else {
+        return Err("the data files of a server that runs elsewhere cannot be looked at".to_owned());
+    };
+    Residency::of_data(datadir)
+        .map_err(|error| format!("the page cache of the data files cannot be looked at: {error}"))
+}
+
 struct Watching {
     sampler: Sampler,
     canary_ratio: Option<f64>,
-    is_cold: bool,
+    /// What the page cache held before a load that is declared cold; `None` for a warm one.
+    resident: Option<Result<Residency, String>>,
+    limits: sandbox::Limits,
     drained: Result<drain::Drained, String>,
     metrics: Option<Metrics>,
 }
@@ -54,15 +73,20 @@ impl Watching {
     /// What the load says about its last second, beside what the samplers see.
     fn show(&self, sessions: Option<u32>, interval: Option<&load::IntervalResult>) {
         let Some(metrics) = &self.metrics else { return };
-        let gauge = |name: &str, value: f64| metrics.set("load", name, "", Kind::Gauge, value);
+        let gauge =
+            |name: &str, unit: &str, value: f64| metrics.set(("load", name, unit), "", Kind::Gauge, value);
         if let Some(sessions) = sessions {
-            gauge("sessions", f64::from(sessions));
+            gauge("sessions", "sessions", f64::from(sessions));
         }
         if let Some(interval) = interval {
-            gauge("tps", interval.outcomes.committed as f64 / interval.duration_s.max(1e-9));
-            gauge("errors", interval.outcomes.failed() as f64);
+            gauge(
+                "tps",
+                "transactions a second",
+                interval.outcomes.committed as f64 / interval.duration_s.max(1e-9),
+            );
+            gauge("errors", "transactions", interval.outcomes.failed() as f64);
             let p99 = interval.latency.response.to_hdr().value_at_quantile(0.99);
-            gauge("response_p99_ms", store::LatencyUnit::to_ms(p99 as f64));
+            gauge("response_p99", "ms", store::LatencyUnit::to_ms(p99 as f64));
         }
     }
 }
@@ -92,11 +116,11 @@ impl Hook for Watching {
         let mut warnings = Vec::new();
         match &self.drained {
             Ok(drained) => {
-                let left =
-                    if drained.left.is_empty() { String::new() } else { format!(", {} left", drained.left) };
+                let left = if drained.left.is_empty() { "nothing" } else { &drained.left };
+                let took = drained.took.as_secs_f64();
                 facts.push((
                     "drained".to_owned(),
-                    format!("in {:.1} s before the load{left}", drained.took.as_secs_f64()),
+                    format!("in {took:.1} s before the load: {}; left: {left}", drained.found),
                 ));
                 if drained.is_unfinished {
                     warnings.push(format!(
@@ -107,10 +131,11 @@ impl Hook for Watching {
             }
             Err(error) => facts.push(("not measured/debt before the load".to_owned(), error.clone())),
         }
+        warnings.extend(inherited_debts(&seen, steps));
         Found {
             series: seen.tracks.iter().map(series).filter(|s| !s.points.is_empty()).collect(),
             hot_locks: Vec::new(),
-            gates: judge(&seen, steps, self.canary_ratio, self.is_cold),
+            gates: judge(&seen, steps, self.canary_ratio, self.resident, &self.limits),
             warnings,
             facts,
         }
@@ -186,9 +211,9 @@ fn judge(
     seen: &Telemetry,
     steps: &[store::Step],
     canary_ratio: Option<f64>,
-    is_cold: bool,
+    resident: Option<Result<Residency, String>>,
+    limits: &sandbox::Limits,
 ) -> Vec<store::Gate> {
-    let declared = if is_cold { CacheState::Cold } else { CacheState::Warm };
     let mut found = Vec::new();
     for step in steps {
         let level = if steps.len() > 1 { format!("at {} sessions: ", step.sessions) } else { String::new() };
@@ -207,13 +232,41 @@ fn judge(
                 &between("host", "cpu_frequency_mhz"),
                 seen.track("host", "throttled").and_then(|t| t.increase(window.0, window.1)),
             ),
-            gates::cache_state(declared, None, &between("server", "buffer_reads")),
         ];
-        merge(&mut found, of_step.into_iter().map(|gate| stored(&gate, &level)));
+        let warm = resident.is_none().then(|| {
+            gates::cache_warm(&between("server", "buffer_reads"), &between("server", "buffer_read_requests"))
+        });
+        let limited = device_limits(limits, seen, window);
+        let of_place = (!limited.is_empty()).then(|| gates::storage_limit(&limited));
+        merge(&mut found, of_step.into_iter().chain(warm).chain(of_place).map(|gate| stored(&gate, &level)));
+    }
+    if let (Some(files), Some(first)) = (resident, steps.first()) {
+        let load_began_s = first.offset_s - first.warmup_s;
+        let sampled = seen.track("server", "buffer_data_bytes").and_then(|track| track.points.first());
+        let buffer_bytes = sampled.filter(|(t, _)| *t < load_began_s + 0.2).map(|(_, bytes)| *bytes);
+        found.push(stored(&gates::cache_cold(&ColdStart { files, buffer_bytes }), ""));
     }
     let started = seen.track("process", "started");
     found.push(stored(&gates::server_restarted(started, seen.track("server", "started_unix_s")), ""));
     found
+}
+
+/// The limits on the device under the data directory, each with what went through it.
+fn device_limits(limits: &sandbox::Limits, seen: &Telemetry, (from, to): (f64, f64)) -> Vec<DeviceLimit> {
+    let limit = |what: &'static str, track: &str, allowed: Option<u64>| {
+        let grown = seen.track("device", track).and_then(|track| track.increase(from, to));
+        let seen = grown.map(|grown| grown / (to - from).max(1e-9));
+        Some(DeviceLimit { what, allowed: allowed? as f64, seen })
+    };
+    [
+        limit("bytes read", "read_bytes", limits.read_bytes_per_s),
+        limit("bytes written", "written_bytes", limits.write_bytes_per_s),
+        limit("reads", "reads", limits.read_iops),
+        limit("writes", "writes", limits.write_iops),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// One gate a name: of several steps, those that tripped speak, else the last one.
@@ -269,6 +322,28 @@ fn debts_of_run(seen: &Telemetry, steps: &[store::Step]) -> Vec<Debt> {
         (Some(first), Some(last)) => debts(seen, (first.offset_s, last.offset_s + last.duration_s)),
         _ => Vec::new(),
     }
+}
+
+/// A climb's levels follow each other in one server life, as a load does that grows, and what one puts off is there for
+/// the next: growth is judged within each level, and a level that began deep in debt is told.
+fn inherited_debts(seen: &Telemetry, steps: &[store::Step]) -> Vec<String> {
+    let of = |step: &store::Step| debts(seen, (step.offset_s, step.offset_s + step.duration_s));
+    let Some((first, rest)) = steps.split_first() else { return Vec::new() };
+    let at_first = of(first);
+    let mut told = Vec::new();
+    for step in rest {
+        for debt in of(step).iter().filter(|debt| debt.start > 0.5 * debt.limit) {
+            let before = at_first.iter().find(|known| known.name == debt.name).map_or(0.0, |d| d.start);
+            if before < 0.25 * debt.limit {
+                told.push(format!(
+                    "{} sessions began with {} of {:.0} {} that earlier levels of the climb left (limit {:.0}): \
+                     measure that level in runs of its own (sessions instead of climb) to see it without",
+                    step.sessions, debt.name, debt.start, debt.unit, debt.limit
+                ));
+            }
+        }
+    }
+    told
 }
 
 fn noise(seen: &Telemetry, (from, to): (f64, f64), canary_ratio: Option<f64>) -> Noise {
@@ -353,6 +428,19 @@ pub fn storage_probe(place: &str, dir: &Path, cache: &Path, refresh: bool) -> st
         measured_at_ms: i64::try_from(result.measured_at_s).unwrap_or(0) * 1000,
         figures: figures.into_iter().flatten().collect(),
     })
+}
+
+/// What stands in for the probe of a place that is mounted for each sandbox.
+pub(crate) fn memory_probe(place: &str) -> store::Probe {
+    let why = "memory, mounted for each sandbox: there is no device to probe, and a sync costs nothing";
+    store::Probe {
+        place: place.to_owned(),
+        path: "tmpfs".to_owned(),
+        facts: [("filesystem".to_owned(), "tmpfs".to_owned()), ("notes".to_owned(), why.to_owned())].into(),
+        tool: "not probed".to_owned(),
+        measured_at_ms: now_ms(),
+        figures: Vec::new(),
+    }
 }
 
 #[cfg(test)]

@@ -19,10 +19,12 @@ const FORMAT: &str = "plimsoll-snapshot-1";
 /// Settings that do not change what a data directory holds after a clean stop, so that one snapshot serves many cells:
 /// sizes of memory, limits on sessions, durability of commits, logging to files, isolation, instrumentation. Every
 /// other setting is part of the key.
-const HARMLESS: [&str; 64] = [
+const HARMLESS: [&str; 66] = [
     // Memory.
     "effective_cache_size",
+    "innodb_buffer_pool_dump_at_shutdown",
     "innodb_buffer_pool_instances",
+    "innodb_buffer_pool_load_at_startup",
     "innodb_buffer_pool_size",
     "innodb_log_buffer_size",
     "join_buffer_size",

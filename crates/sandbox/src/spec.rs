@@ -99,6 +99,11 @@ impl Spec {
         defaults::effective(self, defaults::memory_bytes(self), crate::process::open_files_max())
     }
 
+    /// The settings that decide [`Spec::durability`], in one notation.
+    pub fn deciding_settings(&self) -> Settings {
+        defaults::deciding(self.build.flavor, &self.effective_settings())
+    }
+
     /// What a crash may lose under these settings.
     pub fn durability(&self) -> Durability {
         defaults::durability(self.build.flavor, &self.effective_settings())

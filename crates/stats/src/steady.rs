@@ -84,8 +84,10 @@ pub fn steadiness(per_second: &[f64], rules: &SteadyRules) -> Steadiness {
         seed: rules.seed,
         ..ChangeRules::default()
     };
-    let change =
-        change_points(per_second, &change_rules).into_iter().max_by(|a, b| a.share().total_cmp(&b.share()));
+    let change = change_points(per_second, &change_rules)
+        .into_iter()
+        .max_by(|a, b| a.share().total_cmp(&b.share()))
+        .or_else(|| clear_split(per_second, rules));
     let is_sloped = slope.p <= rules.p_max && slope.share.abs() >= rules.slope_share_min;
     let state = match (change, is_sloped) {
         // A ramp looks like a change of level in its middle; a real jump leaves the line a poor description.
@@ -104,6 +106,45 @@ pub fn steadiness(per_second: &[f64], rules: &SteadyRules) -> Steadiness {
         effective_seconds: slope.effective,
         change,
     }
+}
+
+/// A phase of fewer blocks has too few permutations of them to reach any p that counts.
+const BLOCKS_TO_PERMUTE: usize = 10;
+
+/// A change of level in a phase that is too short for permutations of blocks: every second on one side is beyond every
+/// second on the other. By chance that happens to one place in C(n, k) / 2 of n exchangeable seconds of which k lie on
+/// one side, and there are n places; seconds that resemble their neighbours make it likelier, but hardly with levels as
+/// far apart as [`SteadyRules::level_share_min`] asks.
+fn clear_split(values: &[f64], rules: &SteadyRules) -> Option<ChangePoint> {
+    let n = values.len();
+    if n >= BLOCKS_TO_PERMUTE * rules.block {
+        return None;
+    }
+    let of_place = |index: usize| {
+        let (left, right) = values.split_at(index);
+        let least = |part: &[f64]| part.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = |part: &[f64]| part.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if most(left) >= least(right) && most(right) >= least(left) {
+            return None;
+        }
+        let (before, after) = (mean(left)?, mean(right)?);
+        let ways: f64 = (0..index.min(n - index)).map(|i| (n - i) as f64 / (i + 1) as f64).product();
+        let p = (2.0 * n as f64 / ways).min(1.0);
+        // The least and the largest ratio of a second after to one before.
+        let ratios = if before > 0.0 {
+            [after / before, least(right) / most(left), most(right) / least(left).max(f64::MIN_POSITIVE)]
+        } else {
+            [f64::NAN; 3]
+        };
+        let [ratio, low, high] = ratios;
+        let change = ChangePoint { index, p, p_adjusted: p, before, after, ratio, low, high };
+        (p <= rules.p_max && change.share() >= rules.level_share_min).then_some(change)
+    };
+    let scattered = |change: &ChangePoint| {
+        let (left, right) = values.split_at(change.index);
+        scatter(left) + scatter(right)
+    };
+    (1..n).filter_map(of_place).min_by(|a, b| scattered(a).total_cmp(&scattered(b)))
 }
 
 struct Slope {
@@ -219,6 +260,22 @@ mod tests {
         );
         assert_eq!(jump.state, SteadyState::LevelChange, "{jump:?}");
         assert!(jump.change.unwrap().index.abs_diff(20) <= 1);
+    }
+
+    #[test]
+    fn a_jump_within_a_short_phase_is_seen_too() {
+        let rules = SteadyRules::default();
+        let of = |n: usize, seed| series(n, seed, 0.2, |i| if i < n / 2 { 5000.0 } else { 2500.0 });
+        for n in [16, 20, 25, 29] {
+            let jump = steadiness(&of(n, 5), &rules);
+            assert_eq!(jump.state, SteadyState::LevelChange, "{n}: {jump:?}");
+            assert_eq!(jump.change.unwrap().index, n / 2);
+        }
+        // What chance does in one of a hundred is no evidence.
+        assert_eq!(clear_split(&of(10, 5), &rules), None);
+        let wrong =
+            (0..500).filter(|seed| clear_split(&series(20, *seed, 0.5, |_| 1000.0), &rules).is_some());
+        assert_eq!(wrong.count(), 0);
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct Device {
     pub is_rotational: Option<bool>,
     /// Model as the device names itself, where it does.
     pub model: Option<String>,
+    /// The file behind a loop device.
+    pub backing_file: Option<String>,
 }
 
 impl Device {
@@ -57,15 +59,45 @@ impl Device {
             model: sys
                 .as_deref()
                 .and_then(|sys| Some(fs::read_to_string(sys.join("device/model")).ok()?.trim().to_owned())),
+            backing_file: sys
+                .as_deref()
+                .and_then(|sys| fs::read_to_string(sys.join("loop/backing_file")).ok())
+                .map(|path| path.trim().to_owned()),
         })
     }
 
     /// The same device, whatever mount point leads to it: what probe results are kept by.
     pub fn identity(&self) -> String {
-        match self.numbers {
-            Some((major, minor)) => format!("{}-{major}-{minor}-{}", self.name, self.filesystem),
-            None => self.filesystem.clone(),
+        // A loop device's number says little: its file is what comes back.
+        match (self.numbers, &self.backing_file) {
+            (_, Some(file)) => format!("loop-{file}-{}", self.filesystem),
+            (Some((major, minor)), None) => format!("{}-{major}-{minor}-{}", self.name, self.filesystem),
+            (None, None) => self.filesystem.clone(),
         }
+    }
+
+    /// Why figures of this place are not those of a disk; `None` where they are.
+    pub fn caveat(&self) -> Option<String> {
+        match self.filesystem.as_str() {
+            "tmpfs" | "ramfs" => Some("memory, not a disk: a sync costs nothing here".to_owned()),
+            "overlay" => Some(
+                "an overlay file system hides the device below: figures are those of the overlay".to_owned(),
+            ),
+            "nfs" | "nfs4" | "cifs" | "9p" | "virtiofs" => {
+                Some(format!("{}: the device is on another machine", self.filesystem))
+            }
+            name if name.starts_with("fuse") => {
+                Some(format!("{name}: a program stands between the device and the figures"))
+            }
+            _ => self.backing_file.as_ref().map(|file| {
+                format!("a loop device on {file}: figures are those of a file system on a file system")
+            }),
+        }
+    }
+
+    /// Figures of one such place say nothing about another one, and cannot be kept by device.
+    pub fn has_device(&self) -> bool {
+        self.numbers.is_some()
     }
 }
 
@@ -153,6 +185,32 @@ mod tests {
     #[test]
     fn escapes_of_mountinfo() {
         assert_eq!(unescape("a\\040b\\\\x"), "a b\\\\x");
+    }
+
+    #[test]
+    fn what_is_no_disk_says_so() {
+        let of = |filesystem: &str, backing_file: Option<&str>| Device {
+            numbers: Some((7, 3)),
+            name: "loop3".to_owned(),
+            filesystem: filesystem.to_owned(),
+            options: String::new(),
+            scheduler: None,
+            is_rotational: None,
+            model: None,
+            backing_file: backing_file.map(str::to_owned),
+        };
+        assert_eq!(of("ext4", None).caveat(), None);
+        for (filesystem, file, word) in [
+            ("tmpfs", None, "memory"),
+            ("overlay", None, "overlay"),
+            ("nfs4", None, "another machine"),
+            ("fuse.sshfs", None, "program"),
+            ("xfs", Some("/images/a.img"), "/images/a.img"),
+        ] {
+            assert!(of(filesystem, file).caveat().unwrap().contains(word), "{filesystem}");
+        }
+        // The same loop device with another file behind it is another device.
+        assert_ne!(of("xfs", Some("/images/a.img")).identity(), of("xfs", Some("/images/b.img")).identity());
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Checks that can call a run invalid: pure functions over what was recorded, each with a name, what was found and a
 //! remedy. An invalid run is shown and kept out of averages and verdicts.
 
+mod cache;
+
 use stats::{Steadiness, SteadyState};
 
+pub use self::cache::{ColdStart, cache_cold, cache_warm};
 use crate::track::Track;
 
 /// What a gate says.
@@ -217,6 +220,37 @@ pub fn noisy_host(noise: &Noise, limits: &NoiseLimits) -> Gate {
     Gate::new(name, is_tripped, detail.join("; "), remedy)
 }
 
+/// A limit on a device, and what went through it a second in the measured phase; the unit is that of both.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DeviceLimit {
+    /// `bytes written`, `reads`.
+    pub what: &'static str,
+    /// What was allowed.
+    pub allowed: f64,
+    /// What was seen on average; `None` where the device was not sampled.
+    pub seen: Option<f64>,
+}
+
+/// How far above its limit a device may be: the sampler's seconds and the limiter's are not the same ones.
+const ABOVE_LIMIT_MAX: f64 = 1.1;
+
+/// `storage_limit`: a limit that did not hold stands in for no slower device.
+pub fn storage_limit(limits: &[DeviceLimit]) -> Gate {
+    let name = "storage_limit";
+    if let Some(unseen) = limits.iter().find(|limit| limit.seen.is_none()) {
+        return Gate::not_checked(name, format!("{} of the device were not sampled", unseen.what));
+    }
+    let told = limits.iter().filter_map(|limit| {
+        Some(format!("{:.0} {} a second, {:.0} allowed", limit.seen?, limit.what, limit.allowed))
+    });
+    let detail = told.collect::<Vec<_>>().join("; ");
+    let is_above =
+        |limit: &DeviceLimit| limit.seen.is_some_and(|seen| seen > limit.allowed * ABOVE_LIMIT_MAX);
+    let remedy = "the limit did not hold, or something else used the device: stop what else does, or take a place that \
+                  is really slower";
+    Gate::new(name, limits.iter().any(is_above), detail, remedy)
+}
+
 /// `errors`: failed transactions as a share of those that were started.
 pub fn errors(failed: u64, started: u64, share_max: f64) -> Gate {
     let name = "errors";
@@ -257,48 +291,6 @@ pub fn cpu_frequency(frequency_mhz: &[f64], throttled: Option<f64>) -> Gate {
     }
     let remedy = "set the performance governor, switch boost off, see to the cooling";
     Gate::new(name, is_tripped, detail.join("; "), remedy)
-}
-
-/// What a study says about caches before a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CacheState {
-    /// Restarted, page cache dropped.
-    Cold,
-    /// Primed: the measured phase reads next to nothing that it read before.
-    Warm,
-}
-
-/// `cache_state`: not as declared. `resident_share` is the part of the data files that was in the page cache when the
-/// load began, `reads` the server's reads of pages from outside its buffer, by second of the measured phase.
-pub fn cache_state(declared: CacheState, resident_share: Option<f64>, reads: &[f64]) -> Gate {
-    let name = "cache_state";
-    let third = reads.len() / 3;
-    match (declared, resident_share) {
-        (CacheState::Cold, None) => {
-            Gate::not_checked(name, "the page cache of the data files could not be read")
-        }
-        (CacheState::Cold, Some(share)) => {
-            let detail =
-                format!("declared cold; {} of the data files were in the page cache", percent(share));
-            let remedy = "run as root, so that the page cache can be dropped, and restart the server";
-            Gate::new(name, share > 0.05, detail, remedy)
-        }
-        (CacheState::Warm, _) if third == 0 => Gate::not_checked(name, "the server's reads were not sampled"),
-        (CacheState::Warm, _) => {
-            let first = stats::mean(&reads[..third]).unwrap_or(0.0);
-            let last = stats::mean(&reads[reads.len() - third..]).unwrap_or(0.0);
-            // A data set larger than the buffer reads steadily: that is warm too.
-            let is_tripped = first > 100.0 && last < 0.5 * first;
-            let detail =
-                format!("declared warm; {first:.0} page reads/s in the first third, {last:.0} in the last");
-            Gate::new(
-                name,
-                is_tripped,
-                detail,
-                "prime longer or lengthen the warm-up: the caches were still filling",
-            )
-        }
-    }
 }
 
 /// `settings`: what was asked for against what the server itself reports, names and values as the server writes them.

@@ -18,6 +18,7 @@ pub mod per_transaction;
 pub mod probe;
 pub mod process;
 pub mod procfs;
+pub mod residency;
 pub mod sampler;
 pub mod server;
 mod student_interval;

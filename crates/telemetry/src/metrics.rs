@@ -10,13 +10,20 @@ use std::time::Duration;
 
 use crate::track::{Kind, Track};
 
-/// Name with source, instance.
+/// Full name (with its unit, and `_total` for a counter), instance.
 type Key = (String, String);
 
 /// What was last seen. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
-    latest: Arc<Mutex<BTreeMap<Key, (Kind, f64)>>>,
+    latest: Arc<Mutex<BTreeMap<Key, Latest>>>,
+}
+
+#[derive(Debug, Clone)]
+struct Latest {
+    kind: Kind,
+    help: String,
+    value: f64,
 }
 
 impl Metrics {
@@ -25,17 +32,24 @@ impl Metrics {
         Metrics::default()
     }
 
-    /// Notes a value of `source` (`load`, `host`, `server` ...).
-    pub fn set(&self, source: &str, name: &str, instance: &str, kind: Kind, value: f64) {
+    /// Notes a value: who says it (`load`, `host`, `server` ...), its name and unit as [`Track`] has them, which one of
+    /// several.
+    pub fn set(&self, (source, name, unit): (&str, &str, &str), instance: &str, kind: Kind, value: f64) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        latest.insert((format!("{source}_{name}"), instance.to_owned()), (kind, value));
+        let key = (full_name(source, name, unit, kind), instance.to_owned());
+        match latest.get_mut(&key) {
+            Some(known) => known.value = value,
+            None => {
+                latest.insert(key, Latest { kind, help: help(source, name, unit), value });
+            }
+        }
     }
 
     /// Notes the last point of each track.
     pub(crate) fn set_all(&self, tracks: &[Track]) {
         for track in tracks {
             if let Some((_, value)) = track.points.last() {
-                self.set(track.source, track.name, &track.instance, track.kind, *value);
+                self.set((track.source, track.name, track.unit), &track.instance, track.kind, *value);
             }
         }
     }
@@ -50,14 +64,14 @@ impl Metrics {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         let mut last_name = "";
-        for ((name, instance), (kind, value)) in latest.iter() {
-            let (word, suffix) = match kind {
-                Kind::Counter => ("counter", "_total"),
-                Kind::Gauge => ("gauge", ""),
+        for ((name, instance), Latest { kind, help, value }) in latest.iter() {
+            let word = match kind {
+                Kind::Counter => "counter",
+                Kind::Gauge => "gauge",
             };
             // Writing to a String cannot fail.
             if name != last_name {
-                let _ = writeln!(text, "# TYPE plimsoll_{name}{suffix} {word}");
+                let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {word}");
                 last_name = name;
             }
             let label = if instance.is_empty() {
@@ -65,7 +79,7 @@ impl Metrics {
             } else {
                 format!("{{instance=\"{}\"}}", escaped(instance))
             };
-            let _ = writeln!(text, "plimsoll_{name}{suffix}{label} {value}");
+            let _ = writeln!(text, "{name}{label} {value}");
         }
         text
     }
@@ -110,6 +124,40 @@ impl Metrics {
     }
 }
 
+/// Units last in names, as Prometheus wants them; most of ours have them already.
+fn full_name(source: &str, name: &str, unit: &str, kind: Kind) -> String {
+    let bare = name.strip_suffix("_s").filter(|_| unit == "s").unwrap_or(name);
+    let unit = match unit {
+        "s" | "stalled_s" | "waited_s" => "_seconds",
+        "ms" => "_ms",
+        "ticks" => "_ticks",
+        _ => "",
+    };
+    let total = if kind == Kind::Counter { "_total" } else { "" };
+    format!("plimsoll_{source}_{bare}{unit}{total}")
+}
+
+fn help(source: &str, name: &str, unit: &str) -> String {
+    let who = match source {
+        "load" => "The load of the last second",
+        "host" => "The machine",
+        "device" => "The device under the data directory",
+        "process" => "The server's processes",
+        "client" => "Plimsoll itself",
+        "server" => "The server's own counters",
+        other => other,
+    };
+    let unit = match unit {
+        "" => "",
+        "s" => ", in seconds",
+        "B" => ", in bytes",
+        "stalled_s" => ", in seconds stalled",
+        "waited_s" => ", in seconds waited by all sessions together",
+        other => &format!(", in {other}"),
+    };
+    format!("{who}: {}{unit}", name.replace('_', " "))
+}
+
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -119,18 +167,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_names_types_once_and_escapes_labels() {
+    fn text_names_units_and_types_once_and_escapes_labels() {
         let metrics = Metrics::new();
-        metrics.set("host", "cpu_busy_share", "0", Kind::Gauge, 0.5);
-        metrics.set("host", "cpu_busy_share", "a\"b", Kind::Gauge, 0.25);
-        metrics.set("server", "log_bytes", "", Kind::Counter, 10.0);
+        metrics.set(("host", "cpu_busy_share", "share"), "0", Kind::Gauge, 0.5);
+        metrics.set(("host", "cpu_busy_share", "share"), "a\"b", Kind::Gauge, 0.25);
+        metrics.set(("process", "cpu_user", "s"), "", Kind::Counter, 2.5);
+        metrics.set(("server", "log_bytes", "B"), "", Kind::Counter, 9.0);
+        metrics.set(("server", "log_bytes", "B"), "", Kind::Counter, 10.0);
+        metrics.set(("server", "started_unix_s", "s"), "", Kind::Gauge, 1.5e9);
         assert_eq!(
             metrics.text(),
-            "# TYPE plimsoll_host_cpu_busy_share gauge\n\
+            "# HELP plimsoll_host_cpu_busy_share The machine: cpu busy share, in share\n\
+             # TYPE plimsoll_host_cpu_busy_share gauge\n\
              plimsoll_host_cpu_busy_share{instance=\"0\"} 0.5\n\
              plimsoll_host_cpu_busy_share{instance=\"a\\\"b\"} 0.25\n\
+             # HELP plimsoll_process_cpu_user_seconds_total The server's processes: cpu user, in seconds\n\
+             # TYPE plimsoll_process_cpu_user_seconds_total counter\n\
+             plimsoll_process_cpu_user_seconds_total 2.5\n\
+             # HELP plimsoll_server_log_bytes_total The server's own counters: log bytes, in bytes\n\
              # TYPE plimsoll_server_log_bytes_total counter\n\
-             plimsoll_server_log_bytes_total 10\n"
+             plimsoll_server_log_bytes_total 10\n\
+             # HELP plimsoll_server_started_unix_seconds The server's own counters: started unix s, in seconds\n\
+             # TYPE plimsoll_server_started_unix_seconds gauge\n\
+             plimsoll_server_started_unix_seconds 1500000000\n"
         );
         metrics.clear();
         assert_eq!(metrics.text(), "");
@@ -139,7 +198,7 @@ mod tests {
     #[test]
     fn the_page_is_served_and_nothing_else() {
         let metrics = Metrics::new();
-        metrics.set("load", "tps", "", Kind::Gauge, 1234.0);
+        metrics.set(("load", "tps", ""), "", Kind::Gauge, 1234.0);
         let address = metrics.serve(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let get = |path: &str| {
             let mut stream = TcpStream::connect(address).unwrap();

@@ -278,7 +278,7 @@ mod tests {
         assert!(telemetry.costs.iter().any(|c| c.sampler == "host" && c.passes >= 2 && c.cpu_s > 0.0));
         assert!(telemetry.missing.iter().any(|m| m.what == "server counters"), "{:?}", telemetry.missing);
         assert!(telemetry.cost_share() > 0.0);
-        assert!(metrics.text().contains("plimsoll_process_cpu_user_total"));
+        assert!(metrics.text().contains("plimsoll_process_cpu_user_seconds_total"));
     }
 
     #[test]

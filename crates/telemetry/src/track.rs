@@ -27,6 +27,10 @@ pub struct Track {
     pub points: Vec<(f64, f64)>,
 }
 
+/// Between two samples whose difference makes a rate. A load's last second and the end of its run follow each other
+/// within milliseconds, and a server that reports now and then would seem to do a second's work in them.
+const RATE_MIN_S: f64 = 0.2;
+
 impl Track {
     /// Unit of [`Track::shown`]: that of the rate for a counter (cpu seconds per second are `cpus`, stalled ones a share).
     pub fn shown_unit(&self) -> String {
@@ -44,13 +48,26 @@ impl Track {
     pub fn shown(&self) -> Vec<(f64, f64)> {
         match self.kind {
             Kind::Gauge => self.points.clone(),
-            Kind::Counter => self
-                .points
-                .windows(2)
-                .filter(|w| w[1].0 > w[0].0 && w[1].1 >= w[0].1)
-                .map(|w| (w[1].0, (w[1].1 - w[0].1) / (w[1].0 - w[0].0)))
-                .collect(),
+            Kind::Counter => self.rates(),
         }
+    }
+
+    fn rates(&self) -> Vec<(f64, f64)> {
+        let Some((mut before, rest)) = self.points.split_first().map(|(first, rest)| (*first, rest)) else {
+            return Vec::new();
+        };
+        let mut rates = Vec::new();
+        for &(t, value) in rest {
+            let length_s = t - before.0;
+            if value >= before.1 && length_s < RATE_MIN_S {
+                continue;
+            }
+            if value >= before.1 {
+                rates.push((t, (value - before.1) / length_s));
+            }
+            before = (t, value);
+        }
+        rates
     }
 
     /// Values shown at times in (from, to], where `from` and `to` are seconds since the epoch.
@@ -179,6 +196,13 @@ mod tests {
         let track = counter(&[(1.0, 100.0), (2.0, 300.0), (4.0, 300.0)]);
         assert_eq!(track.shown(), vec![(2.0, 200.0), (4.0, 0.0)]);
         assert_eq!(track.shown_unit(), "B/s");
+    }
+
+    #[test]
+    fn samples_in_quick_succession_make_no_rate_of_their_own() {
+        let track =
+            counter(&[(1.0, 0.0), (1.01, 90.0), (2.0, 100.0), (2.002, 700.0), (3.0, 900.0), (3.1, 999.0)]);
+        assert_eq!(track.shown(), vec![(2.0, 100.0), (3.0, 800.0)]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sandbox::Sandbox;
+use telemetry::drain::{Terms, drain};
 use telemetry::{Config, Sampler, Telemetry, gates};
 use wire::blocking::Client;
 
@@ -145,10 +146,15 @@ fn a_user_without_privileges_gets_less_with_a_reason() {
     assert!(allowed.track("server", "statements").is_some(), "{:?}", allowed.missing);
 }
 
+fn terms(limit: Duration, is_ours: bool) -> Terms<'static> {
+    Terms { limit, is_ours, is_cold: false, datadir: None }
+}
+
 #[test]
-fn debt_is_drained_before_a_run() {
+fn purge_is_waited_for() {
     let Some(server) = sandbox::testing::server("mariadb") else { return };
-    let drained = telemetry::drain::drain(&server.target(None), Duration::from_secs(20)).unwrap();
+    let patient = terms(Duration::from_secs(60), true);
+    let drained = drain(&server.target(None), &patient).unwrap();
     assert!(!drained.is_unfinished && drained.left.starts_with("history list"), "{drained:?}");
     // A reader that stays keeps purge from working.
     let target = server.target(Some("test"));
@@ -164,8 +170,57 @@ fn debt_is_drained_before_a_run() {
     for _ in 0..3000 {
         client.query("UPDATE t SET a = -a").unwrap();
     }
-    let drained = telemetry::drain::drain(&target, Duration::from_millis(300)).unwrap();
+    let drained = drain(&target, &terms(Duration::from_millis(300), true)).unwrap();
     assert!(drained.is_unfinished, "{drained:?}");
     reader.query("COMMIT").unwrap();
-    assert!(!telemetry::drain::drain(&target, Duration::from_secs(30)).unwrap().is_unfinished);
+    assert!(!drain(&target, &patient).unwrap().is_unfinished);
+}
+
+#[test]
+fn dirty_pages_are_written_and_settings_are_as_before() {
+    for name in ["mariadb"] {
+        let Some(server) = sandbox::testing::server(name) else { return };
+        let mut client = Client::connect(&server.target(None)).unwrap();
+        client.query("CREATE DATABASE d").unwrap();
+        client.query("CREATE TABLE d.t (a int PRIMARY KEY, b char(250)) ENGINE=InnoDB").unwrap();
+        let rows: Vec<String> = (0..2000).map(|a| format!("({a}, 'x')")).collect();
+        client.query(&format!("INSERT INTO d.t VALUES {}", rows.join(","))).unwrap();
+        for power in 0..6 {
+            client.query(&format!("INSERT INTO d.t SELECT a + {}, b FROM d.t", 2000 << power)).unwrap();
+        }
+        let mut limit = || -> (String, String) {
+            let mut value =
+                |name: &str| client.query_value(&format!("SELECT @@GLOBAL.{name}")).unwrap().unwrap();
+            (value("innodb_max_dirty_pages_pct"), value("innodb_max_dirty_pages_pct_lwm"))
+        };
+        let before = limit();
+        let drained = drain(&server.target(None), &terms(Duration::from_secs(60), true)).unwrap();
+        assert!(!drained.is_unfinished, "{name}: {drained:?}");
+        let dirty = |text: &str| text.rsplit(' ').next().unwrap().parse::<u32>().unwrap();
+        assert!(dirty(&drained.found) > 1024 && dirty(&drained.left) <= 1024, "{name}: {drained:?}");
+        assert_eq!(limit(), before, "{name}");
+    }
+}
+
+#[test]
+fn dead_rows_are_vacuumed_on_our_own_server_only() {
+    let Some(server) = sandbox::testing::server("postgres") else { return };
+    let target = server.target(None);
+    let mut client = Client::connect(&target).unwrap();
+    client.query("CREATE TABLE t (a int) WITH (autovacuum_enabled = off)").unwrap();
+    client.query("INSERT INTO t SELECT generate_series(1, 5000)").unwrap();
+    client.query("UPDATE t SET a = -a").unwrap();
+    // Counters are reported when a session ends, and arrive some time later.
+    client.close();
+    let found = |is_ours| drain(&target, &terms(Duration::from_secs(60), is_ours)).unwrap().found;
+    let wait_for = |dead: &str| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while found(false) != dead {
+            assert!(Instant::now() < deadline, "{}", found(false));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    wait_for("dead tuples 5000");
+    found(true);
+    wait_for("dead tuples 0");
 }

@@ -31,6 +31,7 @@ pub(crate) fn audit(args: &AuditArgs) -> Result<End, Failure> {
     }
     if !to_stdout {
         print(&text(&report))?;
+        eprintln!("kept in {}", args.results.join(store::FILE_NAME).display());
     }
     Ok(if report.is_contradicted() { End::RunFailed } else { End::Done })
 }
@@ -54,6 +55,8 @@ fn request(args: &AuditArgs) -> Result<Request, Failure> {
         rounds: args.rounds,
         sessions: args.sessions,
         seed: args.seed.unwrap_or_else(lab::plan::draw_seed),
+        results: args.results.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
     })
 }
 

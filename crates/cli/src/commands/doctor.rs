@@ -2,12 +2,13 @@
 
 use sandbox::Home;
 use serde_json::{Value, json};
-use telemetry::doctor::{State, examine};
+use store::Probe;
+use telemetry::doctor::{Fact, State, examine};
 
 use crate::args::DoctorArgs;
 use crate::commands::print;
 use crate::exit::{End, Failure};
-use crate::show::{Align, Table, number};
+use crate::show::number;
 
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<End, Failure> {
     let home = Home::find()?;
@@ -28,24 +29,76 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<End, Failure> {
         };
         return print(&format!("{}\n", json!({"facts": facts, "storage": storage})));
     }
+    print(&screen(&facts, &probe, columns(), args.long))
+}
+
+/// One screen: what is as a study wants it in a paragraph, the rest one by one with what it means.
+fn screen(facts: &[Fact], probe: &std::io::Result<Probe>, width: usize, is_long: bool) -> String {
     let mut text = String::new();
-    for fact in &facts {
-        text.push_str(&format!("{:<8} {:<16} {}\n", word(fact.state), fact.name, fact.found));
-        if !fact.meaning.is_empty() {
-            text.push_str(&format!("{:25} {}\n", "", fact.meaning));
-        }
+    let short: Vec<String> = facts
+        .iter()
+        .filter(|fact| fact.state == State::Good && !is_long)
+        .map(|fact| format!("{}: {}", fact.name, fact.found))
+        .collect();
+    if !short.is_empty() {
+        text.push_str(&wrapped("good", &format!("{}.", short.join("; ")), width));
     }
-    match &probe {
+    for fact in facts.iter().filter(|fact| fact.state != State::Good || is_long) {
+        let line = format!("{}: {}. {}.", fact.name, fact.found, fact.meaning.trim_end_matches('.'));
+        text.push_str(&wrapped(word(fact.state), &line, width));
+    }
+    let storage = match probe {
         Ok(probe) => {
-            let mut table = Table::new(&[("storage", Align::Left), ("", Align::Right), ("", Align::Left)]);
-            for figure in &probe.figures {
-                table.row([figure.name.replace('_', " "), number(figure.value), figure.unit.clone()]);
-            }
-            text.push_str(&format!("\n{}measured with {}\n", table.text(), probe.tool));
+            let of = |name: &str| probe.facts.get(name).map_or("unknown", String::as_str);
+            let figures: Vec<String> = probe
+                .figures
+                .iter()
+                .map(|figure| {
+                    let unit =
+                        if figure.unit == "1/s" { "/s".to_owned() } else { format!(" {}", figure.unit) };
+                    format!("{} {}{unit}", figure.name.replace('_', " "), number(figure.value))
+                })
+                .collect();
+            let notes = probe.facts.get("notes").map_or_else(String::new, |notes| format!("; {notes}"));
+            let (filesystem, device) = (of("filesystem"), of("device"));
+            format!("{filesystem} on {device}, by {}: {}{notes}.", probe.tool, figures.join(", "))
         }
-        Err(error) => text.push_str(&format!("\nthe storage could not be measured: {error}\n")),
+        Err(error) => format!("could not be measured: {error}."),
+    };
+    text.push_str(&wrapped("storage", &storage, width));
+    text
+}
+
+/// Columns of the terminal on standard output; 100 where there is none.
+fn columns() -> usize {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: `size` is valid for the length of the call.
+    let code = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    if code == 0 && size.ws_col >= 40 { usize::from(size.ws_col) } else { 100 }
+}
+
+/// Where texts begin.
+const INDENT: usize = 9;
+
+/// A word, and beside it a text that is broken between words.
+fn wrapped(head: &str, text: &str, width: usize) -> String {
+    let mut lines = format!("{head:<INDENT$}");
+    let mut used = INDENT;
+    for piece in text.split(' ') {
+        let length = piece.chars().count();
+        if used > INDENT && used + 1 + length > width {
+            lines.push('\n');
+            lines.push_str(&" ".repeat(INDENT));
+            used = INDENT;
+        } else if used > INDENT {
+            lines.push(' ');
+            used += 1;
+        }
+        lines.push_str(piece);
+        used += length;
     }
-    print(&text)
+    lines.push('\n');
+    lines
 }
 
 fn word(state: State) -> &'static str {
@@ -53,5 +106,57 @@ fn word(state: State) -> &'static str {
         State::Good => "good",
         State::Limited => "limited",
         State::Absent => "absent",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fact(name: &'static str, state: State) -> Fact {
+        let meaning =
+            "client and server share cores, and figures include what the client costs; compare servers"
+                .into();
+        Fact { name, state, found: "2 of them, with a name that takes some room".into(), meaning }
+    }
+
+    /// As many of each state as a small virtual machine has, which is the worst place.
+    #[test]
+    fn one_screen_of_80_by_24_says_it_all() {
+        let good = ["user", "clock", "memory", "file limit", "page cache", "cgroups", "fio", "perf"]
+            .map(|n| (n, State::Good));
+        let limited = ["cores", "cpu frequency", "virtualisation", "I/O limits", "pressure"]
+            .map(|n| (n, State::Limited));
+        let facts: Vec<Fact> =
+            good.into_iter().chain(limited).map(|(name, state)| fact(name, state)).collect();
+        let quantity =
+            |name: &str| store::Quantity { name: name.to_owned(), value: 123_456.0, unit: "1/s".to_owned() };
+        let probe = Probe {
+            place: "default".to_owned(),
+            path: "/var/lib/plimsoll/sandboxes".to_owned(),
+            facts: [("filesystem".to_owned(), "ext4".to_owned()), ("device".to_owned(), "vda".to_owned())]
+                .into(),
+            tool: "fio-3.33".to_owned(),
+            measured_at_ms: 0,
+            figures: ["sequential_write", "sequential_read", "random_read_4k", "random_write_4k"]
+                .map(quantity)
+                .to_vec(),
+        };
+        let text = screen(&facts, &Ok(probe), 80, false);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.lines().count() <= 24, "{text}");
+        assert!(facts.iter().all(|fact| text.contains(fact.name)), "{text}");
+        // The long form says what good means, too.
+        let long = screen(&facts, &Err(std::io::Error::other("no room")), 80, true);
+        assert_eq!(long.matches("compare servers").count(), facts.len());
+        assert!(long.contains("could not be measured: no room"));
+    }
+
+    #[test]
+    fn long_words_stand_alone_and_are_not_cut() {
+        assert_eq!(
+            wrapped("good", "a bb ccccccccccccccc d", 16),
+            "good     a bb\n         ccccccccccccccc\n         d\n"
+        );
     }
 }

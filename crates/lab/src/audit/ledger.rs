@@ -43,12 +43,15 @@ pub(super) struct Ledger {
 #[derive(Debug)]
 pub(super) struct Noted {
     counts: Vec<usize>,
+    /// Of them all, those from before this round.
+    before: usize,
     at: Instant,
 }
 
 impl Noted {
-    pub(super) fn total(&self) -> u64 {
-        self.counts.iter().map(|n| *n as u64).sum()
+    /// Acknowledged in this round.
+    pub(super) fn in_round(&self) -> u64 {
+        (self.counts.iter().sum::<usize>() - self.before) as u64
     }
 }
 
@@ -68,6 +71,14 @@ pub(super) struct Work {
     threads: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     length: Duration,
+    acknowledged_before: usize,
+}
+
+fn counts(notes: &[Arc<SessionNotes>]) -> Vec<usize> {
+    let count = |notes: &Arc<SessionNotes>| {
+        notes.acknowledged.lock().unwrap_or_else(std::sync::PoisonError::into_inner).len()
+    };
+    notes.iter().map(count).collect()
 }
 
 fn failed(what: &str, error: &wire::Error) -> Error {
@@ -108,6 +119,7 @@ impl Ledger {
     /// Lets all sessions commit.
     pub(super) fn start(&mut self, server: &Sandbox) -> Work {
         let stop = Arc::new(AtomicBool::new(false));
+        let acknowledged_before = counts(&self.notes).iter().sum();
         let target = server.target(self.database.as_deref());
         let threads = self
             .notes
@@ -121,7 +133,7 @@ impl Ledger {
             .collect();
         // Long enough for a relaxed server to have written something, and not always the same.
         let length = Duration::from_millis(400 + self.random.below(1600) as u64);
-        Work { notes: self.notes.clone(), threads, stop, length }
+        Work { notes: self.notes.clone(), threads, stop, length, acknowledged_before }
     }
 
     /// Compares what is there with what was noted.
@@ -198,19 +210,23 @@ impl Work {
     /// What is acknowledged until now.
     pub(super) fn noted(&self) -> Noted {
         let at = Instant::now();
-        let count = |notes: &Arc<SessionNotes>| {
-            notes.acknowledged.lock().unwrap_or_else(std::sync::PoisonError::into_inner).len()
-        };
-        Noted { counts: self.notes.iter().map(count).collect(), at }
+        Noted { counts: counts(&self.notes), before: self.acknowledged_before, at }
     }
 
-    /// Waits until all sessions have noticed that the server is gone.
-    pub(super) fn end(self) {
+    /// Waits until all sessions have noticed that the server is gone; all that they were told until then.
+    pub(super) fn end(self) -> Noted {
         self.stop.store(true, Ordering::SeqCst);
         for thread in self.threads {
             // A session that panicked has noted what it had noted.
             let _ = thread.join();
         }
+        let last = |notes: &Arc<SessionNotes>| {
+            let acknowledged = notes.acknowledged.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            acknowledged.last().map(|(_, at)| *at)
+        };
+        // The server's last word is the moment that ages are counted from.
+        let at = self.notes.iter().filter_map(last).max().unwrap_or_else(Instant::now);
+        Noted { counts: counts(&self.notes), before: self.acknowledged_before, at }
     }
 }
 
@@ -275,7 +291,8 @@ mod tests {
     #[test]
     fn lost_partial_and_invented_are_told_apart() {
         let mut ledger = ledger(&[1, 2, 3, 4], 5);
-        let noted = Noted { counts: vec![3], at: Instant::now() };
+        let noted = Noted { counts: vec![3], before: 1, at: Instant::now() };
+        assert_eq!(noted.in_round(), 2);
         // 2 is lost; 4 was acknowledged while the server went down; 5 was in flight; 9 was never sent; 3 is half.
         let parts = HashMap::from([((0, 1), 2), ((0, 3), 1), ((0, 5), 2), ((0, 9), 2)]);
         let found = ledger.compare(&parts, &noted);

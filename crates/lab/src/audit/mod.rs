@@ -18,35 +18,18 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use sandbox::{Durability, Home, Profile, Sandbox, Selector, Spec, Storage};
+use sandbox::{Build, Durability, Flavor, Home, Profile, Sandbox, Selector, Settings, Spec, Storage};
 use serde::Serialize;
+use store::{AuditId, AuditPromise, AuditStart, Store};
+pub use store::{AuditKind as Kind, AuditRound as Round, AuditVerdict as Verdict};
 
 use self::ledger::{Findings, Ledger};
 use self::power::{PowerDisk, PrivateMounts};
 use crate::bench::{next_number, take_machine};
 use crate::error::Error;
 use crate::observe::{Event, Observer};
+use crate::record;
 use crate::stop::StopSwitch;
-
-/// How the server goes down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// SIGKILL for all of its processes; the machine stays.
-    ProcessCrash,
-    /// Everything is gone that was not handed to the device.
-    PowerCut,
-}
-
-impl Kind {
-    /// The word of the command line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Kind::ProcessCrash => "process-crash",
-            Kind::PowerCut => "power-cut",
-        }
-    }
-}
 
 /// What to audit.
 #[derive(Debug, Clone)]
@@ -65,60 +48,10 @@ pub struct Request {
     pub sessions: u32,
     /// Decides the moments and all that is random.
     pub seed: u64,
-}
-
-/// One time that the server went down.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Round {
-    /// From 1.
-    pub number: u32,
-    /// How long the sessions had been committing.
-    pub ran_s: f64,
-    /// Transactions acknowledged before it went down, over all rounds until now.
-    pub acknowledged: u64,
-    /// Of them gone.
-    pub lost: u64,
-    /// How long before the end the oldest lost one had been acknowledged.
-    pub lost_window_s: f64,
-    /// Transactions of which only a part is there.
-    pub partial: u64,
-    /// Transactions that nobody ever sent.
-    pub invented: u64,
-    /// Sums that must agree and do not.
-    pub broken: Vec<String>,
-    /// From start to the first answer; `None` where the server did not come up again.
-    pub recovery_s: Option<f64>,
-    /// Why it did not, with its last lines.
-    pub failure: Option<String>,
-}
-
-impl Round {
-    fn is_consistent(&self) -> bool {
-        self.partial == 0 && self.invented == 0 && self.broken.is_empty() && self.failure.is_none()
-    }
-}
-
-/// What the settings promise, held against what was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Nothing was lost that the settings promise to keep.
-    Held,
-    /// Held, and the loss that the settings permit was seen.
-    HeldWithLoss,
-    /// Something was lost that the settings promise to keep.
-    Contradicted,
-}
-
-impl Verdict {
-    /// As shown.
-    pub fn word(self) -> &'static str {
-        match self {
-            Verdict::Held => "held",
-            Verdict::HeldWithLoss => "held, with the loss that the settings permit",
-            Verdict::Contradicted => "CONTRADICTED",
-        }
-    }
+    /// Directory of the results.
+    pub results: PathBuf,
+    /// Version of plimsoll.
+    pub version: String,
 }
 
 /// All rounds of one kind.
@@ -166,10 +99,48 @@ impl Report {
     }
 }
 
+/// Where an audit is kept: each round is there the moment it is over.
+struct Kept {
+    store: Store,
+    id: AuditId,
+}
+
+impl Kept {
+    fn begin(request: &Request, spec: &Spec) -> Result<Kept, Error> {
+        let mut store = Store::open(&request.results)?;
+        let host = store.add_host(&crate::host::facts())?;
+        let build = store.add_build(&record::build(&spec.build))?;
+        let engine = if spec.build.flavor == Flavor::Postgres { "heap" } else { "InnoDB" };
+        let durability = spec.durability();
+        let start = AuditStart {
+            server: spec.build.name(),
+            engine: engine.to_owned(),
+            profile: request.profile.map(|profile| profile.name().to_owned()),
+            settings: request.settings.clone(),
+            deciding: spec.deciding_settings(),
+            class: durability.name().to_owned(),
+            promises: [Kind::ProcessCrash, Kind::PowerCut].map(|kind| promise(durability, kind)).to_vec(),
+            sessions: request.sessions,
+            seed: request.seed,
+            started_at_ms: record::now_ms(),
+            plimsoll_version: request.version.clone(),
+        };
+        let id = store.begin_audit(host, build, &start)?;
+        Ok(Kept { store, id })
+    }
+
+    /// Keeps a round and tells of it.
+    fn round(&mut self, kind: Kind, of: u32, round: &Round, observer: Observer<'_>) -> Result<(), Error> {
+        tell(observer, kind, of, round);
+        Ok(self.store.add_audit_round(self.id, kind, round)?)
+    }
+}
+
 /// Audits a build. `mounts` are needed for power cuts only, and must have been entered before the process had threads.
 ///
 /// # Errors
-/// The build cannot be had, or a fresh sandbox of it does not start. What happens to it later is in the report.
+/// The build cannot be had, a fresh sandbox of it does not start, or results cannot be kept. What happens to the server
+/// later is in the report.
 pub fn audit(
     home: &Home,
     request: &Request,
@@ -190,27 +161,26 @@ pub fn audit(
     // Little to recover and to copy: what is audited is the last second.
     spec.buffer_bytes = Some(64 << 20);
     let durability = spec.durability();
+    let mut kept = Kept::begin(request, &spec)?;
     let mut kinds = Vec::new();
     for &kind in &request.kinds {
         if stop.is_requested() {
             return Err(Error::Interrupted);
         }
         let rounds = match kind {
-            Kind::ProcessCrash => process_crashes(home, &spec, request, observer, stop).map(Ok),
-            Kind::PowerCut => power_cuts(home, &spec, request, mounts, observer, stop),
+            Kind::ProcessCrash => process_crashes(home, &spec, request, &mut kept, observer, stop).map(Ok),
+            Kind::PowerCut => power_cuts(home, &spec, request, mounts, &mut kept, observer, stop),
         }?;
         let (rounds, not_done) = match rounds {
             Ok(rounds) => (rounds, None),
-            Err(why) => (Vec::new(), Some(why)),
+            Err(why) => {
+                kept.store.add_audit_gap(kept.id, kind, &why)?;
+                (Vec::new(), Some(why))
+            }
         };
-        let verdict = (!rounds.is_empty()).then(|| judge(durability, kind, &rounds));
-        kinds.push(KindReport {
-            kind,
-            rounds,
-            promise: promise(durability, kind).to_owned(),
-            verdict,
-            not_done,
-        });
+        let promise = promise(durability, kind);
+        let verdict = Verdict::of(&promise, &rounds);
+        kinds.push(KindReport { kind, rounds, promise: promise.text, verdict, not_done });
     }
     Ok(Report {
         schema: 1,
@@ -225,34 +195,41 @@ pub fn audit(
     })
 }
 
-fn promise(durability: Durability, kind: Kind) -> &'static str {
-    match (durability, kind) {
-        (Durability::Full, _) | (Durability::ProcessCrash, Kind::ProcessCrash) => "nothing is lost",
-        (Durability::ProcessCrash, Kind::PowerCut) | (Durability::Lossy, _) => {
-            "the last second or so may be lost, the rest is consistent"
-        }
-        (Durability::Corruptible, Kind::ProcessCrash) => "the last second or so may be lost",
-        (Durability::Corruptible, Kind::PowerCut) => "nothing is promised: the data may be corrupt",
+/// The command line that audits a build with these deciding settings: by profile where one has them, else by variable.
+pub(crate) fn command(build: &Build, deciding: &Settings) -> String {
+    let of = |profile| {
+        let spec = Spec { profile, ..Spec::new(String::new(), build.clone()) };
+        spec.deciding_settings()
+    };
+    let name = build.name();
+    let profiles = [None, Some(Profile::Safest), Some(Profile::Fast), Some(Profile::Unsafe)];
+    if let Some(profile) = profiles.into_iter().find(|profile| of(*profile) == *deciding) {
+        let profile = profile.map_or_else(String::new, |profile| format!(" --profile {}", profile.name()));
+        return format!("plimsoll audit {name}{profile}");
     }
+    let plain = of(None);
+    let differing: String = deciding
+        .iter()
+        .filter(|(name, value)| plain.get(*name) != Some(*value))
+        .map(|(name, value)| format!(" --set {name}={value}"))
+        .collect();
+    format!("plimsoll audit {name}{differing}")
 }
 
-fn judge(durability: Durability, kind: Kind, rounds: &[Round]) -> Verdict {
-    let lost = rounds.iter().any(|round| round.lost > 0);
-    let is_consistent = rounds.iter().all(Round::is_consistent);
-    let (may_lose, may_corrupt) = match (durability, kind) {
-        (Durability::Full, _) | (Durability::ProcessCrash, Kind::ProcessCrash) => (false, false),
-        (Durability::ProcessCrash, Kind::PowerCut)
-        | (Durability::Lossy, _)
-        | (Durability::Corruptible, Kind::ProcessCrash) => (true, false),
-        (Durability::Corruptible, Kind::PowerCut) => (true, true),
+fn promise(durability: Durability, kind: Kind) -> AuditPromise {
+    let (text, may_lose, may_corrupt) = match (durability, kind) {
+        (Durability::Full, _) | (Durability::ProcessCrash, Kind::ProcessCrash) => {
+            ("nothing is lost", false, false)
+        }
+        (Durability::ProcessCrash, Kind::PowerCut) | (Durability::Lossy, _) => {
+            ("the last second or so may be lost, the rest is consistent", true, false)
+        }
+        (Durability::Corruptible, Kind::ProcessCrash) => ("the last second or so may be lost", true, false),
+        (Durability::Corruptible, Kind::PowerCut) => {
+            ("nothing is promised: the data may be corrupt", true, true)
+        }
     };
-    if (lost && !may_lose) || (!is_consistent && !may_corrupt) {
-        Verdict::Contradicted
-    } else if lost || !is_consistent {
-        Verdict::HeldWithLoss
-    } else {
-        Verdict::Held
-    }
+    AuditPromise { kind, text: text.to_owned(), may_lose, may_corrupt }
 }
 
 fn named(spec: &Spec, what: &str) -> Spec {
@@ -263,11 +240,12 @@ fn process_crashes(
     home: &Home,
     spec: &Spec,
     request: &Request,
+    kept: &mut Kept,
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<Vec<Round>, Error> {
     let mut server = Sandbox::deploy(home, &named(spec, "crash"), &|_| ())?;
-    let mut ledger = Ledger::create(&server, request.sessions, request.seed)?;
+    let mut ledger = made_for_good(&mut server, request, 0)?;
     let mut rounds = Vec::new();
     for number in 1..=request.rounds {
         if stop.is_requested() {
@@ -275,12 +253,11 @@ fn process_crashes(
         }
         let work = ledger.start(&server);
         let ran = work.wait_for_a_random_moment(stop);
-        // Noted before the signal: what is acknowledged while it is on its way may be gone.
-        let noted = work.noted();
         server.kill()?;
-        work.end();
+        // Whatever a session was told it was told by a server that still lived.
+        let noted = work.end();
         let round = restart(&mut server, &mut ledger, number, ran, &noted);
-        tell(observer, Kind::ProcessCrash, request.rounds, &round);
+        kept.round(Kind::ProcessCrash, request.rounds, &round, observer)?;
         let is_over = round.failure.is_some();
         rounds.push(round);
         if is_over {
@@ -291,12 +268,21 @@ fn process_crashes(
     Ok(rounds)
 }
 
+/// A ledger whose empty tables no crash can take: a clean stop writes everything, whatever the settings leave unwritten.
+fn made_for_good(server: &mut Sandbox, request: &Request, salt: u64) -> Result<Ledger, Error> {
+    let ledger = Ledger::create(server, request.sessions, request.seed ^ salt)?;
+    server.stop()?;
+    server.start()?;
+    Ok(ledger)
+}
+
 /// Rounds, or why there are none: no root, no loop devices.
 fn power_cuts(
     home: &Home,
     spec: &Spec,
     request: &Request,
     mounts: &io::Result<PrivateMounts>,
+    kept: &mut Kept,
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<Result<Vec<Round>, String>, Error> {
@@ -305,7 +291,7 @@ fn power_cuts(
         Err(why) => return Ok(Err(why.to_string())),
     };
     match PowerDisk::create(&home.path().join("audit"), mounts) {
-        Ok(mut disk) => cut_rounds(home, spec, request, &mut disk, observer, stop).map(Ok),
+        Ok(mut disk) => cut_rounds(home, spec, request, &mut disk, kept, observer, stop).map(Ok),
         Err(why) => Ok(Err(why.to_string())),
     }
 }
@@ -315,6 +301,7 @@ fn cut_rounds(
     spec: &Spec,
     request: &Request,
     disk: &mut PowerDisk,
+    kept: &mut Kept,
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<Vec<Round>, Error> {
@@ -323,7 +310,7 @@ fn cut_rounds(
     spec.storage =
         Some(Storage { name: "audit".into(), datadir: Some(datadir), limits: sandbox::Limits::default() });
     let mut server = Sandbox::deploy(home, &spec, &|_| ())?;
-    let mut ledger = Ledger::create(&server, request.sessions, request.seed ^ 0x5eed)?;
+    let mut ledger = made_for_good(&mut server, request, 0x5eed)?;
     let failed = |error: io::Error| Error::Run(format!("the power cut could not be made: {error}"));
     disk.settle().map_err(failed)?;
     let mut rounds = Vec::new();
@@ -333,13 +320,14 @@ fn cut_rounds(
         }
         let work = ledger.start(&server);
         let ran = work.wait_for_a_random_moment(stop);
+        // What the server confirms from now on it confirms without power.
         let noted = work.noted();
         let cut = disk.cut();
         server.kill()?;
         work.end();
         cut.and_then(|()| disk.restore()).map_err(failed)?;
         let round = restart(&mut server, &mut ledger, number, ran, &noted);
-        tell(observer, Kind::PowerCut, request.rounds, &round);
+        kept.round(Kind::PowerCut, request.rounds, &round, observer)?;
         let is_over = round.failure.is_some();
         rounds.push(round);
         if is_over {
@@ -362,7 +350,7 @@ fn restart(
     let mut round = Round {
         number,
         ran_s: ran.as_secs_f64(),
-        acknowledged: noted.total(),
+        acknowledged: noted.in_round(),
         lost: 0,
         lost_window_s: 0.0,
         partial: 0,
@@ -404,38 +392,17 @@ fn tell(observer: Observer<'_>, kind: Kind, of: u32, round: &Round) {
 mod tests {
     use super::*;
 
-    fn round(lost: u64, partial: u64) -> Round {
-        Round {
-            number: 1,
-            ran_s: 1.0,
-            acknowledged: 100,
-            lost,
-            lost_window_s: 0.0,
-            partial,
-            invented: 0,
-            broken: Vec::new(),
-            recovery_s: Some(0.1),
-            failure: None,
-        }
-    }
-
     #[test]
-    fn losses_are_held_against_what_the_settings_promise() {
-        use Verdict::{Contradicted, Held, HeldWithLoss};
-        let check = |durability, kind, lost, partial, want| {
-            assert_eq!(
-                judge(durability, kind, &[round(0, 0), round(lost, partial)]),
-                want,
-                "{durability:?} {kind:?}"
-            );
+    fn promises_follow_the_class() {
+        let of = |durability, kind| {
+            let promise = promise(durability, kind);
+            (promise.may_lose, promise.may_corrupt)
         };
-        check(Durability::Full, Kind::ProcessCrash, 0, 0, Held);
-        check(Durability::Full, Kind::PowerCut, 1, 0, Contradicted);
-        check(Durability::ProcessCrash, Kind::ProcessCrash, 1, 0, Contradicted);
-        check(Durability::ProcessCrash, Kind::PowerCut, 1, 0, HeldWithLoss);
-        check(Durability::Lossy, Kind::ProcessCrash, 50, 0, HeldWithLoss);
-        check(Durability::Lossy, Kind::PowerCut, 50, 1, Contradicted);
-        check(Durability::Corruptible, Kind::PowerCut, 50, 1, HeldWithLoss);
-        check(Durability::Corruptible, Kind::ProcessCrash, 0, 1, Contradicted);
+        assert_eq!(of(Durability::Full, Kind::PowerCut), (false, false));
+        assert_eq!(of(Durability::ProcessCrash, Kind::ProcessCrash), (false, false));
+        assert_eq!(of(Durability::ProcessCrash, Kind::PowerCut), (true, false));
+        assert_eq!(of(Durability::Lossy, Kind::ProcessCrash), (true, false));
+        assert_eq!(of(Durability::Corruptible, Kind::ProcessCrash), (true, false));
+        assert_eq!(of(Durability::Corruptible, Kind::PowerCut), (true, true));
     }
 }

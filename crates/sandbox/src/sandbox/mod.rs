@@ -413,6 +413,11 @@ impl Sandbox {
         self.record.durability
     }
 
+    /// The settings that decide [`Sandbox::durability`], in one notation.
+    pub fn deciding_settings(&self) -> Settings {
+        crate::settings::defaults::deciding(self.record.build.flavor, &self.record.settings)
+    }
+
     /// All variables as the running server reports them; PostgreSQL's with their units as `SHOW` gives them.
     pub fn reported_settings(&self) -> Result<Settings, Error> {
         crate::settings::reported(&self.record.build, &self.target(None))

@@ -3,6 +3,7 @@
 use stats::{SteadyRules, steadiness};
 
 use super::*;
+use crate::residency::Residency;
 use crate::track::Kind;
 
 fn check(gate: &Gate, finding: Finding) {
@@ -59,6 +60,15 @@ fn machine_that_does_something_else() {
 }
 
 #[test]
+fn a_limit_that_does_not_hold() {
+    let limit = |allowed: f64, seen: Option<f64>| DeviceLimit { what: "bytes written", allowed, seen };
+    check(&storage_limit(&[limit(1e6, Some(0.9e6))]), Finding::Held);
+    check(&storage_limit(&[limit(1e6, Some(1.05e6))]), Finding::Held);
+    check(&storage_limit(&[limit(1e6, Some(0.9e6)), limit(1e6, Some(2e6))]), Finding::Tripped);
+    check(&storage_limit(&[limit(1e6, Some(0.9e6)), limit(1e6, None)]), Finding::NotChecked);
+}
+
+#[test]
 fn too_many_errors() {
     check(&errors(5, 1000, 0.01), Finding::Held);
     check(&errors(50, 1000, 0.01), Finding::Tripped);
@@ -74,16 +84,35 @@ fn frequency_that_sinks_or_throttles() {
     check(&cpu_frequency(&[], None), Finding::NotChecked);
 }
 
+fn cold(resident_bytes: u64, buffer_bytes: Option<f64>) -> ColdStart {
+    ColdStart { files: Ok(Residency { files: 3, bytes: 1_000_000_000, resident_bytes }), buffer_bytes }
+}
+
 #[test]
-fn cache_that_is_not_as_declared() {
-    check(&cache_state(CacheState::Cold, Some(0.01), &[]), Finding::Held);
-    check(&cache_state(CacheState::Cold, Some(0.7), &[]), Finding::Tripped);
-    check(&cache_state(CacheState::Cold, None, &[]), Finding::NotChecked);
-    check(&cache_state(CacheState::Warm, None, &[0.0; 9]), Finding::Held);
-    // Larger than the buffer: reads go on and on.
-    check(&cache_state(CacheState::Warm, None, &[5000.0; 9]), Finding::Held);
+fn cold_cache_that_is_not_cold() {
+    check(&cache_cold(&cold(10_000_000, None)), Finding::Held);
+    check(&cache_cold(&cold(700_000_000, None)), Finding::Tripped);
+    // O_DIRECT: nothing in the page cache, and the server has loaded its buffer by itself.
+    check(&cache_cold(&cold(0, Some(30e6))), Finding::Held);
+    check(&cache_cold(&cold(0, Some(300e6))), Finding::Tripped);
+    let unknown = ColdStart { files: Err("permission denied".to_owned()), buffer_bytes: None };
+    check(&cache_cold(&unknown), Finding::NotChecked);
+    let empty = ColdStart { files: Ok(Residency::default()), buffer_bytes: None };
+    check(&cache_cold(&empty), Finding::NotChecked);
+}
+
+#[test]
+fn warm_cache_that_is_still_filling() {
     let filling: Vec<f64> = (0..9).map(|i| 9000.0 / f64::from(1 + i)).collect();
-    check(&cache_state(CacheState::Warm, None, &filling), Finding::Tripped);
+    check(&cache_warm(&[0.0; 9], &[1e5; 9]), Finding::Held);
+    // Larger than the buffer: reads go on and on.
+    check(&cache_warm(&[5000.0; 9], &[1e5; 9]), Finding::Held);
+    check(&cache_warm(&filling, &[1e5; 9]), Finding::Tripped);
+    // So many requests that the reads among them cost nothing.
+    check(&cache_warm(&filling, &[1e7; 9]), Finding::Held);
+    // A server that does not count its requests.
+    check(&cache_warm(&filling, &[]), Finding::Tripped);
+    check(&cache_warm(&[], &[]), Finding::NotChecked);
 }
 
 #[test]

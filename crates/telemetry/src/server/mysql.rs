@@ -51,8 +51,13 @@ const STATUS: &[Meaning] = &[
 ];
 
 /// Asked for beside [`STATUS`], used to compute others.
-const RAW: &[&str] =
-    &["Uptime", "Innodb_page_size", "Innodb_buffer_pool_pages_dirty", "Innodb_buffer_pool_pages_total"];
+const RAW: &[&str] = &[
+    "Uptime",
+    "Innodb_page_size",
+    "Innodb_buffer_pool_pages_dirty",
+    "Innodb_buffer_pool_pages_total",
+    "Innodb_buffer_pool_pages_data",
+];
 
 /// MariaDB 10.6 and later do not count InnoDB's rows; the handlers' calls, of all engines, come close.
 const HANDLERS: &[(&str, &str)] = &[
@@ -129,10 +134,11 @@ impl Counters {
                 tracks.counter(t, "server", name, "", "", value);
             }
         }
-        let [uptime_s, page_bytes, dirty, total] = raw;
+        let [uptime_s, page_bytes, dirty, total, data] = raw;
         tracks.gauge(t, "server", "started_unix_s", "", "s", unix_now_s() - uptime_s);
         tracks.gauge(t, "server", "dirty_bytes", "", "B", dirty * page_bytes);
         tracks.gauge(t, "server", "buffer_bytes", "", "B", total * page_bytes);
+        tracks.gauge(t, "server", "buffer_data_bytes", "", "B", data * page_bytes);
         if self.needs_monitor {
             let sets = client.query_sets("SHOW ENGINE INNODB STATUS")?;
             let text = sets.first().and_then(|set| set.text(0, 2)).unwrap_or("");
