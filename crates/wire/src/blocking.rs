@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::connection::{Connection, Statement};
 use crate::error::Error;
+use crate::mysql::BulkRows;
 use crate::target::{Endpoint, Target};
 use crate::transport::Transport;
 use crate::value::{Done, ParamType, ResultSet, Row, ServerInfo, Value};
@@ -193,7 +194,12 @@ fn wait_for<F: Future>(future: F) -> F::Output {
 #[derive(Debug)]
 pub struct Client {
     connection: Connection<Socket>,
+    /// Where to cancel a statement that timed out.
+    target: Target,
 }
+
+/// How long a request to cancel a statement may take.
+const CANCEL_LIMIT: Duration = Duration::from_secs(2);
 
 impl Client {
     /// Connects and logs in within the target's connect timeout.
@@ -207,10 +213,25 @@ impl Client {
         })?;
         let left = Target { connect_timeout: limit.saturating_sub(start.elapsed()), ..target.clone() };
         match wait_for(Connection::open(socket, &left)) {
-            Ok(connection) => Ok(Client { connection }),
+            Ok(connection) => Ok(Client { connection, target: target.clone() }),
             Err(Error::Timeout { .. }) => Err(timeout()),
             Err(error) => Err(error),
         }
+    }
+
+    /// A statement that ran into its timeout is cancelled, or the server would go on with it. Whether that works is
+    /// not waited for any longer than [`CANCEL_LIMIT`], and changes nothing for the caller.
+    fn settle<R>(&self, result: Result<R, Error>) -> Result<R, Error> {
+        if matches!(result, Err(Error::Timeout { .. }))
+            && let Some(abandoned) = self.connection.abandoned()
+        {
+            let limit = CANCEL_LIMIT.min(self.target.connect_timeout);
+            let target = Target { connect_timeout: limit, ..self.target.clone() };
+            if let Ok(socket) = Socket::connect(&target.endpoint, limit) {
+                let _ = wait_for(abandoned.cancel(socket, &target));
+            }
+        }
+        result
     }
 
     /// The connection itself.
@@ -225,17 +246,20 @@ impl Client {
 
     /// See [`Connection::query`].
     pub fn query(&mut self, sql: &str) -> Result<Done, Error> {
-        wait_for(self.connection.query(sql))
+        let result = wait_for(self.connection.query(sql));
+        self.settle(result)
     }
 
     /// See [`Connection::query_rows`].
     pub fn query_rows(&mut self, sql: &str, on_row: &mut dyn FnMut(&Row<'_>)) -> Result<Done, Error> {
-        wait_for(self.connection.query_rows(sql, on_row))
+        let result = wait_for(self.connection.query_rows(sql, on_row));
+        self.settle(result)
     }
 
     /// See [`Connection::query_sets`].
     pub fn query_sets(&mut self, sql: &str) -> Result<Vec<ResultSet>, Error> {
-        wait_for(self.connection.query_sets(sql))
+        let result = wait_for(self.connection.query_sets(sql));
+        self.settle(result)
     }
 
     /// The first value of the first row of `sql` as text; `None` where there is no row or it is NULL.
@@ -252,12 +276,14 @@ impl Client {
 
     /// See [`Connection::prepare`].
     pub fn prepare(&mut self, sql: &str, params: &[ParamType]) -> Result<Statement, Error> {
-        wait_for(self.connection.prepare(sql, params))
+        let result = wait_for(self.connection.prepare(sql, params));
+        self.settle(result)
     }
 
     /// See [`Connection::execute`].
     pub fn execute(&mut self, statement: &mut Statement, values: &[Value<'_>]) -> Result<Done, Error> {
-        wait_for(self.connection.execute(statement, values))
+        let result = wait_for(self.connection.execute(statement, values));
+        self.settle(result)
     }
 
     /// See [`Connection::execute_rows`].
@@ -267,12 +293,14 @@ impl Client {
         values: &[Value<'_>],
         on_row: &mut dyn FnMut(&Row<'_>),
     ) -> Result<Done, Error> {
-        wait_for(self.connection.execute_rows(statement, values, on_row))
+        let result = wait_for(self.connection.execute_rows(statement, values, on_row));
+        self.settle(result)
     }
 
     /// See [`Connection::close_statement`].
     pub fn close_statement(&mut self, statement: Statement) -> Result<(), Error> {
-        wait_for(self.connection.close_statement(statement))
+        let result = wait_for(self.connection.close_statement(statement));
+        self.settle(result)
     }
 
     /// See [`Connection::load_rows`].
@@ -281,12 +309,29 @@ impl Client {
         sql: &str,
         source: &mut dyn FnMut(&mut Vec<u8>) -> bool,
     ) -> Result<Done, Error> {
-        wait_for(self.connection.load_rows(sql, source))
+        let result = wait_for(self.connection.load_rows(sql, source));
+        self.settle(result)
+    }
+
+    /// See [`Connection::has_bulk`].
+    pub fn has_bulk(&self) -> bool {
+        self.connection.has_bulk()
+    }
+
+    /// See [`Connection::execute_bulk`].
+    pub fn execute_bulk(
+        &mut self,
+        statement: &Statement,
+        source: &mut dyn FnMut(&mut BulkRows<'_>) -> bool,
+    ) -> Result<Done, Error> {
+        let result = wait_for(self.connection.execute_bulk(statement, source));
+        self.settle(result)
     }
 
     /// See [`Connection::ping`].
     pub fn ping(&mut self) -> Result<(), Error> {
-        wait_for(self.connection.ping())
+        let result = wait_for(self.connection.ping());
+        self.settle(result)
     }
 
     /// See [`Connection::close`].

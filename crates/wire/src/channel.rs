@@ -33,6 +33,8 @@ pub(crate) struct Channel<T: Transport> {
     limit: Duration,
     /// Reads since the deadline was set.
     reads: u32,
+    /// A deadline has passed with something under way.
+    has_timed_out: bool,
     /// When [`READS_UNWATCHED`] of them were over.
     watched_since: Option<Instant>,
     /// A request under construction. [`Channel::flush`] sends it and keeps its memory.
@@ -50,6 +52,7 @@ impl<T: Transport> Channel<T> {
             was_full: false,
             limit: Duration::ZERO,
             reads: 0,
+            has_timed_out: false,
             watched_since: None,
             output: Vec::new(),
         }
@@ -74,6 +77,24 @@ impl<T: Transport> Channel<T> {
     /// The TLS version and cipher suite in use.
     pub(crate) fn tls(&self) -> Option<String> {
         self.tunnel.description()
+    }
+
+    /// Hash of the server's certificate for `tls-server-end-point`; `None` without TLS, or where the certificate's
+    /// signature defines no hash.
+    pub(crate) fn end_point_hash(&self) -> Option<Vec<u8>> {
+        self.tunnel.end_point_hash()
+    }
+
+    /// Whether a deadline has passed: the server may still be at work.
+    pub(crate) fn has_timed_out(&self) -> bool {
+        self.has_timed_out
+    }
+
+    #[cold]
+    fn failed(&mut self, error: Error) -> Error {
+        let error = timed_out(error, self.limit);
+        self.has_timed_out |= matches!(error, Error::Timeout { .. });
+        error
     }
 
     /// Encrypts everything from here on. Called where the protocol says so, with nothing unread:
@@ -124,7 +145,7 @@ impl<T: Transport> Channel<T> {
                 self.was_full = count >= room_bytes;
                 Ok(())
             }
-            Err(error) => Err(timed_out(Error::Io(error), self.limit)),
+            Err(error) => Err(self.failed(Error::Io(error))),
         }
     }
 
@@ -134,7 +155,7 @@ impl<T: Transport> Channel<T> {
         if since.elapsed() <= self.limit {
             return Ok(());
         }
-        Err(timed_out(Error::Io(io::ErrorKind::TimedOut.into()), self.limit))
+        Err(self.failed(Error::Io(io::ErrorKind::TimedOut.into())))
     }
 
     fn make_room(&mut self) {
@@ -162,7 +183,10 @@ impl<T: Transport> Channel<T> {
 
     /// Sends `bytes`.
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        send_all(&mut self.tunnel, bytes).await.map_err(|error| timed_out(error, self.limit))
+        match send_all(&mut self.tunnel, bytes).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.failed(error)),
+        }
     }
 
     /// Sends [`Channel::output`] and empties it.
@@ -172,7 +196,7 @@ impl<T: Transport> Channel<T> {
         if self.output.capacity() > INPUT_BYTES_KEPT {
             self.output = Vec::new();
         }
-        sent.map_err(|error| timed_out(error, self.limit))
+        sent.map_err(|error| self.failed(error))
     }
 }
 

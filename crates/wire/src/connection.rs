@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::cancel::Abandoned;
 use crate::error::Error;
 use crate::target::{Protocol, Target};
 use crate::transport::Transport;
@@ -128,6 +129,29 @@ impl<T: Transport> Connection<T> {
         }
     }
 
+    /// Whether [`Connection::execute_bulk`] works: on MariaDB from 10.2.7 on.
+    pub fn has_bulk(&self) -> bool {
+        match self {
+            Connection::Mysql(c) => c.has_bulk(),
+            Connection::Postgres(_) => false,
+        }
+    }
+
+    /// Executes a prepared statement, usually an INSERT, once for each of many rows, whose values `source` pushes
+    /// row by row, all as text; `false` from it means that these rows are the last. The rows travel in packets
+    /// of some hundred KiB, each of which has the statement timeout to itself and is a statement to the server:
+    /// put a transaction around it. After an error rows of one more packet may have been inserted.
+    pub async fn execute_bulk(
+        &mut self,
+        statement: &Statement,
+        source: &mut dyn FnMut(&mut mysql::BulkRows<'_>) -> bool,
+    ) -> Result<Done, Error> {
+        match (self, statement) {
+            (Connection::Mysql(c), Statement::Mysql(s)) => c.execute_bulk(s, source).await,
+            _ => Err(Error::Unsupported("PostgreSQL has no bulk execution: use COPY".into())),
+        }
+    }
+
     /// Asks the server for a sign of life.
     pub async fn ping(&mut self) -> Result<(), Error> {
         match self {
@@ -141,6 +165,14 @@ impl<T: Transport> Connection<T> {
         match self {
             Connection::Mysql(c) => c.close().await,
             Connection::Postgres(c) => c.close().await,
+        }
+    }
+
+    /// After [`Error::Timeout`]: what tells the server to stop working on the statement that nobody waits for.
+    pub fn abandoned(&self) -> Option<Abandoned> {
+        match self {
+            Connection::Mysql(c) => c.abandoned(),
+            Connection::Postgres(c) => c.abandoned(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! Never here: SQL of any workload, an executor, a retry policy, timing.
 
 pub mod blocking;
+pub mod cancel;
 pub(crate) mod channel;
 pub mod connection;
 pub mod error;
@@ -15,6 +16,7 @@ pub mod transport;
 pub mod url;
 pub mod value;
 
+pub use cancel::Abandoned;
 pub use connection::{Connection, Statement};
 pub use error::{Error, ServerError};
 pub use target::{Endpoint, Protocol, Secret, Target, TlsMode};

@@ -19,6 +19,8 @@ use crate::error::Error;
 use crate::target::{Endpoint, Target, TlsMode};
 use crate::transport::Transport;
 
+mod end_point;
+
 /// A transport, encrypted or not.
 pub(crate) struct Tunnel<T> {
     transport: T,
@@ -55,6 +57,12 @@ impl<T: Transport> Tunnel<T> {
         let version = session.protocol_version()?;
         let suite = session.negotiated_cipher_suite()?.suite();
         Some(format!("{} {}", version.as_str().unwrap_or("TLS"), suite.as_str().unwrap_or("unknown")))
+    }
+
+    /// Hash of the server's certificate as `tls-server-end-point` wants it (RFC 5929, section 4.1).
+    pub(crate) fn end_point_hash(&self) -> Option<Vec<u8>> {
+        let certificate = self.session.as_ref()?.peer_certificates()?.first()?;
+        end_point::hash(certificate)
     }
 
     /// Shakes hands.

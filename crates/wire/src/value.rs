@@ -143,4 +143,6 @@ pub struct ServerInfo {
     pub connection_id: u32,
     /// The TLS version and cipher suite in use; `None` on an unencrypted connection.
     pub tls: Option<String>,
+    /// The password's proof holds for this TLS connection only (PostgreSQL's SCRAM-SHA-256-PLUS).
+    pub has_channel_binding: bool,
 }

@@ -34,7 +34,7 @@ impl Step {
             Request::Prepare(_) => self == Step::Prepare,
             Request::Execute => self == Step::Execute,
             Request::Ping => self == Step::Ping,
-            Request::Close | Request::Other(_) => false,
+            Request::Close | Request::Other(_) | Request::Cancel { .. } => false,
         }
     }
 }
@@ -167,6 +167,33 @@ fn a_server_that_falls_silent_anywhere() {
                 assert!(matches!(error, Error::Timeout { waited_ms: 50 }), "{language:?} {asked:?}: {error}");
             }
         }
+    }
+}
+
+/// A statement that nobody waits for any more is cancelled on the server, by the session's own key or number.
+#[test]
+fn a_statement_that_times_out_is_cancelled() {
+    for language in LANGUAGES {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (server, mut target) = start(language, move |request, reply| {
+            let _ = sender.send(request.clone());
+            match request {
+                Request::Query(sql) if sql == "SELECT slowly" => reply.cut(0).then(Then::FallSilent),
+                _ => reply,
+            }
+        });
+        target.statement_timeout = Duration::from_millis(50);
+        let mut client = Client::connect(&target).expect("an open session");
+        let id = client.server().connection_id;
+        let error = client.query("SELECT slowly").expect_err("a timeout");
+        assert!(matches!(error, Error::Timeout { waited_ms: 50 }), "{language:?}: {error}");
+        drop((client, server));
+        let asked: Vec<Request> = receiver.into_iter().collect();
+        let wanted = match language {
+            Language::Postgres => Request::Cancel { process_id: 7, key: [1, 2, 3, 4] },
+            Language::Mysql => Request::Query(format!("KILL {id}")),
+        };
+        assert!(asked.contains(&wanted), "{language:?}: {asked:?}");
     }
 }
 

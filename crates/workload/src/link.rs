@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use load::net::Socket;
 use load::{Failure, FailureClass};
-use wire::{Connection, Done, Target};
+use wire::{Abandoned, Connection, Done, Target};
 
 use crate::Dialect;
 
@@ -42,6 +42,20 @@ fn not_connected() -> Failure {
     }
 }
 
+/// How long a request to cancel a statement that timed out may take.
+const CANCEL_LIMIT: Duration = Duration::from_secs(2);
+
+/// The server would go on with a statement that nobody waits for, and be slower for all others. Where it cannot be told,
+/// the next connection will show that.
+#[cold]
+async fn cancel(abandoned: &Abandoned, target: &Target) {
+    let limit = CANCEL_LIMIT.min(target.connect_timeout);
+    if let Ok(socket) = load::net::connect(&target.endpoint, load::time::now() + limit).await {
+        let target = Target { connect_timeout: limit, ..target.clone() };
+        let _ = abandoned.cancel(socket, &target).await;
+    }
+}
+
 impl Link {
     /// Not connected yet.
     pub fn new(plan: Arc<LinkPlan>) -> Link {
@@ -58,9 +72,12 @@ impl Link {
     /// # Errors
     /// Connecting, logging in or a set-up statement failed.
     pub async fn open(&mut self) -> Result<(), Failure> {
-        self.connection = None;
         self.in_transaction = false;
         let plan = Arc::clone(&self.plan);
+        if let Some(abandoned) = self.connection.take().and_then(|connection| connection.abandoned()) {
+            // Boxed: it is rare, and would be part of every session's memory otherwise.
+            Box::pin(cancel(&abandoned, &plan.target)).await;
+        }
         let deadline = load::time::now() + plan.target.connect_timeout.min(Duration::from_secs(24 * 3600));
         let socket = load::net::connect(&plan.target.endpoint, deadline)
             .await

@@ -32,6 +32,13 @@ pub enum Request {
     Tls,
     /// It logs in. The honest reply lets anybody in.
     Login,
+    /// PostgreSQL: it wants what another session does cancelled. The honest reply is empty; the connection ends.
+    Cancel {
+        /// The session.
+        process_id: u32,
+        /// What that session was given to prove itself.
+        key: [u8; 4],
+    },
     /// Text protocol. Statements that begin with SELECT return one row of one column (`value`), LOAD DATA and
     /// COPY ask for rows, others change one row.
     Query(String),

@@ -72,6 +72,13 @@ pub(super) fn serve(peer: &mut Peer) -> io::Result<()> {
     loop {
         let length = u32::from_be_bytes(peer.read_exact()?) as usize;
         let body = peer.read_vec(length.saturating_sub(4))?;
+        // 1234,5678: CancelRequest, of four numbers.
+        if let Some(asked) = body.strip_prefix(&80_877_102u32.to_be_bytes())
+            && let (Some(process_id), Some(key)) = (asked.first_chunk(), asked.last_chunk())
+        {
+            let process_id = u32::from_be_bytes(*process_id);
+            return peer.answer(&Request::Cancel { process_id, key: *key }, Vec::new());
+        }
         // 1234,5679: SSLRequest.
         if !body.starts_with(&80_877_103u32.to_be_bytes()) {
             break;

@@ -1,14 +1,17 @@
 //! A session with a MySQL server, over the codecs next to it.
 
+use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
 use super::auth::{LoginProcess, Step};
+use super::bulk::{BulkRows, push_head, push_rows};
 use super::handshake::{Greeting, LogIn, capability, push_log_in, push_tls_request};
 use super::packet::{HEADER_BYTES, Whole, begin, finish, header, join, malformed};
 use super::response::{Answer, Dialect, Event, server_error};
 use super::row::{Column, binary_cells, text_cells};
 use super::statement::Statement;
+use crate::cancel::Abandoned;
 use crate::channel::Channel;
 use crate::error::Error;
 use crate::target::{Target, TlsMode};
@@ -32,6 +35,7 @@ pub struct Connection<T: Transport> {
     channel: Channel<T>,
     server: ServerInfo,
     dialect: Dialect,
+    has_bulk: bool,
     statement_timeout: Duration,
     /// An answer is being read. Still set when the next command comes if a caller dropped the future half-way or
     /// an error left the stream in the middle of a packet.
@@ -98,6 +102,7 @@ impl<T: Transport> Connection<T> {
             version: greeting.version,
             connection_id: greeting.connection_id,
             tls: channel.tls(),
+            has_channel_binding: false,
         };
         Ok(Connection {
             channel,
@@ -106,6 +111,7 @@ impl<T: Transport> Connection<T> {
                 deprecate_eof: capabilities & capability::DEPRECATE_EOF != 0,
                 cache_metadata: capabilities & capability::CACHE_METADATA != 0,
             },
+            has_bulk: capabilities & capability::BULK_OPERATIONS != 0,
             statement_timeout: target.statement_timeout,
             is_busy: false,
             cells: Vec::new(),
@@ -218,6 +224,28 @@ impl<T: Transport> Connection<T> {
         self.settle(outcome)
     }
 
+    /// See [`crate::Connection::has_bulk`].
+    pub fn has_bulk(&self) -> bool {
+        self.has_bulk
+    }
+
+    /// See [`crate::Connection::execute_bulk`].
+    pub async fn execute_bulk(
+        &mut self,
+        statement: &Statement,
+        source: &mut dyn FnMut(&mut BulkRows<'_>) -> bool,
+    ) -> Result<Done, Error> {
+        if !self.has_bulk || statement.params_len() == 0 {
+            return Err(Error::Unsupported(
+                "bulk execution needs MariaDB 10.2.7 or later, and a statement with placeholders".into(),
+            ));
+        }
+        self.begin()?;
+        self.is_busy = true;
+        let outcome = self.send_bulk(statement, source).await;
+        self.settle(outcome)
+    }
+
     /// See [`crate::Connection::ping`].
     pub async fn ping(&mut self) -> Result<(), Error> {
         let sequence = self.send_command(COM_PING, &[]).await?;
@@ -233,6 +261,11 @@ impl<T: Transport> Connection<T> {
         self.statement_timeout = CLOSE_LIMIT;
         // The socket is closed right after; a server that is gone already need not hear it.
         let _ = self.send_command(COM_QUIT, &[]).await;
+    }
+
+    /// See [`crate::Connection::abandoned`].
+    pub fn abandoned(&self) -> Option<Abandoned> {
+        self.channel.has_timed_out().then(|| Abandoned::mysql(self.server.connection_id))
     }
 
     /// See [`crate::Connection::set_statement_timeout`].
@@ -433,6 +466,60 @@ impl<T: Transport> Connection<T> {
             }
         }
         Ok((id, params, definitions))
+    }
+
+    /// Sends packets of rows. The server finds the next one waiting when it has finished with one: its answer is read
+    /// after that was sent.
+    async fn send_bulk(
+        &mut self,
+        statement: &Statement,
+        source: &mut dyn FnMut(&mut BulkRows<'_>) -> bool,
+    ) -> Result<Done, Error> {
+        let params = statement.params_len();
+        let (mut has_more, mut unanswered) = (true, VecDeque::with_capacity(2));
+        let (mut done, mut failed) = (Done::default(), Ok(()));
+        while has_more || !unanswered.is_empty() {
+            if has_more {
+                let output = &mut self.channel.output;
+                output.clear();
+                let start = begin(output);
+                push_head(output, statement.id(), params);
+                let values;
+                (has_more, values) = push_rows(output, LOAD_PACKET_BYTES, source);
+                if values % params as u64 != 0 {
+                    failed = failed.and(Err(Error::Unsupported(format!(
+                        "{values} values do not make rows of {params}"
+                    ))));
+                    has_more = false;
+                } else if values > 0 {
+                    let mut sequence = 0;
+                    finish(output, start, &mut sequence);
+                    self.channel.arm(self.statement_timeout);
+                    if let Err(error) = self.channel.flush().await {
+                        return Err(self.last_words(error).await);
+                    }
+                    unanswered.push_back(sequence);
+                }
+                if has_more && unanswered.len() < 2 {
+                    continue;
+                }
+            }
+            if let Some(sequence) = unanswered.pop_front() {
+                match self.skip_answer(sequence, None).await {
+                    Ok(one) => {
+                        done.affected_rows += one.affected_rows;
+                        done.warnings = done.warnings.saturating_add(one.warnings);
+                    }
+                    Err(error) if error.is_fatal() => return Err(error),
+                    // What is on its way is answered, too.
+                    Err(error) => {
+                        failed = failed.and(Err(error));
+                        has_more = false;
+                    }
+                }
+            }
+        }
+        failed.map(|()| done)
     }
 
     /// Streams `source` to a server that has been sent a LOAD DATA LOCAL.

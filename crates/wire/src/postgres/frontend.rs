@@ -5,6 +5,9 @@ const PROTOCOL_3_0: i32 = 196_608;
 /// The code that stands in a startup message's place to ask for TLS.
 const SSL_REQUEST: i32 = 80_877_103;
 
+/// The code that stands in a startup message's place to have another session's statement cancelled.
+const CANCEL_REQUEST: i32 = 80_877_102;
+
 /// Appends a message with `tag`, its length filled in after `body` has appended the rest.
 fn message(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out.push(tag);
@@ -31,6 +34,14 @@ fn string(out: &mut Vec<u8>, text: &str) {
 pub(super) fn ssl_request(out: &mut Vec<u8>) {
     out.extend_from_slice(&8i32.to_be_bytes());
     out.extend_from_slice(&SSL_REQUEST.to_be_bytes());
+}
+
+/// CancelRequest.
+pub(super) fn cancel_request(out: &mut Vec<u8>, process_id: u32, key: [u8; 4]) {
+    out.extend_from_slice(&16i32.to_be_bytes());
+    out.extend_from_slice(&CANCEL_REQUEST.to_be_bytes());
+    out.extend_from_slice(&process_id.to_be_bytes());
+    out.extend_from_slice(&key);
 }
 
 /// StartupMessage with the given run-time parameters (`user` among them).

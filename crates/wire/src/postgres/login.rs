@@ -7,7 +7,7 @@ use md5::{Digest, Md5};
 use super::answer::parse_error;
 use super::framing::Cursor;
 use super::frontend;
-use super::scram::{self, Scram};
+use super::scram::{self, Binding, Scram};
 use crate::{Error, Secret, Target};
 
 /// What the connection has to do next.
@@ -42,11 +42,26 @@ pub(super) struct Login {
     /// A password may travel as it is: nobody can overhear it.
     is_protected: bool,
     nonce: String,
+    /// Hash of the server's certificate, where there is TLS and one that can be bound to.
+    end_point: Option<Vec<u8>>,
     stage: Stage,
     /// `server_version` as the server reports it.
     pub(super) version: String,
     /// The server process of this session.
     pub(super) process_id: u32,
+    /// What proves to the server that it is us who wants a statement of this session cancelled.
+    pub(super) cancel_key: [u8; 4],
+    /// The password's proof was bound to the server's certificate.
+    pub(super) is_bound: bool,
+}
+
+/// How the connection is secured before anybody logs in.
+#[derive(Debug, Default)]
+pub(super) struct Security {
+    /// A password may travel as it is: nobody can overhear it.
+    pub(super) is_protected: bool,
+    /// Hash of the server's certificate, where there is TLS and one that can be bound to.
+    pub(super) end_point: Option<Vec<u8>>,
 }
 
 impl Login {
@@ -56,7 +71,7 @@ impl Login {
     /// [`Error::Unsupported`] for a name with a zero byte in it.
     pub(super) fn start(
         target: &Target,
-        is_protected: bool,
+        security: Security,
         nonce: [u8; 18],
         out: &mut Vec<u8>,
     ) -> Result<Login, Error> {
@@ -74,11 +89,14 @@ impl Login {
         Ok(Login {
             user: target.user.clone(),
             password: target.password.clone(),
-            is_protected,
+            is_protected: security.is_protected,
             nonce: BASE64.encode(nonce),
+            end_point: security.end_point,
             stage: Stage::Started,
             version: String::new(),
             process_id: 0,
+            cancel_key: [0; 4],
+            is_bound: false,
         })
     }
 
@@ -102,6 +120,7 @@ impl Login {
                 b'S' => self.parameter(body),
                 b'K' => {
                     self.process_id = body.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+                    self.cancel_key = body.last_chunk().copied().unwrap_or_default();
                 }
                 b'E' => return Err(Error::Server(parse_error(body))),
                 b'Z' if matches!(self.stage, Stage::Accepted) => {
@@ -150,16 +169,10 @@ impl Login {
                 Stage::PasswordSent
             }
             (10, Stage::Started) => {
-                if !data.split(|&byte| byte == 0).any(|name| name == scram::MECHANISM.as_bytes()) {
-                    return Err(Error::Auth(format!(
-                        "the server offers {}, of which only {} is known",
-                        String::from_utf8_lossy(data).trim_end_matches('\0').replace('\0', ", "),
-                        scram::MECHANISM
-                    )));
-                }
+                let (mechanism, binding) = self.mechanism(data)?;
                 // PostgreSQL takes the name from the startup message and ignores the one in here.
-                let scram = Scram::new("", self.known_password()?, &self.nonce);
-                frontend::sasl_initial(out, scram::MECHANISM, scram.first().as_bytes());
+                let scram = Scram::new("", self.known_password()?, &self.nonce, binding);
+                frontend::sasl_initial(out, mechanism, scram.first().as_bytes());
                 Stage::Scram(Box::new(scram))
             }
             (11, Stage::Scram(mut scram)) if !scram.has_answered() => {
@@ -168,6 +181,7 @@ impl Login {
             }
             (12, Stage::Scram(scram)) => {
                 scram.finish(data)?;
+                self.is_bound = scram.is_bound();
                 Stage::ScramProved
             }
             (code @ (2 | 6 | 7 | 8 | 9), _) => {
@@ -190,6 +204,24 @@ impl Login {
             }
         };
         Ok(())
+    }
+
+    /// Which of the mechanisms that the server offers, and what is said about channel binding.
+    fn mechanism(&self, offered: &[u8]) -> Result<(&'static str, Binding), Error> {
+        let has = |wanted: &str| offered.split(|&byte| byte == 0).any(|name| name == wanted.as_bytes());
+        match &self.end_point {
+            Some(hash) if has(scram::MECHANISM_PLUS) => {
+                Ok((scram::MECHANISM_PLUS, Binding::EndPoint(hash.clone())))
+            }
+            Some(_) if has(scram::MECHANISM) => Ok((scram::MECHANISM, Binding::NotOffered)),
+            None if has(scram::MECHANISM) => Ok((scram::MECHANISM, Binding::Unsupported)),
+            _ => Err(Error::Auth(format!(
+                "the server offers {}, of which only {} and, over TLS, {} are known",
+                String::from_utf8_lossy(offered).trim_end_matches('\0').replace('\0', ", "),
+                scram::MECHANISM,
+                scram::MECHANISM_PLUS
+            ))),
+        }
     }
 
     fn known_password(&self) -> Result<&str, Error> {
@@ -249,7 +281,13 @@ mod tests {
     }
 
     fn login(password: &str, is_protected: bool) -> Login {
-        Login::start(&target(password), is_protected, [1; 18], &mut Vec::new()).unwrap()
+        let security = Security { is_protected, end_point: None };
+        Login::start(&target(password), security, [1; 18], &mut Vec::new()).unwrap()
+    }
+
+    fn login_over_tls(end_point: &[u8]) -> Login {
+        let security = Security { is_protected: true, end_point: Some(end_point.to_vec()) };
+        Login::start(&target("secret"), security, [1; 18], &mut Vec::new()).unwrap()
     }
 
     fn message(tag: u8, body: &[u8]) -> Vec<u8> {
@@ -283,6 +321,7 @@ mod tests {
             assert_eq!(next == Next::Ready, end == stream.len());
         }
         assert_eq!((login.version.as_str(), login.process_id), ("15.18", 258));
+        assert_eq!(login.cancel_key, [9; 4]);
         assert!(out.is_empty());
     }
 
@@ -328,6 +367,29 @@ mod tests {
         let mut early = login("secret", false);
         early.feed(&request(10, b"SCRAM-SHA-256\0\0"), &mut out).unwrap();
         assert!(early.feed(&request(12, b"v="), &mut out).is_err(), "a proof without a challenge");
+    }
+
+    #[test]
+    fn over_tls_the_proof_is_bound_where_the_server_offers_it() {
+        let sent = |mut login: Login, offer: &[u8]| {
+            let mut out = Vec::new();
+            login.feed(&request(10, offer), &mut out).unwrap();
+            String::from_utf8_lossy(&out).into_owned()
+        };
+        let (both, plain) =
+            (b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0".as_slice(), b"SCRAM-SHA-256\0\0".as_slice());
+        let bound = sent(login_over_tls(&[7; 32]), both);
+        assert!(
+            bound.contains("SCRAM-SHA-256-PLUS\0") && bound.contains("p=tls-server-end-point,,"),
+            "{bound}"
+        );
+        // A server that offers it and hears "y" knows that the offer was taken away on the way.
+        assert!(sent(login_over_tls(&[7; 32]), plain).contains("y,,n="));
+        let without = sent(login("secret", false), both);
+        assert!(without.contains("SCRAM-SHA-256\0") && without.contains("n,,n="), "{without}");
+        let only_bound =
+            login("secret", false).feed(&request(10, b"SCRAM-SHA-256-PLUS\0\0"), &mut Vec::new());
+        assert!(matches!(only_bound, Err(Error::Auth(_))));
     }
 
     #[test]

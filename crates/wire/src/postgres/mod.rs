@@ -15,11 +15,12 @@ use std::time::Duration;
 
 use answer::{Answer, Progress, Request, Rows};
 use framing::MESSAGE_BYTES_MAX;
-use login::{Login, Next};
+use login::{Login, Next, Security};
 
 pub use answer::TransactionStatus;
 pub use statement::Statement;
 
+use crate::cancel::Abandoned;
 use crate::channel::Channel;
 use crate::error::{Error, ServerError};
 use crate::target::{Target, TlsMode};
@@ -31,6 +32,8 @@ use crate::value::{Cell, Done, ParamType, ResultSet, Row, ServerInfo, Value};
 pub struct Connection<T: Transport> {
     channel: Channel<T>,
     server: ServerInfo,
+    /// Goes with a request to cancel what this session does.
+    cancel_key: [u8; 4],
     statement_timeout: Duration,
     status: TransactionStatus,
     /// The last answer was read to its end. Not so after a fatal error, nor after a future was dropped half-way:
@@ -52,8 +55,11 @@ impl<T: Transport> Connection<T> {
         let mut nonce = [0; 18];
         getrandom::fill(&mut nonce)
             .map_err(|error| Error::Auth(format!("the system gives no random numbers: {error}")))?;
-        let is_protected = channel.is_private() || channel.tls().is_some();
-        let mut login = Login::start(target, is_protected, nonce, &mut channel.output)?;
+        let security = Security {
+            is_protected: channel.is_private() || channel.tls().is_some(),
+            end_point: channel.end_point_hash(),
+        };
+        let mut login = Login::start(target, security, nonce, &mut channel.output)?;
         loop {
             channel.flush().await?;
             channel.fill().await?;
@@ -67,11 +73,16 @@ impl<T: Transport> Connection<T> {
                 break;
             }
         }
-        let server =
-            ServerInfo { version: login.version, connection_id: login.process_id, tls: channel.tls() };
+        let server = ServerInfo {
+            version: login.version,
+            connection_id: login.process_id,
+            tls: channel.tls(),
+            has_channel_binding: login.is_bound,
+        };
         Ok(Connection {
             channel,
             server,
+            cancel_key: login.cancel_key,
             statement_timeout: target.statement_timeout,
             status: TransactionStatus::Idle,
             is_in_step: true,
@@ -238,6 +249,12 @@ impl<T: Transport> Connection<T> {
         }
     }
 
+    /// See [`crate::Connection::abandoned`].
+    pub fn abandoned(&self) -> Option<Abandoned> {
+        let id = self.server.connection_id;
+        self.channel.has_timed_out().then(|| Abandoned::postgres(id, self.cancel_key))
+    }
+
     /// See [`crate::Connection::set_statement_timeout`].
     pub fn set_statement_timeout(&mut self, limit: Duration) {
         self.statement_timeout = limit;
@@ -344,6 +361,27 @@ fn ended_by_server(error: Error, server: &ServerError) -> Error {
             format!("the server ended the session: {} ({})", server.text, server.code()),
         )),
         other => other,
+    }
+}
+
+/// Asks the server to cancel what another session does, over a connection made for nothing else (PostgreSQL
+/// documentation, "Canceling Requests in Progress"). The server does not answer: it closes the connection once it
+/// has looked.
+pub(crate) async fn cancel<T: Transport>(
+    transport: T,
+    target: &Target,
+    process_id: u32,
+    key: [u8; 4],
+) -> Result<(), Error> {
+    let mut channel = Channel::new(transport);
+    channel.arm(target.connect_timeout);
+    agree_on_tls(&mut channel, target).await?;
+    frontend::cancel_request(&mut channel.output, process_id, key);
+    channel.flush().await?;
+    match channel.fill().await {
+        Err(Error::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => Err(Error::Protocol("the server answered a request to cancel".into())),
     }
 }
 

@@ -15,19 +15,51 @@ use crate::Error;
 
 /// The SASL mechanism without channel binding.
 pub(super) const MECHANISM: &str = "SCRAM-SHA-256";
+/// The SASL mechanism with channel binding: the proof holds for this TLS connection only, so that whoever stands
+/// between client and server with a certificate of their own cannot pass it on.
+pub(super) const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
 
 /// The highest iteration count accepted: a hostile server could otherwise keep a client busy for hours
 /// (PostgreSQL's default is 4,096).
 const ITERATIONS_MAX: u32 = 1_000_000;
 
-/// What a client that does not know channel binding says about it (RFC 5802, section 7).
-const GS2_HEADER: &str = "n,,";
+/// What the client says about channel binding (RFC 5802, section 6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Binding {
+    /// There is no TLS, or its certificate has no hash to bind to.
+    Unsupported,
+    /// It could be bound, but the server does not offer that. A server that did offer it sees from this that
+    /// somebody took the offer away, and refuses.
+    NotOffered,
+    /// Bound to the hash of the server's certificate (`tls-server-end-point`, RFC 5929).
+    EndPoint(Vec<u8>),
+}
+
+impl Binding {
+    fn header(&self) -> &'static str {
+        match self {
+            Binding::Unsupported => "n,,",
+            Binding::NotOffered => "y,,",
+            Binding::EndPoint(_) => "p=tls-server-end-point,,",
+        }
+    }
+
+    /// What `c=` holds before its encoding.
+    fn data(&self) -> Vec<u8> {
+        let mut data = self.header().as_bytes().to_vec();
+        if let Binding::EndPoint(hash) = self {
+            data.extend_from_slice(hash);
+        }
+        data
+    }
+}
 
 /// The client's side of one exchange.
 #[derive(Debug)]
 pub(super) struct Scram {
     password: String,
     nonce: String,
+    binding: Binding,
     first_bare: String,
     server_signature: Option<[u8; 32]>,
 }
@@ -35,11 +67,12 @@ pub(super) struct Scram {
 impl Scram {
     /// Starts an exchange. `nonce`: printable ASCII without commas, fresh for every exchange. `user` is empty
     /// on PostgreSQL, which takes the name from the startup message.
-    pub(super) fn new(user: &str, password: &str, nonce: &str) -> Scram {
+    pub(super) fn new(user: &str, password: &str, nonce: &str, binding: Binding) -> Scram {
         let user = user.replace('=', "=3D").replace(',', "=2C");
         Scram {
             password: password.to_owned(),
             nonce: nonce.to_owned(),
+            binding,
             first_bare: format!("n={user},r={nonce}"),
             server_signature: None,
         }
@@ -47,7 +80,7 @@ impl Scram {
 
     /// `client-first-message`.
     pub(super) fn first(&self) -> String {
-        format!("{GS2_HEADER}{}", self.first_bare)
+        format!("{}{}", self.binding.header(), self.first_bare)
     }
 
     /// Answers `server-first-message` with `client-final-message`.
@@ -61,7 +94,7 @@ impl Scram {
             return Err(Error::Auth("the server's SCRAM nonce does not continue ours".into()));
         }
         let salted = salted_password(&self.password, &challenge.salt, challenge.iterations);
-        let without_proof = format!("c={},r={}", BASE64.encode(GS2_HEADER), challenge.nonce);
+        let without_proof = format!("c={},r={}", BASE64.encode(self.binding.data()), challenge.nonce);
         let auth_message = format!("{},{server_first},{without_proof}", self.first_bare);
 
         let client_key = hmac(&salted, b"Client Key");
@@ -70,6 +103,11 @@ impl Scram {
         xor(&mut proof, &client_key);
         self.server_signature = Some(hmac(&hmac(&salted, b"Server Key"), auth_message.as_bytes()));
         Ok(format!("{without_proof},p={}", BASE64.encode(proof)))
+    }
+
+    /// Whether the proof is bound to the server's certificate.
+    pub(super) fn is_bound(&self) -> bool {
+        matches!(self.binding, Binding::EndPoint(_))
     }
 
     /// Whether the challenge has been answered.
@@ -202,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_7677() {
-        let mut scram = Scram::new("user", "pencil", "rOprNGfwEbeRWgbNEkqO");
+        let mut scram = Scram::new("user", "pencil", "rOprNGfwEbeRWgbNEkqO", Binding::Unsupported);
         assert_eq!(scram.first(), "n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
         assert_eq!(
             scram.answer(SERVER_FIRST.as_bytes()).unwrap(),
@@ -211,19 +249,40 @@ mod tests {
         );
         scram.finish(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=").unwrap();
         // The kept key must give the same answer as the derived one.
-        let mut again = Scram::new("user", "pencil", "rOprNGfwEbeRWgbNEkqO");
+        let mut again = Scram::new("user", "pencil", "rOprNGfwEbeRWgbNEkqO", Binding::Unsupported);
         again.answer(SERVER_FIRST.as_bytes()).unwrap();
         again.finish(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=").unwrap();
     }
 
+    /// The expected proof was computed with Python's hashlib.
+    #[test]
+    fn a_bound_proof_holds_the_hash_of_the_certificate() {
+        let bind = |binding| Scram::new("user", "pencil", "rOprNGfwEbeRWgbNEkqO", binding);
+        let mut scram = bind(Binding::EndPoint((0..32).collect()));
+        assert_eq!(scram.first(), "p=tls-server-end-point,,n=user,r=rOprNGfwEbeRWgbNEkqO");
+        assert_eq!(
+            scram.answer(SERVER_FIRST.as_bytes()).unwrap(),
+            "c=cD10bHMtc2VydmVyLWVuZC1wb2ludCwsAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=,\
+             r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+             p=nY1Wus9a+gM2DrbQ1msXFgyhW6KM5ktOxWiU+/P/EGY="
+        );
+        let mut other = bind(Binding::EndPoint(vec![0; 32]));
+        let answer = |scram: &mut Scram| scram.answer(SERVER_FIRST.as_bytes()).unwrap();
+        assert_ne!(answer(&mut other), answer(&mut scram));
+        assert_eq!(bind(Binding::NotOffered).first(), "y,,n=user,r=rOprNGfwEbeRWgbNEkqO");
+    }
+
     #[test]
     fn a_server_that_does_not_know_the_password_is_refused() {
-        let mut scram = Scram::new("user", "pencil", "rOprNGfwEbeRWgbNEkqO");
+        let mut scram = Scram::new("user", "pencil", "rOprNGfwEbeRWgbNEkqO", Binding::Unsupported);
         scram.answer(SERVER_FIRST.as_bytes()).unwrap();
         assert!(scram.finish(b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=").is_err());
         assert!(scram.finish(b"v=").is_err());
         assert!(scram.finish(b"e=invalid-proof").is_err());
-        assert!(Scram::new("", "pencil", "abc").finish(b"v=").is_err(), "no challenge came before");
+        assert!(
+            Scram::new("", "pencil", "abc", Binding::Unsupported).finish(b"v=").is_err(),
+            "no challenge came before"
+        );
     }
 
     #[test]
@@ -240,14 +299,14 @@ mod tests {
             "m=ext,r=abcdef,s=AAAA,i=4096",
             "i=4096,r=abcdef,s=AAAA",
         ] {
-            let answer = Scram::new("", "secret", "abc").answer(challenge.as_bytes());
+            let answer = Scram::new("", "secret", "abc", Binding::Unsupported).answer(challenge.as_bytes());
             assert!(matches!(answer, Err(Error::Auth(_))), "{challenge}");
         }
-        assert!(Scram::new("", "secret", "abc").answer(&[0xff, 0xfe]).is_err());
+        assert!(Scram::new("", "secret", "abc", Binding::Unsupported).answer(&[0xff, 0xfe]).is_err());
     }
 
     #[test]
     fn the_user_name_is_escaped() {
-        assert_eq!(Scram::new("a,b=c", "", "x").first(), "n,,n=a=2Cb=3Dc,r=x");
+        assert_eq!(Scram::new("a,b=c", "", "x", Binding::Unsupported).first(), "n,,n=a=2Cb=3Dc,r=x");
     }
 }
