@@ -36,6 +36,15 @@ fn interval(from: &load::IntervalResult) -> store::Interval {
         backlog: from.backlog,
         response: from.latency.response.to_hdr(),
         service: from.latency.service.as_ref().map(load::Histogram::to_hdr),
+        by_statement: from
+            .by_statement
+            .iter()
+            .enumerate()
+            .filter(|(_, latency)| !latency.is_empty())
+            .filter_map(|(at, latency)| {
+                Some((at as u32, store::PackedHistogram::of(&latency.to_hdr()).ok()?))
+            })
+            .collect(),
     }
 }
 

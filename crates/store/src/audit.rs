@@ -173,7 +173,12 @@ impl Audit {
 
 impl Store {
     /// Records that an audit begins.
-    pub fn begin_audit(&mut self, host: HostId, build: BuildId, start: &AuditStart) -> Result<AuditId, Error> {
+    pub fn begin_audit(
+        &mut self,
+        host: HostId,
+        build: BuildId,
+        start: &AuditStart,
+    ) -> Result<AuditId, Error> {
         self.transaction("an audit", |sql| {
             let values = params![host.0, build.0, to_json(start)?];
             sql.execute("INSERT INTO audit (host_id, build_id, start) VALUES (?,?,?)", values)?;
@@ -218,7 +223,8 @@ impl Store {
                 })
             })?;
             for audit in &mut audits {
-                let rounds = "SELECT kind, round FROM audit_round WHERE audit_id=? ORDER BY kind DESC, number";
+                let rounds =
+                    "SELECT kind, round FROM audit_round WHERE audit_id=? ORDER BY kind DESC, number";
                 audit.rounds =
                     self.rows(rounds, &[&audit.id.0], |row| Ok((kind(row)?, json(row, "round")?)))?;
                 let gaps = "SELECT kind, why FROM audit_gap WHERE audit_id=? ORDER BY kind DESC";

@@ -17,6 +17,34 @@ pub(crate) fn histogram_from_bytes(bytes: &[u8]) -> Result<Histogram<u64>, Strin
     Deserializer::new().deserialize(&mut &bytes[..]).map_err(|error| error.to_string())
 }
 
+/// A histogram as it is stored. Thousands of them (by second and class of statement) would not fit into memory as
+/// counters; their bytes do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackedHistogram(pub(crate) Vec<u8>);
+
+impl PackedHistogram {
+    /// Packs it, losing nothing.
+    ///
+    /// # Errors
+    /// The encoder's words; it has no reason to refuse a histogram.
+    pub fn of(histogram: &Histogram<u64>) -> Result<PackedHistogram, String> {
+        histogram_to_bytes(histogram).map(PackedHistogram)
+    }
+
+    /// HdrHistogram V2, deflated: what any library of HdrHistogram reads.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The histogram, to be looked at or added to others.
+    ///
+    /// # Errors
+    /// The bytes are damaged.
+    pub fn unpacked(&self) -> Result<Histogram<u64>, String> {
+        histogram_from_bytes(&self.0)
+    }
+}
+
 /// Times first, then values: neighbours resemble each other and deflate well.
 pub(crate) fn points_to_bytes(points: &[(f64, f64)]) -> std::io::Result<Vec<u8>> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());

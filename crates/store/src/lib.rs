@@ -17,6 +17,7 @@ mod study;
 mod write;
 
 pub use audit::{Audit, AuditId, AuditKind, AuditPromise, AuditRound, AuditStart, AuditVerdict};
+pub use codec::PackedHistogram;
 pub use error::Error;
 pub use open::{FILE_NAME, Store};
 pub use run::{

@@ -1,9 +1,11 @@
 //! Reading back: for resuming, and for reports.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{OptionalExtension, Row};
 use serde::de::DeserializeOwned;
 
-use crate::codec::{histogram_from_bytes, points_from_bytes};
+use crate::codec::{PackedHistogram, histogram_from_bytes, points_from_bytes};
 use crate::error::Error;
 use crate::open::Store;
 use crate::run::{
@@ -170,6 +172,16 @@ impl Store {
                 .collect();
             step.intervals =
                 self.rows("SELECT * FROM interval WHERE step_id=? ORDER BY second", &[id], interval)?;
+            let mut by_second: BTreeMap<i64, BTreeMap<u32, PackedHistogram>> = BTreeMap::new();
+            let sql = "SELECT * FROM interval_statement WHERE step_id=?";
+            for (second, ordinal, latency) in self.rows(sql, &[id], |row| {
+                Ok((row.get("second")?, row.get("ordinal")?, PackedHistogram(row.get("latency")?)))
+            })? {
+                by_second.entry(second).or_default().insert(ordinal, latency);
+            }
+            for interval in &mut step.intervals {
+                interval.by_statement = by_second.remove(&interval.second).unwrap_or_default();
+            }
         }
         Ok(steps.into_iter().map(|(_, step)| step).collect())
     }
@@ -366,5 +378,6 @@ fn interval(row: &Row<'_>) -> Sql<Interval> {
         backlog: count(row, "backlog")?,
         response: histogram(row, "response")?,
         service: maybe_histogram(row, "service")?,
+        by_statement: BTreeMap::new(),
     })
 }

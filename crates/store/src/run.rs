@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::codec::PackedHistogram;
 use crate::study::{BuildId, HostId, Key, RunId, StudyId};
 
 /// Latency histograms count in units of 100 ns.
@@ -273,6 +274,8 @@ pub struct Interval {
     pub response: Histogram<u64>,
     /// Service times, where they differ (open loop).
     pub service: Option<Histogram<u64>>,
+    /// Statements that ended in it, by their place in [`Step::by_statement`]; those that none ended of are absent.
+    pub by_statement: BTreeMap<u32, PackedHistogram>,
 }
 
 /// One load level.

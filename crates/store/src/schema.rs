@@ -9,7 +9,7 @@ use rusqlite::Connection;
 pub(crate) const APPLICATION_ID: i64 = 0x506c_6d73;
 
 /// Each entry takes a file from version `index` to `index + 1`.
-pub(crate) const MIGRATIONS: &[&str] = &[V1, V2];
+pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3];
 
 /// Counts are integers, durations REAL seconds, times milliseconds since 1970, seeds the bits of a u64.
 /// Histograms are HdrHistogram V2 payloads, deflated; their values count units of 100 ns.
@@ -118,6 +118,15 @@ CREATE TABLE audit_round (
 CREATE TABLE audit_gap (
   audit_id INTEGER NOT NULL REFERENCES audit(id), kind TEXT NOT NULL, why TEXT NOT NULL,
   PRIMARY KEY (audit_id, kind)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Response times by second and class of statement.
+const V3: &str = "
+CREATE TABLE interval_statement (
+  step_id INTEGER NOT NULL REFERENCES step(id), second INTEGER NOT NULL,
+  ordinal INTEGER NOT NULL, -- of the statement
+  latency BLOB NOT NULL, PRIMARY KEY (step_id, second, ordinal)
 ) STRICT, WITHOUT ROWID;
 ";
 

@@ -428,6 +428,12 @@ fn insert_interval(sql: &Connection, step: i64, interval: &Interval) -> Sql<()> 
         histogram_to_bytes(&interval.response).map_err(wrap)?,
         service
     ])?;
+    for (ordinal, latency) in &interval.by_statement {
+        sql.prepare_cached(
+            "INSERT INTO interval_statement (step_id, second, ordinal, latency) VALUES (?,?,?,?)",
+        )?
+        .execute(params![step, interval.second, ordinal, latency.bytes()])?;
+    }
     Ok(())
 }
 

@@ -175,12 +175,8 @@ fn audits_are_kept_round_by_round() {
     let mut store = Store::open(directory.path()).unwrap();
     let host_id = store.add_host(&host()).unwrap();
     let build_id = store.add_build(&build()).unwrap();
-    let promise = |kind| AuditPromise {
-        kind,
-        text: "nothing is lost".to_owned(),
-        may_lose: false,
-        may_corrupt: false,
-    };
+    let promise =
+        |kind| AuditPromise { kind, text: "nothing is lost".to_owned(), may_lose: false, may_corrupt: false };
     let audited = AuditStart {
         server: "mariadb@11.4.5+gcc14".to_owned(),
         engine: "InnoDB".to_owned(),

@@ -128,6 +128,7 @@ pub(crate) fn step(noise: &mut Noise, level: &Level, writes: bool) -> Step {
             backlog: 0,
             response: histogram(noise, outcomes.committed, mean_ms),
             service: None,
+            by_statement: BTreeMap::new(),
         });
     }
     let deadlock = if writes && level.sessions > 8 { 7 } else { 0 };

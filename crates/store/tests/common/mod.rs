@@ -182,6 +182,8 @@ fn step(seconds: i64, outcomes: Outcomes) -> Step {
                 backlog: 3,
                 response: histogram(500),
                 service: None,
+                // None ended of the second class in this second.
+                by_statement: BTreeMap::from([(0, PackedHistogram::of(&histogram(400)).unwrap())]),
             })
             .collect(),
         client: ClientUsage { workers: 1, cpu_share: 0.31, ..ClientUsage::default() },
