@@ -148,15 +148,29 @@ fn charset_settings(
 
 /// Cpus of server and client, with what is to be said about them.
 pub(crate) fn assignment(cell: &Cell, load: &Load) -> Result<Assignment, Error> {
+    let server = cell.cpus.as_ref().map(cpu_request);
+    let client = load.client_cpus.clone().map(CpuRequest::List);
+    Ok(sandbox::cpus::assign(server.as_ref(), client.as_ref())?)
+}
+
+fn cpu_request(choice: &CpusChoice) -> CpuRequest {
     let usable = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
-    let server = cell.cpus.as_ref().map(|choice| match choice {
+    match choice {
         CpusChoice::Count(count) => CpuRequest::Count(*count),
         CpusChoice::List(list) => CpuRequest::List(list.clone()),
         CpusChoice::Half => CpuRequest::Count((usable / 2).max(1)),
         CpusChoice::All => CpuRequest::Count(usable),
-    });
-    let client = load.client_cpus.clone().map(CpuRequest::List);
-    Ok(sandbox::cpus::assign(server.as_ref(), client.as_ref())?)
+    }
+}
+
+/// A study that says nothing of the client's cpus gives it those that none of its servers gets, the same ones in every
+/// cell; where the largest server takes all, they share.
+pub(crate) fn with_client_apart(mut body: Body) -> Result<Body, Error> {
+    if body.load.client_cpus.is_none() && !body.axes.cpus.is_empty() {
+        let servers: Vec<CpuRequest> = body.axes.cpus.iter().map(cpu_request).collect();
+        body.load.client_cpus = sandbox::cpus::rest(&servers)?.map(|cpus| cpus.to_string());
+    }
+    Ok(body)
 }
 
 /// What is known of the server before it starts.

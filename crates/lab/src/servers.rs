@@ -77,8 +77,7 @@ pub fn parse_argument(text: &str) -> Result<Server, Error> {
 pub fn obtain(home: &Home, selector: &Selector, observer: Observer<'_>) -> Result<Build, Error> {
     let build = match sandbox::builds::find(home, selector)? {
         Resolved::Here(build) => build,
-        Resolved::Away(fetchable) => {
-            observer(Event::Doing(&format!("fetching {} ({})", fetchable.name(), fetchable.source)));
+        Resolved::Away(_) => {
             let report = |progress| match progress {
                 sandbox::Progress::Step(text) => observer(Event::Doing(&text)),
                 sandbox::Progress::Bytes { done, total } => observer(Event::Bytes { done, total }),

@@ -213,6 +213,8 @@ pub fn run_study(
         .iter()
         .map(|subject| subject.build().map(|build| store.add_build(&record::build(build))).transpose())
         .collect::<Result<Vec<Option<BuildId>>, store::Error>>()?;
+    // After the plan and its fingerprint, which are of the study and not of this machine.
+    let body = crate::cells::with_client_apart(body)?;
     let work =
         Work { home, request, body: &body, plan: &plan, id, host, subjects: &subjects, builds: &builds };
     work.go_on(&mut store, &chosen, Around { stop, observer, attach })

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::build::Build;
 use crate::cpus::Cpus;
 use crate::limits::Limits;
-use crate::process::Ids;
+use crate::process::{self, Ids};
 use crate::profile::{Durability, Logging, Profile};
 use crate::settings::{Isolation, Settings};
 use crate::{Error, Home};
@@ -162,7 +162,7 @@ pub(crate) fn free_ids(home: &Home, name: &str) -> Result<Option<Ids>, Error> {
     let mut taken: Vec<u32> = passwd.lines().filter_map(|l| l.split(':').nth(2)?.parse().ok()).collect();
     taken.extend(all(home).filter_map(|record| Some(record.ids?.uid)));
     // Sandboxes of other homes.
-    taken.extend(uids_of_processes());
+    taken.extend(uids_of_processes().map(|(_, uid)| uid));
     let start = hash(home, name);
     let count = UIDS.end - UIDS.start;
     (0..count)
@@ -172,13 +172,13 @@ pub(crate) fn free_ids(home: &Home, name: &str) -> Result<Option<Ids>, Error> {
         .ok_or_else(|| Error::Busy { what: "every uid for sandboxes (64001 to 64989)".to_owned(), pid: None })
 }
 
-/// Whose processes run on this machine.
-fn uids_of_processes() -> impl Iterator<Item = u32> {
+/// The processes of this machine, each with its uid; those that only wait to be reaped are among them.
+fn uids_of_processes() -> impl Iterator<Item = (u32, u32)> {
     use std::os::unix::fs::MetadataExt;
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter(|entry| entry.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit))
-        .filter_map(|entry| Some(entry.metadata().ok()?.uid()))
+    entries.filter_map(|entry| {
+        Some((entry.file_name().to_str()?.parse::<u32>().ok()?, entry.metadata().ok()?.uid()))
+    })
 }
 
 /// The ids of a user of this machine.
@@ -199,7 +199,8 @@ pub(crate) fn serial() -> String {
 /// PostgreSQL's POSIX shared-memory files of a uid that no process has any more: two homes may have given the same one.
 pub(crate) fn shared_memory_of_uid(uid: u32) -> Vec<PathBuf> {
     use std::os::unix::fs::MetadataExt;
-    if !UIDS.contains(&uid) || uids_of_processes().any(|other| other == uid) {
+    let is_used = || uids_of_processes().any(|(pid, other)| other == uid && process::is_alive(pid));
+    if !UIDS.contains(&uid) || is_used() {
         return Vec::new();
     }
     let entries = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();

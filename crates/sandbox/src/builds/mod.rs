@@ -181,8 +181,10 @@ pub fn fetch(
         Err(Error::Libraries { missing, .. }) => missing.clone(),
         Err(_) => return first,
     };
-    // Another build may ship what this one lacks.
-    let supplies = |r: &catalogue::Release| missing.iter().any(|m| r.supplies.contains(&m.library));
+    // Another build may ship what this one lacks; one that nobody asked for comes with a checksum.
+    let supplies = |r: &catalogue::Release| {
+        r.sha256.is_some() && missing.iter().any(|m| r.supplies.contains(&m.library))
+    };
     let Some(supplier) = catalogue::releases(home)?.into_iter().rfind(supplies) else { return first };
     if selector.flavor == Flavor::Postgres || supplier.fetchable().name() == release.fetchable().name() {
         return first;
