@@ -36,6 +36,8 @@ pub mod capability {
     /// An OK packet ends the rows and nothing ends the column definitions.
     pub const DEPRECATE_EOF: u64 = 0x100_0000;
 
+    /// MariaDB since 10.2.7: a prepared statement can be executed for many rows at once.
+    pub const BULK_OPERATIONS: u64 = 1 << 34;
     /// MariaDB since 10.6: a prepared statement's column definitions are sent again only when they have changed.
     /// MariaDB's own client library asks for it, hence so do all who measure MariaDB with it.
     pub const CACHE_METADATA: u64 = 1 << 36;
@@ -53,6 +55,7 @@ pub mod capability {
         | PLUGIN_AUTH
         | PLUGIN_AUTH_LENENC
         | DEPRECATE_EOF
+        | BULK_OPERATIONS
         | CACHE_METADATA;
 }
 

@@ -3,6 +3,7 @@
 //! The modules but [`connection`] are codecs: bytes in, values out, no IO.
 
 pub mod auth;
+pub mod bulk;
 pub mod connection;
 pub mod handshake;
 pub mod packet;
@@ -12,5 +13,6 @@ pub mod statement;
 #[cfg(test)]
 mod tests;
 
+pub use bulk::BulkRows;
 pub use connection::Connection;
 pub use statement::Statement;

@@ -33,9 +33,20 @@ impl Statement {
         statement
     }
 
+    /// Binds parameters of other types from here on.
+    pub fn retype(&mut self, params: &[ParamType]) {
+        self.params = params.to_vec();
+        self.build(true);
+    }
+
     /// The server's number for it.
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// How many parameters it takes.
+    pub fn params_len(&self) -> usize {
+        self.params.len()
     }
 
     /// The first execution tells the server the parameters' types; it keeps them, so later ones need not.

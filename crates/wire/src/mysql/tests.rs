@@ -184,3 +184,51 @@ fn an_error_that_comes_before_the_rows_were_sent() {
     }));
     assert!(matches!(&outcome, Err(Error::Server(e)) if e.text == "refused early"), "{outcome:?}");
 }
+
+#[test]
+fn bulk_rows_are_sent_ahead_of_the_answers_and_the_first_error_is_told() {
+    let prepared: &[&[u8]] = &[&[0, 9, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], &column("n", LONG)];
+    let two_rows: &[u8] = &[0, 2, 0, 2, 0, 0, 0];
+    let error: &[u8] = b"\xff\x26\x04#23000Duplicate entry";
+    let (mut connection, _) = session(vec![
+        packets(1, prepared),
+        packets(1, &[two_rows]),
+        packets(1, &[two_rows]),
+        packets(1, &[error]),
+        packets(1, &[two_rows]),
+        packets(1, &[OK]),
+    ]);
+    let statement = finish(connection.prepare("INSERT INTO t VALUES (?)", &[ParamType::Text])).unwrap();
+    let large = vec![b'x'; 300_000];
+    let mut left = 2;
+    let done = finish(connection.execute_bulk(&statement, &mut |rows| {
+        rows.push(Some(&large));
+        left -= 1;
+        left > 0
+    }));
+    assert_eq!(done.unwrap().affected_rows, 4);
+    // The second packet is under way when the first fails; a third is not sent, and the session goes on.
+    let mut asked = 0;
+    let failed = finish(connection.execute_bulk(&statement, &mut |rows| {
+        rows.push(Some(&large));
+        asked += 1;
+        true
+    }));
+    assert!(matches!(&failed, Err(Error::Server(e)) if e.number == 1062), "{failed:?}");
+    assert_eq!(asked, 2);
+    finish(connection.ping()).unwrap();
+}
+
+#[test]
+fn bulk_rows_are_refused_where_the_server_does_not_take_them() {
+    let greeting = greeting(capability::WANTED & !capability::BULK_OPERATIONS & !capability::LONG_PASSWORD);
+    let prepared: &[&[u8]] = &[&[0, 9, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], &column("n", LONG)];
+    let turns = [packets(0, &[&greeting]), packets(2, &[OK]), packets(1, prepared)];
+    let script = Script { turns: turns.into(), is_hung_up: Rc::new(Cell::new(false)) };
+    let target = Target::parse("mysql://root@/?socket=/nowhere").unwrap();
+    let mut connection = finish(Connection::open(script, &target)).unwrap();
+    assert!(!connection.has_bulk());
+    let statement = finish(connection.prepare("INSERT INTO t VALUES (?)", &[ParamType::Text])).unwrap();
+    let refused = finish(connection.execute_bulk(&statement, &mut |_| panic!("nobody is asked")));
+    assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
+}
