@@ -1,10 +1,14 @@
 //! The course of a coroutine: resume it, do what it asks of servers, resume it with the answer.
 
+use std::sync::Arc;
+
 use load::Recorder;
 use mlua::{IntoLua, Lua, Table, Thread, Value};
 
 use crate::error::Error;
+use crate::ffi;
 use crate::host::{Answer, Host, Open, Problem};
+use crate::lookout::{Lookout, Post};
 use crate::state::{Answer as LuaAnswer, State, Wants, resume};
 use crate::symbols::{SessionSymbols, enter};
 
@@ -47,6 +51,8 @@ pub struct Course<O: Open> {
     pub symbols: SessionSymbols,
     thread: Thread,
     state: State,
+    /// Who looks whether the script blocks, and where this thread says that it runs.
+    lookout: Option<(Arc<Lookout>, Arc<Post>)>,
 }
 
 impl<O: Open> Course<O> {
@@ -55,7 +61,7 @@ impl<O: Open> Course<O> {
     /// # Errors
     /// Out of memory.
     pub fn new(state: State, main: &str, host: Host<O>, symbols: SessionSymbols) -> Result<Course<O>, Error> {
-        Ok(Course { thread: state.coroutine(main)?, state, host, symbols })
+        Ok(Course { thread: state.coroutine(main)?, state, host, symbols, lookout: None })
     }
 
     /// Begins anew with another native function in the same state.
@@ -65,6 +71,12 @@ impl<O: Open> Course<O> {
     pub fn begin(&mut self, main: &str) -> Result<(), Error> {
         self.thread = self.state.coroutine(main)?;
         Ok(())
+    }
+
+    /// Lets somebody look whether the script blocks its thread.
+    pub fn watched_by(mut self, lookout: &Arc<Lookout>) -> Course<O> {
+        self.lookout = Some((lookout.clone(), lookout.post()));
+        self
     }
 
     /// The Lua state.
@@ -85,7 +97,17 @@ impl<O: Open> Course<O> {
         let mut answer: LuaAnswer = (answer, Value::Nil, Value::Nil);
         loop {
             let thread = &self.thread;
-            let wants = enter(&mut self.symbols, || resume(thread, answer))?;
+            let host = O::blocking(&mut self.host);
+            if let Some((_, post)) = &self.lookout {
+                post.enter();
+            }
+            let wants = enter(&mut self.symbols, || ffi::enter(host, recorder, || resume(thread, answer)));
+            if let Some((lookout, post)) = &self.lookout
+                && let Some(slept_ms) = post.leave()
+            {
+                lookout.tell(slept_ms, self.state.last_c_function().as_deref());
+            }
+            let wants = wants?;
             let (operation, a, b, c) = match wants {
                 Wants::Nothing => return Ok(Stopped::Ended),
                 Wants::Stray => {
@@ -129,7 +151,7 @@ impl<O: Open> Course<O> {
                 self.host.disconnect(index(a)).await;
                 Ok(Some(0))
             }
-            request::RECONNECT => self.reconnect(index(a)).await.map(|()| Some(index(a))),
+            request::RECONNECT => self.host.reopen(index(a)).await.map(|()| Some(index(a))),
             request::PREPARE => {
                 let text = b.as_string().map(|s| s.to_string_lossy()).unwrap_or_default();
                 self.symbols.skip(self.host.name_draws(index(a)));
@@ -157,19 +179,6 @@ impl<O: Open> Course<O> {
             Ok(Some(id)) => Ok((Value::Number(id as f64), Value::Nil, Value::Nil)),
             Ok(None) => Ok(NOTHING),
             Err(problem) => Ok((Value::Nil, described(self.lua(), &problem)?, Value::Nil)),
-        }
-    }
-
-    /// Opens a connection again, with growing pauses: sysbench tries every millisecond for ever.
-    async fn reconnect(&mut self, id: usize) -> Result<(), Problem> {
-        let mut pause_ms = 1;
-        loop {
-            match self.host.reconnect(id).await {
-                Ok(()) => return Ok(()),
-                Err(problem) if pause_ms > 16_000 => return Err(problem),
-                Err(_) => self.host.pause(std::time::Duration::from_millis(pause_ms)).await,
-            }
-            pause_ms *= 2;
         }
     }
 }

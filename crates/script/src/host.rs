@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::messages::{Asked, refusal, tell_failure, tell_refusal};
 use crate::symbols::{Counter, Counters};
 use load::Recorder;
 use wire::{
@@ -24,6 +25,10 @@ pub trait Open {
     fn open(&self, endpoint: &Endpoint, deadline: Instant) -> impl Future<Output = io::Result<Self::Socket>>;
     /// Pauses.
     fn pause(&self, duration: Duration) -> impl Future<Output = ()>;
+    /// The same host, if its sockets block: then C functions may wait for servers.
+    fn blocking(host: &mut Host<Self>) -> Option<&mut Host<Blocking>>
+    where
+        Self: Sized;
 }
 
 /// On the load engine's executor.
@@ -37,6 +42,9 @@ impl Open for OnEngine {
     }
     async fn pause(&self, duration: Duration) {
         load::time::sleep(duration).await;
+    }
+    fn blocking(_host: &mut Host<OnEngine>) -> Option<&mut Host<Blocking>> {
+        None
     }
 }
 
@@ -52,18 +60,38 @@ impl Open for Blocking {
     async fn pause(&self, duration: Duration) {
         std::thread::sleep(duration);
     }
+    fn blocking(host: &mut Host<Blocking>) -> Option<&mut Host<Blocking>> {
+        Some(host)
+    }
+}
+
+/// A future over blocking sockets is ready when it is first asked.
+pub fn now_or_never<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    loop {
+        if let std::task::Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return done;
+        }
+    }
 }
 
 /// A parameter as the Lua side lays it out in C memory (`plimsoll_param` in sql.lua).
 #[repr(C)]
 #[derive(Debug)]
 pub struct Param {
-    whole: i64,
-    real: f64,
-    text: *const u8,
-    length: u32,
-    kind: u8,
-    is_null: u8,
+    /// Value of kinds 1 and 2.
+    pub whole: i64,
+    /// Value of kind 3.
+    pub real: f64,
+    /// Value of kind 4.
+    pub text: *const u8,
+    /// Bytes of the text.
+    pub length: u32,
+    /// 2: a whole number, 3: a double, 4: text.
+    pub kind: u8,
+    /// Not 0 for NULL.
+    pub is_null: u8,
 }
 
 /// What sysbench's `--mysql-ignore-errors` and PostgreSQL's fixed list say.
@@ -90,6 +118,8 @@ pub struct Databases {
     pub pgsql: Vec<Target>,
     /// Errors that restart the event.
     pub ignored: Ignored,
+    /// `--db-driver`.
+    pub driver: String,
     /// `--db-ps-mode=disable`: statements are emulated by the text protocol.
     pub is_emulated: bool,
     /// `--db-debug`: statements are told to standard error.
@@ -141,6 +171,8 @@ pub struct Answer {
 
 struct Prepared {
     text: String,
+    /// The server does not prepare it: it is sent as text.
+    is_text: bool,
     server: Option<wire::Statement>,
     /// C memory of the Lua side, which keeps it alive as long as the statement can be executed.
     params: Vec<*const Param>,
@@ -242,13 +274,29 @@ impl<O: Open> Host<O> {
             return Err(closed());
         };
         self.databases.is_used.store(true, Ordering::Relaxed);
-        let connection = self.dial(&target).await?;
-        let fresh = Live { connection, target, statements: Vec::new(), pending: Default::default() };
+        let fresh = if self.databases.is_dry && target.protocol == Protocol::Mysql {
+            None
+        } else {
+            let connection =
+                self.dial(&target).await.inspect_err(|problem| tell_refusal(&target, problem))?;
+            Some(Live { connection, target, statements: Vec::new(), pending: Default::default() })
+        };
         let mut results = self.results.borrow_mut();
         results.sets.push(Vec::new());
         results.more.push(false);
-        self.live.push(Some(fresh));
+        self.live.push(fresh);
         Ok(self.live.len() - 1)
+    }
+
+    /// Whether a connection only pretends: `--mysql-dry-run`.
+    fn is_dry(&self, id: usize) -> bool {
+        self.databases.is_dry && self.live.get(id).is_some_and(Option::is_none)
+    }
+
+    /// What a statement gives that is not sent.
+    fn pretended(&mut self, recorder: Option<&Recorder>) -> Answer {
+        note(recorder, recorder.map(Recorder::now), Done::default(), &mut self.unrecorded);
+        Answer::default()
     }
 
     async fn dial(&self, target: &Target) -> Result<Connection<O::Socket>, Problem> {
@@ -257,17 +305,7 @@ impl<O: Open> Host<O> {
             Ok(socket) => Connection::open(socket, target).await,
             Err(error) => Err(Error::Io(error)),
         };
-        let is_mysql = target.protocol == Protocol::Mysql;
-        opened.map_err(|error| match error {
-            Error::Server(_) => self.problem(is_mysql, &error),
-            other => Problem {
-                number: if is_mysql { 2002 } else { 0 },
-                state: if is_mysql { "HY000" } else { "08001" }.into(),
-                text: format!("cannot connect to {}: {other}", endpoint_text(&target.endpoint)),
-                is_ignorable: false,
-                wants_reconnect: false,
-            },
-        })
+        opened.map_err(|error| refusal(target, &error))
     }
 
     /// Closes a connection.
@@ -281,7 +319,10 @@ impl<O: Open> Host<O> {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub async fn reconnect(&mut self, id: usize) -> Result<(), Problem> {
+    async fn reconnect(&mut self, id: usize) -> Result<(), Problem> {
+        if self.is_dry(id) {
+            return Ok(());
+        }
         let Some(target) = self.live.get(id).and_then(Option::as_ref).map(|live| live.target.clone()) else {
             return Err(closed());
         };
@@ -292,9 +333,25 @@ impl<O: Open> Host<O> {
         Ok(())
     }
 
-    /// Waits.
-    pub async fn pause(&self, duration: Duration) {
-        self.opener.pause(duration).await;
+    /// Opens a connection again, with growing pauses: sysbench tries every millisecond for ever.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub async fn reopen(&mut self, id: usize) -> Result<(), Problem> {
+        let mut pause_ms = 1;
+        loop {
+            match self.reconnect(id).await {
+                Ok(()) => return Ok(()),
+                Err(problem) if pause_ms > 16_000 => return Err(problem),
+                Err(_) => self.opener.pause(Duration::from_millis(pause_ms)).await,
+            }
+            pause_ms *= 2;
+        }
+    }
+
+    /// Where it connects, and what it ignores.
+    pub fn databases(&self) -> &Databases {
+        &self.databases
     }
 
     /// Closes everything.
@@ -315,6 +372,9 @@ impl<O: Open> Host<O> {
         recorder: Option<&Recorder>,
     ) -> Result<Answer, Problem> {
         self.debug(sql);
+        if self.is_dry(id) {
+            return Ok(self.pretended(recorder));
+        }
         let live = self.live.get_mut(id).and_then(Option::as_mut).ok_or_else(closed)?;
         let start = recorder.map(Recorder::now);
         // Several statements in one text want their results apart; one needs only its rows.
@@ -336,7 +396,7 @@ impl<O: Open> Host<O> {
                 note(recorder, start, last, &mut self.unrecorded);
                 Ok(self.next_result(id).unwrap_or_default())
             }
-            Err(error) => Err(self.failed(id, error).await),
+            Err(error) => Err(self.failed(id, error, Asked::Query(sql)).await),
         }
     }
 
@@ -356,24 +416,30 @@ impl<O: Open> Host<O> {
         Some(Answer { rows, fields, handle })
     }
 
-    /// Prepares a statement and returns its number. A statement with parameters is sent to the server when their
-    /// types are known, by [`Host::bind`].
+    /// Prepares a statement and returns its number. PostgreSQL wants the types of parameters: there a statement that
+    /// has some goes to the server with [`Host::bind`].
     ///
     /// # Errors
     /// As the server says.
     pub async fn prepare(&mut self, id: usize, sql: &str) -> Result<usize, Problem> {
         let is_emulated = self.databases.is_emulated;
+        if self.is_dry(id) {
+            return Ok(0);
+        }
         let live = self.live.get_mut(id).and_then(Option::as_mut).ok_or_else(closed)?;
-        let mut server = None;
-        if !is_emulated && !has_placeholder(sql) {
-            match live.connection.prepare(sql, &[]).await {
+        let (mut server, mut is_text) = (None, is_emulated);
+        let parameters = placeholders(sql).len();
+        if !is_emulated && (parameters == 0 || live.is_mysql()) {
+            match live.connection.prepare(sql, &vec![ParamType::Text; parameters]).await {
                 Ok(statement) => server = Some(statement),
                 // "This command is not supported in the prepared statement protocol yet": sent as text instead.
-                Err(Error::Server(error)) if error.number == 1295 => {}
-                Err(error) => return Err(self.failed(id, error).await),
+                Err(Error::Server(error)) if error.number == 1295 => is_text = true,
+                // A question mark in a comment is none of the server's placeholders: the binding knows.
+                Err(Error::Unsupported(_)) => {}
+                Err(error) => return Err(self.failed(id, error, Asked::Prepare).await),
             }
         }
-        live.statements.push(Some(Prepared { text: sql.to_owned(), server, params: Vec::new() }));
+        live.statements.push(Some(Prepared { text: sql.to_owned(), is_text, server, params: Vec::new() }));
         Ok(live.statements.len() - 1)
     }
 
@@ -390,16 +456,21 @@ impl<O: Open> Host<O> {
         statement: usize,
         addresses: &[usize],
     ) -> Result<(), Problem> {
-        let is_emulated = self.databases.is_emulated;
+        if self.is_dry(id) {
+            return Ok(());
+        }
         let live = self.live.get_mut(id).and_then(Option::as_mut).ok_or_else(closed)?;
         let prepared = live.statements.get_mut(statement).and_then(Option::as_mut).ok_or_else(closed)?;
         prepared.params = addresses.iter().map(|address| *address as *const Param).collect();
-        if is_emulated || prepared.server.is_some() {
-            return Ok(());
-        }
         // SAFETY: the caller's promise.
         let kinds: Vec<ParamType> =
             prepared.params.iter().map(|p| param_type(unsafe { (**p).kind })).collect();
+        if let Some(wire::Statement::Mysql(server)) = &mut prepared.server {
+            server.retype(&kinds);
+        }
+        if prepared.is_text || prepared.server.is_some() {
+            return Ok(());
+        }
         let sql = match &live.connection {
             Connection::Mysql(_) => prepared.text.clone(),
             Connection::Postgres(_) => numbered(&prepared.text),
@@ -409,7 +480,7 @@ impl<O: Open> Host<O> {
                 prepared.server = Some(made);
                 Ok(())
             }
-            Err(error) => Err(self.failed(id, error).await),
+            Err(error) => Err(self.failed(id, error, Asked::Prepare).await),
         }
     }
 
@@ -423,6 +494,9 @@ impl<O: Open> Host<O> {
         statement: usize,
         recorder: Option<&Recorder>,
     ) -> Result<Answer, Problem> {
+        if self.is_dry(id) {
+            return Ok(self.pretended(recorder));
+        }
         let live = self.live.get_mut(id).and_then(Option::as_mut).ok_or_else(closed)?;
         let prepared = live.statements.get_mut(statement).and_then(Option::as_mut).ok_or_else(closed)?;
         let Some(server) = &mut prepared.server else {
@@ -450,7 +524,10 @@ impl<O: Open> Host<O> {
                 // Rows of prepared statements cannot be fetched, as in sysbench on MySQL: no handle is kept.
                 Ok(Answer { rows, fields: usize::from(done.has_result_set), handle: usize::MAX })
             }
-            Err(error) => Err(self.failed(id, error).await),
+            Err(error) => {
+                let sql = prepared.text.clone();
+                Err(self.failed(id, error, Asked::Execute(&sql)).await)
+            }
         }
     }
 
@@ -470,10 +547,14 @@ impl<O: Open> Host<O> {
         }
     }
 
-    /// Says what an error means; on PostgreSQL an ignorable error leaves a transaction to roll back.
-    async fn failed(&mut self, id: usize, error: Error) -> Problem {
+    /// Says what an error means, and tells it if it cannot be ignored. On PostgreSQL an ignorable error leaves a
+    /// transaction to roll back.
+    async fn failed(&mut self, id: usize, error: Error, asked: Asked<'_>) -> Problem {
         let is_mysql = self.live.get(id).and_then(Option::as_ref).is_none_or(Live::is_mysql);
         let problem = self.problem(is_mysql, &error);
+        if !problem.is_ignorable {
+            tell_failure(if is_mysql { Protocol::Mysql } else { Protocol::Postgres }, asked, &problem);
+        }
         if problem.is_ignorable
             && !is_mysql
             && let Some(Some(live)) = self.live.get_mut(id)
@@ -486,6 +567,8 @@ impl<O: Open> Host<O> {
     fn problem(&self, is_mysql: bool, error: &Error) -> Problem {
         let (number, state, text) = match error {
             Error::Server(e) => (e.number, e.state().to_owned(), e.text.clone()),
+            // The client library's number for parameters that do not fit the statement.
+            Error::Unsupported(text) => (2031, "HY000".to_owned(), text.clone()),
             other if is_mysql => {
                 (2013, "HY000".to_owned(), format!("Lost connection to server during query ({other})"))
             }
@@ -508,13 +591,6 @@ fn closed() -> Problem {
         text: "the connection or statement is closed".into(),
         is_ignorable: false,
         wants_reconnect: false,
-    }
-}
-
-fn endpoint_text(endpoint: &Endpoint) -> String {
-    match endpoint {
-        Endpoint::Unix(path) => path.display().to_string(),
-        Endpoint::Tcp { host, port } => format!("{host}:{port}"),
     }
 }
 
@@ -564,10 +640,6 @@ fn placeholders(sql: &str) -> Vec<usize> {
         }
     }
     found
-}
-
-fn has_placeholder(sql: &str) -> bool {
-    !placeholders(sql).is_empty()
 }
 
 fn replaced(sql: &str, mut with: impl FnMut(usize, &mut String)) -> String {
@@ -621,6 +693,6 @@ mod tests {
     #[test]
     fn placeholders_outside_of_quotes() {
         assert_eq!(numbered("a=? and b='?' and c=?"), "a=$1 and b='?' and c=$2");
-        assert!(!has_placeholder("select '?'"));
+        assert!(placeholders("select '?'").is_empty());
     }
 }

@@ -5,7 +5,11 @@
 
 pub mod course;
 pub mod error;
+pub mod ffi;
+pub mod histogram;
 pub mod host;
+mod lookout;
+mod messages;
 pub mod native;
 pub mod options;
 pub mod output;

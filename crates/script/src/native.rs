@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use load::Stop;
-use wire::Target;
 use wire::blocking::Client;
+use wire::{Protocol, Target};
 use workload::{Configured, Dialect, LoadAt, OptionKind, Workload};
 
 use crate::error::Error;
@@ -79,11 +79,12 @@ impl Native {
                 say(out, &format!("{name} options:\n{list}\n"))?;
             }
             "prepare" => self.prepare(out)?,
+            "prewarm" => self.prewarm(out)?,
             "cleanup" => self.cleanup(out)?,
             "run" => return self.run(out, stop),
             other => {
                 return Err(Error::Usage(format!(
-                    "Unknown command: {other} (native workloads have prepare, run, cleanup and help)"
+                    "Unknown command: {other} (native workloads have prepare, prewarm, run, cleanup and help)"
                 )));
             }
         }
@@ -129,12 +130,39 @@ impl Native {
         notice(out, &format!("{} rows are in place\n", report.rows))
     }
 
-    /// Drops the tables of the sysbench family: sbtest1 up to as many as the options say.
-    fn cleanup(&self, out: &mut (dyn Write + Send)) -> Result<(), Error> {
+    /// The commands of the sysbench family, whose tables are sbtest1 up to as many as the options say.
+    fn wants_sbtest(&self, command: &str) -> Result<(), Error> {
         let name = self.workload.name();
-        if !["oltp_", "select_random_", "bulk_insert"].iter().any(|family| name.starts_with(family)) {
-            return Err(Error::Usage(format!("'{name}' test does not implement the 'cleanup' command.")));
+        if ["oltp_", "select_random_", "bulk_insert"].iter().any(|family| name.starts_with(family)) {
+            return Ok(());
         }
+        Err(Error::Usage(format!("'{name}' test does not implement the '{command}' command.")))
+    }
+
+    /// Reads every table once by its primary key and once by its secondary index, in as many connections as
+    /// sessions, so that they are in the server's memory. sysbench has this for MySQL only.
+    fn prewarm(&self, out: &mut (dyn Write + Send)) -> Result<(), Error> {
+        self.wants_sbtest("prewarm")?;
+        let target = self.target()?;
+        let tables = self.values.count("tables").max(1);
+        for table in 1..=tables {
+            notice(out, &format!("Prewarming table sbtest{table}\n"))?;
+        }
+        let next = AtomicU64::new(1);
+        let connections = u64::from(settings::threads(&self.values)?).min(tables);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> =
+                (0..connections).map(|_| scope.spawn(|| read_tables(&target, &next, tables))).collect();
+            readers.into_iter().try_for_each(|reader| match reader.join() {
+                Ok(read) => read.map_err(|error| Error::Workload(error.to_string())),
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })
+    }
+
+    /// Drops the tables.
+    fn cleanup(&self, out: &mut (dyn Write + Send)) -> Result<(), Error> {
+        self.wants_sbtest("cleanup")?;
         let target = self.target()?;
         let mut client = Client::connect(&target).map_err(|error| Error::Workload(error.to_string()))?;
         for table in 1..=self.values.count("tables").max(1) {
@@ -175,10 +203,29 @@ impl Native {
             given: given(&self.values),
             seed,
             targets: vec![target],
-            planned: plan.steps[0].clone(),
+            planned: plan.steps[0],
             started_at_ms,
             percentiles,
             error,
         }))
+    }
+}
+
+/// Reads tables until all have been taken.
+fn read_tables(target: &Target, next: &AtomicU64, tables: u64) -> Result<(), wire::Error> {
+    let mut client = Client::connect(target)?;
+    loop {
+        let table = next.fetch_add(1, Ordering::Relaxed);
+        if table > tables {
+            client.close();
+            return Ok(());
+        }
+        let analyze = match target.protocol {
+            Protocol::Mysql => "ANALYZE TABLE",
+            Protocol::Postgres => "ANALYZE",
+        };
+        client.query(&format!("{analyze} sbtest{table}"))?;
+        client.query(&format!("SELECT AVG(LENGTH(c)) FROM sbtest{table}"))?;
+        client.query(&format!("SELECT COUNT(k) FROM sbtest{table} WHERE k >= 0"))?;
     }
 }

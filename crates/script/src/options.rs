@@ -185,7 +185,7 @@ const ROWS: &[Row] = &[
     ("db-debug", Section::Database, Kind::Bool, "off", "print database-specific debug information"),
     ("mysql-host", Section::Mysql, Kind::List, "localhost", "MySQL server host"),
     ("mysql-port", Section::Mysql, Kind::List, "3306", "MySQL server port"),
-    ("mysql-socket", Section::Mysql, Kind::List, "", "MySQL socket"),
+    ("mysql-socket", Section::Mysql, Kind::List, "-", "MySQL socket"),
     ("mysql-user", Section::Mysql, Kind::Text, "sbtest", "MySQL user"),
     ("mysql-password", Section::Mysql, Kind::Text, "", "MySQL password"),
     ("mysql-db", Section::Mysql, Kind::Text, "sbtest", "MySQL database name"),
@@ -360,6 +360,8 @@ fn config_file(path: &str) -> Result<Vec<Given>, Error> {
 #[derive(Debug, Clone, Default)]
 pub struct Values {
     declared: BTreeMap<String, Declared>,
+    /// Keys as declared: help keeps that order.
+    order: Vec<String>,
     given: BTreeMap<String, String>,
 }
 
@@ -409,8 +411,9 @@ impl Values {
     }
 
     fn of(declared: Vec<Declared>) -> Values {
+        let order = declared.iter().map(|d| key(&d.name)).collect();
         let declared = declared.into_iter().map(|d| (key(&d.name), d)).collect();
-        Values { declared, given: BTreeMap::new() }
+        Values { declared, order, given: BTreeMap::new() }
     }
 
     fn set(&mut self, name: &str, value: &Option<String>) -> Result<(), Error> {
@@ -429,7 +432,8 @@ impl Values {
 
     /// All declared options of a section.
     pub fn section(&self, section: Section) -> impl Iterator<Item = &Declared> {
-        self.declared.values().filter(move |option| option.section == section)
+        let declared = self.order.iter().filter_map(|key| self.declared.get(key));
+        declared.filter(move |option| option.section == section)
     }
 
     /// All options with the value in force.
@@ -497,7 +501,7 @@ fn check(option: &Declared, value: &str) -> Result<(), Error> {
         Kind::Size => "a whole number with an optional suffix K, M, G or T",
         _ => "a number",
     };
-    Err(Error::Usage(format!("invalid value for option --{}: '{value}' (it takes {wants})", option.name)))
+    Err(Error::Usage(format!("Invalid value for the '{}' option: '{value}' (it takes {wants})", option.name)))
 }
 
 /// `on`, `off` and the words that mean them.

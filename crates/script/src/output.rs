@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use load::Histogram;
 
+use crate::histogram::StepHistogram;
 use crate::options::Compat;
 use crate::session::Tally;
 use crate::symbols::{Counted, Counter};
@@ -128,12 +129,21 @@ impl Stat {
             false => (percentiles.join("/"), values.join("/")),
         };
         if !self.is_sql {
-            return format!(
+            let mut text = format!(
                 "[ {:.0}s ] thds: {} eps: {:4.2} lat (ms,{percentiles}): {values}\n",
                 self.time_total,
                 self.threads_running,
                 per_second(self.events)
             );
+            if form.has_rate {
+                // Without a comma here, as in sysbench.
+                let _ = writeln!(
+                    text,
+                    "[ {:.0}s ] queue length: {} concurrency: {}",
+                    self.time_total, self.queue_length, self.concurrency
+                );
+            }
+            return text;
         }
         let mut text = format!(
             "[ {:.0}s ] thds: {} tps: {:4.2} qps: {:4.2} (r/w/o: {:4.2}/{:4.2}/{:4.2}) lat (ms,{percentiles}): {values} \
@@ -265,22 +275,13 @@ fn spread(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
 
 /// `--histogram`: the distribution of latencies.
 pub fn histogram_text(latency: &Histogram) -> String {
-    let mut text = String::from(
-        "Latency histogram (values are in milliseconds)\n       value  ------------- distribution ------------- count\n",
-    );
-    // Neighbouring buckets of the fine histogram are joined into the steps of sysbench's: 1024 from 1e-3 to 1e5 ms.
-    let scale = 1023.0 / (1e5_f64 / 1e-3).ln();
-    let mut joined: std::collections::BTreeMap<u32, u64> = Default::default();
+    let mut text = String::from("Latency histogram (values are in milliseconds)\n");
+    // Neighbouring buckets of the fine histogram are joined into the steps of sysbench's.
+    let mut steps = StepHistogram::new(1024, 1e-3, 1e5);
     for (value_ns, count) in latency.buckets() {
-        let at = ((value_ns as f64 / 1e6 / 1e-3).ln() * scale + 0.5).clamp(0.0, 1023.0) as u32;
-        *joined.entry(at).or_default() += count;
+        steps.add(value_ns as f64 / 1e6, count);
     }
-    let largest = joined.values().copied().max().unwrap_or(1).max(1);
-    for (at, count) in joined {
-        let width = (count as f64 * 40.0 / largest as f64 + 0.5) as usize;
-        let value = 1e-3 * (f64::from(at) / scale).exp();
-        let _ = writeln!(text, "{value:12.3} |{:<40} {count}", "*".repeat(width));
-    }
+    text.push_str(&steps.text());
     text.push_str(" \n");
     text
 }

@@ -12,6 +12,7 @@ use crate::native::Native;
 use crate::options::{self, ALIASES, Compat, Section, Values, Words};
 use crate::output::{is_told, level, set_verbosity, tell};
 use crate::script::Script;
+use crate::settings;
 use crate::state::VERSION;
 
 /// How a call ended.
@@ -27,9 +28,17 @@ impl Outcome {
     /// Of a run that has ended, well or not; says why not.
     pub(crate) fn of_run(finished: Finished) -> Outcome {
         if let Some(error) = &finished.error {
-            tell(level::FATAL, error);
+            tell_end(error);
         }
         Outcome { exit_code: i32::from(finished.error.is_some()), result: Some(finished) }
+    }
+}
+
+/// Tells what ended a command.
+fn tell_end(error: &str) {
+    tell(level::FATAL, error);
+    if error.starts_with("`thread_init'") {
+        tell(level::FATAL, "Thread initialization failed!");
     }
 }
 
@@ -76,7 +85,7 @@ pub fn run(arguments: &[String], out: &mut (dyn Write + Send), stop: &Stop) -> O
         flush_lua();
         match &error {
             Error::Usage(text) => eprintln!("{text}"),
-            other => tell(level::FATAL, &other.to_string()),
+            other => tell_end(&other.to_string()),
         }
         Outcome { exit_code: 1, result: None }
     });
@@ -102,7 +111,11 @@ fn attempt(arguments: &[String], out: &mut (dyn Write + Send), stop: &Stop) -> R
         }
     }
     let verbosity = if values.is_on("debug") { 5 } else { values.count("verbosity") };
-    set_verbosity(verbosity.min(5) as u8);
+    if verbosity > 5 {
+        return Err(Error::Usage(format!("Invalid value for verbosity: {verbosity} (0 to 5)")));
+    }
+    set_verbosity(verbosity as u8);
+    settings::check(&values, compat)?;
     notice(out, &format!("{}\n\n", version()))?;
     let name = words.positional.first().map_or("-", String::as_str);
     if words.positional.is_empty() && std::io::stdin().is_terminal() {
@@ -219,9 +232,10 @@ pub(crate) fn banner(values: &Values, threads: u32, seed: u32) -> String {
     if interval > 0 {
         text.push_str(&format!("Report intermediate results every {interval} second(s)\n"));
     }
-    let checkpoints = values.list("report-checkpoints");
+    let checkpoints = settings::checkpoints(values).unwrap_or_default();
     if !checkpoints.is_empty() {
-        text.push_str(&format!("Report checkpoint(s) at {} seconds\n", checkpoints.join(", ")));
+        let list: Vec<String> = checkpoints.iter().map(u64::to_string).collect();
+        text.push_str(&format!("Report checkpoint(s) at {} seconds\n", list.join(", ")));
     }
     if values.is_on("debug") {
         text.push_str("Debug mode enabled.\n\n");

@@ -1,7 +1,6 @@
 //! A script with its options: its life as in sysbench, one global Lua state and one for each session.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -12,7 +11,8 @@ use mlua::Value;
 
 use crate::course::{Course, Stopped};
 use crate::error::Error;
-use crate::host::{Blocking, Databases, Host};
+use crate::host::{Blocking, Databases, Host, now_or_never};
+use crate::lookout::Lookout;
 use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
 use crate::run::{Finished, Outcome, banner, flush_lua, notice, now_ms, say};
 use crate::session::ScriptSessions;
@@ -200,13 +200,23 @@ impl Script {
             draws_per_event: u32::from(!form.percentiles.is_empty()),
             tallies: Arc::default(),
             problem: Arc::default(),
+            lookout: (!self.values.is_on("thread-per-session")).then(|| Arc::new(Lookout::new(threads))),
         };
         let hooks = self.hooks()?;
         let is_used = self.databases.is_used.clone();
         let hooks = Hooks { global: &mut self.global, intermediate: hooks.0, has_cumulative: hooks.1 };
         let counters = self.databases.counters.clone();
         let mut watch = Watch::new(&self.values, form, is_used, counters, Some(hooks), out)?;
-        let ran = load::run(&plan, &sessions, &mut |event| watch.on(event), stop);
+        let ran = std::thread::scope(|scope| {
+            if let Some(lookout) = sessions.lookout.clone() {
+                scope.spawn(move || lookout.watch());
+            }
+            let ran = load::run(&plan, &sessions, &mut |event| watch.on(event), stop);
+            if let Some(lookout) = &sessions.lookout {
+                lookout.end();
+            }
+            ran
+        });
         let problem = sessions.problem.lock().unwrap_or_else(PoisonError::into_inner).take();
         let load = match (ran, &problem) {
             (Ok(load), _) => load,
@@ -234,7 +244,7 @@ impl Script {
             given: given(&self.values),
             seed: self.generators.seed,
             targets: if is_used { servers.to_vec() } else { Vec::new() },
-            planned: plan.steps[0].clone(),
+            planned: plan.steps[0],
             started_at_ms,
             percentiles,
             error: problem,
@@ -309,7 +319,7 @@ fn course(
     test_options: String,
 ) -> Result<Course<Blocking>, Error> {
     let host = Host::new(Blocking, databases.clone(), tid);
-    let callbacks = Callbacks { results: host.results() };
+    let callbacks = Callbacks { results: host.results(), is_blocking: true };
     let state = State::new(program, bytecode, tid, callbacks)?;
     state.set_native("test_options", test_options)?;
     Course::new(state, main, host, symbols)
@@ -321,17 +331,6 @@ pub(crate) fn run_blocking(course: &mut Course<Blocking>) -> Result<(), Error> {
         Stopped::Ended => Ok(()),
         Stopped::WantsEvent => Err(Error::Script("only thread_run() can ask for events".into())),
         Stopped::Restarts { text, .. } => Err(Error::Script(text)),
-    }
-}
-
-/// A future over blocking sockets is ready when it is first asked.
-fn now_or_never<F: Future>(future: F) -> F::Output {
-    let mut future = std::pin::pin!(future);
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    loop {
-        if let std::task::Poll::Ready(done) = future.as_mut().poll(&mut context) {
-            return done;
-        }
     }
 }
 

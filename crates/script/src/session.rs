@@ -8,7 +8,8 @@ use mlua::Value;
 use workload::random::Rng;
 
 use crate::course::{Course, Stopped};
-use crate::host::{Databases, Host, OnEngine};
+use crate::host::{Blocking, Databases, Host, OnEngine, Open};
+use crate::lookout::Lookout;
 use crate::output::{level, tell};
 use crate::state::{Bytecode, Callbacks, Program, State};
 use crate::symbols::{RandomSettings, SessionSymbols};
@@ -42,6 +43,8 @@ pub struct ScriptSessions {
     pub tallies: Arc<Mutex<Vec<Tally>>>,
     /// The first error that ended a session, in the script's words.
     pub problem: Arc<Mutex<Option<String>>>,
+    /// Who looks for scripts that block; none where each session has a thread of its own, and may.
+    pub lookout: Option<Arc<Lookout>>,
 }
 
 impl load::SessionFactory for ScriptSessions {
@@ -51,7 +54,19 @@ impl load::SessionFactory for ScriptSessions {
     }
 
     fn session(&self, index: u32) -> Box<dyn load::AnySession> {
-        Box::new(ScriptSession {
+        if self.lookout.is_none() {
+            Box::new(self.made(index, Blocking))
+        } else {
+            Box::new(self.made(index, OnEngine))
+        }
+    }
+}
+
+impl ScriptSessions {
+    fn made<O: Open>(&self, index: u32, opener: O) -> ScriptSession<O> {
+        ScriptSession {
+            opener,
+            lookout: self.lookout.clone(),
             program: self.program.clone(),
             bytecode: self.bytecode.clone(),
             databases: self.databases.clone(),
@@ -68,11 +83,13 @@ impl load::SessionFactory for ScriptSessions {
             tally: Tally::default(),
             tallies: self.tallies.clone(),
             problem: self.problem.clone(),
-        })
+        }
     }
 }
 
-struct ScriptSession {
+struct ScriptSession<O: Open> {
+    opener: O,
+    lookout: Option<Arc<Lookout>>,
     program: Arc<Program>,
     bytecode: Bytecode,
     databases: Arc<Databases>,
@@ -80,20 +97,24 @@ struct ScriptSession {
     rng: Rng,
     index: u32,
     draws_per_event: u32,
-    course: Option<Course<OnEngine>>,
+    course: Option<Course<O>>,
     is_ended: bool,
     tally: Tally,
     tallies: Arc<Mutex<Vec<Tally>>>,
     problem: Arc<Mutex<Option<String>>>,
 }
 
-impl ScriptSession {
-    fn course(&mut self) -> Result<Course<OnEngine>, crate::Error> {
-        let host = Host::new(OnEngine, self.databases.clone(), self.index);
-        let callbacks = Callbacks { results: host.results() };
+impl<O: Open + Copy> ScriptSession<O> {
+    fn course(&mut self) -> Result<Course<O>, crate::Error> {
+        let host = Host::new(self.opener, self.databases.clone(), self.index);
+        let callbacks = Callbacks { results: host.results(), is_blocking: self.lookout.is_none() };
         let symbols = SessionSymbols::new(self.random, self.rng.clone(), self.databases.counters.clone());
         let state = State::new(&self.program, &self.bytecode, self.index, callbacks)?;
-        Course::new(state, "main", host, symbols)
+        let course = Course::new(state, "main", host, symbols)?;
+        Ok(match &self.lookout {
+            Some(lookout) => course.watched_by(lookout),
+            None => course,
+        })
     }
 
     /// The end of the run, with the script's words kept as they are.
@@ -112,7 +133,7 @@ impl ScriptSession {
     }
 }
 
-impl Session for ScriptSession {
+impl<O: Open + Copy> Session for ScriptSession<O> {
     /// Runs the script's file scope and its `thread_init`. Called once: scripts look after their connections.
     async fn open(&mut self) -> Result<(), Failure> {
         if self.course.is_some() {
@@ -179,7 +200,7 @@ impl Session for ScriptSession {
     }
 }
 
-impl Drop for ScriptSession {
+impl<O: Open> Drop for ScriptSession<O> {
     fn drop(&mut self) {
         self.tallies.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(self.tally);
     }

@@ -11,7 +11,7 @@ use workload::random::{DistributionKind, GlibcRandom, Rng};
 use crate::error::Error;
 use crate::host::{Databases, Ignored};
 use crate::options::{Compat, Values, switch};
-use crate::output::Form;
+use crate::output::{Form, level, tell};
 use crate::symbols::{self, RandomSettings};
 
 /// Restarts of one event before it counts as failed. sysbench restarts for ever, which hides a workload that
@@ -49,6 +49,7 @@ pub fn databases(values: &Values) -> Result<Databases, Error> {
         mysql,
         pgsql,
         ignored,
+        driver: values.text("db-driver").to_owned(),
         is_emulated,
         is_debugged,
         is_used: Arc::default(),
@@ -94,6 +95,12 @@ fn mysql_targets(values: &Values) -> Result<Vec<Target>, Error> {
             None => return Err(Error::Usage(format!("invalid value for --mysql-ssl: '{other}'"))),
         },
     };
+    if ["mysql-ssl-key", "mysql-ssl-cert"].iter().any(|name| values.is_given(name)) {
+        tell(
+            level::WARNING,
+            "client certificates (--mysql-ssl-key, --mysql-ssl-cert) are not supported: none is sent",
+        );
+    }
     let sockets = values.list("mysql-socket");
     let hosts = values.list("mysql-host");
     let ports = ports(values, "mysql-port")?;
@@ -168,9 +175,7 @@ pub fn random(values: &Values) -> Result<RandomSettings, Error> {
         "pareto" => pareto,
         "zipfian" => zipfian,
         other => {
-            return Err(Error::Usage(format!(
-                "Invalid random numbers distribution: {other}. (uniform, gaussian, special, pareto, zipfian)"
-            )));
+            return Err(Error::Script(format!("Invalid random numbers distribution: {other}.")));
         }
     };
     for kind in [default, special, pareto, zipfian] {
@@ -216,7 +221,35 @@ pub fn threads(values: &Values) -> Result<u32, Error> {
     u32::try_from(values.count("threads"))
         .ok()
         .filter(|n| (1..=100_000).contains(n))
-        .ok_or_else(|| Error::Usage(format!("Invalid value for --threads: {}.", values.text("threads"))))
+        .ok_or_else(|| Error::Script(format!("Invalid value for --threads: {}.\n", values.text("threads"))))
+}
+
+/// `--report-checkpoints`: seconds of the run, in order.
+///
+/// # Errors
+/// Something that is no number.
+pub fn checkpoints(values: &Values) -> Result<Vec<u64>, Error> {
+    let refused = |text: &String| Error::Script(format!("Invalid value for --report-checkpoints: '{text}'"));
+    let parsed: Result<Vec<u64>, Error> = values
+        .list("report-checkpoints")
+        .iter()
+        .map(|text| text.parse().map_err(|_| refused(text)))
+        .collect();
+    parsed.map(|mut seconds| {
+        seconds.sort_unstable();
+        seconds.dedup();
+        seconds
+    })
+}
+
+/// What is wrong with the general options is said before anything else.
+///
+/// # Errors
+/// A value without a meaning.
+pub fn check(values: &Values, compat: Compat) -> Result<(), Error> {
+    form(values, compat)?;
+    checkpoints(values)?;
+    random(values).map(drop)
 }
 
 /// The load plan of `run`.
@@ -275,7 +308,8 @@ pub fn plan(values: &Values) -> Result<LoadPlan, Error> {
         // What a rate has queued up is not worked off after the end, as in sysbench.
         drain: forced.unwrap_or(Duration::from_secs(if rate > 0 { 1 } else { 3600 })),
         connect_limit: Duration::from_secs(values.count("thread-init-timeout").max(1)),
-        silence_limit: Duration::from_secs(60),
+        // A session with a thread of its own may wait for a server without telling anybody.
+        silence_limit: Duration::from_secs(if values.is_on("thread-per-session") { 86_400 } else { 60 }),
         seed: values.count("rand-seed"),
         raise_priority: false,
     })
@@ -292,9 +326,7 @@ pub fn form(values: &Values, compat: Compat) -> Result<Form, Error> {
             Ok(0.0) => {}
             Ok(percent) if percent > 0.0 && percent <= 100.0 => percentiles.push(percent),
             _ => {
-                return Err(Error::Usage(format!(
-                    "Invalid value for the percentile option: {text} (above 0, at most 100; 0 disables)"
-                )));
+                return Err(Error::Script(format!("Invalid value for --percentile: {text}")));
             }
         }
     }

@@ -11,7 +11,7 @@ use mlua::{Function, LightUserData, Lua, Table, Thread, Value};
 
 use crate::error::Error;
 use crate::host::Results;
-use crate::symbols;
+use crate::{ffi, histogram, symbols};
 
 /// The version that scripts see.
 pub const VERSION: &str = "1.0.20";
@@ -79,32 +79,14 @@ const GLUE: [(&str, &str); 6] = [
     ("=sysbench/legacy.lua", include_str!("lua/legacy.lua")),
 ];
 
-/// C functions that would wait for a server inside C.
-const BLOCKING_SYMBOLS: [&str; 18] = [
-    "db_create",
-    "db_destroy",
-    "db_connection_create",
-    "db_connection_close",
-    "db_connection_reconnect",
-    "db_connection_free",
-    "db_query",
-    "db_prepare",
-    "db_bind_param",
-    "db_bind_result",
-    "db_execute",
-    "db_fetch_row",
-    "db_free_results",
-    "db_close",
-    "db_bulk_insert_init",
-    "db_bulk_insert_next",
-    "db_bulk_insert_done",
-    "db_next_result",
-];
+/// Declares what scripts reach through FFI; loaded into a state when its script first looks there.
+const FFI_GLUE: (&str, &str) = ("=sysbench/ffi.lua", include_str!("lua/ffi.lua"));
 
 /// The glue and the script as bytecode: compiled once, loaded into each of thousands of states.
 #[derive(Debug, Clone)]
 pub struct Bytecode {
     glue: Arc<[Vec<u8>]>,
+    ffi: Arc<[u8]>,
 }
 
 impl Bytecode {
@@ -114,15 +96,12 @@ impl Bytecode {
     /// LuaJIT cannot be started.
     pub fn compile() -> Result<Bytecode, Error> {
         let lua = Lua::new();
-        let glue = GLUE
-            .iter()
-            .map(|(name, source)| {
-                let chunk = lua.load(*source).set_name(*name).into_function()?;
-                Ok(chunk.dump(false))
-            })
-            .collect::<Result<Vec<_>, mlua::Error>>()
-            .map_err(Error::lua)?;
-        Ok(Bytecode { glue: glue.into() })
+        let compile = |(name, source): &(&str, &str)| -> Result<Vec<u8>, Error> {
+            let chunk = lua.load(*source).set_name(*name).into_function().map_err(Error::lua)?;
+            Ok(chunk.dump(false))
+        };
+        let glue = GLUE.iter().map(compile).collect::<Result<Vec<_>, Error>>()?;
+        Ok(Bytecode { glue: glue.into(), ffi: compile(&FFI_GLUE)?.into() })
     }
 
     /// Compiles a script.
@@ -150,6 +129,8 @@ impl Bytecode {
 pub struct Callbacks {
     /// Rows that scripts fetch.
     pub results: Rc<RefCell<Results>>,
+    /// The thread has this session only: C functions may wait for servers.
+    pub is_blocking: bool,
 }
 
 impl State {
@@ -179,6 +160,20 @@ impl State {
         if let Some(path) = &program.lua_cpath {
             package.set("cpath", path.as_str())?;
         }
+        let (native, glue) = (self.native.clone(), bytecode.ffi.clone());
+        let declare = lua.create_function(move |lua, proxy: Table| {
+            let (addresses, prototypes): (Table, _) = (native.get("symbols")?, lua.create_table()?);
+            for (name, address, prototype) in
+                symbols::table().into_iter().chain(ffi::table()).chain(histogram::table())
+            {
+                addresses.set(name, LightUserData(address.cast_mut()))?;
+                prototypes.set(name, prototype)?;
+            }
+            native.set("prototypes", prototypes)?;
+            let chunk = lua.load(&*glue).set_mode(mlua::chunk::ChunkMode::Binary).into_function()?;
+            chunk.call::<()>((&native, proxy))
+        })?;
+        self.native.set("declare_ffi", declare)?;
         for glue in bytecode.glue.iter() {
             let chunk = lua.load(glue.as_slice()).set_mode(mlua::chunk::ChunkMode::Binary).into_function()?;
             chunk.call::<()>(&self.native)?;
@@ -222,6 +217,11 @@ impl State {
     /// Out of memory.
     pub fn coroutine(&self, name: &str) -> Result<Thread, Error> {
         self.lua.create_thread(self.native(name)?).map_err(Error::lua)
+    }
+
+    /// The last function of C's that the script looked up.
+    pub fn last_c_function(&self) -> Option<String> {
+        self.native.get("last_c").ok()
     }
 
     /// Whether the script defines a global function.
@@ -268,14 +268,13 @@ fn native(lua: &Lua, program: &Arc<Program>, tid: u32, callbacks: Callbacks) -> 
     native.set("script_path", path.unwrap_or_else(|| program.name.clone()))?;
     native.set("script_name", program.name.as_str())?;
     native.set("mark", mark())?;
-    native.set("blocking_symbols", lua.create_sequence_from(BLOCKING_SYMBOLS)?)?;
-    let (addresses, prototypes) = (lua.create_table()?, lua.create_table()?);
-    for (name, address, prototype) in symbols::table() {
+    native.set("is_blocking", callbacks.is_blocking)?;
+    // The glue draws by these; the others wait for a script that looks at FFI.
+    let addresses = lua.create_table()?;
+    for (name, address, _) in symbols::table() {
         addresses.set(name, LightUserData(address.cast_mut()))?;
-        prototypes.set(name, prototype)?;
     }
     native.set("symbols", addresses)?;
-    native.set("prototypes", prototypes)?;
     let results = callbacks.results.clone();
     let fetch =
         lua.create_function(move |lua, (id, handle, row, fields): (usize, usize, usize, usize)| {

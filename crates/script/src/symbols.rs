@@ -243,6 +243,11 @@ pub unsafe extern "C" fn sb_rand_varstr(out: *mut c_char, least: u32, most: u32)
     })
 }
 
+/// Adds to a counter of the session that is running.
+pub(crate) fn count(counter: Counter, amount: u64) {
+    current((), |session| session.counters.add(counter, amount));
+}
+
 /// Adds one to a counter of the session that is running.
 #[unsafe(no_mangle)]
 pub extern "C" fn sb_counter_inc(thread: c_int, counter: c_int) {
@@ -252,11 +257,35 @@ pub extern "C" fn sb_counter_inc(thread: c_int, counter: c_int) {
 /// Adds to a counter of the session that is running.
 #[unsafe(no_mangle)]
 pub extern "C" fn sb_counter_add(_thread: c_int, counter: c_int, amount: u64) {
-    current((), |session| {
-        if let Some(counter) = usize::try_from(counter).ok().and_then(|at| Counter::ALL.get(at)) {
-            session.counters.add(*counter, amount);
-        }
-    });
+    if let Some(known) = usize::try_from(counter).ok().and_then(|at| Counter::ALL.get(at)) {
+        count(*known, amount);
+    }
+}
+
+/// An event begins. The load engine knows: nothing is to be done.
+#[unsafe(no_mangle)]
+pub extern "C" fn sb_event_start(_thread: c_int) {}
+
+/// An event ends. The load engine knows: nothing is to be done.
+#[unsafe(no_mangle)]
+pub extern "C" fn sb_event_stop(_thread: c_int) {}
+
+/// Whether there is another event. Scripts reach a function of the same name that waits for the load engine; whoever
+/// calls this one from C cannot be made to wait.
+#[unsafe(no_mangle)]
+pub extern "C" fn sb_more_events(_thread: c_int) -> bool {
+    crate::output::tell(
+        crate::output::level::FATAL,
+        "sb_more_events() works in Lua only (ffi.C.sb_more_events)",
+    );
+    false
+}
+
+/// How a counter of the run stands.
+#[unsafe(no_mangle)]
+pub extern "C" fn sb_counter_val(_thread: c_int, counter: c_int) -> u64 {
+    let known = usize::try_from(counter).ok().and_then(|at| Counter::ALL.get(at));
+    known.map_or(0, |known| current(0, |session| session.counters.now().of(*known)))
 }
 
 /// Every function with its address and its C prototype as a pointer type.
@@ -276,6 +305,7 @@ pub fn table() -> Vec<(&'static str, *const c_void, &'static str)> {
         ("sb_rand_str", sb_rand_str as *const c_void, "void (*)(const char *, char *)"),
         ("sb_rand_varstr", sb_rand_varstr as *const c_void, "uint32_t (*)(char *, uint32_t, uint32_t)"),
         ("sb_counter_inc", sb_counter_inc as *const c_void, "void (*)(int, int)"),
+        ("sb_counter_val", sb_counter_val as *const c_void, "uint64_t (*)(int, int)"),
         ("sb_counter_add", sb_counter_add as *const c_void, "void (*)(int, int, uint64_t)"),
     ]
 }

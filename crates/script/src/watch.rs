@@ -14,6 +14,7 @@ use crate::options::Values;
 use crate::output::{Form, Stat, histogram_text, is_told, level, tell};
 use crate::script::run_blocking;
 use crate::session::Tally;
+use crate::settings;
 use crate::state::State;
 use crate::symbols::{Counted, Counters};
 
@@ -96,13 +97,7 @@ impl<'a> Watch<'a> {
         hooks: Option<Hooks<'a>>,
         out: &'a mut (dyn Write + Send),
     ) -> Result<Watch<'a>, Error> {
-        let mut checkpoints = Vec::new();
-        for text in values.list("report-checkpoints") {
-            checkpoints
-                .push(text.parse().map_err(|_| {
-                    Error::Usage(format!("Invalid value for --report-checkpoints: '{text}'"))
-                })?);
-        }
+        let checkpoints = settings::checkpoints(values)?;
         Ok(Watch {
             hooks,
             is_used,

@@ -1,30 +1,17 @@
 //! The same script under Debian's sysbench and under Plimsoll, with the same seed and one thread: the same output,
 //! the same statements at the server, the same tables.
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::connection;
+use wire::Protocol;
 use wire::blocking::Client;
-use wire::{Endpoint, Protocol};
 
 fn script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts/api.lua")
-}
-
-fn connection(server: &sandbox::Sandbox) -> Vec<String> {
-    let target = server.target(Some("sbtest"));
-    let Endpoint::Unix(path) = &target.endpoint else { panic!("a sandbox listens on a socket") };
-    match target.protocol {
-        Protocol::Mysql => {
-            vec![format!("--mysql-socket={}", path.display()), format!("--mysql-user={}", target.user)]
-        }
-        Protocol::Postgres => vec![
-            "--db-driver=pgsql".into(),
-            format!("--pgsql-host={}", path.parent().unwrap().display()),
-            format!("--pgsql-port={}", path.extension().unwrap().to_str().unwrap()),
-            format!("--pgsql-user={}", target.user),
-        ],
-    }
 }
 
 /// What the server logged since `from` bytes: statements only, without times, thread ids and statement names.
@@ -99,8 +86,6 @@ fn check(selector: &str, log_setting: (&str, &str), log_of: impl Fn(&sandbox::Sa
         spec.settings.insert(name.to_owned(), value.to_owned());
     });
     let Some(server) = server else { return };
-    let target = server.target(Some("sbtest"));
-    workload::create_database(&target).unwrap();
     let log = log_of(&server);
     for mode in ["--db-ps-mode=auto", "--db-ps-mode=disable"] {
         let mut connection = connection(&server);

@@ -1,31 +1,10 @@
 //! sysbench's own scripts, as installed, and scripts of our own against real servers.
 
+mod common;
+
+use common::{SYSBENCH, connection, figure};
 use load::Stop;
-use wire::Endpoint;
 use wire::blocking::Client;
-
-const SYSBENCH: &str = "/usr/share/sysbench";
-
-/// The options that lead to a sandbox.
-fn connection(server: &sandbox::Sandbox) -> Vec<String> {
-    let target = server.target(Some("sbtest"));
-    workload::create_database(&target).unwrap();
-    let Endpoint::Unix(path) = &target.endpoint else { panic!("a sandbox listens on a socket") };
-    match target.protocol {
-        wire::Protocol::Mysql => {
-            vec![format!("--mysql-socket={}", path.display()), format!("--mysql-user={}", target.user)]
-        }
-        wire::Protocol::Postgres => {
-            let port = path.extension().unwrap().to_str().unwrap().to_owned();
-            vec![
-                "--db-driver=pgsql".into(),
-                format!("--pgsql-host={}", path.parent().unwrap().display()),
-                format!("--pgsql-port={port}"),
-                format!("--pgsql-user={}", target.user),
-            ]
-        }
-    }
-}
 
 fn sysbench(arguments: &[&str], connection: &[String]) -> (i32, String) {
     let mut words = connection.to_vec();
@@ -33,12 +12,6 @@ fn sysbench(arguments: &[&str], connection: &[String]) -> (i32, String) {
     let mut out = Vec::new();
     let done = script::run(&words, &mut out, &Stop::new());
     (done.exit_code, String::from_utf8(out).unwrap())
-}
-
-fn figure(text: &str, label: &str) -> f64 {
-    let line =
-        text.lines().find(|l| l.trim().starts_with(label)).unwrap_or_else(|| panic!("no {label} in {text}"));
-    line.trim()[label.len()..].split_whitespace().next().unwrap().trim_end_matches('s').parse().unwrap()
 }
 
 fn whole_life(selector: &str) {

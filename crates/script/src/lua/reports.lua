@@ -2,47 +2,11 @@
 local native = ...
 local sysbench = _G.sysbench
 
--- Histograms.
+-- Histograms live in C memory: see ffi.lua.
 sysbench.histogram = {}
-local histogram_methods = {}
-histogram_methods.__index = histogram_methods
 function sysbench.histogram.new(size, least, most)
-   local counts = {}
-   for i = 1, size do counts[i] = 0 end
-   return setmetatable({
-      size = size, least = least, most = most, counts = counts, total = 0,
-      lower = math.log(least), scale = (size - 1) / (math.log(most) - math.log(least)),
-   }, histogram_methods)
-end
-function histogram_methods:update(value)
-   local at
-   if value < self.least then at = 1
-   elseif value > self.most then at = self.size
-   else at = math.floor((math.log(value) - self.lower) * self.scale + 0.5) + 1 end
-   self.counts[at] = self.counts[at] + 1
-   self.total = self.total + 1
-end
-function histogram_methods:percentile(percent)
-   if self.total == 0 then return 0 end
-   local wanted, seen = math.floor(self.total * percent / 100 + 0.5), 0
-   for i = 1, self.size do
-      seen = seen + self.counts[i]
-      if seen >= wanted then return math.exp((i - 1) / self.scale + self.lower) end
-   end
-   return self.most
-end
-function histogram_methods:print()
-   local largest = 0
-   for i = 1, self.size do largest = math.max(largest, self.counts[i]) end
-   if largest == 0 then return end
-   print("       value  ------------- distribution ------------- count")
-   for i = 1, self.size do
-      if self.counts[i] > 0 then
-         local width = math.floor(self.counts[i] * 40 / largest + 0.5)
-         print(string.format("%12.3f |%-40s %d", math.exp((i - 1) / self.scale + self.lower),
-            string.rep("*", width), self.counts[i]))
-      end
-   end
+   if native.new_histogram == nil then native.declare_ffi(native.ffi) end
+   return native.new_histogram(size, least, most)
 end
 
 -- Reports, as hooks or called by scripts' own hooks.

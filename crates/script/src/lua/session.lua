@@ -1,38 +1,16 @@
 -- The course of one session: thread_init, events, thread_done, in one coroutine. And the names of sysbench 0.5.
 local native = ...
-local ffi = require("ffi")
 local sysbench = _G.sysbench
 local MARK = native.mark
 local yield = coroutine.yield
 local MORE, RESTART = 20, 21
 
--- Scripts with a thread_run of their own ask for events through FFI; a C function cannot wait for the load
--- engine, so these few names lead to Lua functions that can.
-local started
-local waiting = {
-   sb_more_events = function() return yield(MARK, MORE) end,
-   sb_event_start = function() started = true end,
-   sb_event_stop = function() started = false end,
-}
-for _, name in ipairs(native.blocking_symbols) do
-   waiting[name] = function()
-      error("ffi.C." .. name .. "() would block all sessions of this worker; use the methods of the connection " ..
-         "(con:query(), stmt:execute()), which wait for the server without blocking", 2)
-   end
-end
-local real = ffi
-local proxy = setmetatable({
-   C = setmetatable({}, { __index = function(_, name)
-      local own = waiting[name]
-      if own ~= nil then return own end
-      local address = native.symbols[name]
-      if address ~= nil and not native.exported then
-         local ok, kind = pcall(function() return native.prototypes[name] end)
-         if ok and kind then return real.cast(kind, address) end
-      end
-      return real.C[name]
-   end }),
-}, { __index = real })
+-- What scripts reach through FFI is declared when a script first looks at it: most never do.
+local proxy = setmetatable({}, { __index = function(self, name)
+   native.declare_ffi(self)
+   return self[name]
+end })
+native.ffi = proxy
 _G.ffi = proxy
 package.loaded.ffi = proxy
 

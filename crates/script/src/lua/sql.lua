@@ -64,7 +64,8 @@ local FATAL, ALERT = 0, 1
 local PREPARED = "<prepared statement>"
 
 -- What a request gave: 0 = done, else an error described by a table.
-local function failed(connection, query, problem)
+-- `words` are those of the error where it is no plain SQL error.
+local function failed(connection, query, problem, words)
    connection.sql_errno, connection.sql_state, connection.sql_errmsg =
       problem.sql_errno, problem.sql_state, problem.sql_errmsg
    connection.error = problem.ignorable and sql.error.IGNORABLE or sql.error.FATAL
@@ -80,20 +81,15 @@ local function failed(connection, query, problem)
    end
    if ignorable then
       if problem.reconnect then
-         ask(RECONNECT, connection.id)
+         local id, lost = ask(RECONNECT, connection.id)
+         if id == nil then
+            error(string.format("the connection is lost and cannot be opened again: %s", lost.sql_errmsg), 3)
+         end
       end
       told.errcode = sysbench.error.RESTART_EVENT
       error(told, 0)
    end
-   if connection.driver.driver_name == "mysql" then
-      local where = query ~= nil and query ~= PREPARED and "mysql_drv_query()" or "mysql_stmt_execute()"
-      native.say(FATAL, string.format("%s returned error %d (%s) for query '%s'", where, problem.sql_errno,
-         problem.sql_errmsg, query or ""))
-   else
-      native.say(FATAL, "PQexec() failed: 7 " .. problem.sql_errmsg)
-      if query ~= nil then native.say(FATAL, "failed query was: " .. query) end
-   end
-   error(string.format("SQL error, errno = %d, state = '%s': %s", problem.sql_errno, problem.sql_state,
+   error(words or string.format("SQL error, errno = %d, state = '%s': %s", problem.sql_errno, problem.sql_state,
       problem.sql_errmsg), 3)
 end
 
@@ -108,16 +104,15 @@ function sql.driver(name)
 end
 function driver_methods:name() return self.driver_name end
 function driver_methods:connect()
-   local id, problem = ask(CONNECT, self.driver_name)
-   if id == nil then
-      native.say(FATAL, string.format("unable to connect to the %s server, aborting...",
-         self.driver_name == "mysql" and "MySQL" or "PostgreSQL"))
-      native.say(FATAL, string.format("error %s: %s",
-         self.driver_name == "mysql" and problem.sql_errno or problem.sql_state, problem.sql_errmsg))
-      error("connection creation failed", 2)
-   end
+   local id = ask(CONNECT, self.driver_name)
+   if id == nil then error("connection creation failed", 2) end
+   return native.connection(id, self.driver_name, self)
+end
+native.connection_methods = connection_methods
+function native.connection(id, name, driver)
    return setmetatable({
-      id = id, driver = self, error = sql.error.NONE, sql_errno = 0, sql_state = "", sql_errmsg = "",
+      id = id, driver = driver or sql.driver(name), error = sql.error.NONE, sql_errno = 0, sql_state = "",
+      sql_errmsg = "",
    }, connection_meta)
 end
 
@@ -148,7 +143,7 @@ end
 function connection_methods:query(text)
    connected(self)
    local rows, fields, handle = ask(QUERY, self.id, text)
-   if rows == nil then return failed(self, text, fields) end
+   if rows == nil then failed(self, text, fields) end
    self.error = sql.error.NONE
    return result(self, rows, fields, handle)
 end
@@ -169,13 +164,13 @@ function connection_methods:next_result()
    local rows, fields, handle = ask(NEXT_RESULT, self.id)
    if rows == nil then
       if fields == nil then return nil end
-      return failed(self, nil, fields)
+      failed(self, nil, fields)
    end
    return result(self, rows, fields, handle)
 end
 function connection_methods:check_error(rs, query)
    if rs == nil and self.error ~= sql.error.NONE then
-      return failed(self, query, {
+      failed(self, query, {
          sql_errno = self.sql_errno, sql_state = self.sql_state, sql_errmsg = self.sql_errmsg,
          ignorable = self.error == sql.error.IGNORABLE,
       })
@@ -186,7 +181,7 @@ end
 function connection_methods:prepare(text)
    connected(self)
    local id, problem = ask(PREPARE, self.id, text)
-   if id == nil then return failed(self, text, problem) end
+   if id == nil then failed(self, text, problem, "SQL API error") end
    return setmetatable({ connection = self, id = id, text = text, params = nil }, statement_meta)
 end
 
@@ -220,7 +215,7 @@ function statement_methods:bind_param(...)
    end
    addresses.statement = self.id
    local ok, problem = ask(BIND, self.connection.id, addresses)
-   if ok == nil then return failed(self.connection, self.text, problem) end
+   if ok == nil then failed(self.connection, self.text, problem, "SQL API error") end
    -- The C memory must live as long as the statement may read it.
    self.params = params
 end
@@ -228,7 +223,7 @@ function statement_methods:execute()
    local connection = self.connection
    if self.id == nil or connection.id == nil then error("attempt to use a closed statement", 2) end
    local rows, fields, handle = ask(EXECUTE, connection.id, self.id)
-   if rows == nil then return failed(connection, PREPARED, fields) end
+   if rows == nil then failed(connection, PREPARED, fields) end
    if fields == 0 then return nil end
    return result(connection, rows, fields, handle)
 end
@@ -288,7 +283,8 @@ local function flush(bulk, connection)
    if bulk.count == 0 then return end
    local text = bulk.head .. table.concat(bulk.rows, ",", 1, bulk.count)
    bulk.count, bulk.bytes = 0, #bulk.head
-   connection:query(text)
+   local rows, problem = ask(QUERY, connection.id, text)
+   if rows == nil then return problem, text end
 end
 function connection_methods:bulk_insert_init(head)
    connected(self)
@@ -303,7 +299,8 @@ function connection_methods:bulk_insert_next(row)
    local length = #row
    if bulk.bytes + length + (bulk.count > 0 and 2 or 1) > BULK_BYTES then
       if bulk.count == 0 then error("a row of a bulk insert is longer than " .. BULK_BYTES .. " bytes", 2) end
-      flush(bulk, self)
+      local problem, text = flush(bulk, self)
+      if problem ~= nil then failed(self, text, problem, "db_bulk_insert_next() failed") end
    end
    bulk.bytes = bulk.bytes + length + (bulk.count > 0 and 1 or 0)
    bulk.count = bulk.count + 1
@@ -311,7 +308,8 @@ function connection_methods:bulk_insert_next(row)
 end
 function connection_methods:bulk_insert_done()
    if self.bulk ~= nil then
-      flush(self.bulk, self)
+      local problem, text = flush(self.bulk, self)
       self.bulk = nil
+      if problem ~= nil then failed(self, text, problem, "db_bulk_insert_done() failed") end
    end
 end

@@ -2,27 +2,7 @@
 -- `native` holds what Plimsoll gives: values of this state and pointers to the C functions of symbols.rs.
 local native = ...
 local ffi = require("ffi")
-
-ffi.cdef[[
-typedef enum { SB_CNT_OTHER, SB_CNT_READ, SB_CNT_WRITE, SB_CNT_RECONNECT, SB_CNT_ERROR, SB_CNT_MAX } sb_counter_type;
-uint32_t sb_rand_default(uint32_t, uint32_t);
-uint32_t sb_rand_uniform(uint32_t, uint32_t);
-uint32_t sb_rand_gaussian(uint32_t, uint32_t);
-uint32_t sb_rand_special(uint32_t, uint32_t);
-uint32_t sb_rand_pareto(uint32_t, uint32_t);
-uint32_t sb_rand_zipfian(uint32_t, uint32_t);
-uint32_t sb_rand_unique(void);
-uint64_t sb_rand_uniform_uint64(void);
-double sb_rand_uniform_double(void);
-void sb_rand_str(const char *, char *);
-uint32_t sb_rand_varstr(char *, uint32_t, uint32_t);
-void sb_counter_inc(int, sb_counter_type);
-void sb_counter_add(int, sb_counter_type, uint64_t);
-bool sb_more_events(int);
-void sb_event_start(int);
-void sb_event_stop(int);
-int usleep(unsigned int);
-]]
+native.real_ffi = ffi
 
 local sysbench = {
    tid = native.tid,
