@@ -237,6 +237,10 @@ pub(crate) fn signal(pid: u32, signal: i32) {
     unsafe { libc::kill(pid as i32, signal) };
 }
 
+/// Longest pause between two looks at a process or a socket: short beside what a deploy takes, and a look costs
+/// microseconds.
+pub(crate) const PAUSE_MAX: Duration = Duration::from_millis(4);
+
 /// Waits until none of `dir`'s processes is left, reaping `child` on the way; `false` when time is up.
 pub(crate) fn wait_gone(
     dir: &Path,
@@ -255,7 +259,7 @@ pub(crate) fn wait_gone(
             return false;
         }
         std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 

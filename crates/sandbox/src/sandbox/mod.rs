@@ -186,7 +186,7 @@ impl Sandbox {
 
     fn wait_until_ready(&mut self) -> Result<(), Error> {
         let deadline = Instant::now() + START_PATIENCE;
-        let mut pause = Duration::from_millis(2);
+        let mut pause = Duration::from_millis(1);
         let socket = self.socket();
         loop {
             if probe::answers(self.record.build.flavor, &socket) {
@@ -207,7 +207,7 @@ impl Sandbox {
                 );
             }
             std::thread::sleep(pause);
-            pause = (pause * 3 / 2).min(Duration::from_millis(20));
+            pause = (pause * 3 / 2).min(process::PAUSE_MAX);
         }
     }
 
