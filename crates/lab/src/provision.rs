@@ -321,7 +321,8 @@ fn loaded(
     let loaded = {
         // Half-loaded tables are worth nothing: the first Ctrl-C ends the server, and with it the loading.
         let _expendable = wanted.stop.expendable(sandbox.pid());
-        load(configured, &target, wanted, stage).and_then(|report| settle(&target).map(|()| report))
+        load(configured, &target, Durability::Expendable, wanted, stage)
+            .and_then(|report| settle(&target).map(|()| report))
     };
     let loaded = match loaded {
         Ok(loaded) => loaded,
@@ -375,7 +376,7 @@ fn on_existing(
     if is_there && wanted.data == Data::Any {
         return Ok(Made { configured, data_from: "kept".into(), notes: Vec::new() });
     }
-    let loaded = load(configured.as_ref(), target, wanted, stage)?;
+    let loaded = load(configured.as_ref(), target, Durability::Kept, wanted, stage)?;
     let mut notes = loaded.notes.clone();
     if !is_there {
         notes.push(format!("the tables were loaded into the database {database} and stay there"));
@@ -383,9 +384,19 @@ fn on_existing(
     Ok(Made { configured, data_from: how(&loaded), notes })
 }
 
+/// What a crash during a load may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Durability {
+    /// Nothing but the tables that are loaded: the server is not of this run's own.
+    Kept,
+    /// The whole server, which holds nothing else.
+    Expendable,
+}
+
 fn load(
     configured: &dyn Configured,
     target: &Target,
+    durability: Durability,
     wanted: &Wanted<'_>,
     stage: &mut dyn FnMut(Stage),
 ) -> Result<LoadReport, Error> {
@@ -401,7 +412,10 @@ fn load(
         };
         (wanted.observer)(Event::Loaded { what, done: progress.done, total: progress.total });
     };
-    let loaded = configured.load(&at, &report);
+    let loaded = match durability {
+        Durability::Kept => configured.load(&at, &report),
+        Durability::Expendable => workload::without_redo_log(target, || configured.load(&at, &report)),
+    };
     if wanted.stop.is_requested() {
         return Err(Error::Interrupted);
     }

@@ -1,9 +1,14 @@
 //! Control work on a server: a blocking connection whose errors say what was being done.
 
+use std::time::Duration;
+
 use wire::blocking::Client;
 use wire::{Done, Protocol, ResultSet, Target};
 
 use crate::{Dialect, Error, Flavor};
+
+/// Statements that write or read whole tables may take long: an index over a large table is one statement.
+pub(crate) const STATEMENT_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// A connection for set-up, counting and checks.
 #[derive(Debug)]
@@ -88,6 +93,25 @@ impl Control {
             Err(error) => Err(error),
         }
     }
+}
+
+/// See [`crate::without_redo_log`].
+pub(crate) fn without_redo_log<T>(
+    target: &Target,
+    work: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let connect = || Control::connect(target, "switch the redo log");
+    let mut control = connect()?;
+    let Some([off, on]) = control.dialect().redo_log_switch() else { return work() };
+    control.run("switching the redo log off", off)?;
+    drop(control);
+    let done = work();
+    // Also after a failure, whose error is the one to tell. The work may take longer than a connection may be idle.
+    let switched = connect().and_then(|mut control| {
+        control.client().set_statement_timeout(STATEMENT_LIMIT);
+        control.run("switching the redo log on", on)
+    });
+    done.and_then(|done| switched.map(|_| done))
 }
 
 pub(crate) fn statement_error(doing: &str, sql: &str, source: wire::Error) -> Error {

@@ -129,3 +129,16 @@ pub trait Configured: Send + Sync {
 pub fn create_database(target: &wire::Target) -> Result<(), Error> {
     control::create_database(target)
 }
+
+/// Does `work`, the loading of tables, with the server's redo log off where it can be switched (MySQL from 8.0.21 on;
+/// elsewhere it just does the work). Only for a server whose tables may all be lost: one that crashes meanwhile does
+/// not start again. When this returns the redo log is on, and every page that was changed without it is on disk.
+///
+/// # Errors
+/// Those of `work`; no connection, or no right to switch (INNODB_REDO_LOG_ENABLE).
+pub fn without_redo_log<T>(
+    target: &wire::Target,
+    work: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
+    control::without_redo_log(target, work)
+}

@@ -1,26 +1,26 @@
-//! Fills tables with generated rows: streamed over several connections, one table also in ranges, secondary
-//! indexes and statistics afterwards. Used by every workload that has data.
+//! Fills tables with generated rows: streamed over several connections, one table in ranges where that is faster,
+//! secondary indexes and statistics afterwards. Used by every workload that has data.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wire::Target;
+use wire::{ParamType, Target};
 
-use crate::control::{Control, statement_error};
+use crate::control::{Control, STATEMENT_LIMIT, statement_error};
 use crate::{Dialect, Error, Flavor, LoadAt, LoadMethod, LoadReport, Progress, Stage};
 
 /// Text handed to the connection at a time.
 const CHUNK_BYTES: usize = 256 * 1024;
+/// Text that is made into parameters at a time; it stays in the first cache.
+const BULK_BYTES: usize = 16 * 1024;
 /// A multi-row INSERT; under the smallest default of `max_allowed_packet` (1 MiB, MySQL 5.5).
 const INSERT_BYTES: usize = 512 * 1024;
 /// Rows of one statement on servers that keep undo for all of them.
 const RANGE_ROWS_MAX: u64 = 2_000_000;
 /// How often progress is told at most.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// Loading statements may take long: an index over a large table is one statement.
-const STATEMENT_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// Appends a row, given its number, to a text.
 pub type PushRow<'a> = Box<dyn Fn(u64, &mut Vec<u8>) + Send + Sync + 'a>;
@@ -50,6 +50,7 @@ pub struct LoadPlan<'a> {
 }
 
 /// Rows of one table that travel in one statement.
+#[derive(Debug)]
 struct Range {
     table: usize,
     first: u64,
@@ -63,7 +64,7 @@ struct Shared<'a> {
     at: &'a LoadAt,
     dialect: &'a Dialect,
     plan: &'a LoadPlan<'a>,
-    ranges: Vec<Range>,
+    portions: Vec<Vec<Range>>,
     next: AtomicUsize,
     rows: AtomicU64,
     rows_total: u64,
@@ -88,7 +89,7 @@ pub fn load(
     let started = Instant::now();
     let connections = at.connections.max(1);
     create_tables(at, &plan, progress)?;
-    let ranges = cut(&plan, connections, dialect);
+    let portions = cut(&plan, connections, dialect);
     let shared = Shared {
         at,
         dialect,
@@ -101,9 +102,9 @@ pub fn load(
         failed: AtomicBool::new(false),
         told: Mutex::new(started),
         progress,
-        ranges,
+        portions,
     };
-    in_parallel(connections.min(shared.ranges.len()), &|_| load_ranges(&shared))?;
+    in_parallel(connections.min(shared.portions.len()), &|_| load_portions(&shared))?;
     let rows_time = started.elapsed();
     let after: Vec<&[String]> = plan.tables.iter().map(|table| table.after.as_slice()).collect();
     let started = Instant::now();
@@ -176,23 +177,34 @@ fn create_tables(
     Ok(())
 }
 
-/// Cuts the tables into ranges so that all connections have work.
-fn cut(plan: &LoadPlan<'_>, connections: usize, dialect: &Dialect) -> Vec<Range> {
+/// Cuts the tables into portions, each for one connection: ranges of one table that are loaded one after another.
+fn cut(plan: &LoadPlan<'_>, connections: usize, dialect: &Dialect) -> Vec<Vec<Range>> {
+    let splits_tables = dialect.splits_tables();
     let total: u64 = plan.tables.iter().map(|table| table.rows).sum();
     // A range is at most a connection's fair share, or one large table would be left to one connection.
-    let share = total.div_ceil(connections as u64).max(1);
+    let share = if splits_tables { total.div_ceil(connections as u64).max(1) } else { u64::MAX };
     let longest = if dialect.flavor == Flavor::Postgres { share } else { share.min(RANGE_ROWS_MAX) };
-    let mut ranges = Vec::new();
+    let mut portions = Vec::new();
     for (table, load) in plan.tables.iter().enumerate() {
         let pieces = load.rows.div_ceil(longest);
         let mut first = 0;
+        let mut ranges = Vec::new();
         for piece in 1..=pieces {
             let end = (u128::from(load.rows) * u128::from(piece) / u128::from(pieces)) as u64;
             ranges.push(Range { table, first, rows: end - first, is_whole: pieces == 1 });
             first = end;
         }
+        if splits_tables {
+            portions.extend(ranges.into_iter().map(|range| vec![range]));
+        } else if !ranges.is_empty() {
+            portions.push(ranges);
+        }
     }
-    ranges
+    if !splits_tables {
+        // The longest first, so that the connections end together. The sort is stable: equal tables stay in order.
+        portions.sort_by_key(|ranges| std::cmp::Reverse(ranges.iter().map(|range| range.rows).sum::<u64>()));
+    }
+    portions
 }
 
 /// Runs `work` on so many threads and gives the first error.
@@ -210,13 +222,22 @@ fn in_parallel(threads: usize, work: &(dyn Fn(usize) -> Result<(), Error> + Sync
     })
 }
 
-/// Takes ranges until there are none left.
-fn load_ranges(shared: &Shared<'_>) -> Result<(), Error> {
+/// Takes portions until there are none left.
+fn load_portions(shared: &Shared<'_>) -> Result<(), Error> {
     let result = (|| {
         let mut control = connect(&shared.at.target)?;
         while !shared.failed.load(Ordering::Relaxed) {
-            let Some(range) = shared.ranges.get(shared.next.fetch_add(1, Ordering::Relaxed)) else { break };
-            load_range(shared, &mut control, range)?;
+            let Some(ranges) = shared.portions.get(shared.next.fetch_add(1, Ordering::Relaxed)) else {
+                break;
+            };
+            let has_bulk = takes_bulk(shared, &mut control, ranges)?;
+            for range in ranges {
+                if has_bulk {
+                    bulk_range(shared, &mut control, range)?;
+                } else {
+                    load_range(shared, &mut control, range)?;
+                }
+            }
         }
         Ok(())
     })();
@@ -224,6 +245,57 @@ fn load_ranges(shared: &Shared<'_>) -> Result<(), Error> {
         shared.failed.store(true, Ordering::Relaxed);
     }
     result
+}
+
+/// Whether the table of these ranges is filled by bulk execution: parameters in place of text take the server two thirds
+/// of the time of LOAD DATA (1.5 s of cpu and 2.2 s for a million rows, MariaDB 10.11). Not where the engine builds its
+/// indexes at the end of a statement, as MyISAM does, for bulk execution is many statements.
+fn takes_bulk(shared: &Shared<'_>, control: &mut Control, ranges: &[Range]) -> Result<bool, Error> {
+    let Some(range) = ranges.first().filter(|_| control.client().has_bulk()) else { return Ok(false) };
+    let mut name = Vec::new();
+    shared.dialect.push_literal(shared.plan.tables[range.table].name.trim_matches('`').as_bytes(), &mut name);
+    let sql = format!(
+        "SELECT COUNT(*) FROM information_schema.TABLES \
+         WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = {} AND ENGINE = 'InnoDB'",
+        String::from_utf8_lossy(&name)
+    );
+    Ok(control.number("asking for a table's engine", &sql)? == 1)
+}
+
+/// The rows as parameters of an INSERT that is executed for many of them at once.
+fn bulk_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Result<(), Error> {
+    let table = &shared.plan.tables[range.table];
+    let columns = table.columns.split(',').count();
+    let sql =
+        format!("INSERT INTO {} ({}) VALUES (?{})", table.name, table.columns, ",?".repeat(columns - 1));
+    // The text is ASCII and needs no conversion.
+    control.run("preparing a connection for loading", "SET NAMES binary")?;
+    control.run("loading rows", "BEGIN")?;
+    let failed = |source| statement_error("loading rows", &sql, source);
+    let statement = control.client().prepare(&sql, &vec![ParamType::Text; columns]).map_err(failed)?;
+    let mut row = range.first;
+    let end = range.first + range.rows;
+    let (mut lines, mut text) = (Vec::new(), Vec::new());
+    let inserted = control.client().execute_bulk(&statement, &mut |rows| {
+        let first = row;
+        lines.clear();
+        while row < end && lines.len() < BULK_BYTES {
+            (table.push_row)(row, &mut lines);
+            row += 1;
+        }
+        for line in lines.split_inclusive(|&byte| byte == b'\n') {
+            each_field(line, &mut text, &mut |field| rows.push(field));
+        }
+        shared.sent(row - first, lines.len());
+        row < end && !shared.failed.load(Ordering::Relaxed)
+    });
+    inserted.map_err(|source| {
+        // What this range has counted was not kept.
+        shared.rows.fetch_sub(row - range.first, Ordering::Relaxed);
+        failed(source)
+    })?;
+    control.run("loading rows", "COMMIT")?;
+    control.client().close_statement(statement).map_err(failed)
 }
 
 fn load_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Result<(), Error> {
@@ -314,30 +386,43 @@ fn insert_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Re
 
 /// Turns a line of tab-separated text into `('a',NULL,'b')`.
 fn push_tuple(dialect: &Dialect, line: &[u8], out: &mut Vec<u8>) {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    let mut text = Vec::new();
-    for (index, field) in line.split(|&byte| byte == b'\t').enumerate() {
-        out.push(if index == 0 { b'(' } else { b',' });
-        if field == b"\\N" {
-            out.extend_from_slice(b"NULL");
-            continue;
+    let mut mark = b'(';
+    each_field(line, &mut Vec::new(), &mut |field| {
+        out.push(mark);
+        mark = b',';
+        match field {
+            Some(text) => dialect.push_literal(text, out),
+            None => out.extend_from_slice(b"NULL"),
         }
-        text.clear();
-        let mut bytes = field.iter().copied();
-        while let Some(byte) = bytes.next() {
-            text.push(match byte {
-                b'\\' => match bytes.next() {
-                    Some(b't') => b'\t',
-                    Some(b'n') => b'\n',
-                    Some(other) => other,
-                    None => b'\\',
-                },
-                other => other,
-            });
-        }
-        dialect.push_literal(&text, out);
-    }
+    });
     out.push(b')');
+}
+
+/// Shows each field of a line of tab-separated text without its escapes; `None` is NULL. `text` is scratch.
+fn each_field(line: &[u8], text: &mut Vec<u8>, show: &mut dyn FnMut(Option<&[u8]>)) {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    for field in line.split(|&byte| byte == b'\t') {
+        if field == b"\\N" {
+            show(None);
+        } else if !field.contains(&b'\\') {
+            show(Some(field));
+        } else {
+            text.clear();
+            let mut bytes = field.iter().copied();
+            while let Some(byte) = bytes.next() {
+                text.push(match byte {
+                    b'\\' => match bytes.next() {
+                        Some(b't') => b'\t',
+                        Some(b'n') => b'\n',
+                        Some(other) => other,
+                        None => b'\\',
+                    },
+                    other => other,
+                });
+            }
+            show(Some(text));
+        }
+    }
 }
 
 impl Shared<'_> {
@@ -382,7 +467,7 @@ mod tests {
     use crate::Version;
 
     fn dialect(flavor: Flavor) -> Dialect {
-        Dialect { flavor, version: Version::default(), engine: None }
+        Dialect { flavor, version: Version::parse("11.4.5"), engine: None }
     }
 
     fn table(rows: u64) -> TableLoad<'static> {
@@ -400,9 +485,10 @@ mod tests {
     fn ranges_cover_every_row_once() {
         for rows in [&[1_000_000_u64][..], &[10, 10, 10], &[0, 5, 10_000_000], &[1]] {
             for connections in [1, 2, 3, 16] {
-                for flavor in [Flavor::Mariadb, Flavor::Postgres] {
+                for flavor in [Flavor::Mariadb, Flavor::Mysql, Flavor::Postgres] {
                     let plan = LoadPlan { tables: rows.iter().map(|&n| table(n)).collect() };
-                    let ranges = cut(&plan, connections, &dialect(flavor));
+                    let portions = cut(&plan, connections, &dialect(flavor));
+                    let ranges: Vec<&Range> = portions.iter().flatten().collect();
                     for (index, &wanted) in rows.iter().enumerate() {
                         let mut next = 0;
                         for range in ranges.iter().filter(|range| range.table == index) {
@@ -415,6 +501,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_table_that_is_not_split_is_one_portion_and_long_ones_come_first() {
+        let plan = LoadPlan { tables: vec![table(10), table(5_000_000), table(30)] };
+        let tables_of = |flavor| -> Vec<Vec<usize>> {
+            let portions = cut(&plan, 2, &dialect(flavor));
+            portions.iter().map(|ranges| ranges.iter().map(|range| range.table).collect()).collect()
+        };
+        // Three ranges, for the undo of no more than two million rows at once.
+        assert_eq!(tables_of(Flavor::Mariadb), [vec![1, 1, 1], vec![2], vec![0]]);
+        assert_eq!(tables_of(Flavor::Mysql), [vec![0], vec![1], vec![1], vec![1], vec![2]]);
     }
 
     #[test]

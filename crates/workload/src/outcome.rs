@@ -39,7 +39,7 @@ pub struct Progress {
 /// How the rows travelled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadMethod {
-    /// LOAD DATA LOCAL INFILE or COPY FROM STDIN.
+    /// LOAD DATA LOCAL INFILE, MariaDB's bulk execution, or COPY FROM STDIN.
     Stream,
     /// Multi-row INSERT statements, because the server refused the stream.
     Inserts {

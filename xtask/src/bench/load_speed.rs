@@ -1,44 +1,61 @@
 //! Loading one table of a million rows against `sysbench oltp_read_write prepare` on the same server, in turns;
 //! and the same table from a snapshot.
+//!
+//! All turns meet the same running server with a benchmark's usual settings. Plimsoll loads it in the two ways it has:
+//! as it would any server, and as a sandbox of its own, whose redo log is off meanwhile where it can be switched
+//! (MySQL 8) and on again before the clock stops.
 
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use sandbox::{Home, Sandbox, Spec, builds, snapshot};
 use wire::{Protocol, Target};
-use workload::{Configured, Dialect, LoadAt};
+use workload::{Configured, Dialect, LoadAt, LoadReport};
 
+use super::lab::median;
 use super::yardstick;
 
-const ROUNDS: usize = 5;
+const SERVERS: &[&str] = &["mariadb", "mysql@8.0.33", "postgres"];
 const SNAPSHOT_RATIO_MIN: f64 = 15.0;
+/// Turns of what is loaded from a snapshot.
+const SNAPSHOT_TURNS: usize = 3;
+
+/// What is asked for on the command line.
+struct Asked<'a> {
+    rows: &'a str,
+    rounds: usize,
+    servers: Vec<&'a str>,
+}
 
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     yardstick::check()?;
-    let mut servers: Vec<&str> = vec!["mariadb", "postgres"];
-    let mut rows = "1000000";
-    for argument in arguments {
-        match argument.split_once('=') {
-            Some(("rows", number)) => rows = number,
-            None => {
-                if servers == ["mariadb", "postgres"] {
-                    servers.clear();
-                }
-                servers.push(argument);
-            }
-            Some(_) => anyhow::bail!("load-speed takes [rows=N] [SERVER ...]"),
-        }
-    }
+    let asked = parse(arguments)?;
     warn_if_busy();
     let home = Home::find()?;
     let mut is_reached = true;
-    for selector in servers {
-        is_reached &= one_server(&home, selector, rows).with_context(|| selector.to_owned())?;
+    for selector in &asked.servers {
+        is_reached &= one_server(&home, selector, &asked).with_context(|| (*selector).to_owned())?;
     }
     println!("{}", if is_reached { "reached" } else { "NOT reached" });
     Ok(is_reached)
+}
+
+fn parse<'a>(arguments: &[&'a str]) -> Result<Asked<'a>> {
+    let mut asked = Asked { rows: "1000000", rounds: 5, servers: Vec::new() };
+    for argument in arguments {
+        match argument.split_once('=') {
+            Some(("rows", number)) => asked.rows = number,
+            Some(("rounds", number)) => asked.rounds = number.parse().context("rounds")?,
+            None => asked.servers.push(argument),
+            Some(_) => bail!("load-speed takes [rows=N] [rounds=N] [SERVER ...]"),
+        }
+    }
+    if asked.servers.is_empty() {
+        asked.servers = SERVERS.to_vec();
+    }
+    Ok(asked)
 }
 
 /// The load uses all cpus where sysbench's prepare uses one: on a machine that is busy with other things the ratio
@@ -51,81 +68,132 @@ fn warn_if_busy() {
     }
 }
 
-fn one_server(home: &Home, selector: &str, rows: &str) -> Result<bool> {
+/// Who loads, and how.
+#[derive(Clone, Copy, PartialEq)]
+enum Loader {
+    /// `sysbench prepare`.
+    Sysbench,
+    /// Plimsoll, a server that it does not own.
+    Attached,
+    /// Plimsoll, a sandbox of its own.
+    Own,
+}
+
+/// Seconds of one load, and of its parts.
+#[derive(Clone, Copy, Default)]
+struct Took {
+    total_s: f64,
+    rows_s: f64,
+    indexes_s: f64,
+}
+
+fn one_server(home: &Home, selector: &str, asked: &Asked<'_>) -> Result<bool> {
     let build = builds::resolve(home, &selector.parse()?, &|_| ())?;
     let mut spec = Spec::new(format!("load-speed-{}", std::process::id()), build);
     spec.buffer_bytes = Some(1 << 30);
+    let begin = Instant::now();
     let mut server = Sandbox::deploy(home, &spec, &|_| ())?;
+    let empty_s = begin.elapsed().as_secs_f64();
     let target = server.target(Some("load"));
     let version = wire::blocking::Client::connect(&server.target(None))?.server().version.clone();
     let dialect = Dialect::of_server(target.protocol, &version);
-    println!("{selector} ({version}), {rows} rows, {ROUNDS} rounds in turns");
-    let options = BTreeMap::from([("table_size".to_owned(), rows.to_owned())]);
+    println!("{selector} ({version}), {} rows, {} rounds in turns", asked.rows, asked.rounds);
+    let options = BTreeMap::from([("table_size".to_owned(), asked.rows.to_owned())]);
+    let mut loaders = vec![Loader::Own, Loader::Sysbench];
+    if dialect.redo_log_switch().is_some() {
+        loaders.push(Loader::Attached);
+    }
     let configured =
         workload::find("oltp_read_write").context("the workload")?.configure(&options, dialect)?;
-    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
+    let mut took: Vec<(Loader, Took)> = Vec::new();
+    for round in 0..asked.rounds {
         // Whoever comes second may find the server still writing; the turns take turns.
-        for is_ours in [round % 2 == 0, round % 2 == 1] {
+        for turn in 0..loaders.len() {
+            let loader = loaders[(round + turn) % loaders.len()];
             recreate(&target)?;
-            if is_ours {
-                ours.push(load(&*configured, &target)?);
-            } else {
-                let option = format!("--table-size={rows}");
-                let started = Instant::now();
-                yardstick::sysbench("oltp_read_write", &target, &[&option], "prepare")?;
-                theirs.push(started.elapsed().as_secs_f64());
-            }
+            took.push((loader, load(loader, &*configured, &target, asked.rows)?));
             thread::sleep(Duration::from_secs(1));
         }
     }
     recreate(&target)?;
-    load(&*configured, &target)?;
+    load(Loader::Own, &*configured, &target, asked.rows)?;
     let restored = from_snapshot(home, &mut spec, &mut server, &*configured)?;
     server.destroy()?;
-    Ok(judge(target.protocol, &theirs, &ours, &restored))
+    let of = |loader| took.iter().filter(|(l, _)| *l == loader).map(|(_, took)| *took).collect::<Vec<_>>();
+    let theirs: Vec<f64> = of(Loader::Sysbench).iter().map(|took| took.total_s).collect();
+    println!("  sysbench prepare             {:.2} s (median)", median(theirs.clone()));
+    let ratio_min = if target.protocol == Protocol::Mysql { 2.0 } else { 3.0 };
+    let ratio = judge("plimsoll, its own sandbox", &theirs, &of(Loader::Own), ratio_min);
+    if loaders.contains(&Loader::Attached) {
+        judge("plimsoll, another's server", &theirs, &of(Loader::Attached), ratio_min);
+    }
+    let is_restored_fast = judge_snapshot(median(theirs), empty_s, &restored);
+    Ok(ratio >= ratio_min && is_restored_fast)
 }
 
-fn judge(protocol: Protocol, theirs: &[f64], ours: &[f64], restored: &[f64]) -> bool {
-    let ratio_min = if protocol == Protocol::Mysql { 2.0 } else { 3.0 };
-    let mut ratios: Vec<f64> = theirs.iter().zip(ours).map(|(theirs, ours)| theirs / ours).collect();
-    let ratio = median(&mut ratios);
-    let theirs = median(&mut theirs.to_vec());
-    let snapshot_ratio = theirs / median(&mut restored.to_vec());
-    println!("  sysbench prepare  {theirs:.2} s (median)");
-    println!("  plimsoll load     {:.2} s", median(&mut ours.to_vec()));
-    println!("  ratio             {ratio:.2} (median of the rounds {ratios:.2?}; at least {ratio_min})");
+/// Shows the rounds of one way of loading; how many times faster than sysbench it was.
+fn judge(who: &str, theirs: &[f64], ours: &[Took], ratio_min: f64) -> f64 {
+    let ratios: Vec<f64> = theirs.iter().zip(ours).map(|(theirs, ours)| theirs / ours.total_s).collect();
+    let ratio = median(ratios.clone());
+    let part = |part: fn(&Took) -> f64| median(ours.iter().map(part).collect());
     println!(
-        "  from a snapshot   {:.3} s, ratio {snapshot_ratio:.1} (at least {SNAPSHOT_RATIO_MIN})",
-        median(&mut restored.to_vec())
+        "  {who:28} {:.2} s (rows {:.2} s, index {:.2} s)",
+        part(|took| took.total_s),
+        part(|took| took.rows_s),
+        part(|took| took.indexes_s)
     );
-    ratio >= ratio_min && snapshot_ratio >= SNAPSHOT_RATIO_MIN
+    println!("    ratio {ratio:.2} (median of the rounds {ratios:.2?}; at least {ratio_min})");
+    ratio
 }
 
-/// What a snapshot takes in the place of a load, three times: deploying a sandbox with it, less the start of the
-/// server, which every run pays.
+/// Seconds that a snapshot takes.
+struct Restored {
+    /// Copying it into place.
+    copy_s: f64,
+    /// That, and the start of the server on it.
+    whole_s: f64,
+}
+
+/// sysbench's prepare meets a server that is up, a snapshot comes with the start of its own; a server that is loaded
+/// has to be set up and started before, too. Which of it to count is a matter of what is asked, so all of it is shown.
+fn judge_snapshot(theirs_s: f64, empty_s: f64, restored: &[Restored]) -> bool {
+    let copy_s = median(restored.iter().map(|restored| restored.copy_s).collect());
+    let whole_s = median(restored.iter().map(|restored| restored.whole_s).collect());
+    let ratio = theirs_s / copy_s;
+    println!(
+        "  snapshot, the data alone     {copy_s:.3} s, ratio to prepare {ratio:.1} (at least {SNAPSHOT_RATIO_MIN})"
+    );
+    println!("  snapshot and server's start  {whole_s:.3} s, ratio to prepare {:.1}", theirs_s / whole_s);
+    println!(
+        "    ratio to an empty server's deploy ({empty_s:.2} s) and prepare {:.1}",
+        (empty_s + theirs_s) / whole_s
+    );
+    ratio >= SNAPSHOT_RATIO_MIN
+}
+
+/// Deploys sandboxes from a snapshot, and starts each a second time, which says how much of the first was the start.
 fn from_snapshot(
     home: &Home,
     spec: &mut Spec,
     server: &mut Sandbox,
     configured: &dyn Configured,
-) -> Result<Vec<f64>> {
+) -> Result<Vec<Restored>> {
     let dataset = configured.dataset_key();
     let key = snapshot::key(spec, &dataset);
     let kept = snapshot::save(home, server, &key, &dataset, u64::MAX, &|_| ())?;
     let kept = kept.context("the snapshot is kept")?;
     let mut times = Vec::new();
-    for turn in 0..3 {
+    for turn in 0..SNAPSHOT_TURNS {
         spec.name = format!("load-speed-{}-{turn}", std::process::id());
         spec.snapshot = Some(kept.clone());
         let started = Instant::now();
         let mut copy = Sandbox::deploy(home, spec, &|_| ())?;
-        let deployed = started.elapsed().as_secs_f64();
+        let whole_s = started.elapsed().as_secs_f64();
         let is_loaded = configured.is_loaded(&copy.target(Some("load")))?;
         copy.stop()?;
         let started = Instant::now();
         copy.start()?;
-        times.push(deployed - started.elapsed().as_secs_f64());
+        times.push(Restored { copy_s: whole_s - started.elapsed().as_secs_f64(), whole_s });
         copy.destroy()?;
         ensure!(is_loaded, "the snapshot does not hold the tables");
     }
@@ -133,12 +201,24 @@ fn from_snapshot(
     Ok(times)
 }
 
-fn load(configured: &dyn Configured, target: &Target) -> Result<f64> {
+fn load(loader: Loader, configured: &dyn Configured, target: &Target, rows: &str) -> Result<Took> {
     let connections = thread::available_parallelism().map_or(2, usize::from);
+    let at = LoadAt { target: target.clone(), connections };
     let started = Instant::now();
-    let report = configured.load(&LoadAt { target: target.clone(), connections }, &|_| ())?;
-    let took = started.elapsed().as_secs_f64();
-    ensure!(report.notes.is_empty(), "{:?}", report.notes);
+    let report: Option<LoadReport> = match loader {
+        Loader::Sysbench => {
+            yardstick::sysbench("oltp_read_write", target, &[&format!("--table-size={rows}")], "prepare")?;
+            None
+        }
+        Loader::Attached => Some(configured.load(&at, &|_| ())?),
+        Loader::Own => Some(workload::without_redo_log(target, || configured.load(&at, &|_| ()))?),
+    };
+    let mut took = Took { total_s: started.elapsed().as_secs_f64(), ..Took::default() };
+    if let Some(report) = report {
+        ensure!(report.notes.is_empty(), "{:?}", report.notes);
+        took.rows_s = report.rows_time.as_secs_f64();
+        took.indexes_s = report.indexes_time.as_secs_f64();
+    }
     Ok(took)
 }
 
@@ -158,10 +238,4 @@ fn recreate(target: &Target) -> Result<()> {
 
 fn quoted(target: &Target, name: &str) -> String {
     if target.protocol == Protocol::Mysql { format!("`{name}`") } else { format!("\"{name}\"") }
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }

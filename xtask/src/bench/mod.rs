@@ -46,7 +46,7 @@ const ALL: &[Benchmark] = &[
         "memory, errors and start-up of 10,000 sessions in one process",
         ten_thousand_sessions::run,
     ),
-    ("tpcc", "loading ten warehouses, and the conditions after 64 sessions", tpcc::run),
+    ("tpcc", "loading ten warehouses, and the conditions after 64 sessions and after a kill", tpcc::run),
 ];
 
 /// Runs the benchmark of this name.
