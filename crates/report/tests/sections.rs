@@ -246,7 +246,7 @@ fn climbs_have_a_curve_where_one_holds() {
 #[test]
 fn storages_stand_beside_durability_and_littles_law() {
     let page = made(&Made {
-        file_text: "[report]\npublished = \"israel-2015\"\n",
+        file_text: "[report]\nsections = \"storage\"\npublished = \"israel-2015\"\n",
         axes: &[
             ("server", &["mariadb@11.4.5"]),
             ("settings", &["safest", "fast"]),
@@ -261,6 +261,9 @@ fn storages_stand_beside_durability_and_littles_law() {
     for wanted in ["Durability", "Little", "TPS per fsync", "memory safest"] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
+    // What a study asks for comes first, and the way to it is at the top.
+    let at = |id: &str| page.find(&format!("<section id=\"s1-{id}\">")).expect("a section");
+    assert!(at("storage") < at("cost") && page.contains("<a href=\"#s1-storage\">By storage</a>"));
     // The published table with the check that two of its rows fail.
     assert!(text.contains("EBS safest 32 73.0 69.0 357 0.81 (does not add up)"), "{text}");
     // The sample's places were never probed.

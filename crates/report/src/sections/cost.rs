@@ -32,7 +32,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         title: "What the settings cost",
         hint: format!(
             "Change of throughput against {}, with the 95 % interval over the blocks where there are at least three. \
-             Verdicts, which take the number of comparisons into account, stand above.",
+             Where the study compares settings, the verdicts below take the number of comparisons into account.",
             value_text(&base)
         ),
         charts: Vec::new(),

@@ -55,12 +55,14 @@ const ALL: [(&str, Calls, Make); 6] = [
     ("storage", |study| varies(study, "storage"), storage::section),
 ];
 
-/// The sections of a study.
+/// The sections of a study: those that it asks for in its own order, then those that its axes call for.
 pub(crate) fn sections(study: &StudyReport) -> Vec<Section> {
     let wishes = wishes(study);
-    let wanted = |name: &str| wishes.sections.iter().any(|wish| wish == name);
-    ALL.iter()
-        .filter(|(name, is_called_for, _)| wanted(name) || is_called_for(study))
+    let wish = |name: &str| wishes.sections.iter().position(|wish| wish == name);
+    let mut all: Vec<_> =
+        ALL.iter().filter(|(name, calls, _)| wish(name).is_some() || calls(study)).collect();
+    all.sort_by_key(|(name, _, _)| wish(name).unwrap_or(usize::MAX));
+    all.into_iter()
         .filter_map(|(_, _, make)| make(study, &wishes))
         .filter(|section| !section.charts.is_empty() || !section.tables.is_empty())
         .collect()
