@@ -81,6 +81,7 @@ pub(crate) enum Command {
   plimsoll run studies/quickstart.toml
   plimsoll run studies/quickstart.toml --quick
   plimsoll run studies/quickstart.toml --only server=postgres --only sessions=64
+  plimsoll run upgrade.toml --gate not-slower
 The same command goes on with what is unfinished, and tries failed runs again.")]
 pub(crate) struct RunArgs {
     /// The study file
@@ -98,6 +99,10 @@ pub(crate) struct RunArgs {
     /// Show the plan and stop
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// End with 1 unless every comparison of the study is not-slower, faster or equivalent; p99:not-slower asks for
+    /// one metric only (repeatable)
+    #[arg(long, value_name = "VERDICT")]
+    pub(crate) gate: Vec<report::Gate>,
     /// Serve the latest values as Prometheus text while the study runs, for example on 127.0.0.1:9464
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) metrics: Option<std::net::SocketAddr>,
@@ -153,6 +158,7 @@ pub(crate) enum SmackDriver {
   plimsoll report
   plimsoll report quickstart --html report.html
   plimsoll report laptop.db server.db --md -
+  plimsoll report upgrade --gate not-slower --gate p99:equivalent
 Without an output, the HTML report is written beside the results.")]
 pub(crate) struct ReportArgs {
     /// Names of studies, study files, or results files (default: all studies in --results)
@@ -173,6 +179,10 @@ pub(crate) struct ReportArgs {
     /// Write Markdown (`-` for standard output)
     #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
     pub(crate) md: Option<PathBuf>,
+    /// End with 1 unless every comparison is not-slower, faster or equivalent; p99:not-slower asks for one metric
+    /// only (repeatable). What is undecided is not met
+    #[arg(long, value_name = "VERDICT")]
+    pub(crate) gate: Vec<report::Gate>,
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,8 @@ pub(crate) enum End {
     Done,
     /// It was done, but a run failed.
     RunFailed,
+    /// It was done, but a verdict asked for as a gate was not met.
+    GateUnmet,
 }
 
 /// Why a command could not do what it was asked for.
@@ -45,12 +47,12 @@ pub(crate) fn output(error: std::io::Error) -> Failure {
     }
 }
 
-/// Says what went wrong, once, and gives the documented exit code: 0 done; 1 a run failed; 2 usage or study-file
-/// error; 3 a server could not be had or started; 4 interrupted, resumable.
+/// Says what went wrong, once, and gives the documented exit code: 0 done; 1 a run failed, or a gate was not
+/// met; 2 usage or study-file error; 3 a server could not be had or started; 4 interrupted, resumable.
 pub(crate) fn code_of(ended: Result<End, Failure>) -> ExitCode {
     let code = match &ended {
         Ok(End::Done) | Err(Failure::OutputClosed) => 0,
-        Ok(End::RunFailed) | Err(Failure::Other(_)) => 1,
+        Ok(End::RunFailed | End::GateUnmet) | Err(Failure::Other(_)) => 1,
         Err(Failure::Usage(_)) => 2,
         Err(Failure::Flags(error)) => error.exit_code(),
         Err(Failure::Told(class)) => class_code(*class),

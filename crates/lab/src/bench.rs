@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sandbox::{Cpus, Home, Isolation, Profile, Spec};
-use store::{HostId, Key, Purpose, RunEnd, RunStart, ServerFacts};
+use store::{HostId, Key, Purpose, RunEnd, RunStart, ServerFacts, Status, WorkloadFacts};
 
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
@@ -62,10 +62,34 @@ pub struct Level {
     pub failure: Option<Class>,
     /// What the engine gave.
     pub result: Option<load::LoadResult>,
+    /// `false`: the bench ended before it was this level's turn.
+    pub is_begun: bool,
+}
+
+impl Level {
+    /// One that was asked for and never begun.
+    fn unreached(request: &Request, index: usize, error: &Error) -> Level {
+        let is_interrupted = error.class() == Class::Interrupted;
+        let (status, why) = match is_interrupted {
+            true => (Status::Interrupted, "stopped by the user before this level began".to_owned()),
+            false => (Status::Failed, error.to_string()),
+        };
+        let options = request.options.clone();
+        let workload = WorkloadFacts { name: request.workload.clone(), options, ..WorkloadFacts::default() };
+        let end = RunEnd { error: Some(why), workload, ..RunEnd::new(status, record::now_ms()) };
+        Level {
+            start: start_of(request, &request.server.shown(), index),
+            end,
+            build: None,
+            failure: Some(error.class()),
+            result: None,
+            is_begun: false,
+        }
+    }
 }
 
 /// Runs all session counts in order and hands each to `done` the moment it ends. A level that fails does not end
-/// the others; a server that cannot be had does.
+/// the others; a server that cannot be had does, and then `done` gets the levels that were never begun too.
 ///
 /// # Errors
 /// Nothing could be run at all: the request is wrong, or there is no such server.
@@ -77,6 +101,27 @@ pub fn bench(
     stop: &StopSwitch,
     done: &mut dyn FnMut(Level),
 ) -> Result<(), Error> {
+    let mut ended = 0;
+    let mut count = |level: Level| {
+        ended += 1;
+        done(level);
+    };
+    let result = levels(home, request, Around { stop, observer, attach }, &mut count);
+    if let Err(error) = &result
+        && error.class() != Class::Usage
+    {
+        (ended..request.sessions.len()).for_each(|index| done(Level::unreached(request, index, error)));
+    }
+    result
+}
+
+fn levels(
+    home: &Home,
+    request: &Request,
+    around: Around<'_>,
+    done: &mut dyn FnMut(Level),
+) -> Result<(), Error> {
+    let Around { stop, observer, .. } = around;
     let workload = workloads::find(&request.workload)?;
     let _machine = take_machine(observer, stop)?;
     let cleaned = sandbox::leftovers(home)?;
@@ -87,7 +132,7 @@ pub fn bench(
     let subject = Subject::find(home, &request.server, observer)?;
     let mut data = request.data;
     for (index, &sessions) in request.sessions.iter().enumerate() {
-        let start = start_of(request, &subject, sessions, index);
+        let start = start_of(request, &subject.name(), index);
         let label = RunLabel {
             number: index + 1,
             of: request.sessions.len(),
@@ -133,6 +178,7 @@ pub fn bench(
             build: subject.identity(),
             failure: ended.failure,
             result: ended.result,
+            is_begun: true,
         });
         if stop.is_requested() {
             return Err(Error::Interrupted);
@@ -265,14 +311,14 @@ fn load_plan(request: &Request, sessions: u32) -> load::LoadPlan {
     }
 }
 
-fn start_of(request: &Request, subject: &Subject<'_>, sessions: u32, index: usize) -> RunStart {
+fn start_of(request: &Request, server: &str, index: usize) -> RunStart {
     RunStart {
         index: index as u32,
         key: Key::from([
-            ("server".to_owned(), subject.name().into()),
+            ("server".to_owned(), server.into()),
             ("workload".to_owned(), request.workload.clone().into()),
         ]),
-        levels: vec![sessions],
+        levels: vec![request.sessions[index]],
         is_climb: false,
         block: 1,
         repeat: 1,

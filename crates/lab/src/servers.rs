@@ -2,7 +2,7 @@
 
 use sandbox::builds::Resolved;
 use sandbox::{Build, Flavor, Home, Sandbox, Selector};
-use wire::Target;
+use wire::{Protocol, Target};
 
 use crate::error::Error;
 use crate::observe::{Event, Observer};
@@ -17,6 +17,23 @@ pub enum Server {
     Sandbox(String),
     /// A server that runs elsewhere.
     Url(Box<Target>),
+}
+
+impl Server {
+    /// As it may be shown: without a password.
+    pub fn shown(&self) -> String {
+        match self {
+            Server::Selector(selector) => selector.to_string(),
+            Server::Sandbox(name) => name.clone(),
+            Server::Url(target) => {
+                let scheme = match target.protocol {
+                    Protocol::Mysql => "mysql",
+                    Protocol::Postgres => "postgres",
+                };
+                format!("{scheme}://{}@{}", target.user, target.endpoint)
+            }
+        }
+    }
 }
 
 /// Why a name cannot be a server.

@@ -41,6 +41,11 @@ impl StopSwitch {
         presses
     }
 
+    /// How often it was pressed.
+    pub fn presses(&self) -> u32 {
+        self.inner.presses.load(Ordering::SeqCst)
+    }
+
     /// Whether somebody wants it to end.
     pub fn is_requested(&self) -> bool {
         self.load.is_requested()

@@ -101,8 +101,9 @@ pub struct LoadPlan {
     /// Seed of arrivals and back-off jitter; the workload seeds its own sessions.
     pub seed: u64,
     /// In open loop: let the workers run before all other threads where the system permits it, so that arrivals
-    /// start on time. Closed loops never do: a client that preempts the server at each answer takes them one by
-    /// one, which doubled its cpu per statement and cost a third of the throughput when both shared two cpus.
+    /// start on time. Without effect in a closed loop, whose workers do not even preempt as any thread may (SCHED_BATCH):
+    /// a client that preempts a server on the same cpus takes answers one at a time instead of many at once, which
+    /// costs more than it gains.
     pub raise_priority: bool,
 }
 

@@ -49,15 +49,16 @@ pub(crate) fn fields(ran: &Ran<'_>, sessions: u32, step: Option<&StepFigures>) -
     let mut map = Map::new();
     let mut put = |name: &str, value: Value| map.insert(name.to_owned(), value);
     put("schema", json!(1));
-    put("status", json!(ran.status.as_str()));
-    put("error", json!(ran.error));
+    let (status, error) = status_and_error(ran);
+    put("status", json!(status));
+    put("error", json!(error));
     let from_key = |name: &str| ran.start.key.get(name).cloned().unwrap_or(Value::Null);
     let workload = ran.end.map(|end| &end.workload);
     put(
         "workload",
         workload.filter(|w| !w.name.is_empty()).map_or_else(|| from_key("workload"), |w| json!(w.name)),
     );
-    put("options", json!(workload.map(|w| &w.options)));
+    put("options", workload.map_or_else(|| json!({}), |w| json!(w.options)));
     let server = ran.end.map(|end| &end.server.name).filter(|name| !name.is_empty());
     put("server", server.map_or_else(|| from_key("server"), |name| json!(name)));
     put("build", json!(ran.build));
@@ -76,6 +77,24 @@ pub(crate) fn fields(ran: &Ran<'_>, sessions: u32, step: Option<&StepFigures>) -
     map.insert("warnings".to_owned(), json!(warnings));
     map.insert("gates".to_owned(), Value::Object(gates));
     map
+}
+
+/// The contract has three states: done, failed and invalid. What was stopped half-way has failed, and its error
+/// says that it was interrupted.
+fn status_and_error(ran: &Ran<'_>) -> (&'static str, Option<String>) {
+    let said = ran.error.map(str::to_owned);
+    match ran.status {
+        Status::Done => ("done", said),
+        Status::Invalid => ("invalid", said),
+        Status::Failed => ("failed", said.or_else(|| Some("failed for an unknown reason".to_owned()))),
+        Status::Interrupted => {
+            let why = said.unwrap_or_else(|| "its process was killed before the run ended".to_owned());
+            ("failed", Some(format!("interrupted: {why}")))
+        }
+        Status::Running => {
+            ("failed", Some("interrupted: it is still going on, or its process was killed".to_owned()))
+        }
+    }
 }
 
 fn measured(step: &StepFigures, map: &mut Map<String, Value>) {

@@ -20,8 +20,8 @@ use crate::verdict;
 pub enum Selection {
     /// The newest record of each study name in each file.
     Latest,
-    /// The newest record of the study of this name in each file.
-    Study(String),
+    /// The newest record of each study of these names in each file. A name that no file has is an error.
+    Studies(Vec<String>),
     /// These records, of the first file.
     Records(Vec<StudyId>),
 }
@@ -41,8 +41,8 @@ impl Report {
                 loader.add(file, record)?;
             }
         }
-        if loader.studies.is_empty() {
-            return Err(no_study(stores, selection)?);
+        if let Some(wanted) = missing(&loader.studies, selection) {
+            return Err(no_study(stores, wanted)?);
         }
         let hosts = host_views(&loader.hosts);
         let mut studies = loader.studies;
@@ -60,10 +60,11 @@ fn selected(store: &Store, file: usize, selection: &Selection) -> Result<Vec<Stu
         Selection::Records(ids) => {
             all.into_iter().filter(|record| file == 0 && ids.contains(&record.id)).collect()
         }
-        Selection::Latest | Selection::Study(_) => {
+        Selection::Latest | Selection::Studies(_) => {
             for record in all {
-                let is_wanted = !matches!(selection, Selection::Study(name) if *name != record.study.name);
-                if is_wanted {
+                let is_left_out =
+                    matches!(selection, Selection::Studies(names) if !names.contains(&record.study.name));
+                if !is_left_out {
                     latest.insert(record.study.name.clone(), record);
                 }
             }
@@ -74,16 +75,22 @@ fn selected(store: &Store, file: usize, selection: &Selection) -> Result<Vec<Stu
     })
 }
 
-fn no_study(stores: &[&Store], selection: &Selection) -> Result<Error, Error> {
+/// What was asked for and is in none of the files.
+fn missing(found: &[StudyReport], selection: &Selection) -> Option<String> {
+    match selection {
+        Selection::Studies(names) => {
+            names.iter().find(|name| !found.iter().any(|study| study.name == **name)).cloned()
+        }
+        Selection::Latest => found.is_empty().then(|| "to report".to_owned()),
+        Selection::Records(ids) => found.is_empty().then(|| format!("with record {ids:?}")),
+    }
+}
+
+fn no_study(stores: &[&Store], wanted: String) -> Result<Error, Error> {
     let mut known = BTreeSet::new();
     for store in stores {
         known.extend(store.studies()?.into_iter().map(|record| record.study.name));
     }
-    let wanted = match selection {
-        Selection::Study(name) => name.clone(),
-        Selection::Latest => "to report".to_owned(),
-        Selection::Records(ids) => format!("with record {ids:?}"),
-    };
     Ok(Error::NoStudy { wanted, known: known.into_iter().collect() })
 }
 

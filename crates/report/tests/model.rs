@@ -295,7 +295,7 @@ fn json_keeps_the_contract() {
 fn an_unknown_study_and_an_empty_file_have_their_own_words() {
     let results = tempfile::tempdir().unwrap();
     let store = common::ladder(results.path(), 1, 3);
-    let error = Report::of_stores(&[&store], &Selection::Study("quikstart".to_owned())).unwrap_err();
+    let error = Report::of_stores(&[&store], &Selection::Studies(vec!["quikstart".to_owned()])).unwrap_err();
     assert_eq!(error.to_string(), "no study quikstart: there is only quickstart");
     let empty = tempfile::tempdir().unwrap();
     let store = Store::open(empty.path()).unwrap();

@@ -16,7 +16,7 @@ fn write_samples() {
     common::add_climb(&mut store, 5, 20);
     let both = Report::of_stores(&[&store], &Selection::Latest).unwrap();
     std::fs::write(directory.join("both.html"), report::html(&both).unwrap()).unwrap();
-    let climb = Report::of_stores(&[&store], &Selection::Study("stress".to_owned())).unwrap();
+    let climb = Report::of_stores(&[&store], &Selection::Studies(vec!["stress".to_owned()])).unwrap();
     std::fs::write(directory.join("climb.html"), report::html(&climb).unwrap()).unwrap();
     if let Some(results) = std::env::var_os("PLIMSOLL_SAMPLE_RESULTS") {
         let real = Report::load(&[results.into()], &Selection::Latest).unwrap();

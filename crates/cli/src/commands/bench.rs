@@ -151,12 +151,12 @@ fn write_level(
     if let (Some(hdr), Some(result)) = (hdr, &level.result) {
         hdr.add(result)?;
     }
-    if let Some(error) = &level.end.error {
+    if let Some(error) = level.end.error.as_ref().filter(|_| level.is_begun) {
         let sessions = level.start.levels.first().copied().unwrap_or_default();
         let what = if level.end.status == Status::Invalid { "invalid" } else { "error" };
         eprintln!("{what}: {sessions} sessions: {error}");
     }
-    if to_stdout {
+    if to_stdout || !level.is_begun {
         return Ok(());
     }
     let mut out = std::io::stdout().lock();

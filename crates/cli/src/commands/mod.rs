@@ -121,9 +121,15 @@ pub(crate) fn sink(path: &Path) -> Result<Box<dyn Write>, Failure> {
 pub(crate) fn stop_on_signals() -> Result<StopSwitch, Failure> {
     let stop = StopSwitch::new();
     let turned = stop.clone();
+    // The live view shows by itself how the switch stands.
+    let tell = |text: &str| {
+        if !crate::show::is_drawing() {
+            eprintln!("\n{text}");
+        }
+    };
     ctrlc::set_handler(move || match turned.press() {
-        1 => eprintln!("\nstopping: transactions in flight may finish. Ctrl-C again ends the server now"),
-        2 => eprintln!("\nending the server now"),
+        1 => tell("stopping: transactions in flight may finish. Ctrl-C again ends the server now"),
+        2 => tell("ending the server now. Ctrl-C again leaves at once"),
         _ => {
             crate::show::restore();
             std::process::exit(crate::exit::class_code(lab::Class::Interrupted));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ::report::{Report, Selection};
+use ::report::{Gate, Report, Selection};
 
 use crate::args::ReportArgs;
 use crate::commands::{print, sink};
@@ -12,14 +12,8 @@ use crate::show::{Align, Table, number};
 pub(crate) fn report(args: &ReportArgs) -> Result<End, Failure> {
     let (files, names) = sort(&args.what);
     let files = if files.is_empty() { vec![args.results.clone()] } else { files };
-    let report = match names.as_slice() {
-        [] => load(&files, &Selection::Latest)?,
-        [name] => load(&files, &Selection::Study(name.clone()))?,
-        names => {
-            let names = names.join(", ");
-            return Err(Failure::Usage(format!("one study at a time, or all of them: {names} are several")));
-        }
-    };
+    let selection = if names.is_empty() { Selection::Latest } else { Selection::Studies(names) };
+    let report = load(&files, &selection)?;
     let mut written = Vec::new();
     if let Some(path) = &args.json {
         write(path, &format!("{}\n", ::report::json(&report)))?;
@@ -41,7 +35,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<End, Failure> {
         for path in written.iter().filter(|path| path.as_os_str() != "-") {
             eprintln!("wrote {}", path.display());
         }
-        return Ok(End::Done);
+        return gated(&report, &args.gate);
     }
     let name = match report.studies.as_slice() {
         [study] => study.name.clone(),
@@ -51,7 +45,32 @@ pub(crate) fn report(args: &ReportArgs) -> Result<End, Failure> {
         if files[0].is_dir() { files[0].as_path() } else { files[0].parent().unwrap_or(Path::new(".")) };
     let path = folder.join(format!("{name}.html"));
     write_html(&report, &path)?;
-    print(&format!("{}\nreport: {}\n", summary(&report), path.display()))
+    print(&format!("{}\nreport: {}\n", summary(&report), path.display()))?;
+    gated(&report, &args.gate)
+}
+
+/// Holds the gates against a report that has been written, and says how they stand.
+pub(crate) fn gated(report: &Report, gates: &[Gate]) -> Result<End, Failure> {
+    let mut end = End::Done;
+    for gate in gates {
+        let state = gate.check(report);
+        if state.asked == 0 {
+            return Err(Failure::Usage(format!(
+                "--gate {gate}: there is no such comparison: a study asks for comparisons with [compare] axis, base \
+                 and metrics"
+            )));
+        }
+        if state.is_met() {
+            eprintln!("gate {gate}: met by all {} comparisons", state.asked);
+            continue;
+        }
+        eprintln!("gate {gate}: not met by {} of {} comparisons", state.unmet.len(), state.asked);
+        for line in &state.unmet {
+            eprintln!("  {line}");
+        }
+        end = End::GateUnmet;
+    }
+    Ok(end)
 }
 
 /// Results files on the left, names of studies on the right.
@@ -92,6 +111,11 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(output)
 }
 
+/// A study with more sentences than this shows only the first of them on a terminal.
+const ANSWERS_MAX: usize = 8;
+/// So many then.
+const ANSWERS_SHOWN: usize = 6;
+
 /// Figures and verdicts as short tables.
 pub(crate) fn summary(report: &Report) -> String {
     let mut text = String::new();
@@ -124,9 +148,13 @@ pub(crate) fn summary(report: &Report) -> String {
         }
         text.push_str(&table.text());
         text.push('\n');
-        for sentence in &study.answer {
+        let shown = if study.answer.len() > ANSWERS_MAX { ANSWERS_SHOWN } else { study.answer.len() };
+        for sentence in &study.answer[..shown] {
             text.push_str(sentence);
             text.push('\n');
+        }
+        if study.answer.len() > shown {
+            text.push_str(&format!("... and {} more answers in the report\n", study.answer.len() - shown));
         }
     }
     text

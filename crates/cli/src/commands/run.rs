@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use ::report::{Report, Selection};
+use ::report::{Gate, Report, Selection};
 use lab::study_run::{Outcome, Outline, Request, outline, run_study};
 use lab::{Error, Event};
 use sandbox::Home;
@@ -17,6 +17,7 @@ use crate::show::{Align, Live, Plain, Table, time};
 pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
     let study = lab::study::read(&args.study)?;
     let name = study.name.clone();
+    gates_can_be_met(args, &study)?;
     let request = Request {
         study,
         results: args.results.clone(),
@@ -50,7 +51,36 @@ pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
     if let Err(Error::Interrupted) = &outcome {
         eprintln!("what was measured is in {}", args.results.join(store::FILE_NAME).display());
     }
-    conclude(&args.results, &name, &outcome?)
+    conclude(&args.results, &name, &outcome?, &args.gate)
+}
+
+/// A gate that no outcome could meet is said before anything is measured.
+fn gates_can_be_met(args: &RunArgs, study: &lab::study::Study) -> Result<(), Failure> {
+    let body = study.body(args.quick);
+    for gate in &args.gate {
+        let Some(compare) = &body.compare else {
+            return Err(Failure::Usage(format!(
+                "--gate {gate}: {} compares nothing: add [compare] with axis, base and metrics",
+                study.path.display()
+            )));
+        };
+        if let Some(metric) = gate.metric.as_ref().filter(|metric| !compare.metrics.contains(metric)) {
+            return Err(Failure::Usage(format!(
+                "--gate {gate}: {} does not compare {metric}; its metrics are {}",
+                study.path.display(),
+                compare.metrics.join(", ")
+            )));
+        }
+        let least = stats::Rules::default().blocks_min;
+        if (body.load.blocks as usize) < least {
+            return Err(Failure::Usage(format!(
+                "--gate {gate}: a verdict needs at least {least} blocks, and this would make {}{}",
+                body.load.blocks,
+                if args.quick { ": leave --quick out" } else { ": raise blocks in [load]" }
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// What `--dry-run` says.
@@ -90,7 +120,7 @@ fn dry(request: &Request, outline: &Outline) -> String {
 }
 
 /// The end of a study: its report, its verdicts, and how it stands.
-fn conclude(results: &Path, name: &str, outcome: &Outcome) -> Result<End, Failure> {
+fn conclude(results: &Path, name: &str, outcome: &Outcome, gates: &[Gate]) -> Result<End, Failure> {
     let file = results.join(format!("{name}.html"));
     let report = Report::load(&[PathBuf::from(results)], &Selection::Records(vec![outcome.study]))
         .map_err(|error| Failure::Other(anyhow::Error::new(error).context("making the report")))?;
@@ -109,7 +139,8 @@ fn conclude(results: &Path, name: &str, outcome: &Outcome) -> Result<End, Failur
     }
     text.push_str(&format!("\nreport: {}\n", file.display()));
     print(&text)?;
-    Ok(if outcome.failed > 0 { End::RunFailed } else { End::Done })
+    let end = super::report::gated(&report, gates)?;
+    Ok(if outcome.failed > 0 { End::RunFailed } else { end })
 }
 
 /// Shows the latest values as Prometheus text while the study runs.

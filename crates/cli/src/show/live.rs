@@ -23,6 +23,14 @@ use super::{has_colour, number, time};
 /// How often the screen is drawn.
 const REDRAW: Duration = Duration::from_millis(250);
 
+/// The terminal belongs to the view: a line written to it now would stand in the middle of the picture.
+static IS_DRAWING: AtomicBool = AtomicBool::new(false);
+
+/// Whether the view has the terminal.
+pub(crate) fn is_drawing() -> bool {
+    IS_DRAWING.load(Ordering::Relaxed)
+}
+
 /// Draws on standard error until it is dropped.
 pub(crate) struct Live {
     state: Arc<Mutex<State>>,
@@ -47,7 +55,10 @@ impl Live {
             restore();
             before(info);
         }));
-        let screen = Terminal::new(CrosstermBackend::new(stderr())).ok()?;
+        let Ok(screen) = Terminal::new(CrosstermBackend::new(stderr())) else {
+            restore();
+            return None;
+        };
         let state = Arc::new(Mutex::new(State::new()));
         let over = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("live view".into()).spawn({
@@ -58,6 +69,7 @@ impl Live {
             restore();
             return None;
         };
+        IS_DRAWING.store(true, Ordering::Relaxed);
         Some(Live { state, over, thread: Some(thread) })
     }
 
@@ -93,6 +105,7 @@ impl Drop for Live {
 
 /// Back to an ordinary terminal. Safe to call twice.
 pub(crate) fn restore() {
+    IS_DRAWING.store(false, Ordering::Relaxed);
     // Nothing can be done about a terminal that has gone away.
     let _ = terminal::disable_raw_mode();
     let _ = execute!(stderr(), terminal::LeaveAlternateScreen, ratatui::crossterm::cursor::Show);
@@ -108,7 +121,7 @@ fn draw_until(
     while !over.load(Ordering::Relaxed) {
         {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.is_stopping = stop.is_requested();
+            state.stop_presses = stop.presses();
             // A frame that cannot be drawn is followed by another one.
             let _ = screen.draw(|frame| draw(frame, &state, coloured, Instant::now()));
         }
@@ -168,7 +181,11 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, coloured: bool, now: In
     let shown = state.ended.iter().skip(state.ended.len().saturating_sub(rows));
     let lines: Vec<Line<'_>> = shown
         .map(|line| {
-            let style = if line.contains(": failed (") { palette.bad } else { Style::new() };
+            let style = match line {
+                line if line.contains(": failed (") => palette.bad,
+                line if line.contains(": invalid") => palette.warn,
+                _ => Style::new(),
+            };
             Line::from(line.as_str()).style(style)
         })
         .collect();
@@ -181,10 +198,10 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, coloured: bool, now: In
         state.warnings.iter().skip(skip).map(|text| Line::from(text.as_str())).collect();
     let block = Block::bordered().title("warnings").border_style(palette.warn);
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }).block(block), warned);
-    let hint = if state.is_stopping {
-        "stopping: transactions in flight may finish. Ctrl-C again ends the server now"
-    } else {
-        "Ctrl-C stops; the same command goes on from there"
+    let hint = match state.stop_presses {
+        0 => "Ctrl-C stops; the same command goes on from there",
+        1 => "stopping: transactions in flight may finish. Ctrl-C again ends the server now",
+        _ => "ending the server now. Ctrl-C again leaves at once",
     };
     frame.render_widget(Line::from(hint).style(palette.dim), foot);
 }

@@ -8,7 +8,7 @@ mod tables;
 
 use std::io::IsTerminal;
 
-pub(crate) use live::{Live, restore};
+pub(crate) use live::{Live, is_drawing, restore};
 pub(crate) use plain::Plain;
 pub(crate) use tables::{Align, Table};
 

@@ -79,7 +79,7 @@ pub(crate) struct State {
     pub(crate) errors: u64,
     pub(crate) warnings: Vec<String>,
     pub(crate) ended: VecDeque<String>,
-    pub(crate) is_stopping: bool,
+    pub(crate) stop_presses: u32,
     /// Gates that have tripped: remedy, and how many runs they made invalid or, in a lenient study, only doubt.
     tripped: BTreeMap<String, Tripped>,
 }
@@ -109,7 +109,7 @@ impl State {
             errors: 0,
             warnings: Vec::new(),
             ended: VecDeque::new(),
-            is_stopping: false,
+            stop_presses: 0,
             tripped: BTreeMap::new(),
         }
     }

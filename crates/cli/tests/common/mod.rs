@@ -3,8 +3,10 @@
 // Each test file uses its part of this.
 #![allow(dead_code)]
 
+pub(crate) mod contract;
+
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The command under test. Servers and snapshots are those of the user's own home, as in other tests: builds are then
@@ -79,4 +81,96 @@ pub(crate) fn wait_until(limit: Duration, what: &str, mut holds: impl FnMut() ->
         assert!(Instant::now() < deadline, "waited {limit:?} for {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// A child that is killed when its test is over, however that ends: it would go on measuring, and keep others from it.
+pub(crate) struct Running(pub(crate) Child);
+
+impl std::ops::Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has most often ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Sends a signal (`INT`, `STOP`, `KILL` ...) to a process.
+#[track_caller]
+pub(crate) fn signal(pid: u32, signal: &str) {
+    let done = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status().unwrap();
+    assert!(done.success(), "kill -{signal} {pid}");
+}
+
+/// The sandbox that a `run` or `bench` has deployed for itself.
+pub(crate) fn own_sandbox(child: &Child) -> Option<String> {
+    let done = run(&["sandbox", "list", "--json"]).expect(0, &[]);
+    let all: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    let names = all.as_array().unwrap().iter().filter_map(|one| one["name"].as_str());
+    let part = format!("-{}-", child.id());
+    names.filter(|name| name.contains(&part)).map(str::to_owned).next()
+}
+
+/// A MariaDB that a `run` or `bench` under test uses.
+pub(crate) struct Loaded {
+    /// Its sandbox.
+    pub(crate) name: String,
+    /// Its process.
+    pub(crate) pid: u32,
+}
+
+/// Waits until the child's own MariaDB carries at least that many sessions of the workload, and leaves the child
+/// stopped (SIGSTOP) in this state, so that whatever the test does next happens to a load that is under way, however
+/// slow the machine is. Let it go on with `signal(child.id(), "CONT")`. More sessions than a loader has connections
+/// tell the load from what comes before it.
+#[track_caller]
+pub(crate) fn stop_under_load(child: &Child, sessions: u64) -> Loaded {
+    let mut found = None;
+    wait_until(Duration::from_secs(300), "the load", || {
+        // Asked while the child goes on: it may hold a lock that the answer waits for.
+        let Some((name, target)) = own_mariadb(child) else { return false };
+        signal(child.id(), "STOP");
+        found = loaded(&target, sessions).map(|pid| Loaded { name, pid });
+        if found.is_none() {
+            signal(child.id(), "CONT");
+        }
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+fn own_mariadb(child: &Child) -> Option<(String, wire::Target)> {
+    let name = own_sandbox(child)?;
+    let env = run(&["sandbox", "env", &name]);
+    let socket = env.out.lines().find_map(|line| line.strip_prefix("export MYSQL_UNIX_PORT="))?;
+    let socket = socket.trim_matches(['\'', '"']);
+    let target = wire::Target::parse(&format!("mysql://root@localhost/?socket={socket}")).unwrap();
+    Some((name, target))
+}
+
+/// The server's process, if it has that many sessions.
+fn loaded(target: &wire::Target, sessions: u64) -> Option<u32> {
+    // It may be starting or stopping.
+    let mut client = wire::blocking::Client::connect(target).ok()?;
+    let count = client
+        .query_value("SELECT COUNT(*) FROM information_schema.processlist WHERE db = 'sbtest'")
+        .ok()??
+        .parse::<u64>()
+        .ok()?;
+    let pid_file = client.query_value("SELECT @@pid_file").ok()??;
+    let pid = std::fs::read_to_string(pid_file).ok()?.trim().parse().ok()?;
+    (count >= sessions).then_some(pid)
 }

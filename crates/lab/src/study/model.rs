@@ -30,11 +30,7 @@ pub struct Study {
 impl Study {
     /// The study as `--quick` or in full.
     pub fn body(&self, quick: bool) -> Body {
-        let mut body = self.body.clone();
-        if quick {
-            self.quick.apply(&mut body);
-        }
-        body
+        if quick { self.quick.apply_to(&self.body) } else { self.body.clone() }
     }
 }
 
@@ -320,10 +316,22 @@ pub struct Quick {
     pub axes: Axes,
     /// Options of every workload.
     pub options: BTreeMap<String, String>,
+    /// Cells that are left out, instead of those of the full study.
+    pub excludes: Option<Vec<Exclude>>,
 }
 
 impl Quick {
+    /// The full study with these changes.
+    pub(crate) fn apply_to(&self, full: &Body) -> Body {
+        let mut body = full.clone();
+        self.apply(&mut body);
+        body
+    }
+
     fn apply(&self, body: &mut Body) {
+        if let Some(excludes) = &self.excludes {
+            body.excludes = excludes.clone();
+        }
         body.load.warmup = self.warmup.unwrap_or(body.load.warmup);
         body.load.length = self.length.unwrap_or(body.load.length);
         body.load.blocks = self.blocks.unwrap_or(body.load.blocks);

@@ -83,8 +83,9 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         None => Load::default(),
     };
     let mut quick_places = Places::default();
+    let quick_span = table.key_span("quick");
     let quick = match table.get("quick").and_then(|item| item.table(problems, "[quick]")) {
-        Some(inner) => read_quick(inner, problems, &mut quick_places, &mut option_spans),
+        Some(inner) => read_quick(inner, &axes, problems, &mut quick_places, &mut option_spans),
         None => Quick::default(),
     };
     check_options(&axes, &quick, &option_spans, &places, problems);
@@ -104,6 +105,10 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
     let body = Body { axes, options, load, compare, excludes };
     if problems.0.is_empty() && crate::plan::cells(&body).is_empty() {
         problems.add(&exclude_span, "[[exclude]] leaves nothing to measure", "every cell is excluded");
+    } else if problems.0.is_empty() && crate::plan::cells(&quick.apply_to(&body)).is_empty() {
+        let message = "with --quick, [[exclude]] leaves nothing to measure";
+        let help = "[[quick.exclude]] replaces the study's own list, for --quick alone";
+        problems.add_help(&quick_span, message, "of these cells every one is excluded", help);
     }
     (title, question, body, quick)
 }
@@ -129,6 +134,7 @@ fn read_report(mut table: Table<'_>, problems: &mut Problems) {
 
 fn read_quick(
     mut table: Table<'_>,
+    full: &Axes,
     problems: &mut Problems,
     places: &mut Places,
     spans: &mut Vec<At<String>>,
@@ -146,7 +152,11 @@ fn read_quick(
     let prime = read_prime(&mut table, problems);
     let is_lenient = read_gates(&mut table, problems);
     read_plain_axes(&mut table, problems, &mut axes, places);
+    let exclude = table.get("exclude");
     table.finish(problems);
     let ladder = ladder_given.then(|| axes.ladder.clone());
-    Quick { warmup, length, blocks, prime, is_lenient, ladder, axes, options }
+    let mut quick =
+        Quick { warmup, length, blocks, prime, is_lenient, ladder, axes, options, excludes: None };
+    quick.excludes = exclude.map(|item| read_excludes(item, full, &quick, problems));
+    quick
 }

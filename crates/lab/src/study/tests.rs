@@ -103,6 +103,19 @@ fn quick_changes_only_what_it_names() {
     assert_eq!(quick.options["table_size"], "1000");
     assert!(quick.axes.workload.iter().all(|workload| workload.options.is_empty()));
     assert_eq!((&quick.axes.server, quick.load.warmup), (&full.axes.server, full.load.warmup));
+    assert_eq!(quick.excludes, full.excludes);
+}
+
+#[test]
+fn quick_leaves_out_other_cells_than_the_full_study() {
+    let study = read(&format!("{GOOD}\n[[quick.exclude]]\nworkload = \"rw-big\"\nsessions = 8\n"));
+    assert_eq!((study.body(false).excludes.len(), study.body(true).excludes.len()), (1, 1));
+    assert_eq!(study.body(true).excludes[0].0["workload"], ["rw-big"]);
+
+    let typo = refused(&format!("{GOOD}\n[[quick.exclude]]\nworkload = \"rw-bgi\"\n"));
+    assert!(typo.contains("`rw-bgi` is not a value of the axis `workload`"), "{typo}");
+    let nothing = format!("{GOOD}\n[[quick.exclude]]\nsessions = [1, 8]\n");
+    assert!(refused(&nothing).contains("with --quick, [[exclude]] leaves nothing to measure"));
 }
 
 #[test]

@@ -44,6 +44,8 @@ fn pairs(map: &BTreeMap<String, String>) -> Vec<Value> {
 
 fn study_value(report: &Report, study: &StudyReport, at: usize) -> Value {
     let prefix = format!("s{}-", at + 1);
+    let mut first = answer(study);
+    let rest = if first.len() > ANSWERS_MAX { first.split_off(ANSWERS_SHOWN) } else { Vec::new() };
     json!({
         "prefix": prefix,
         "name": study.name,
@@ -52,7 +54,8 @@ fn study_value(report: &Report, study: &StudyReport, at: usize) -> Value {
         "hosts": study_hosts(report, study),
         "started": study.runs.first().map(|run| time_text(run.head.start.started_at_ms)),
         "is_quick": study.records.iter().any(|view| view.record.study.is_quick),
-        "answer": answer(study),
+        "answer": first,
+        "answer_rest": rest,
         "tally": tally(study),
         "inequalities": study.inequalities,
         "notes": notes(study),
@@ -94,6 +97,11 @@ fn study_hosts(report: &Report, study: &StudyReport) -> String {
     }
     labels.join(", ")
 }
+
+/// A study with more sentences than this shows only the first of them at once: nobody reads a wall of answers.
+const ANSWERS_MAX: usize = 8;
+/// So many then.
+const ANSWERS_SHOWN: usize = 6;
 
 /// A sentence with the verdict that colours it: the strongest one of its group.
 fn answer(study: &StudyReport) -> Vec<Value> {

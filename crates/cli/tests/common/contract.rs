@@ -1,0 +1,147 @@
+//! The contract of the JSON output, field by field.
+
+use serde_json::Value;
+
+const COUNTS: [&str; 8] = [
+    "transactions",
+    "statements",
+    "reads",
+    "writes",
+    "other",
+    "in_flight_at_end",
+    "backlog_at_end",
+    "retries",
+];
+const OUTCOMES: [&str; 9] = [
+    "committed",
+    "rolled_back",
+    "deadlock",
+    "serialization",
+    "lock_timeout",
+    "constraint",
+    "connection",
+    "other",
+    "skipped",
+];
+const LATENCY: [&str; 8] = ["min", "mean", "p50", "p90", "p95", "p99", "p999", "max"];
+
+#[track_caller]
+fn field<'a>(of: &'a Value, name: &str) -> &'a Value {
+    of.get(name).unwrap_or_else(|| panic!("{name} is missing in {of}"))
+}
+
+#[track_caller]
+fn latency(of: &Value) {
+    for name in LATENCY {
+        assert!(field(of, name).is_f64(), "{name} in {of}");
+    }
+}
+
+/// A line of `bench`, or a run of `report`.
+#[track_caller]
+pub(crate) fn check_line(line: &Value) {
+    assert_eq!(field(line, "schema"), 1);
+    let status = field(line, "status").as_str().unwrap();
+    assert!(["done", "failed", "invalid"].contains(&status), "{line}");
+    let error = field(line, "error");
+    assert_eq!(error.is_string(), status != "done", "a run that is not done says why: {line}");
+    for name in ["workload", "server"] {
+        assert!(field(line, name).as_str().is_some_and(|text| !text.is_empty()), "{name}: {line}");
+    }
+    for name in ["options", "errors", "by_statement", "gates", "client"] {
+        assert!(field(line, name).is_object(), "{name}: {line}");
+    }
+    assert!(field(line, "build").is_string() || line["build"].is_null(), "{line}");
+    assert!(field(line, "rate").is_null() || line["rate"].is_f64(), "{line}");
+    for name in COUNTS.into_iter().chain(["seed", "sessions"]) {
+        assert!(field(line, name).is_u64(), "{name}: {line}");
+    }
+    for name in OUTCOMES {
+        assert!(field(field(line, "outcomes"), name).is_u64(), "{name}: {line}");
+    }
+    assert!(field(line, "duration_s").is_f64());
+    // What was never measured is null, and not nought.
+    let is_measured = field(line, "tps").is_f64();
+    assert!(is_measured || status == "failed", "{line}");
+    for name in ["tps", "qps"] {
+        assert_eq!(field(line, name).is_f64(), is_measured, "{name}: {line}");
+    }
+    for name in ["tps_max", "tps_min"] {
+        assert!(field(line, name).is_f64() || line[name].is_null(), "{name}: {line}");
+    }
+    let has_latency = field(line, "latency_ms").is_object();
+    if has_latency {
+        latency(&line["latency_ms"]);
+        latency(field(line, "service_ms"));
+    }
+    for (name, statement) in line["by_statement"].as_object().unwrap() {
+        assert!(field(statement, "count").is_u64(), "{name}: {statement}");
+        if statement["count"].as_u64() > Some(0) {
+            latency(field(statement, "latency_ms"));
+        }
+    }
+    for (code, error) in line["errors"].as_object().unwrap() {
+        assert!(field(error, "count").is_u64() && field(error, "text").is_string(), "{code}: {error}");
+    }
+    for interval in field(line, "intervals").as_array().unwrap() {
+        assert!(field(interval, "second").as_i64() >= Some(1), "{interval}");
+        assert!(field(interval, "tps").is_f64() && field(interval, "qps").is_f64(), "{interval}");
+        assert!(field(interval, "p99_ms").is_f64() || interval["p99_ms"].is_null(), "{interval}");
+        assert!(field(interval, "errors").is_u64(), "{interval}");
+    }
+    let client = &line["client"];
+    assert!(field(client, "workers").is_u64(), "{client}");
+    for name in ["cpu_user_s", "cpu_sys_s", "cpu_share"] {
+        assert!(field(client, name).is_f64(), "{name}: {client}");
+    }
+    assert!(field(line, "warnings").as_array().unwrap().iter().all(Value::is_string), "{line}");
+    assert!(line["gates"].as_object().unwrap().values().all(Value::is_boolean), "{line}");
+    if is_measured {
+        assert!(line["gates"].get("client_bound").is_some() || status == "failed", "{line}");
+    }
+}
+
+/// The JSON of `report`.
+#[track_caller]
+pub(crate) fn check_report(report: &Value) {
+    assert_eq!(field(report, "schema"), 1);
+    assert!(field(report, "plimsoll").is_string());
+    for study in field(report, "studies").as_array().unwrap() {
+        for name in ["name", "title", "question", "file_sha256"] {
+            assert!(field(study, name).is_string(), "{name}: {study}");
+        }
+    }
+    for cell in field(report, "cells").as_array().unwrap() {
+        let key = field(cell, "key");
+        for name in ["study", "host", "server", "workload", "settings", "engine", "cpus"] {
+            assert!(field(key, name).is_string(), "{name}: {key}");
+        }
+        assert!(field(key, "sessions").is_u64(), "{key}");
+        for run in field(cell, "runs").as_array().unwrap() {
+            check_line(run);
+            assert!(field(run, "repeat").is_u64() && field(run, "block").is_u64(), "{run}");
+            assert!(field(run, "started_at").is_string(), "{run}");
+            for name in ["name", "fingerprint", "boot_id"] {
+                assert!(field(field(run, "host"), name).is_string(), "{run}");
+            }
+        }
+        let tps = field(cell, "tps");
+        assert!(
+            tps.is_null() || ["median", "low", "high"].iter().all(|name| field(tps, name).is_f64()),
+            "{tps}"
+        );
+    }
+    for comparison in field(report, "comparisons").as_array().unwrap() {
+        assert!(field(comparison, "metric").is_string());
+        assert!(field(comparison, "base").is_object() && field(comparison, "other").is_object());
+        assert!(field(comparison, "n").is_u64() && field(comparison, "margin").is_f64());
+        for name in ["ratio", "low", "high", "p_adjusted", "blocks_needed"] {
+            assert!(
+                field(comparison, name).is_number() || comparison[name].is_null(),
+                "{name}: {comparison}"
+            );
+        }
+        let verdict = field(comparison, "verdict").as_str().unwrap();
+        assert!(["faster", "slower", "equivalent", "undecided"].contains(&verdict), "{comparison}");
+    }
+}

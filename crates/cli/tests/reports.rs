@@ -1,0 +1,145 @@
+//! `report` over recorded results: several studies and files at once, verdicts as gates. No server is needed.
+
+mod common;
+#[path = "../../report/tests/common/mod.rs"]
+mod recorded;
+
+use std::path::Path;
+
+use common::{Done, contract, plimsoll, run};
+use serde_json::Value;
+
+/// Results with the studies `quickstart` (a ladder on two servers, of which one is faster at 8 sessions and slower at
+/// 64) and `stress` (a climb).
+fn results(dir: &Path, blocks: u32) -> String {
+    let mut store = recorded::ladder(dir, blocks, 3);
+    recorded::add_climb(&mut store, blocks, 3);
+    dir.display().to_string()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let done = run(&[&["report", "--json", "-"], arguments].concat()).expect(0, &[]);
+    serde_json::from_str(&done.out).unwrap()
+}
+
+fn names(report: &Value) -> Vec<&str> {
+    report["studies"].as_array().unwrap().iter().map(|study| study["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn one_study_several_or_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = results(dir.path(), 5);
+    assert_eq!(names(&json(&["--results", &place])), ["quickstart", "stress"]);
+    assert_eq!(names(&json(&["stress", "--results", &place])), ["stress"]);
+    assert_eq!(names(&json(&["stress", "quickstart", "--results", &place])), ["quickstart", "stress"]);
+    // A study file stands for its study.
+    assert_eq!(names(&json(&["studies/stress.toml", "--results", &place])), ["stress"]);
+    run(&["report", "stress", "qiuckstart", "--results", &place])
+        .expect(2, &["no study qiuckstart: there are quickstart, stress"]);
+}
+
+#[test]
+fn several_results_files_and_some_of_their_studies() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let files = [results(one.path(), 5), results(two.path(), 6)];
+    let both = [files[0].as_str(), &format!("{}/results.db", files[1])];
+    assert_eq!(names(&json(&both)), ["quickstart", "quickstart", "stress", "stress"]);
+    let report = json(&[both[0], both[1], "stress"]);
+    assert_eq!(names(&report), ["stress", "stress"]);
+    let blocks = |cell: &Value| cell["runs"].as_array().unwrap().len();
+    assert!(report["cells"].as_array().unwrap().iter().all(|cell| blocks(cell) == 11), "5 and 6 blocks");
+    // Without an output the page is written beside the first of them.
+    let done = run(&["report", both[0], both[1]]).expect(0, &[]);
+    assert!(done.out.contains("report: ") && one.path().join("report.html").is_file(), "{}", done.out);
+}
+
+#[test]
+fn every_output_at_once_and_the_contract_of_the_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = results(dir.path(), 5);
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let outputs =
+        ["--html", &at("x.html"), "--md", &at("x.md"), "--csv", &at("csv"), "--json", &at("x.json")];
+    run(&[&["report", "--results", &place], &outputs[..]].concat()).expect(0, &["wrote "]);
+    assert!(std::fs::read_to_string(dir.path().join("x.md")).unwrap().starts_with("# "));
+    assert!(std::fs::read_dir(dir.path().join("csv")).unwrap().count() > 3);
+    contract::check_report(
+        &serde_json::from_str(&std::fs::read_to_string(dir.path().join("x.json")).unwrap()).unwrap(),
+    );
+}
+
+#[test]
+fn verdicts_as_gates() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = results(dir.path(), 6);
+    let gate = |gates: &[&str]| -> Done {
+        let arguments: Vec<&str> = gates.iter().flat_map(|gate| ["--gate", gate]).collect();
+        run(&[&["report", "quickstart", "--results", &place, "--md", "-"], &arguments[..]].concat())
+    };
+    // PostgreSQL is slower at 64 sessions, and two cells have too few valid blocks.
+    let done =
+        gate(&["tps:not-slower"]).expect(1, &["gate tps:not-slower: not met by", "slower", "at 64 sessions"]);
+    assert!(done.out.starts_with("# "), "the report is written all the same");
+    gate(&["tps:fast"]).expect(2, &["not-slower, faster or equivalent"]);
+    gate(&["p99:faster"]).expect(2, &["there is no such comparison", "[compare]"]);
+
+    // Of each gate that is met, it is said how much it covers.
+    let climb = |gates: &[&str]| {
+        let arguments: Vec<&str> = gates.iter().flat_map(|gate| ["--gate", gate]).collect();
+        run(&[&["report", "stress", "--results", &place], &arguments[..]].concat())
+    };
+    let report = json(&["stress", "--results", &place]);
+    let verdicts: Vec<&str> = report["comparisons"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|comparison| comparison["verdict"].as_str().unwrap())
+        .collect();
+    for (gate, good) in [
+        ("faster", &["faster"][..]),
+        ("not-slower", &["faster", "equivalent"]),
+        ("equivalent", &["equivalent"]),
+    ] {
+        let unmet = verdicts.iter().filter(|verdict| !good.contains(verdict)).count();
+        let all = verdicts.len();
+        let said = match unmet {
+            0 => format!("gate {gate}: met by all {all} comparisons"),
+            _ => format!("gate {gate}: not met by {unmet} of {all} comparisons"),
+        };
+        climb(&[gate]).expect(i32::from(unmet > 0), &[&said]);
+    }
+}
+
+#[test]
+fn what_is_undecided_is_no_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = results(dir.path(), 4);
+    run(&["report", "--results", &place, "--gate", "not-slower"])
+        .expect(1, &["no verdict, 4 valid blocks of at least 5"]);
+}
+
+#[test]
+fn a_gate_that_cannot_be_met_is_said_before_anything_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = common::tiny_study(dir.path(), "gated", "\"mariadb\", \"postgres\"", "1", 5);
+    let results = dir.path().join("results");
+    let gated = |gate: &str, more: &[&str]| {
+        plimsoll()
+            .args(["run", &path, "--gate", gate, "--results"])
+            .arg(&results)
+            .args(more)
+            .output()
+            .map(Done::of)
+            .unwrap()
+    };
+    gated("not-slower", &[]).expect(2, &["compares nothing", "[compare]"]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = format!(
+        "{text}[compare]\naxis = \"server\"\nbase = \"mariadb\"\nmetrics = [\"tps\"]\n[quick]\nblocks = 2\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    gated("p99:faster", &[]).expect(2, &["does not compare p99", "tps"]);
+    gated("not-slower", &["--quick"]).expect(2, &["at least 5 blocks", "leave --quick out"]);
+    assert!(!results.exists());
+}

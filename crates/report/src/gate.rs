@@ -1,0 +1,183 @@
+//! Verdicts as a gate: what has to hold so that a command ends well.
+//!
+//! A gate speaks about every comparison of the report (of one metric, where it names one). Whatever could not be
+//! decided has not been shown, and what has not been shown does not pass: a gate that lets noise through would
+//! soon be trusted by nobody.
+
+use std::fmt;
+use std::str::FromStr;
+
+use stats::Verdict;
+
+use crate::model::{Report, StudyReport, VerdictView};
+use crate::text::{metric_name, ratio};
+
+/// What every comparison has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Faster than its base.
+    Faster,
+    /// Faster or equivalent.
+    NotSlower,
+    /// Equivalent within the margin.
+    Equivalent,
+}
+
+impl Wanted {
+    /// All of them.
+    pub const ALL: [Wanted; 3] = [Wanted::NotSlower, Wanted::Faster, Wanted::Equivalent];
+
+    /// The word of the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Wanted::Faster => "faster",
+            Wanted::NotSlower => "not-slower",
+            Wanted::Equivalent => "equivalent",
+        }
+    }
+
+    fn holds(self, verdict: Verdict) -> bool {
+        match self {
+            Wanted::Faster => verdict == Verdict::Faster,
+            Wanted::NotSlower => matches!(verdict, Verdict::Faster | Verdict::Equivalent),
+            Wanted::Equivalent => verdict == Verdict::Equivalent,
+        }
+    }
+}
+
+/// A verdict that is asked for: `not-slower`, or `p99:not-slower` for one metric.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    /// Only comparisons of this metric; `None`: all.
+    pub metric: Option<String>,
+    /// What they have to be.
+    pub wanted: Wanted,
+}
+
+impl FromStr for Gate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Gate, String> {
+        let (metric, word) = match text.split_once(':') {
+            Some((metric, word)) => (Some(metric.trim()), word.trim()),
+            None => (None, text.trim()),
+        };
+        let wanted = Wanted::ALL.into_iter().find(|wanted| wanted.word() == word);
+        match (wanted, metric) {
+            (Some(wanted), metric) if metric != Some("") => {
+                Ok(Gate { metric: metric.map(str::to_owned), wanted })
+            }
+            _ => Err("write not-slower, faster or equivalent, or one of them for one metric: p99:not-slower"
+                .into()),
+        }
+    }
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(metric) = &self.metric {
+            write!(f, "{metric}:")?;
+        }
+        f.write_str(self.wanted.word())
+    }
+}
+
+/// How a gate stands against a report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateState {
+    /// Comparisons that it speaks about. None at all: there is nothing that could pass.
+    pub asked: usize,
+    /// One line for each comparison that does not hold.
+    pub unmet: Vec<String>,
+}
+
+impl GateState {
+    /// Whether it lets the command end well.
+    pub fn is_met(&self) -> bool {
+        self.asked > 0 && self.unmet.is_empty()
+    }
+}
+
+impl Gate {
+    /// Holds it against all comparisons of a report.
+    pub fn check(&self, report: &Report) -> GateState {
+        let mut state = GateState { asked: 0, unmet: Vec::new() };
+        for study in &report.studies {
+            let asked = study
+                .verdicts
+                .iter()
+                .filter(|view| self.metric.as_ref().is_none_or(|metric| *metric == view.metric));
+            for view in asked {
+                state.asked += 1;
+                let is_judged = view.result.p_adjusted.is_some();
+                if !(is_judged && self.wanted.holds(view.result.verdict)) {
+                    state.unmet.push(line(study, view));
+                }
+            }
+        }
+        state
+    }
+}
+
+/// A comparison and what is known about it, in a line.
+fn line(study: &StudyReport, view: &VerdictView) -> String {
+    let mut place = if view.at.is_empty() { String::new() } else { format!(" on {}", view.at) };
+    match &view.climb {
+        Some(_) => place.push_str(" over the whole climb"),
+        None => match study.points[view.other].sessions {
+            1 => place.push_str(" at 1 session"),
+            sessions => place.push_str(&format!(" at {sessions} sessions")),
+        },
+    }
+    let result = &view.result;
+    let found = match (result.p_adjusted, result.ratio) {
+        (Some(_), _) => result.verdict.word().to_owned(),
+        (None, Some(_)) => {
+            let blocks =
+                if result.n == 1 { "1 valid block".to_owned() } else { format!("{} valid blocks", result.n) };
+            format!("no verdict, {blocks} of at least {}", stats::Rules::default().blocks_min)
+        }
+        (None, None) => "no verdict, no valid runs on both sides".to_owned(),
+    };
+    let figure = match (result.ratio, result.low, result.high) {
+        (Some(centre), Some(low), Some(high)) => {
+            format!(" ({}, {} to {})", ratio(centre), ratio(low), ratio(high))
+        }
+        _ => String::new(),
+    };
+    let more = match result.blocks_needed {
+        Some(blocks) => format!("; about {blocks} blocks would decide"),
+        None => String::new(),
+    };
+    let metric = metric_name(&view.metric);
+    format!("{metric}, {} against {}{place}: {found}{figure}{more}", view.other_label, view.base_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_is_read_and_written_back() {
+        for text in ["not-slower", "faster", "p99:equivalent"] {
+            assert_eq!(text.parse::<Gate>().map(|gate| gate.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["", "slower", ":faster", "tps:", "tps:undecided"] {
+            assert!(text.parse::<Gate>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_what_was_shown_holds() {
+        let holding = |wanted: Wanted| -> Vec<&str> {
+            [Verdict::Faster, Verdict::Slower, Verdict::Equivalent, Verdict::Undecided]
+                .into_iter()
+                .filter(|verdict| wanted.holds(*verdict))
+                .map(Verdict::word)
+                .collect()
+        };
+        assert_eq!(holding(Wanted::Faster), ["faster"]);
+        assert_eq!(holding(Wanted::NotSlower), ["faster", "equivalent"]);
+        assert_eq!(holding(Wanted::Equivalent), ["equivalent"]);
+    }
+}
