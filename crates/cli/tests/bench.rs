@@ -1,11 +1,15 @@
 //! `bench` against real servers: its lines of JSON, its tables, its interval log, its end.
 
 mod common;
+#[path = "common/hlog.rs"]
+mod hlog;
 
-use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use common::{Done, plimsoll, run, servers_are_there, wait_until};
+use common::{Running, contract, plimsoll, run, servers_are_there, signal, stop_under_load, wait_until};
 use serde_json::Value;
 
 const SHORT: [&str; 8] = ["--time", "1s", "--warmup", "100ms", "-o", "table_size=1000", "--seed", "7"];
@@ -25,43 +29,7 @@ fn each_session_count_is_a_line_with_all_fields() {
         let lines = lines(&done.out);
         assert_eq!(lines.iter().map(|line| line["sessions"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 3]);
         for line in &lines {
-            for field in [
-                "schema",
-                "status",
-                "error",
-                "workload",
-                "options",
-                "server",
-                "build",
-                "seed",
-                "sessions",
-                "rate",
-                "duration_s",
-                "transactions",
-                "statements",
-                "reads",
-                "writes",
-                "other",
-                "in_flight_at_end",
-                "backlog_at_end",
-                "tps",
-                "tps_max",
-                "tps_min",
-                "qps",
-                "outcomes",
-                "retries",
-                "errors",
-                "latency_ms",
-                "service_ms",
-                "by_statement",
-                "intervals",
-                "client",
-                "warnings",
-                "gates",
-            ] {
-                assert!(line.get(field).is_some(), "{field} is missing: {line}");
-            }
-            assert_eq!(line["schema"], 1);
+            contract::check_line(line);
             assert_eq!(line["seed"], 7);
             assert_eq!(line["workload"], "oltp_read_write");
             assert!(line["server"].as_str().unwrap().starts_with(&format!("{server}@")), "{line}");
@@ -154,38 +122,14 @@ fn the_interval_log_can_be_read() {
     let bench = ["bench", "oltp_point_select", "--server", "mariadb", "--sessions", "1,2"];
     let files = ["--hdr", &log_text, "--json", &json_text];
     run(&[&bench[..], &files[..], &SHORT[..]].concat()).expect(0, &[]);
-    use hdrhistogram::serialization::Deserializer;
-    use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-    let text = std::fs::read(&log).unwrap();
-    let mut transactions = 0;
-    let mut tags = Vec::new();
-    for entry in IntervalLogIterator::new(&text) {
-        let LogEntry::Interval(interval) = entry.unwrap() else { continue };
-        tags.push(interval.tag().unwrap().as_str().to_owned());
-        let bytes = base64(interval.encoded_histogram());
-        transactions += Deserializer::new().deserialize::<u64, _>(&mut bytes.as_slice()).unwrap().len();
-    }
+    let intervals = hlog::read(&log);
+    let transactions: u64 = intervals.iter().map(|(_, count)| count).sum();
+    let mut tags: Vec<&str> = intervals.iter().map(|(tag, _)| tag.as_str()).collect();
     tags.dedup();
     assert_eq!(tags, ["1", "2"]);
     let lines = lines(&std::fs::read_to_string(&json).unwrap());
     let counted: u64 = lines.iter().map(|line| line["transactions"].as_u64().unwrap()).sum();
     assert_eq!(transactions, counted);
-}
-
-/// Standard base64 to bytes.
-fn base64(text: &str) -> Vec<u8> {
-    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut bytes = Vec::new();
-    let (mut bits, mut count) = (0u32, 0);
-    for symbol in text.bytes().filter(|&symbol| symbol != b'=') {
-        bits = bits << 6 | ALPHABET.iter().position(|&known| known == symbol).unwrap() as u32;
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-        }
-    }
-    bytes
 }
 
 #[test]
@@ -237,29 +181,119 @@ fn a_sandbox_by_hand_is_deployed_used_kept_and_destroyed() {
 }
 
 #[test]
+fn a_level_that_fails_has_a_line_too_and_the_others_go_on() {
+    if !servers_are_there() {
+        return;
+    }
+    let bench =
+        ["bench", "oltp_point_select", "--server", "mariadb", "--sessions", "2000000,2", "--json", "-"];
+    let done = run(&[&bench[..], &SHORT[..]].concat()).expect(2, &["2000000 sessions", "open files"]);
+    let lines = lines(&done.out);
+    assert_eq!(lines.len(), 2);
+    lines.iter().for_each(contract::check_line);
+    assert_eq!((&lines[0]["status"], &lines[0]["tps"]), (&Value::from("failed"), &Value::Null));
+    assert_ne!(lines[1]["status"], "failed");
+    assert!(lines[1]["transactions"].as_u64() > Some(0));
+}
+
+#[test]
+fn a_server_that_cannot_be_had_gives_a_line_for_each_level() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("mysql://root:hunter2@127.0.0.1:{free}/db");
+    let done = run(&["bench", "oltp_point_select", "--server", &url, "--sessions", "1,8", "--json", "-"])
+        .expect(3, &["no server answers"]);
+    let lines = lines(&done.out);
+    assert_eq!(lines.iter().map(|line| line["sessions"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 8]);
+    for line in &lines {
+        contract::check_line(line);
+        assert!(line["error"].as_str().unwrap().contains("no server answers"), "{line}");
+    }
+    assert!(!done.out.contains("hunter2") && !done.err.contains("hunter2"));
+    assert_eq!(done.err.matches("no server answers").count(), 1, "said once: {}", done.err);
+}
+
+/// A bench that would last for ten minutes; its messages go to a file that can be read meanwhile.
+fn long_bench(dir: &Path) -> Running {
+    let child = plimsoll()
+        .args(["bench", "oltp_point_select", "--server", "mariadb", "--time", "600s", "--warmup", "0s"])
+        .args(["-o", "table_size=1000", "--sessions", "11,2", "--json"])
+        .arg(dir.join("out.json"))
+        .stdout(Stdio::null())
+        .stderr(File::create(dir.join("err")).unwrap())
+        .spawn()
+        .unwrap();
+    Running(child)
+}
+
+/// Presses Ctrl-C and waits until it is said that it was noticed.
+#[track_caller]
+fn press(child: &Child, dir: &Path, said: &str) {
+    signal(child.id(), "INT");
+    wait_until(Duration::from_secs(300), said, || {
+        std::fs::read_to_string(dir.join("err")).unwrap().contains(said)
+    });
+}
+
+#[test]
 fn ctrl_c_ends_a_bench_with_what_was_measured() {
     if !servers_are_there() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let json = dir.path().join("out.json");
-    let child = plimsoll()
-        .args(["bench", "oltp_point_select", "--server", "mariadb", "--time", "120s", "--warmup", "0s"])
-        .args(["-o", "table_size=1000", "--json"])
-        .arg(&json)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let head = format!("bench-{}-", child.id());
-    wait_until(Duration::from_secs(300), "the sandbox", || run(&["sandbox", "list"]).out.contains(&head));
-    std::thread::sleep(Duration::from_secs(4));
-    let begun = Instant::now();
-    let id = child.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    Done::of(child.wait_with_output().unwrap()).expect(4, &["stopping"]);
-    assert!(begun.elapsed() < Duration::from_secs(60));
-    assert!(!run(&["sandbox", "list"]).out.contains(&head));
-    let line = &lines(&std::fs::read_to_string(&json).unwrap())[0];
-    assert!(["interrupted", "failed"].contains(&line["status"].as_str().unwrap()), "{line}");
+    let mut child = long_bench(dir.path());
+    let server = stop_under_load(&child, 11);
+    signal(child.id(), "CONT");
+    press(&child, dir.path(), "stopping: transactions in flight may finish");
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    assert!(!run(&["sandbox", "list"]).out.contains(&server.name));
+    let lines = lines(&std::fs::read_to_string(dir.path().join("out.json")).unwrap());
+    assert_eq!(lines.len(), 2, "the level that was never begun has a line too");
+    for line in &lines {
+        contract::check_line(line);
+        assert_eq!(line["status"], "failed");
+        assert!(line["error"].as_str().unwrap().starts_with("interrupted: "), "{line}");
+    }
+    assert!(lines[0]["transactions"].is_u64() && lines[1]["tps"].is_null(), "{lines:?}");
+}
+
+/// A server that does not answer keeps the graceful end from coming; the second press ends it.
+#[test]
+fn a_second_ctrl_c_ends_the_server() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = long_bench(dir.path());
+    let server = stop_under_load(&child, 11);
+    signal(server.pid, "STOP");
+    signal(child.id(), "CONT");
+    press(&child, dir.path(), "stopping: transactions in flight may finish");
+    press(&child, dir.path(), "ending the server now");
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    let is_gone = |pid: u32| {
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        state.is_empty() || state.rsplit(')').next().unwrap_or_default().trim_start().starts_with(['Z', 'X'])
+    };
+    assert!(is_gone(server.pid), "the server still runs");
+    assert!(!run(&["sandbox", "list"]).out.contains(&server.name));
+}
+
+/// An output that nobody takes keeps the command from ending at all; the third press does not wait for it.
+#[test]
+fn a_third_ctrl_c_ends_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("out.json");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // Opening it waits for a reader, who never comes.
+    let mut child = long_bench(dir.path());
+    wait_until(Duration::from_secs(300), "the handler of SIGINT", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim();
+        u64::from_str_radix(caught, 16).unwrap() & 0b10 != 0
+    });
+    press(&child, dir.path(), "stopping: transactions in flight may finish");
+    press(&child, dir.path(), "ending the server now");
+    assert!(child.try_wait().unwrap().is_none(), "it still waits for its reader");
+    signal(child.id(), "INT");
+    assert_eq!(child.wait().unwrap().code(), Some(4));
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use common::{Done, plimsoll, run, servers_are_there, tiny_study, wait_until};
+use common::{Done, plimsoll, run, servers_are_there, stop_under_load, tiny_study, wait_until};
 use store::{Status, Store};
 
 const LIMIT: Duration = Duration::from_secs(300);
@@ -55,7 +55,16 @@ fn a_killed_plimsoll_loses_the_run_in_progress_and_nothing_else() {
     let results = dir.path().join("results");
     let study = tiny_study(dir.path(), "killed", "\"mariadb\"", "1, 2", 2);
     let mut child = start(&study, &results);
-    wait_until(LIMIT, "the third run", || statuses(&results).len() >= 3);
+    // Stopped while it is looked at: the third run is under way, and stays so until the end.
+    wait_until(LIMIT, "the third run", || {
+        signal(&child, "-STOP");
+        let found = statuses(&results);
+        let is_under_way = found.len() >= 3 && found.last() == Some(&Status::Running);
+        if !is_under_way {
+            signal(&child, "-CONT");
+        }
+        is_under_way
+    });
     signal(&child, "-9");
     child.wait().unwrap();
     let before = statuses(&results);
@@ -131,6 +140,40 @@ fn a_cell_that_fails_is_recorded_and_the_rest_goes_on() {
 }
 
 #[test]
+fn a_killed_server_fails_its_run_and_the_same_command_makes_it_again() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("results");
+    let study = tiny_study(dir.path(), "server-killed", "\"mariadb\"", "11", 1);
+    let child = start(&study, &results);
+    let server = stop_under_load(&child, 11);
+    common::signal(server.pid, "KILL");
+    common::signal(child.id(), "CONT");
+    let pid = child.id();
+    let done =
+        Done::of(child.wait_with_output().unwrap()).expect(1, &["failed", "the server ended during the run"]);
+    assert!(done.err.contains("the server's log ends with"), "{}", done.err);
+    assert_eq!(sandboxes_of(pid), 0);
+    let found = statuses(&results);
+    assert_eq!(found.iter().filter(|status| **status == Status::Failed).count(), 1, "{found:?}");
+    assert_eq!(found.iter().filter(|status| ended(status)).count(), 1, "the other run went on: {found:?}");
+
+    let again = plimsoll().args(["run", &study, "--results"]).arg(&results).output().unwrap();
+    Done::of(again).expect(0, &["of them recorded before"]);
+    let found = statuses(&results);
+    assert_eq!((found.len(), found.iter().filter(|status| ended(status)).count()), (3, 2), "{found:?}");
+    // The failed attempt stays in the report, beside the one that counts.
+    let json = plimsoll().args(["report", "--json", "-", "--results"]).arg(&results).output().unwrap();
+    let report: serde_json::Value = serde_json::from_str(&Done::of(json).expect(0, &[]).out).unwrap();
+    common::contract::check_report(&report);
+    let runs: usize =
+        report["cells"].as_array().unwrap().iter().map(|cell| cell["runs"].as_array().unwrap().len()).sum();
+    assert_eq!(runs, 3);
+}
+
+#[test]
 fn the_quickstart_in_small_gives_a_report_that_opens() {
     if !servers_are_there() {
         return;
@@ -156,14 +199,36 @@ fn the_quickstart_in_small_gives_a_report_that_opens() {
 
     let json = plimsoll().args(["report", "--json", "-", "--results"]).arg(&results).output().unwrap();
     let report: serde_json::Value = serde_json::from_str(&Done::of(json).expect(0, &[]).out).unwrap();
-    assert_eq!(report["schema"], 1);
+    common::contract::check_report(&report);
     assert_eq!(report["cells"].as_array().unwrap().len(), 8);
     for cell in report["cells"].as_array().unwrap() {
         let run = &cell["runs"][0];
         assert!(run["tps"].as_f64().unwrap() > 0.0, "{cell}");
         assert_eq!(run["gates"]["consistency"], false, "{cell}");
     }
+    seconds_add_up_to_the_statements(&results);
     open_in_browser(&html);
+}
+
+/// Response times are kept by second and class of statement, and merging them gives back those of the whole level.
+fn seconds_add_up_to_the_statements(results: &Path) {
+    let store = Store::open_read_only(results).unwrap();
+    let heads = store.run_heads(store.studies().unwrap()[0].id).unwrap();
+    let ends = heads.iter().filter_map(|head| store.run(head.id).unwrap().end);
+    let steps: Vec<store::Step> = ends.flat_map(|end| end.steps).collect();
+    assert_eq!(steps.len(), 8);
+    for step in &steps {
+        for (ordinal, statement) in step.by_statement.iter().enumerate() {
+            let mut sum = statement.latency.clone();
+            sum.reset();
+            for second in step.intervals.iter().filter(|interval| interval.second >= 1) {
+                if let Some(packed) = second.by_statement.get(&(ordinal as u32)) {
+                    sum.add(packed.unpacked().unwrap()).unwrap();
+                }
+            }
+            assert_eq!(sum, statement.latency, "{}", statement.name);
+        }
+    }
 }
 
 /// Charts are drawn, and nothing is reported on the console.
@@ -185,7 +250,10 @@ fn open_in_browser(html: &Path) {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(dom.contains("<canvas") || dom.contains("<svg"), "no chart was drawn\n{told}");
     assert!(dom.contains("MariaDB and PostgreSQL side by side"));
-    assert!(!told.contains(":CONSOLE"), "{told}");
+    // Pages of the browser's own talk too, for example about a slow machine.
+    let from_page =
+        told.lines().filter(|line| line.contains(":CONSOLE") && !line.contains("source: chrome://"));
+    assert_eq!(from_page.collect::<Vec<_>>(), [""; 0], "{told}");
 }
 
 #[test]
@@ -219,4 +287,42 @@ fn a_full_disk_loses_the_run_in_progress_and_the_same_command_resumes() {
     assert!(done.out.contains("codes 1 0"), "{}\n{}", done.out, done.err);
     assert!(done.err.contains("no space left") && done.err.contains("it resumes"), "{}", done.err);
     assert!(done.err.contains("of them recorded before"), "what was recorded is still there: {}", done.err);
+}
+
+#[test]
+fn a_full_home_fails_the_runs_and_the_same_command_makes_them_again() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // The server's own user must be able to enter.
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let (home, results) = (dir.path().join("home"), dir.path().join("results"));
+    std::fs::create_dir(&home).unwrap();
+    let study = tiny_study(dir.path(), "full-home", "\"mariadb\"", "1", 1);
+    // Too little for a data directory; later it grows.
+    let script = "mount -t tmpfs -o size=40m,mode=755 none \"$1\" || exit 77
+        \"$0\" run \"$2\" --results \"$3\"; first=$?
+        mount -o remount,size=4g \"$1\"
+        \"$0\" run \"$2\" --results \"$3\"; echo \"codes $first $?\"";
+    let output = std::process::Command::new("unshare")
+        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_plimsoll")])
+        .args([&home, Path::new(&study), &results])
+        .env("PLIMSOLL_HOME", &home)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let done = Done::of(output);
+    if done.code == Some(77) || done.err.contains("unshare failed") {
+        eprintln!(
+            "NOT TESTED: a full home needs a mount of its own, which only root may make:\n{}",
+            done.err
+        );
+        return;
+    }
+    assert!(done.out.contains("codes 1 0"), "{}\n{}", done.out, done.err);
+    assert!(done.out.contains("2 of 2 runs failed"), "{}", done.out);
+    assert!(!done.err.contains("panicked"), "{}", done.err);
+    let found = statuses(&results);
+    assert_eq!((found.len(), found.iter().filter(|status| ended(status)).count()), (4, 2), "{found:?}");
 }

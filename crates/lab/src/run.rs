@@ -335,9 +335,9 @@ fn measured_life(
     let ended = match result {
         Ok(result) => {
             let interrupted = result.interrupted || around.stop.is_requested();
-            let ended = how_it_ended(&result);
+            let mut ended = how_it_ended(&result);
             if !interrupted && ended.is_ok() {
-                verify(recording, order, server, &baseline, &add(primed, Ran::of(&result)))?;
+                ended = verify(recording, order, server, &baseline, &add(primed, Ran::of(&result)));
             }
             recording.result = Some(result);
             if interrupted { Err(Error::Interrupted) } else { ended }
@@ -345,7 +345,12 @@ fn measured_life(
         Err(error) => Err(error),
     };
     ended.map_err(|error| Failed {
-        error,
+        error: match error {
+            Error::Run(text) if server.sandbox().is_some_and(|sandbox| sandbox.pid().is_none()) => {
+                Error::Run(format!("the server ended during the run: {text}"))
+            }
+            error => error,
+        },
         log_tail: server
             .sandbox()
             .map(|sandbox| sandbox.log_tail(LOG_LINES).join("\n").into())

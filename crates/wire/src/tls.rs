@@ -208,7 +208,8 @@ fn handshake_error(error: &rustls::Error) -> Error {
         ) => format!("{OLD_TLS} ({error})"),
         // yaSSL cannot frame an answer to a modern ClientHello; what it sends is no TLS 1.2 record.
         R::InvalidMessage(_) => format!("the server's answer cannot be read; most likely {OLD_TLS} ({error})"),
-        R::InvalidCertificate(CertificateError::UnknownIssuer) => {
+        // A bad signature: another authority of the same name.
+        R::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
             "the server's certificate does not come from the authority in tls-ca: name the right file, or use \
              tls=required to encrypt without checking"
                 .into()

@@ -154,7 +154,8 @@ fn write_level(
     if let Some(error) = level.end.error.as_ref().filter(|_| level.is_begun) {
         let sessions = level.start.levels.first().copied().unwrap_or_default();
         let what = if level.end.status == Status::Invalid { "invalid" } else { "error" };
-        eprintln!("{what}: {sessions} sessions: {error}");
+        let sessions = if sessions == 1 { "1 session".to_owned() } else { format!("{sessions} sessions") };
+        eprintln!("{what}: {sessions}: {error}");
     }
     if to_stdout || !level.is_begun {
         return Ok(());

@@ -134,8 +134,12 @@ pub(crate) fn summary(report: &Report) -> String {
             let median = |estimate: &Option<::report::Estimate>| {
                 estimate.as_ref().map_or_else(|| "-".to_owned(), |estimate| number(estimate.median))
             };
-            let interval =
-                point.tps.as_ref().map(|tps| format!("{} .. {}", number(tps.low), number(tps.high)));
+            // One run has no interval.
+            let interval = point
+                .tps
+                .as_ref()
+                .filter(|tps| tps.n > 1)
+                .map(|tps| format!("{} .. {}", number(tps.low), number(tps.high)));
             table.row([
                 point.label.clone(),
                 point.sessions.to_string(),

@@ -126,11 +126,14 @@ fn conclude(results: &Path, name: &str, outcome: &Outcome, gates: &[Gate]) -> Re
         .map_err(|error| Failure::Other(anyhow::Error::new(error).context("making the report")))?;
     super::report::write_html(&report, &file)?;
     let mut text = super::report::summary(&report);
-    if outcome.failed + outcome.invalid > 0 {
-        text.push_str(&format!(
-            "\n{} of {} runs failed, {} are invalid; the report says why. The same command makes them again.\n",
-            outcome.failed, outcome.runs, outcome.invalid
-        ));
+    let unusable = match (outcome.failed, outcome.invalid) {
+        (0, 0) => None,
+        (0, invalid) => Some(format!("{invalid} of {} runs are invalid", outcome.runs)),
+        (failed, 0) => Some(format!("{failed} of {} runs failed", outcome.runs)),
+        (failed, invalid) => Some(format!("{failed} of {} runs failed, {invalid} are invalid", outcome.runs)),
+    };
+    if let Some(unusable) = unusable {
+        text.push_str(&format!("\n{unusable}; the report says why. The same command makes them again.\n"));
     }
     if outcome.open() > 0 {
         text.push_str(&format!("\n{} of {} runs are still to be made.\n", outcome.open(), outcome.runs));

@@ -161,7 +161,9 @@ impl Palette {
 /// Draws one frame.
 pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, coloured: bool, now: Instant) {
     let palette = Palette::new(coloured);
-    let warnings = if state.warnings.is_empty() { 0 } else { (state.warnings.len() as u16).min(3) + 2 };
+    let (shown_warnings, warning_lines) =
+        last_warnings(&state.warnings, frame.area().width.saturating_sub(2));
+    let warnings = if warning_lines == 0 { 0 } else { warning_lines + 2 };
     let [head, bar, current, chart, ended, warned, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
@@ -183,7 +185,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, coloured: bool, now: In
         .map(|line| {
             let style = match line {
                 line if line.contains(": failed (") => palette.bad,
-                line if line.contains(": invalid") => palette.warn,
+                line if line.contains(", invalid (") => palette.warn,
                 _ => Style::new(),
             };
             Line::from(line.as_str()).style(style)
@@ -193,9 +195,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, coloured: bool, now: In
         Paragraph::new(lines).block(Block::new().title(Span::styled("ended runs", palette.dim))),
         ended,
     );
-    let skip = state.warnings.len().saturating_sub(3);
-    let lines: Vec<Line<'_>> =
-        state.warnings.iter().skip(skip).map(|text| Line::from(text.as_str())).collect();
+    let lines: Vec<Line<'_>> = shown_warnings.iter().map(|text| Line::from(text.as_str())).collect();
     let block = Block::bordered().title("warnings").border_style(palette.warn);
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }).block(block), warned);
     let hint = match state.stop_presses {
@@ -204,6 +204,43 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, coloured: bool, now: In
         _ => "ending the server now. Ctrl-C again leaves at once",
     };
     frame.render_widget(Line::from(hint).style(palette.dim), foot);
+}
+
+/// Lines that warnings may take.
+const WARNING_LINES_MAX: u16 = 5;
+
+/// The newest warnings that can be shown in full, and how many lines of this width they take. One of them is always
+/// shown, as far as it goes.
+fn last_warnings(warnings: &[String], width: u16) -> (&[String], u16) {
+    let mut lines = 0;
+    let mut first = warnings.len();
+    while first > 0 {
+        let more = wrapped_lines(&warnings[first - 1], width);
+        if lines > 0 && lines + more > WARNING_LINES_MAX {
+            break;
+        }
+        lines = (lines + more).min(WARNING_LINES_MAX);
+        first -= 1;
+    }
+    (&warnings[first..], lines)
+}
+
+/// Lines that a text takes when it is broken between words.
+fn wrapped_lines(text: &str, width: u16) -> u16 {
+    let width = usize::from(width.max(1));
+    let (mut lines, mut used) = (1, 0);
+    for word in text.split_whitespace().map(|word| word.chars().count()) {
+        let gap = usize::from(used > 0);
+        if used + gap + word <= width {
+            used += gap + word;
+            continue;
+        }
+        lines += usize::from(used > 0);
+        // A word longer than a line is broken within.
+        lines += word.saturating_sub(1) / width;
+        used = (word - 1) % width + 1;
+    }
+    u16::try_from(lines).unwrap_or(u16::MAX)
 }
 
 fn draw_bar(frame: &mut Frame<'_>, area: Rect, state: &State, palette: &Palette, now: Instant) {
@@ -344,6 +381,25 @@ mod tests {
         ] {
             assert!(text.contains(wanted), "{wanted} is not on the screen:\n{text}");
         }
+    }
+
+    #[test]
+    fn the_newest_warnings_are_shown_in_full() {
+        assert_eq!(
+            [("", 10), ("one two", 7), ("one two", 6), ("abcdefgh", 3)].map(|(t, w)| wrapped_lines(t, w)),
+            [1, 1, 2, 3]
+        );
+        let long = "word ".repeat(30);
+        let warnings = ["first".to_owned(), long.clone(), "last".to_owned()];
+        // 30 words of 4 letters: 16 on a line of 80, so two lines; all three fit into five.
+        assert_eq!(last_warnings(&warnings, 80), (&warnings[..], 4));
+        // Six lines of 25 do not fit beside the newest one.
+        assert_eq!(last_warnings(&warnings, 25), (&warnings[2..], 1));
+        assert_eq!(last_warnings(&warnings[..2], 10), (&warnings[1..2], 5));
+        assert_eq!(last_warnings(&[], 80).1, 0);
+        let mut state = State::new();
+        state.event(&Event::Warning(long.trim()), Instant::now());
+        assert_eq!(screen(&state).matches("word").count(), 30);
     }
 
     #[test]

@@ -175,10 +175,12 @@ impl State {
                     Status::Invalid => self.invalid += 1,
                     _ => {}
                 }
-                for (name, remedy) in &summary.tripped {
+                let is_invalid = summary.status == Status::Invalid;
+                // A run that failed is neither: it says by itself why.
+                let judged = is_invalid || summary.status == Status::Done;
+                for (name, remedy) in summary.tripped.iter().filter(|_| judged) {
                     let known = self.tripped.entry(name.clone()).or_default();
                     known.remedy.clone_from(remedy);
-                    let is_invalid = summary.status == Status::Invalid;
                     *if is_invalid { &mut known.invalid } else { &mut known.doubted } += 1;
                 }
                 self.step_began = None;
@@ -246,7 +248,7 @@ pub(crate) fn ended_line(label: &RunLabel, summary: &RunSummary) -> String {
         Status::Done => format!("{head}: {figures} ({took})"),
         Status::Invalid => {
             let gates: Vec<&str> = summary.tripped.iter().map(|(name, _)| name.as_str()).collect();
-            format!("{head}: invalid ({}), {figures} ({took})", gates.join(", "))
+            format!("{head}: {figures}, invalid ({}) ({took})", gates.join(", "))
         }
         Status::Failed => format!("{head}: failed ({took}): {reason}"),
         Status::Interrupted | Status::Running => format!("{head}: stopped ({took})"),
@@ -299,7 +301,11 @@ mod tests {
     #[test]
     fn invalid_runs_name_their_gates_and_share_the_remedy() {
         let (label, summary) = (label(), summary(Status::Invalid, Some("a long story")));
-        assert!(ended_line(&label, &summary).contains("8 sessions: invalid (noisy_host), 1,234 TPS"));
+        let line = ended_line(&label, &summary);
+        assert!(
+            line.contains("8 sessions: 1,234 TPS") && line.contains(", invalid (noisy_host) ("),
+            "{line}"
+        );
         let mut state = State::new();
         for _ in 0..2 {
             state.event(&Event::RunEnded { label: &label, summary: &summary }, Instant::now());
