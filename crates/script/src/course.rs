@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use load::Recorder;
-use mlua::{IntoLua, Lua, Table, Thread, Value};
+use mlua::{Lua, Table, Thread, Value};
 
 use crate::error::Error;
 use crate::ffi;
-use crate::host::{Answer, Host, Open, Problem};
+use crate::host::{self, Host, Open, Problem};
 use crate::lookout::{Lookout, Post};
-use crate::state::{Answer as LuaAnswer, State, Wants, resume};
+use crate::resume::{Answer, Wants, resume};
+use crate::state::State;
 use crate::symbols::{SessionSymbols, enter};
 
-/// Numbers of the requests; sql.lua and session.lua name the same ones.
+/// Numbers of the rarer requests; sql.lua and session.lua name the same ones.
 mod request {
     pub(super) const CONNECT: i64 = 1;
     pub(super) const DISCONNECT: i64 = 2;
@@ -20,10 +21,8 @@ mod request {
     pub(super) const QUERY: i64 = 4;
     pub(super) const PREPARE: i64 = 5;
     pub(super) const BIND: i64 = 6;
-    pub(super) const EXECUTE: i64 = 7;
     pub(super) const CLOSE: i64 = 8;
     pub(super) const NEXT_RESULT: i64 = 9;
-    pub(super) const MORE: i64 = 20;
     pub(super) const RESTART: i64 = 21;
 }
 
@@ -93,97 +92,99 @@ impl<O: Open> Course<O> {
     ///
     /// # Errors
     /// The script's own error.
-    pub async fn advance(&mut self, answer: Value, recorder: Option<&Recorder>) -> Result<Stopped, Error> {
-        let mut answer: LuaAnswer = (answer, Value::Nil, Value::Nil);
+    pub async fn advance(
+        &mut self,
+        mut answer: Answer,
+        recorder: Option<&Recorder>,
+    ) -> Result<Stopped, Error> {
         loop {
-            let thread = &self.thread;
             let host = O::blocking(&mut self.host);
             if let Some((_, post)) = &self.lookout {
                 post.enter();
             }
-            let wants = enter(&mut self.symbols, || ffi::enter(host, recorder, || resume(thread, answer)));
+            let (lua, thread) = (&self.state.lua, &self.thread);
+            let wants =
+                enter(&mut self.symbols, || ffi::enter(host, recorder, || resume(lua, thread, answer)));
             if let Some((lookout, post)) = &self.lookout
                 && let Some(slept_ms) = post.leave()
             {
                 lookout.tell(slept_ms, self.state.last_c_function().as_deref());
             }
-            let wants = wants?;
-            let (operation, a, b, c) = match wants {
+            answer = match wants? {
+                Wants::Event => return Ok(Stopped::WantsEvent),
+                Wants::Execute(connection, statement) => {
+                    let done = self.host.execute(connection, statement, recorder).await;
+                    answered(lua, done)?
+                }
+                Wants::Request(request::RESTART, a, b, c) => {
+                    let number = index(&a);
+                    let code = if number == 0 { crate::error::text_of(&b) } else { number.to_string() };
+                    return Ok(Stopped::Restarts { code, text: crate::error::text_of(&c) });
+                }
+                Wants::Request(operation, a, b, _) => self.control(operation, &a, &b, recorder).await?,
                 Wants::Nothing => return Ok(Stopped::Ended),
                 Wants::Stray => {
                     return Err(Error::Script(
                         "the script yields outside of a coroutine of its own".to_owned(),
                     ));
                 }
-                Wants::Request(operation, a, b, c) => (operation, a, b, c),
-            };
-            answer = match operation {
-                request::MORE => return Ok(Stopped::WantsEvent),
-                request::RESTART => {
-                    let number = index(&a);
-                    let code = if number == 0 { crate::error::text_of(&b) } else { number.to_string() };
-                    return Ok(Stopped::Restarts { code, text: crate::error::text_of(&c) });
-                }
-                // The two that events consist of come first.
-                request::EXECUTE => {
-                    let done = self.host.execute(index(&a), index(&b), recorder).await;
-                    answered(self.lua(), done)?
-                }
-                request::QUERY => {
-                    let done = match b.as_string() {
-                        Some(text) => self.host.query(index(&a), &text.to_string_lossy(), recorder).await,
-                        None => Err(not_text()),
-                    };
-                    answered(self.lua(), done)?
-                }
-                other => self.control(other, &a, &b).await?,
             };
         }
     }
 
-    async fn control(&mut self, operation: i64, a: &Value, b: &Value) -> Result<LuaAnswer, Error> {
-        let done: Result<Option<usize>, Problem> = match operation {
+    async fn control(
+        &mut self,
+        operation: i64,
+        a: &Value,
+        b: &Value,
+        recorder: Option<&Recorder>,
+    ) -> Result<Answer, Error> {
+        let done: Result<usize, Problem> = match operation {
+            request::QUERY => {
+                let done = match b.as_string() {
+                    Some(text) => self.host.query(index(a), &text.to_string_lossy(), recorder).await,
+                    None => Err(not_text()),
+                };
+                return answered(self.lua(), done);
+            }
             request::CONNECT => {
                 let driver = a.as_string().map(|s| s.to_string_lossy()).unwrap_or_default();
-                self.host.connect(&driver).await.map(Some)
+                self.host.connect(&driver).await
             }
             request::DISCONNECT => {
                 self.host.disconnect(index(a)).await;
-                Ok(Some(0))
+                Ok(0)
             }
-            request::RECONNECT => self.host.reopen(index(a)).await.map(|()| Some(index(a))),
+            request::RECONNECT => self.host.reopen(index(a)).await.map(|()| index(a)),
             request::PREPARE => {
                 let text = b.as_string().map(|s| s.to_string_lossy()).unwrap_or_default();
                 self.symbols.skip(self.host.name_draws(index(a)));
-                self.host.prepare(index(a), &text).await.map(Some)
+                self.host.prepare(index(a), &text).await
             }
             request::BIND => {
                 let (statement, addresses) = binding(b)?;
                 // SAFETY: the Lua side passes addresses of parameters that its statement object keeps alive.
-                unsafe { self.host.bind(index(a), statement, &addresses).await }.map(|()| Some(0))
+                unsafe { self.host.bind(index(a), statement, &addresses).await }.map(|()| 0)
             }
             request::CLOSE => {
                 self.host.close_statement(index(a), index(b)).await;
-                Ok(Some(0))
+                Ok(0)
             }
             request::NEXT_RESULT => {
                 let next = self.host.next_result(index(a));
                 return match next {
                     Some(answer) => answered(self.lua(), Ok(answer)),
-                    None => Ok(NOTHING),
+                    None => Ok(Answer::Nothing),
                 };
             }
             other => return Err(Error::Script(format!("the glue asked for the unknown request {other}"))),
         };
         match done {
-            Ok(Some(id)) => Ok((Value::Number(id as f64), Value::Nil, Value::Nil)),
-            Ok(None) => Ok(NOTHING),
-            Err(problem) => Ok((Value::Nil, described(self.lua(), &problem)?, Value::Nil)),
+            Ok(id) => Ok(Answer::Id(id)),
+            Err(problem) => described(self.lua(), &problem),
         }
     }
 }
-
-const NOTHING: LuaAnswer = (Value::Nil, Value::Nil, Value::Nil);
 
 fn index(value: &Value) -> usize {
     match value {
@@ -217,18 +218,15 @@ fn binding(value: &Value) -> Result<(usize, Vec<usize>), Error> {
     Ok((statement, addresses))
 }
 
-fn answered(lua: &Lua, done: Result<Answer, Problem>) -> Result<LuaAnswer, Error> {
+fn answered(lua: &Lua, done: Result<host::Answer, Problem>) -> Result<Answer, Error> {
     match done {
-        Ok(answer) => Ok((
-            Value::Number(answer.rows as f64),
-            Value::Number(answer.fields as f64),
-            Value::Number(answer.handle as f64),
-        )),
-        Err(problem) => Ok((Value::Nil, described(lua, &problem)?, Value::Nil)),
+        Ok(answer) => Ok(Answer::Done(answer.rows, answer.fields, answer.handle)),
+        Err(problem) => described(lua, &problem),
     }
 }
 
-fn described(lua: &Lua, problem: &Problem) -> Result<Value, Error> {
+#[cold]
+fn described(lua: &Lua, problem: &Problem) -> Result<Answer, Error> {
     let make = || -> mlua::Result<Table> {
         let table = lua.create_table()?;
         table.set("sql_errno", problem.number)?;
@@ -238,5 +236,5 @@ fn described(lua: &Lua, problem: &Problem) -> Result<Value, Error> {
         table.set("reconnect", problem.wants_reconnect)?;
         Ok(table)
     };
-    make().and_then(|table| table.into_lua(lua)).map_err(Error::lua)
+    make().map(Answer::Problem).map_err(Error::lua)
 }

@@ -295,7 +295,10 @@ impl<O: Open> Host<O> {
 
     /// What a statement gives that is not sent.
     fn pretended(&mut self, recorder: Option<&Recorder>) -> Answer {
-        note(recorder, recorder.map(Recorder::now), Done::default(), &mut self.unrecorded);
+        if let Some(recorder) = recorder {
+            recorder.restart();
+        }
+        note(recorder, Done::default(), &mut self.unrecorded);
         Answer::default()
     }
 
@@ -376,7 +379,9 @@ impl<O: Open> Host<O> {
             return Ok(self.pretended(recorder));
         }
         let live = self.live.get_mut(id).and_then(Option::as_mut).ok_or_else(closed)?;
-        let start = recorder.map(Recorder::now);
+        if let Some(recorder) = recorder {
+            recorder.restart();
+        }
         // Several statements in one text want their results apart; one needs only its rows.
         let several = sql.trim_end().trim_end_matches(';').contains(';');
         let answered = if several {
@@ -393,7 +398,7 @@ impl<O: Open> Host<O> {
             Ok(sets) => {
                 live.pending = sets.into();
                 let last = live.pending.back().map(|set| set.done).unwrap_or_default();
-                note(recorder, start, last, &mut self.unrecorded);
+                note(recorder, last, &mut self.unrecorded);
                 Ok(self.next_result(id).unwrap_or_default())
             }
             Err(error) => Err(self.failed(id, error, Asked::Query(sql)).await),
@@ -503,23 +508,19 @@ impl<O: Open> Host<O> {
             let sql = literal(prepared, &live.connection);
             return self.query(id, &sql, recorder).await;
         };
-        let mut few = [Value::Null; 16];
-        let many: Vec<Value<'_>>;
-        let values = if prepared.params.len() <= few.len() {
-            for (slot, param) in few.iter_mut().zip(&prepared.params) {
-                // SAFETY: `bind` was promised that the memory lives.
-                *slot = unsafe { value(&**param) };
-            }
-            &few[..prepared.params.len()]
-        } else {
-            // SAFETY: as above.
-            many = prepared.params.iter().map(|param| unsafe { value(&**param) }).collect();
-            &many[..]
+        if let Some(recorder) = recorder {
+            recorder.restart();
+        }
+        // SAFETY: `bind` was promised that the memory lives.
+        let started =
+            unsafe { with_values(&prepared.params, |values| live.connection.start(server, values)) };
+        let done = match started {
+            Ok(started) => live.connection.finish(server, started).await,
+            Err(error) => Err(error),
         };
-        let start = recorder.map(Recorder::now);
-        match live.connection.execute(server, values).await {
+        match done {
             Ok(done) => {
-                note(recorder, start, done, &mut self.unrecorded);
+                note(recorder, done, &mut self.unrecorded);
                 let rows = if done.has_result_set { done.rows } else { done.affected_rows };
                 // Rows of prepared statements cannot be fetched, as in sysbench on MySQL: no handle is kept.
                 Ok(Answer { rows, fields: usize::from(done.has_result_set), handle: usize::MAX })
@@ -594,15 +595,16 @@ fn closed() -> Problem {
     }
 }
 
-fn note(recorder: Option<&Recorder>, start: Option<Instant>, done: Done, unrecorded: &mut [u64; 3]) {
+/// A statement has ended that [`Recorder::restart`] marked the beginning of.
+fn note(recorder: Option<&Recorder>, done: Done, unrecorded: &mut [u64; 3]) {
     let class = match done.kind() {
         StatementKind::Read => 0,
         StatementKind::Write => 1,
         StatementKind::Other => 2,
     };
-    match (recorder, start) {
-        (Some(recorder), Some(start)) => recorder.statement(class, done.kind(), start, recorder.now()),
-        _ => unrecorded[class] += 1,
+    match recorder {
+        Some(recorder) => recorder.lap(class, done.kind()),
+        None => unrecorded[class] += 1,
     }
 }
 
@@ -625,6 +627,24 @@ unsafe fn value(param: &Param) -> Value<'_> {
         // SAFETY: the caller's promise; the Lua side never sets a length beyond its buffer.
         _ => Value::Bytes(unsafe { std::slice::from_raw_parts(param.text, param.length as usize) }),
     }
+}
+
+/// Lends the values of parameters.
+///
+/// # Safety
+/// As [`value`], for each.
+unsafe fn with_values<R>(params: &[*const Param], lend: impl FnOnce(&[Value<'_>]) -> R) -> R {
+    let mut few = [Value::Null; 16];
+    if params.len() > few.len() {
+        // SAFETY: the caller's promise.
+        let many: Vec<Value<'_>> = params.iter().map(|param| unsafe { value(&**param) }).collect();
+        return lend(&many);
+    }
+    for (slot, param) in few.iter_mut().zip(params) {
+        // SAFETY: as above.
+        *slot = unsafe { value(&**param) };
+    }
+    lend(&few[..params.len()])
 }
 
 /// Positions of `?` outside of quotes.

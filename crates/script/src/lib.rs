@@ -13,6 +13,7 @@ mod messages;
 pub mod native;
 pub mod options;
 pub mod output;
+pub mod resume;
 pub mod run;
 pub mod script;
 pub mod session;

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::host::{Blocking, Databases, Host, now_or_never};
 use crate::lookout::Lookout;
 use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
+use crate::resume::Answer;
 use crate::run::{Finished, Outcome, banner, flush_lua, notice, now_ms, say};
 use crate::session::ScriptSessions;
 use crate::settings::{self, Generators};
@@ -327,7 +328,7 @@ fn course(
 
 /// Runs a course over blocking sockets to its end.
 pub(crate) fn run_blocking(course: &mut Course<Blocking>) -> Result<(), Error> {
-    match now_or_never(course.advance(Value::Nil, None))? {
+    match now_or_never(course.advance(Answer::Nothing, None))? {
         Stopped::Ended => Ok(()),
         Stopped::WantsEvent => Err(Error::Script("only thread_run() can ask for events".into())),
         Stopped::Restarts { text, .. } => Err(Error::Script(text)),

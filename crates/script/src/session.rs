@@ -1,16 +1,15 @@
 //! A script's session on the load engine: one event is one transaction.
 
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use load::{Completion, Failure, FailureClass, Recorder, Session};
-use mlua::Value;
 use workload::random::Rng;
 
 use crate::course::{Course, Stopped};
 use crate::host::{Blocking, Databases, Host, OnEngine, Open};
 use crate::lookout::Lookout;
 use crate::output::{level, tell};
+use crate::resume::Answer;
 use crate::state::{Bytecode, Callbacks, Program, State};
 use crate::symbols::{RandomSettings, SessionSymbols};
 
@@ -140,7 +139,7 @@ impl<O: Open + Copy> Session for ScriptSession<O> {
             return Ok(());
         }
         let mut course = self.course().map_err(|error| self.fatal(error))?;
-        match course.advance(Value::Nil, None).await.map_err(|error| self.fatal(error))? {
+        match course.advance(Answer::Nothing, None).await.map_err(|error| self.fatal(error))? {
             Stopped::WantsEvent => {}
             Stopped::Ended => self.is_ended = true,
             Stopped::Restarts { text, .. } => return Err(self.fatal(crate::Error::Script(text))),
@@ -154,14 +153,13 @@ impl<O: Open + Copy> Session for ScriptSession<O> {
         if self.is_ended {
             return Ok(Completion::Finished);
         }
-        let start = Instant::now();
-        let stopped = match course.advance(Value::Boolean(true), Some(recorder)).await {
+        let stopped = match course.advance(Answer::Flag(true), Some(recorder)).await {
             Ok(stopped) => stopped,
             Err(error) => return Err(self.fatal(error)),
         };
-        self.tally.execution_s += start.elapsed().as_secs_f64();
         match stopped {
             Stopped::WantsEvent => {
+                self.tally.execution_s += recorder.finish().as_secs_f64();
                 course.symbols.skip(self.draws_per_event);
                 self.tally.events += 1;
                 Ok(Completion::Committed)
@@ -191,7 +189,7 @@ impl<O: Open + Copy> Session for ScriptSession<O> {
         let Some(mut course) = self.course.take() else { return };
         course.host.unrecorded = [0; 3];
         if !self.is_ended
-            && let Err(error) = course.advance(Value::Boolean(false), None).await
+            && let Err(error) = course.advance(Answer::Flag(false), None).await
         {
             tell(level::FATAL, &error.to_string());
         }

@@ -306,34 +306,3 @@ fn native(lua: &Lua, program: &Arc<Program>, tid: u32, callbacks: Callbacks) -> 
     native.set("say", say)?;
     Ok(native)
 }
-
-/// What a coroutine wants after a resume.
-#[derive(Debug)]
-pub enum Wants {
-    /// It has ended.
-    Nothing,
-    /// A request with its arguments.
-    Request(i64, Value, Value, Value),
-    /// It yielded without the mark, as only a script's own bare `coroutine.yield` does.
-    Stray,
-}
-
-/// What a coroutine is resumed with.
-pub type Answer = (Value, Value, Value);
-
-/// Resumes a coroutine with an answer.
-///
-/// # Errors
-/// The script's own error, with traceback.
-pub fn resume(thread: &Thread, answer: Answer) -> Result<Wants, Error> {
-    let (first, operation, a, b, c): (Value, Value, Value, Value, Value) =
-        thread.resume(answer).map_err(Error::lua)?;
-    match (first, operation) {
-        (Value::LightUserData(found), operation) if found == mark() => {
-            let operation = operation.as_i64().or_else(|| operation.as_f64().map(|n| n as i64)).unwrap_or(0);
-            Ok(Wants::Request(operation, a, b, c))
-        }
-        _ if thread.status() == mlua::thread::ThreadStatus::Resumable => Ok(Wants::Stray),
-        _ => Ok(Wants::Nothing),
-    }
-}

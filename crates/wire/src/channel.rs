@@ -1,7 +1,10 @@
 //! A transport with what both protocols need around it: TLS, one reused read buffer, deadlines.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
+use std::ops::{Deref, DerefMut};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
@@ -124,18 +127,24 @@ impl<T: Transport> Channel<T> {
     }
 
     /// Reads at least one more byte. The end of the stream is an error.
+    pub(crate) async fn fill(&mut self) -> Result<(), Error> {
+        poll_fn(|cx| self.poll_fill(cx)).await
+    }
+
+    /// [`Channel::fill`], for whoever is polled itself.
     ///
     /// The buffer grows only after it has been filled, never by a length that the server claims.
-    pub(crate) async fn fill(&mut self) -> Result<(), Error> {
+    #[inline]
+    pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.make_room();
+        let room = &mut self.input[self.end..];
+        let room_bytes = room.len();
+        let read = ready!(self.tunnel.poll_read(cx, room));
         self.reads = self.reads.wrapping_add(1);
         if self.reads.is_multiple_of(READS_UNWATCHED) {
             self.check_limit()?;
         }
-        let (tunnel, room) = (&mut self.tunnel, &mut self.input[self.end..]);
-        let room_bytes = room.len();
-        let read = poll_fn(|cx| tunnel.poll_read(cx, room)).await;
-        match read {
+        Poll::Ready(match read {
             Ok(0) => Err(Error::Io(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 "the server closed the connection",
@@ -146,7 +155,7 @@ impl<T: Transport> Channel<T> {
                 Ok(())
             }
             Err(error) => Err(self.failed(Error::Io(error))),
-        }
+        })
     }
 
     #[cold]
@@ -168,6 +177,7 @@ impl<T: Transport> Channel<T> {
             } else if size == 0 {
                 self.input.resize(INPUT_BYTES_MIN, 0);
             } else if self.was_full && size < INPUT_BYTES_TARGET {
+                self.was_full = false;
                 self.input.resize(size * 2, 0);
             }
         } else if self.end == size {
@@ -181,12 +191,28 @@ impl<T: Transport> Channel<T> {
         }
     }
 
-    /// Sends `bytes`.
-    pub(crate) async fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        match send_all(&mut self.tunnel, bytes).await {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.failed(error)),
+    /// Sends `bytes`, or as many as the transport takes at once; the rest is kept in [`Channel::output`], for
+    /// [`Channel::flush`]. False: there is a rest. Nothing of the request has to live on while it is waited for.
+    pub(crate) fn post(&mut self, bytes: &[u8]) -> Result<bool, Error> {
+        let mut sent = 0;
+        if !self.tunnel.is_tls() {
+            // Should it have to wait, `flush` polls again with a waker that somebody listens to.
+            let mut cx = Context::from_waker(Waker::noop());
+            while sent < bytes.len() {
+                match self.tunnel.poll_write(&mut cx, &bytes[sent..]) {
+                    Poll::Ready(Ok(0)) => return Err(takes_nothing()),
+                    Poll::Ready(Ok(count)) => sent += count,
+                    Poll::Ready(Err(error)) => return Err(self.failed(Error::Io(error))),
+                    Poll::Pending => break,
+                }
+            }
         }
+        if sent >= bytes.len() {
+            return Ok(true);
+        }
+        self.output.clear();
+        self.output.extend_from_slice(&bytes[sent..]);
+        Ok(false)
     }
 
     /// Sends [`Channel::output`] and empties it.
@@ -205,9 +231,7 @@ async fn send_all<T: Transport>(tunnel: &mut Tunnel<T>, bytes: &[u8]) -> Result<
     while sent < bytes.len() {
         let rest = &bytes[sent..];
         match poll_fn(|cx| tunnel.poll_write(cx, rest)).await? {
-            0 => {
-                return Err(Error::Io(io::Error::new(io::ErrorKind::WriteZero, "the socket takes no bytes")));
-            }
+            0 => return Err(takes_nothing()),
             count => sent += count,
         }
     }
@@ -215,6 +239,52 @@ async fn send_all<T: Transport>(tunnel: &mut Tunnel<T>, bytes: &[u8]) -> Result<
         poll_fn(|cx| tunnel.poll_flush(cx)).await?;
     }
     Ok(())
+}
+
+#[cold]
+fn takes_nothing() -> Error {
+    Error::Io(io::Error::new(io::ErrorKind::WriteZero, "the socket takes no bytes"))
+}
+
+/// Memory for one request that is encoded and sent at once, shared by all connections of a thread: with many sessions
+/// a buffer of each one's own has left the cache when its turn comes.
+#[derive(Debug)]
+pub(crate) struct Scratch(Vec<u8>);
+
+thread_local! {
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+impl Scratch {
+    /// Empty.
+    #[inline]
+    pub(crate) fn take() -> Scratch {
+        let mut bytes = SCRATCH.take();
+        bytes.clear();
+        Scratch(bytes)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.0.capacity() <= INPUT_BYTES_KEPT {
+            SCRATCH.set(std::mem::take(&mut self.0));
+        }
+    }
+}
+
+impl Deref for Scratch {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.0
+    }
+}
+
+impl DerefMut for Scratch {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
 }
 
 fn timed_out(error: Error, limit: Duration) -> Error {

@@ -27,6 +27,15 @@ pub enum Statement {
     Postgres(postgres::Statement),
 }
 
+/// A prepared statement that [`Connection::start`] has sent.
+#[derive(Debug)]
+pub enum Started {
+    /// MySQL, MariaDB, Percona Server.
+    Mysql(mysql::Started),
+    /// PostgreSQL.
+    Postgres(postgres::Started),
+}
+
 fn foreign_statement<R>() -> Result<R, Error> {
     Err(Error::Unsupported("the statement was prepared on a connection of the other protocol".into()))
 }
@@ -85,9 +94,31 @@ impl<T: Transport> Connection<T> {
 
     /// Executes a prepared statement; rows are skipped by length. Does not allocate.
     pub async fn execute(&mut self, statement: &mut Statement, values: &[Value<'_>]) -> Result<Done, Error> {
+        let started = self.start(statement, values)?;
+        self.finish(statement, started).await
+    }
+
+    /// The first half of [`Connection::execute`]: encodes the request and sends it, as far as that goes without
+    /// waiting. The values need not live as long as the answer takes. [`Connection::finish`] must follow.
+    #[inline]
+    pub fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<Started, Error> {
         match (self, statement) {
-            (Connection::Mysql(c), Statement::Mysql(s)) => c.execute(s, values).await,
-            (Connection::Postgres(c), Statement::Postgres(s)) => c.execute(s, values).await,
+            (Connection::Mysql(c), Statement::Mysql(s)) => c.start(s, values).map(Started::Mysql),
+            (Connection::Postgres(c), Statement::Postgres(s)) => c.start(s, values).map(Started::Postgres),
+            _ => foreign_statement(),
+        }
+    }
+
+    /// The second half: reads the answer.
+    #[inline]
+    pub async fn finish(&mut self, statement: &mut Statement, started: Started) -> Result<Done, Error> {
+        match (self, statement, started) {
+            (Connection::Mysql(c), Statement::Mysql(s), Started::Mysql(started)) => {
+                c.finish(s, started).await
+            }
+            (Connection::Postgres(c), Statement::Postgres(s), Started::Postgres(started)) => {
+                c.finish(s, started).await
+            }
             _ => foreign_statement(),
         }
     }

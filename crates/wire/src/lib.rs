@@ -17,7 +17,7 @@ pub mod url;
 pub mod value;
 
 pub use cancel::Abandoned;
-pub use connection::{Connection, Statement};
+pub use connection::{Connection, Started, Statement};
 pub use error::{Error, ServerError};
 pub use target::{Endpoint, Protocol, Secret, Target, TlsMode};
 pub use transport::Transport;

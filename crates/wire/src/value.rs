@@ -26,6 +26,39 @@ pub enum ParamType {
     Text,
 }
 
+/// The declared types of a statement's parameters, inside of the statement where they are few: a session's statements
+/// then lie side by side in memory.
+#[derive(Debug, Clone)]
+pub(crate) enum Params {
+    Few { count: u8, types: [ParamType; Params::FEW] },
+    Many(Box<[ParamType]>),
+}
+
+impl Params {
+    const FEW: usize = 22;
+
+    pub(crate) fn new(params: &[ParamType]) -> Params {
+        if params.len() > Params::FEW {
+            return Params::Many(params.into());
+        }
+        let mut types = [ParamType::Int; Params::FEW];
+        types[..params.len()].copy_from_slice(params);
+        Params::Few { count: params.len() as u8, types }
+    }
+}
+
+impl std::ops::Deref for Params {
+    type Target = [ParamType];
+
+    #[inline]
+    fn deref(&self) -> &[ParamType] {
+        match self {
+            Params::Few { count, types } => &types[..usize::from(*count)],
+            Params::Many(params) => params,
+        }
+    }
+}
+
 /// How the statement counts, as sysbench counts it: a result set is a read, affected rows a write, else other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StatementKind {

@@ -92,6 +92,15 @@ impl StatementPlan {
     }
 }
 
+/// A statement on its way to the server.
+#[derive(Debug)]
+pub enum Started {
+    /// By the binary protocol: sent.
+    Prepared(wire::Started),
+    /// As text: rendered.
+    Text,
+}
+
 /// The statements of one session.
 #[derive(Debug)]
 pub struct Statements {
@@ -139,31 +148,96 @@ impl Statements {
         !self.plan.is_prepared || self.plan.templates[template].is_text
     }
 
-    /// The prepared statement, which is prepared now (and room made for it) where it is not yet.
+    fn slot(&self, template: usize, table: usize) -> usize {
+        template * self.plan.tables.len() + table
+    }
+
+    /// Where a statement is kept that was prepared with the connection; 0 for others.
     #[inline]
-    async fn prepared(
+    pub fn address(&self, template: usize, table: usize) -> usize {
+        self.all.get(self.slot(template, table)).map_or(0, |statement| (&raw const *statement).addr())
+    }
+
+    /// Whether [`Statements::start`] can be called: otherwise after [`Statements::prepare`].
+    #[inline]
+    pub fn is_ready(&self, template: usize, table: usize) -> bool {
+        let slot = self.slot(template, table);
+        slot < self.all.len() || self.is_sent_as_text(template) || self.late.contains_key(&slot)
+    }
+
+    /// Prepares a statement, and makes room for it.
+    ///
+    /// # Errors
+    /// Those of the server.
+    pub async fn prepare(
         &mut self,
         connection: &mut Connection<Socket>,
         template: usize,
         table: usize,
-    ) -> Result<&mut Statement, wire::Error> {
-        let slot = template * self.plan.tables.len() + table;
-        if slot >= self.all.len() && !self.late.contains_key(&slot) {
-            if self.order.len() >= PREPARED_MAX
-                && let Some(oldest) = self.order.pop_front().and_then(|slot| self.late.remove(&slot))
-            {
-                connection.close_statement(oldest).await?;
-            }
-            let params = &self.plan.templates[template].params;
-            let statement = connection.prepare(&self.plan.sql(template, table), params).await?;
-            self.late.insert(slot, statement);
-            self.order.push_back(slot);
+    ) -> Result<(), wire::Error> {
+        if self.is_ready(template, table) {
+            return Ok(());
         }
+        if self.order.len() >= PREPARED_MAX
+            && let Some(oldest) = self.order.pop_front().and_then(|slot| self.late.remove(&slot))
+        {
+            connection.close_statement(oldest).await?;
+        }
+        let params = &self.plan.templates[template].params;
+        let statement = connection.prepare(&self.plan.sql(template, table), params).await?;
+        let slot = self.slot(template, table);
+        self.late.insert(slot, statement);
+        self.order.push_back(slot);
+        Ok(())
+    }
+
+    #[inline]
+    fn prepared(&mut self, template: usize, table: usize) -> Result<&mut Statement, wire::Error> {
+        let slot = self.slot(template, table);
         let found = match self.all.get_mut(slot) {
             Some(statement) => statement.as_mut(),
             None => self.late.get_mut(&slot),
         };
         found.ok_or_else(|| wire::Error::Unsupported("a statement was not prepared".to_owned()))
+    }
+
+    /// Sends a statement on a table, as far as that goes without waiting: the values need not live as long as the
+    /// answer takes. [`Statements::finish`] must follow.
+    ///
+    /// # Errors
+    /// A value does not fit; nothing was sent.
+    #[inline]
+    pub fn start(
+        &mut self,
+        connection: &mut Connection<Socket>,
+        template: usize,
+        table: usize,
+        values: &[Value<'_>],
+    ) -> Result<Started, wire::Error> {
+        if self.is_sent_as_text(template) {
+            self.render(template, table, values);
+            return Ok(Started::Text);
+        }
+        let statement = self.prepared(template, table)?;
+        connection.start(statement, values).map(Started::Prepared)
+    }
+
+    /// Reads the answer to a statement that was started; rows are skipped.
+    ///
+    /// # Errors
+    /// Those of the server.
+    #[inline]
+    pub async fn finish(
+        &mut self,
+        connection: &mut Connection<Socket>,
+        template: usize,
+        table: usize,
+        started: Started,
+    ) -> Result<Done, wire::Error> {
+        match started {
+            Started::Prepared(started) => connection.finish(self.prepared(template, table)?, started).await,
+            Started::Text => connection.query(as_text(&self.text)?).await,
+        }
     }
 
     /// Runs a statement on a table; rows are skipped.
@@ -178,12 +252,9 @@ impl Statements {
         table: usize,
         values: &[Value<'_>],
     ) -> Result<Done, wire::Error> {
-        if self.is_sent_as_text(template) {
-            self.render(template, table, values);
-            return connection.query(as_text(&self.text)?).await;
-        }
-        let statement = self.prepared(connection, template, table).await?;
-        connection.execute(statement, values).await
+        self.prepare(connection, template, table).await?;
+        let started = self.start(connection, template, table, values)?;
+        self.finish(connection, template, table, started).await
     }
 
     /// [`Statements::execute`] that shows each row.
@@ -202,7 +273,8 @@ impl Statements {
             self.render(template, table, values);
             return connection.query_rows(as_text(&self.text)?, on_row).await;
         }
-        let statement = self.prepared(connection, template, table).await?;
+        self.prepare(connection, template, table).await?;
+        let statement = self.prepared(template, table)?;
         connection.execute_rows(statement, values, on_row).await
     }
 

@@ -2,8 +2,10 @@
 //! kernel.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -13,6 +15,9 @@ pub(super) const DATABASE: &str = "sbtest";
 /// Server variables of every benchmark: enough of what many sessions with prepared statements need.
 const MARIADB_SETTINGS: &[&str] = &["max_connections=1100", "max_prepared_stmt_count=200000"];
 const POSTGRES_SETTINGS: &[&str] = &["max_connections=1100"];
+
+/// What a server needs to clean up after a client that was ended.
+const AFTER_KILL: Duration = Duration::from_millis(500);
 
 /// Builds Plimsoll and answers where it is.
 pub(super) fn build_plimsoll() -> Result<PathBuf> {
@@ -189,6 +194,78 @@ impl Slice {
     }
 }
 
+/// One slice of the steady phase of sysbench, or of what is called like it: the kernel's CPU time once `settle` s have
+/// passed and again `seconds` later, and the statements that its reports of each second tell. It is ended then.
+pub(super) fn steady_slice(command: &mut Command, settle: u64, seconds: u64) -> Result<Slice> {
+    let text = format!("{command:?}");
+    let mut child = command
+        .args([format!("--time={}", settle + seconds + 60), "--report-interval=1".to_owned()])
+        .arg("run")
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("starting {text}"))?;
+    let stdout = child.stdout.take().context("no standard output")?;
+    let (mut began, mut ended, mut queries, mut printed) = (None, None, 0.0, String::new());
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        if let Some((second, qps)) = report_line(&line) {
+            if second == settle {
+                began = Some((cpu_of(child.id())?, Instant::now()));
+            } else if began.is_some() {
+                queries += qps;
+            }
+            if second == settle + seconds {
+                ended = Some((cpu_of(child.id())?, Instant::now()));
+                break;
+            }
+        }
+        printed += &line;
+        printed.push('\n');
+    }
+    // It has nothing more to tell; its connections end with it.
+    child.kill()?;
+    let status = child.wait()?;
+    std::thread::sleep(AFTER_KILL);
+    let (Some((before, began)), Some((after, ended))) = (began, ended) else {
+        bail!("{text} ended with {status}\n{printed}");
+    };
+    Ok(Slice::new(queries, (ended - began).as_secs_f64(), after.0 - before.0, after.1 - before.1))
+}
+
+/// `[ 10s ] thds: 24 tps: 375.19 qps: 8059.91 (r/w/o: ...`
+fn report_line(line: &str) -> Option<(u64, f64)> {
+    let second = line.strip_prefix("[ ")?.split_once("s ]")?.0.parse().ok()?;
+    let qps = line.split_once(" qps: ")?.1.split_whitespace().next()?.parse().ok()?;
+    Some((second, qps))
+}
+
+/// User and system CPU of a process and its threads, in s (proc(5), stat).
+fn cpu_of(pid: u32) -> Result<(f64, f64)> {
+    let stat = std::fs::read_to_string(PathBuf::from(format!("/proc/{pid}/stat")))?;
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    // SAFETY: a plain question to the C library.
+    let tick = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok());
+    let (user, sys) = ticks(11).zip(ticks(12)).context("/proc/PID/stat has too few fields")?;
+    Ok((user / tick, sys / tick))
+}
+
+/// Prints the medians of some slices.
+pub(super) fn print_slices(who: &str, slices: &[Slice]) {
+    let middle = |what: fn(&Slice) -> f64| median(slices.iter().map(what).collect());
+    println!(
+        "  {who:9} {:8.0} statements/s  user {:5.2} us  total {:5.2} us a statement",
+        middle(|slice| slice.qps),
+        middle(|slice| slice.user_us),
+        middle(|slice| slice.total_us)
+    );
+}
+
+/// The ratios of slices that were measured one after the other.
+pub(super) fn paired(ours: &[Slice], theirs: &[Slice], what: fn(&Slice) -> f64) -> Vec<f64> {
+    ours.iter().zip(theirs).map(|(ours, theirs)| what(ours) / what(theirs)).collect()
+}
+
 /// The middle one of some values.
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -242,6 +319,14 @@ mod tests {
         assert!((mean - 1.1).abs() < 1e-9 && (low - 1.1).abs() < 1e-6 && (high - 1.1).abs() < 1e-6);
         let (_, low, high) = ratio_interval(&[0.9, 1.1, 1.0, 1.05, 0.95]);
         assert!(low < 1.0 && high > 1.0);
+    }
+
+    #[test]
+    fn reports_of_sysbench_are_read() {
+        let line =
+            "[ 10s ] thds: 24 tps: 375.19 qps: 8059.91 (r/w/o: 1/2/3) lat (ms,95%): 106.75 err/s: 44.76";
+        assert_eq!(report_line(line), Some((10, 8059.91)));
+        assert_eq!(report_line("Threads started!"), None);
     }
 
     #[test]

@@ -225,7 +225,14 @@ function statement_methods:execute()
    local rows, fields, handle = ask(EXECUTE, connection.id, self.id)
    if rows == nil then failed(connection, PREPARED, fields) end
    if fields == 0 then return nil end
-   return result(connection, rows, fields, handle)
+   -- Rows of prepared statements cannot be fetched, so results of the same size are alike: nothing new for the
+   -- garbage collector in each event.
+   local last = self.last
+   if last == nil or last.nrows ~= rows or last.nfields ~= fields then
+      last = result(connection, rows, fields, handle)
+      self.last = last
+   end
+   return last
 end
 function statement_methods:close()
    if self.id ~= nil and self.connection.id ~= nil then

@@ -1,7 +1,9 @@
 //! A session with a MySQL server, over the codecs next to it.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::auth::{LoginProcess, Step};
@@ -12,7 +14,7 @@ use super::response::{Answer, Dialect, Event, server_error};
 use super::row::{Column, binary_cells, text_cells};
 use super::statement::Statement;
 use crate::cancel::Abandoned;
-use crate::channel::Channel;
+use crate::channel::{Channel, Scratch};
 use crate::error::Error;
 use crate::target::{Target, TlsMode};
 use crate::transport::Transport;
@@ -43,6 +45,25 @@ pub struct Connection<T: Transport> {
     /// Reused by rows that somebody reads.
     cells: Vec<Option<Cell>>,
     text: Vec<u8>,
+}
+
+/// See [`crate::Connection::start`].
+#[derive(Debug)]
+pub struct Started {
+    /// Whether all of the request was sent.
+    posted: Result<bool, Box<Error>>,
+    /// What the answer begins with.
+    sequence: u8,
+}
+
+/// Appends a command; the sequence number that its answer begins with.
+fn push_command(out: &mut Vec<u8>, command: u8, body: &[u8]) -> u8 {
+    let start = begin(out);
+    out.push(command);
+    out.extend_from_slice(body);
+    let mut sequence = 0;
+    finish(out, start, &mut sequence);
+    sequence
 }
 
 /// Who looks at the packets of an answer.
@@ -126,7 +147,13 @@ impl<T: Transport> Connection<T> {
 
     /// See [`crate::Connection::query`].
     pub async fn query(&mut self, sql: &str) -> Result<Done, Error> {
-        let sequence = self.send_command(COM_QUERY, sql.as_bytes()).await?;
+        let started = {
+            self.begin()?;
+            let mut request = Scratch::take();
+            let sequence = push_command(&mut request, COM_QUERY, sql.as_bytes());
+            self.post(&request, sequence)
+        };
+        let sequence = self.sent(started).await?;
         let outcome = self.skip_answer(sequence, None).await;
         self.settle(outcome)
     }
@@ -167,15 +194,19 @@ impl<T: Transport> Connection<T> {
         Ok(statement)
     }
 
-    /// See [`crate::Connection::execute`].
-    pub async fn execute(&mut self, statement: &mut Statement, values: &[Value<'_>]) -> Result<Done, Error> {
+    /// See [`crate::Connection::start`].
+    #[inline]
+    pub fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<Started, Error> {
         self.begin()?;
-        let (packet, sequence) = statement.encode(values)?;
-        self.is_busy = true;
-        if let Err(error) = self.channel.send(packet).await {
-            return Err(self.last_words(error).await);
-        }
-        statement.settle();
+        let mut request = Scratch::take();
+        let sequence = statement.encode(values, &mut request)?;
+        Ok(self.post(&request, sequence))
+    }
+
+    /// See [`crate::Connection::finish`].
+    #[inline]
+    pub async fn finish(&mut self, statement: &mut Statement, started: Started) -> Result<Done, Error> {
+        let sequence = self.sent(started).await?;
         let outcome = self.skip_answer(sequence, Some(&mut statement.columns)).await;
         let done = self.settle(outcome)?;
         statement.types_are_known();
@@ -189,13 +220,8 @@ impl<T: Transport> Connection<T> {
         values: &[Value<'_>],
         on_row: &mut dyn FnMut(&Row<'_>),
     ) -> Result<Done, Error> {
-        self.begin()?;
-        let (packet, sequence) = statement.encode(values)?;
-        self.is_busy = true;
-        if let Err(error) = self.channel.send(packet).await {
-            return Err(self.last_words(error).await);
-        }
-        statement.settle();
+        let started = self.start(statement, values)?;
+        let sequence = self.sent(started).await?;
         let (mut cells, mut text) = (std::mem::take(&mut self.cells), std::mem::take(&mut self.text));
         let mut reading =
             BinaryRows { columns: &mut statement.columns, cells: &mut cells, text: &mut text, on_row };
@@ -301,20 +327,40 @@ impl<T: Transport> Connection<T> {
         outcome
     }
 
+    /// Sends a request as far as that goes without waiting; [`Connection::sent`] must follow. `sequence` is what the
+    /// answer begins with.
+    #[inline]
+    fn post(&mut self, request: &[u8], sequence: u8) -> Started {
+        self.is_busy = true;
+        Started { posted: self.channel.post(request).map_err(Box::new), sequence }
+    }
+
+    /// Waits until all of a request is sent; the sequence number that the answer begins with.
+    #[inline]
+    async fn sent(&mut self, started: Started) -> Result<u8, Error> {
+        match started.posted {
+            Ok(true) => {}
+            Ok(false) => self.send_output().await?,
+            Err(error) => return Err(self.last_words(*error).await),
+        }
+        Ok(started.sequence)
+    }
+
+    async fn send_output(&mut self) -> Result<(), Error> {
+        match self.channel.flush().await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.last_words(error).await),
+        }
+    }
+
     /// Sends a command and returns the sequence number that the answer begins with.
     async fn send_command(&mut self, command: u8, body: &[u8]) -> Result<u8, Error> {
         self.begin()?;
         let output = &mut self.channel.output;
         output.clear();
-        let start = begin(output);
-        output.push(command);
-        output.extend_from_slice(body);
-        let mut sequence = 0;
-        finish(output, start, &mut sequence);
+        let sequence = push_command(output, command, body);
         self.is_busy = true;
-        if let Err(error) = self.channel.flush().await {
-            return Err(self.last_words(error).await);
-        }
+        self.send_output().await?;
         Ok(sequence)
     }
 
@@ -338,35 +384,68 @@ impl<T: Transport> Connection<T> {
     async fn skip_answer(
         &mut self,
         sequence: u8,
-        mut definitions: Option<&mut Vec<Column>>,
+        definitions: Option<&mut Vec<Column>>,
     ) -> Result<Done, Error> {
         let mut answer = Answer::new(self.dialect, sequence);
         if definitions.is_some() {
             answer = answer.keeping_definitions();
         }
-        let mut is_short = false;
+        // Only after LOAD DATA may something be here already: an error that came early.
+        let mut is_short = self.channel.unread().is_empty();
+        match poll_fn(|cx| self.poll_skip(cx, &mut answer, &mut is_short)).await? {
+            Event::StatementEnd(_) => Ok(answer.done()),
+            // Boxed, because it is rare and would make every execution's future larger.
+            event => Box::pin(self.skip_the_rest(answer, event, definitions)).await,
+        }
+    }
+
+    /// Goes over what has come until something is to be done.
+    #[inline]
+    fn poll_skip(
+        &mut self,
+        cx: &mut Context<'_>,
+        answer: &mut Answer,
+        is_short: &mut bool,
+    ) -> Poll<Result<Event, Error>> {
         loop {
-            // Only after LOAD DATA may something be here already: an error that came early.
-            if self.channel.unread().is_empty() || is_short {
-                self.channel.fill().await?;
+            if *is_short {
+                ready!(self.channel.poll_fill(cx))?;
             }
             let (used, event) = answer.skip(self.channel.unread());
             let event = match event {
                 Ok(event) => event,
-                Err(error) => return Err(self.explain(error, used)),
+                Err(error) => return Poll::Ready(Err(self.explain(error, used))),
             };
             self.channel.consume(used);
-            match (event, definitions) {
-                (Event::StatementEnd(_), _) => return Ok(answer.done()),
-                (Event::LocalFile, _) => return Err(self.refuse_file(answer.sequence()).await),
-                (Event::Head { .. }, Some(definitions)) => {
-                    definitions.clear();
-                    // Boxed, because it is rare and would make every execution's future larger.
-                    return Box::pin(self.read_answer(answer, &mut Definitions(definitions))).await;
+            match event {
+                Event::StatementEnd(_) | Event::LocalFile | Event::Head { .. } => {
+                    return Poll::Ready(Ok(event));
                 }
-                (_, kept) => definitions = kept,
+                Event::Column | Event::Nothing | Event::Row => *is_short = true,
             }
-            is_short = true;
+        }
+    }
+
+    /// What [`Connection::skip_answer`] does not expect of a running workload's statement.
+    async fn skip_the_rest(
+        &mut self,
+        mut answer: Answer,
+        mut event: Event,
+        definitions: Option<&mut Vec<Column>>,
+    ) -> Result<Done, Error> {
+        if let (Event::Head { .. }, Some(definitions)) = (event, definitions) {
+            definitions.clear();
+            return self.read_answer(answer, &mut Definitions(definitions)).await;
+        }
+        loop {
+            match event {
+                Event::StatementEnd(_) => return Ok(answer.done()),
+                Event::LocalFile => return Err(self.refuse_file(answer.sequence()).await),
+                _ => {
+                    let mut is_short = true;
+                    event = poll_fn(|cx| self.poll_skip(cx, &mut answer, &mut is_short)).await?;
+                }
+            }
         }
     }
 

@@ -14,5 +14,5 @@ pub mod statement;
 mod tests;
 
 pub use bulk::BulkRows;
-pub use connection::Connection;
+pub use connection::{Connection, Started};
 pub use statement::Statement;

@@ -272,6 +272,9 @@ impl Answer {
                 self.skip_bytes -= skipped;
                 at += skipped;
             }
+            if self.state == State::Rows && !self.is_continued {
+                at = self.skip_whole_rows(bytes, at);
+            }
             let header = match &bytes[at..] {
                 [a, b, c, sequence, ..] => Header {
                     len: usize::from(*a) | usize::from(*b) << 8 | usize::from(*c) << 16,
@@ -323,6 +326,24 @@ impl Answer {
                 Err(error) => return (at, Err(error)),
             }
         }
+    }
+
+    /// Goes over plain rows that are there from head to end, which is what most bytes of an answer are; the rest is
+    /// for whom it may concern. Returns where it stopped.
+    #[inline]
+    fn skip_whole_rows(&mut self, bytes: &[u8], mut at: usize) -> usize {
+        while let [a, b, c, sequence, first, ..] = &bytes[at..] {
+            let len = usize::from(*a) | usize::from(*b) << 8 | usize::from(*c) << 16;
+            let end = at + HEADER_BYTES + len;
+            let is_plain = *first < 0xfe && len > 0 && len < FRAME_BYTES_MAX && *sequence == self.sequence;
+            if !is_plain || end > bytes.len() {
+                break;
+            }
+            self.sequence = self.sequence.wrapping_add(1);
+            self.current.rows += 1;
+            at = end;
+        }
+        at
     }
 
     fn take_frame(&mut self, header: Header) {

@@ -161,7 +161,8 @@ fn definitions_are_kept_until_new_ones_come() {
     let value = [Value::Int(1)];
     finish(connection.execute_rows(&mut statement, &value, &mut |row| seen.push(row.to_owned_row())))
         .unwrap();
-    assert_eq!(finish(connection.execute(&mut statement, &value)).unwrap().rows, 1);
+    let started = connection.start(&statement, &value).unwrap();
+    assert_eq!(finish(connection.finish(&mut statement, started)).unwrap().rows, 1);
     finish(connection.execute_rows(&mut statement, &value, &mut |row| seen.push(row.to_owned_row())))
         .unwrap();
     assert_eq!(seen, [[Some(b"7".to_vec())], [Some(b"you".to_vec())]]);

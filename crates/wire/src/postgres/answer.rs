@@ -123,6 +123,9 @@ impl Answer {
                 b'D' if self.in_result => {
                     if let Rows::Skip = rows {
                         self.skip = cursor.skip(header);
+                        if self.skip == 0 {
+                            self.done.rows += cursor.skip_whole_rows();
+                        }
                     } else {
                         let Some(body) = cursor.take(header) else { break };
                         parse_row(body, cells)?;

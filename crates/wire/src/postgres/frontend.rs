@@ -107,11 +107,6 @@ pub(super) fn close_statement(out: &mut Vec<u8>, name: &str) {
     });
 }
 
-/// Execute of the unnamed portal, all rows.
-pub(super) fn execute(out: &mut Vec<u8>) {
-    message(out, b'E', |out| out.extend_from_slice(&[0; 5]));
-}
-
 /// Sync.
 pub(super) fn sync(out: &mut Vec<u8>) {
     message(out, b'S', |_| ());
@@ -170,7 +165,6 @@ mod tests {
             built(|out| parse(out, "p1", "x", [23, 0].into_iter())),
             b"P\0\0\0\x13p1\0x\0\0\x02\0\0\0\x17\0\0\0\0"
         );
-        assert_eq!(built(execute), b"E\0\0\0\x09\0\0\0\0\0");
         assert_eq!(built(sync), b"S\0\0\0\x04");
         assert_eq!(built(|out| sasl_initial(out, "M", b"abc")), b"p\0\0\0\x0dM\0\0\0\0\x03abc");
     }

@@ -10,7 +10,9 @@ mod login;
 mod scram;
 mod statement;
 
+use std::future::poll_fn;
 use std::io;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use answer::{Answer, Progress, Request, Rows};
@@ -21,7 +23,7 @@ pub use answer::TransactionStatus;
 pub use statement::Statement;
 
 use crate::cancel::Abandoned;
-use crate::channel::Channel;
+use crate::channel::{Channel, Scratch};
 use crate::error::{Error, ServerError};
 use crate::target::{Target, TlsMode};
 use crate::transport::Transport;
@@ -119,10 +121,15 @@ impl<T: Transport> Connection<T> {
     }
 
     async fn simple(&mut self, sql: &str, rows: Rows<'_>) -> Result<Done, Error> {
-        self.begin(sql)?;
-        frontend::query(&mut self.channel.output, sql);
-        self.send_output().await?;
-        Ok(self.answer(Answer::new(Request::Query), rows).await?.done)
+        self.check_step()?;
+        check_text(sql)?;
+        let posted = {
+            let mut request = Scratch::take();
+            frontend::query(&mut request, sql);
+            self.post(&request)
+        };
+        self.sent(posted).await?;
+        self.answer(Answer::new(Request::Query), rows).await
     }
 
     /// See [`crate::Connection::prepare`].
@@ -133,11 +140,12 @@ impl<T: Transport> Connection<T> {
         }
         self.begin(sql)?;
         self.prepared += 1;
-        let name = format!("p{}", self.prepared);
-        Statement::prepare(&mut self.channel.output, &name, sql, params);
+        Statement::prepare(&mut self.channel.output, self.prepared, sql, params);
         self.send_output().await?;
-        let answer = self.answer(Answer::new(Request::Prepare), Rows::Skip).await?;
-        let statement = Statement::new(name, params, answer.done.has_result_set);
+        let mut answer = Answer::new(Request::Prepare);
+        self.advance(&mut answer, &mut Rows::Skip).await?;
+        let answer = self.ended(answer)?;
+        let statement = Statement::new(self.prepared, params, answer.done.has_result_set);
         if usize::from(answer.params) != count {
             let found = answer.params;
             self.close_statement(statement).await?;
@@ -148,43 +156,46 @@ impl<T: Transport> Connection<T> {
         Ok(statement)
     }
 
-    /// See [`crate::Connection::execute`].
-    pub async fn execute(&mut self, statement: &mut Statement, values: &[Value<'_>]) -> Result<Done, Error> {
-        self.extended(statement, values, Rows::Skip).await
+    /// See [`crate::Connection::start`].
+    #[inline]
+    pub fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<Started, Error> {
+        self.check_step()?;
+        let mut request = Scratch::take();
+        statement.encode(values, &mut request)?;
+        Ok(Started(self.post(&request)))
+    }
+
+    /// See [`crate::Connection::finish`].
+    pub async fn finish(&mut self, statement: &Statement, started: Started) -> Result<Done, Error> {
+        self.finish_with(statement, started, Rows::Skip).await
     }
 
     /// See [`crate::Connection::execute_rows`].
     pub async fn execute_rows(
         &mut self,
-        statement: &mut Statement,
+        statement: &Statement,
         values: &[Value<'_>],
         on_row: &mut dyn FnMut(&Row<'_>),
     ) -> Result<Done, Error> {
-        self.extended(statement, values, Rows::Each(on_row)).await
+        let started = self.start(statement, values)?;
+        self.finish_with(statement, started, Rows::Each(on_row)).await
     }
 
-    #[inline]
-    async fn extended(
+    async fn finish_with(
         &mut self,
-        statement: &mut Statement,
-        values: &[Value<'_>],
+        statement: &Statement,
+        started: Started,
         rows: Rows<'_>,
     ) -> Result<Done, Error> {
-        self.check_step()?;
         let has_result_set = statement.has_result_set();
-        let bytes = statement.bind(values)?;
-        self.is_in_step = false;
-        self.channel.arm(self.statement_timeout);
-        if let Err(error) = self.channel.send(bytes).await {
-            return Err(self.last_words(error).await);
-        }
-        Ok(self.answer(Answer::new(Request::Execute { has_result_set }), rows).await?.done)
+        self.sent(started.0).await?;
+        self.answer(Answer::new(Request::Execute { has_result_set }), rows).await
     }
 
     /// See [`crate::Connection::close_statement`].
     pub async fn close_statement(&mut self, statement: Statement) -> Result<(), Error> {
         self.begin("")?;
-        frontend::close_statement(&mut self.channel.output, statement.name());
+        frontend::close_statement(&mut self.channel.output, &statement.name());
         frontend::sync(&mut self.channel.output);
         self.send_output().await?;
         self.answer(Answer::new(Request::Close), Rows::Skip).await?;
@@ -227,7 +238,7 @@ impl<T: Transport> Connection<T> {
             frontend::copy_done(&mut self.channel.output);
         }
         self.send_output().await?;
-        Ok(self.answer(answer, Rows::Skip).await?.done)
+        self.answer(answer, Rows::Skip).await
     }
 
     /// See [`crate::Connection::ping`].
@@ -274,12 +285,7 @@ impl<T: Transport> Connection<T> {
     /// Before a request is built: nothing may be under way, and the text must survive its encoding.
     fn begin(&mut self, sql: &str) -> Result<(), Error> {
         self.check_step()?;
-        if sql.len() > MESSAGE_BYTES_MAX / 2 {
-            return Err(Error::Unsupported(format!("a statement of {} bytes is too long", sql.len())));
-        }
-        if sql.as_bytes().contains(&0) {
-            return Err(Error::Unsupported("a statement cannot hold a zero byte".into()));
-        }
+        check_text(sql)?;
         self.is_in_step = false;
         self.channel.output.clear();
         self.channel.arm(self.statement_timeout);
@@ -293,40 +299,80 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// Reads `answer` to its end.
+    /// Sends a request as far as that goes without waiting; [`Connection::sent`] must follow.
     #[inline]
-    async fn answer(&mut self, mut answer: Answer, mut rows: Rows<'_>) -> Result<Answer, Error> {
-        while self.advance(&mut answer, &mut rows).await? == Progress::CopyIn {
+    fn post(&mut self, request: &[u8]) -> Posted {
+        self.is_in_step = false;
+        self.channel.arm(self.statement_timeout);
+        self.channel.post(request).map_err(Box::new)
+    }
+
+    /// Waits until all of a request is sent.
+    #[inline]
+    async fn sent(&mut self, posted: Posted) -> Result<(), Error> {
+        match posted {
+            Ok(true) => Ok(()),
+            Ok(false) => self.send_output().await,
+            Err(error) => Err(self.last_words(*error).await),
+        }
+    }
+
+    /// Reads `answer` to its end.
+    async fn answer(&mut self, mut answer: Answer, mut rows: Rows<'_>) -> Result<Done, Error> {
+        if self.advance(&mut answer, &mut rows).await? == Progress::CopyIn {
+            // Boxed, because it is rare and would make every execution's future larger.
+            Box::pin(self.refuse_copy(&mut answer, &mut rows)).await?;
+        }
+        self.ended(answer).map(|answer| answer.done)
+    }
+
+    /// The server wants rows that nobody here has.
+    async fn refuse_copy(&mut self, answer: &mut Answer, rows: &mut Rows<'_>) -> Result<(), Error> {
+        loop {
             frontend::copy_fail(&mut self.channel.output, "no rows to load: use load_rows");
             if answer.is_extended() {
                 // A server in copy mode has ignored the Sync that came with the statement.
                 frontend::sync(&mut self.channel.output);
             }
             self.send_output().await?;
+            if self.advance(answer, rows).await? != Progress::CopyIn {
+                return Ok(());
+            }
         }
-        self.ended(answer)
     }
 
     /// Reads until the answer is complete or the server wants data.
-    #[inline]
     async fn advance(&mut self, answer: &mut Answer, rows: &mut Rows<'_>) -> Result<Progress, Error> {
+        poll_fn(|cx| self.poll_advance(cx, answer, rows)).await
+    }
+
+    #[inline]
+    fn poll_advance(
+        &mut self,
+        cx: &mut Context<'_>,
+        answer: &mut Answer,
+        rows: &mut Rows<'_>,
+    ) -> Poll<Result<Progress, Error>> {
         loop {
-            let (consumed, progress) = answer.feed(self.channel.unread(), rows, &mut self.cells)?;
-            self.channel.consume(consumed);
-            match progress {
-                Progress::Read => {}
-                Progress::CopyIn => return Ok(progress),
-                Progress::Ready(status) => {
-                    self.status = status;
-                    self.is_in_step = true;
-                    return Ok(progress);
+            let unread = self.channel.unread();
+            if !unread.is_empty() {
+                let (consumed, progress) = answer.feed(unread, rows, &mut self.cells)?;
+                self.channel.consume(consumed);
+                match progress {
+                    Progress::Read => {}
+                    Progress::CopyIn => return Poll::Ready(Ok(progress)),
+                    Progress::Ready(status) => {
+                        self.status = status;
+                        self.is_in_step = true;
+                        return Poll::Ready(Ok(progress));
+                    }
                 }
             }
-            if let Err(error) = self.channel.fill().await {
-                return Err(match &answer.error {
+            if let Err(error) = ready!(self.channel.poll_fill(cx)) {
+                return Poll::Ready(Err(match &answer.error {
                     Some(server) => ended_by_server(error, server),
                     None => error,
-                });
+                }));
             }
         }
     }
@@ -351,6 +397,23 @@ impl<T: Transport> Connection<T> {
             _ => error,
         }
     }
+}
+
+/// A request on its way: whether all of it was sent.
+type Posted = Result<bool, Box<Error>>;
+
+/// See [`crate::Connection::start`].
+#[derive(Debug)]
+pub struct Started(Posted);
+
+fn check_text(sql: &str) -> Result<(), Error> {
+    if sql.len() > MESSAGE_BYTES_MAX / 2 {
+        return Err(Error::Unsupported(format!("a statement of {} bytes is too long", sql.len())));
+    }
+    if sql.as_bytes().contains(&0) {
+        return Err(Error::Unsupported("a statement cannot hold a zero byte".into()));
+    }
+    Ok(())
 }
 
 #[cold]
@@ -424,7 +487,7 @@ mod tests {
     use std::collections::VecDeque;
     use std::future::Future;
     use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
+    use std::task::Waker;
     use std::time::Instant;
 
     use super::*;
@@ -491,8 +554,9 @@ mod tests {
         let mut pieces = Pieces::default();
         pieces.pieces.extend([WELCOME.to_vec(), PREPARED.to_vec(), EXECUTED.to_vec()]);
         let mut connection = open(&mut pieces);
-        let mut statement = ready(connection.prepare("UPDATE t SET k = $1", &[ParamType::Int])).unwrap();
-        let done = ready(connection.execute(&mut statement, &[Value::Int(1)])).unwrap();
+        let statement = ready(connection.prepare("UPDATE t SET k = $1", &[ParamType::Int])).unwrap();
+        let started = connection.start(&statement, &[Value::Int(1)]).unwrap();
+        let done = ready(connection.finish(&statement, started)).unwrap();
         assert_eq!(done.affected_rows, 1);
         assert_eq!(connection.transaction_status(), TransactionStatus::Open);
         drop(connection);
@@ -505,10 +569,11 @@ mod tests {
         let mut pieces = Pieces::default();
         pieces.pieces.extend([WELCOME.to_vec(), PREPARED.to_vec(), EXECUTED[..7].to_vec()]);
         let mut connection = open(&mut pieces);
-        let mut statement = ready(connection.prepare("UPDATE t SET k = $1", &[ParamType::Int])).unwrap();
-        assert!(poll(connection.execute(&mut statement, &[Value::Int(1)])).is_pending());
+        let statement = ready(connection.prepare("UPDATE t SET k = $1", &[ParamType::Int])).unwrap();
+        let started = connection.start(&statement, &[Value::Int(1)]).unwrap();
+        assert!(poll(connection.finish(&statement, started)).is_pending());
         // The future above was dropped half-way.
-        let next = ready(connection.execute(&mut statement, &[Value::Int(2)])).unwrap_err();
+        let next = connection.start(&statement, &[Value::Int(2)]).unwrap_err();
         assert!(next.is_fatal(), "{next}");
         assert!(ready(connection.query("SELECT 1")).unwrap_err().is_fatal());
     }

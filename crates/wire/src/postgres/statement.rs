@@ -1,11 +1,12 @@
-//! A prepared statement: the bytes of Bind, Execute and Sync, made once and patched for each execution.
+//! A prepared statement: Bind, Execute and Sync, encoded for each execution from the little that tells statements
+//! apart.
 
 use std::io::Write;
 
 use super::framing::MESSAGE_BYTES_MAX;
 use super::frontend;
 use crate::Error;
-use crate::value::{ParamType, Value};
+use crate::value::{ParamType, Params, Value};
 
 /// Type oids of pg_type: int4, int8, float8; 0 lets the server infer the type.
 fn oid(param: ParamType) -> u32 {
@@ -20,52 +21,34 @@ fn oid(param: ParamType) -> u32 {
 /// A prepared statement of one connection.
 #[derive(Debug)]
 pub struct Statement {
-    name: String,
-    params: Box<[ParamType]>,
+    /// On the server it is called `p` and this.
+    number: u32,
     has_result_set: bool,
-    /// Bind, Execute, Sync with the values of the last execution.
-    template: Vec<u8>,
-    /// Where the first value's length stands in `template`.
-    values_at: usize,
+    params: Params,
 }
 
-/// Bind's length stands after its tag.
-const BIND_LENGTH_AT: usize = 1;
 /// The length word of SQL NULL.
-const NULL_LENGTH: [u8; 4] = (-1i32).to_be_bytes();
+const NULL_LENGTH: i32 = -1;
+/// Execute of the unnamed portal, all rows; Sync.
+const EXECUTE_SYNC: &[u8] = b"E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
 
 impl Statement {
     /// Appends Parse, Describe and Sync to `out`.
-    pub(super) fn prepare(out: &mut Vec<u8>, name: &str, sql: &str, params: &[ParamType]) {
-        frontend::parse(out, name, sql, params.iter().map(|&param| oid(param)));
-        frontend::describe_statement(out, name);
+    pub(super) fn prepare(out: &mut Vec<u8>, number: u32, sql: &str, params: &[ParamType]) {
+        let name = name(number);
+        frontend::parse(out, &name, sql, params.iter().map(|&param| oid(param)));
+        frontend::describe_statement(out, &name);
         frontend::sync(out);
     }
 
-    /// The statement that the server has accepted under `name`. Results come as text.
-    pub(super) fn new(name: String, params: &[ParamType], has_result_set: bool) -> Statement {
-        let mut template = vec![b'B', 0, 0, 0, 0, 0];
-        template.extend_from_slice(name.as_bytes());
-        template.push(0);
-        let count = (params.len() as u16).to_be_bytes();
-        template.extend_from_slice(&count);
-        for param in params {
-            template.extend_from_slice(&u16::from(*param != ParamType::Text).to_be_bytes());
-        }
-        template.extend_from_slice(&count);
-        let values_at = template.len();
-        let mut statement = Statement { name, params: params.into(), has_result_set, template, values_at };
-        // NULL everywhere to begin with; the first execution with other lengths lays it out anew.
-        for _ in params {
-            statement.template.extend_from_slice(&NULL_LENGTH);
-        }
-        statement.finish();
-        statement
+    /// The statement that the server has accepted. Results come as text.
+    pub(super) fn new(number: u32, params: &[ParamType], has_result_set: bool) -> Statement {
+        Statement { number, has_result_set, params: Params::new(params) }
     }
 
     /// The name on the server.
-    pub(super) fn name(&self) -> &str {
-        &self.name
+    pub(super) fn name(&self) -> String {
+        name(self.number)
     }
 
     /// Whether it returns rows.
@@ -73,66 +56,72 @@ impl Statement {
         self.has_result_set
     }
 
-    /// The bytes that execute it with `values`. Patched in place where each value is as long as the last time,
-    /// which is always so for numbers; else rebuilt in the same memory.
+    /// Appends the bytes that execute it with `values`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for a wrong number of values or one that its declared type cannot hold; nothing
-    /// has been sent then.
+    /// [`Error::Unsupported`] for a wrong number of values or one that its declared type cannot hold; `out` then
+    /// holds nothing to be sent.
     #[inline]
-    pub(super) fn bind(&mut self, values: &[Value<'_>]) -> Result<&[u8], Error> {
-        if values.len() != self.params.len() {
+    pub(super) fn encode(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), Error> {
+        let params: &[ParamType] = &self.params;
+        if values.len() != params.len() {
             return Err(Error::Unsupported(format!(
                 "{} values given for {} parameters",
                 values.len(),
-                self.params.len()
+                params.len()
             )));
         }
-        let mut at = self.values_at;
-        for (index, (&param, &value)) in self.params.iter().zip(values).enumerate() {
+        let start = out.len();
+        let count = (params.len() as u16).to_be_bytes();
+        // Bind: its length, the unnamed portal, the statement, formats.
+        out.extend_from_slice(b"B\0\0\0\0\0p");
+        push_digits(self.number, out);
+        out.push(0);
+        out.extend_from_slice(&count);
+        for param in params {
+            out.extend_from_slice(&[0, u8::from(*param != ParamType::Text)]);
+        }
+        out.extend_from_slice(&count);
+        for (index, (&param, &value)) in params.iter().zip(values).enumerate() {
             let encoded = Encoded::new(index, param, value)?;
-            if self.template[at..at + 4] != encoded.length().to_be_bytes() {
-                return self.rebuild(values);
+            out.extend_from_slice(&encoded.length().to_be_bytes());
+            out.extend_from_slice(encoded.bytes());
+            if out.len() - start > MESSAGE_BYTES_MAX / 2 {
+                return Err(too_long(out.len() - start));
             }
-            at += 4;
-            let bytes = encoded.bytes();
-            self.template[at..at + bytes.len()].copy_from_slice(bytes);
-            at += bytes.len();
         }
-        Ok(&self.template)
+        // Results all as text.
+        out.extend_from_slice(&[0, 0]);
+        let length = (out.len() - start - 1) as u32;
+        out[start + 1..start + 5].copy_from_slice(&length.to_be_bytes());
+        out.extend_from_slice(EXECUTE_SYNC);
+        Ok(())
     }
+}
 
-    /// Lays the values out anew.
-    fn rebuild(&mut self, values: &[Value<'_>]) -> Result<&[u8], Error> {
-        // All are checked first: a value that is refused must leave the template whole.
-        for (index, (&param, &value)) in self.params.iter().zip(values).enumerate() {
-            Encoded::new(index, param, value)?;
-        }
-        let bytes: usize =
-            values.iter().map(|value| if let Value::Bytes(b) = value { b.len() } else { 32 }).sum();
-        if bytes > MESSAGE_BYTES_MAX / 2 {
-            return Err(Error::Unsupported(format!(
-                "{bytes} bytes of parameters are more than a message holds"
-            )));
-        }
-        self.template.truncate(self.values_at);
-        for (index, (&param, &value)) in self.params.iter().zip(values).enumerate() {
-            let encoded = Encoded::new(index, param, value)?;
-            self.template.extend_from_slice(&encoded.length().to_be_bytes());
-            self.template.extend_from_slice(encoded.bytes());
-        }
-        self.finish();
-        Ok(&self.template)
-    }
+fn name(number: u32) -> String {
+    format!("p{number}")
+}
 
-    /// Completes the template behind its values: result formats (all text), Bind's length, Execute, Sync.
-    fn finish(&mut self) {
-        self.template.extend_from_slice(&[0, 0]);
-        let length = (self.template.len() - BIND_LENGTH_AT) as u32;
-        self.template[BIND_LENGTH_AT..BIND_LENGTH_AT + 4].copy_from_slice(&length.to_be_bytes());
-        frontend::execute(&mut self.template);
-        frontend::sync(&mut self.template);
+/// Appends a number in decimal.
+fn push_digits(number: u32, out: &mut Vec<u8>) {
+    let mut digits = [0; 10];
+    let mut at = digits.len();
+    let mut rest = number;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
     }
+    out.extend_from_slice(&digits[at..]);
+}
+
+#[cold]
+fn too_long(bytes: usize) -> Error {
+    Error::Unsupported(format!("{bytes} bytes of parameters are more than a message holds"))
 }
 
 /// A value as it travels.
@@ -170,8 +159,8 @@ impl<'a> Encoded<'a> {
     #[inline]
     fn length(&self) -> i32 {
         match self {
-            Encoded::Null => -1,
-            // `rebuild` has bounded it.
+            Encoded::Null => NULL_LENGTH,
+            // `new` has bounded it.
             encoded => encoded.bytes().len() as i32,
         }
     }
@@ -216,18 +205,18 @@ fn does_not_fit(index: usize, param: ParamType, value: Value<'_>) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
-    fn statement(params: &[ParamType]) -> Statement {
-        Statement::new("p1".into(), params, true)
+    fn encoded(params: &[ParamType], values: &[Value<'_>]) -> Result<Vec<u8>, Error> {
+        let mut out = Vec::new();
+        Statement::new(1, params, true).encode(values, &mut out)?;
+        Ok(out)
     }
 
     #[test]
     fn the_bytes_are_those_of_the_documentation() {
-        let mut statement = statement(&[ParamType::Int, ParamType::Text]);
-        let bytes = statement.bind(&[Value::Int(258), Value::Bytes(b"ab")]).unwrap();
+        let bytes =
+            encoded(&[ParamType::Int, ParamType::Text], &[Value::Int(258), Value::Bytes(b"ab")]).unwrap();
         let expected = [
             b"B\0\0\0\x20\0p1\0".as_slice(),
             b"\0\x02\0\x01\0\0",
@@ -240,78 +229,51 @@ mod tests {
     }
 
     #[test]
-    fn the_same_lengths_are_patched_in_the_same_memory() {
-        let mut statement = statement(&[ParamType::Int, ParamType::Text, ParamType::BigInt]);
-        let first = statement.bind(&[Value::Int(1), Value::Bytes(b"abc"), Value::Int(2)]).unwrap().to_vec();
-        let memory = statement.template.as_ptr();
-        let second = statement.bind(&[Value::Int(3), Value::Bytes(b"xyz"), Value::Int(4)]).unwrap();
-        assert_eq!(second.as_ptr(), memory);
-        assert_eq!(second.len(), first.len());
-        assert_ne!(second, first);
+    fn null_is_a_length_of_its_own() {
+        let bytes = encoded(&[ParamType::Text, ParamType::BigInt], &[Value::Null, Value::Int(-1)]).unwrap();
+        let values = [&[0xff; 4], b"\0\0\0\x08".as_slice(), &[0xff; 8], b"\0\0E"].concat();
+        assert!(bytes.windows(values.len()).any(|window| window == values));
     }
 
     #[test]
-    fn a_refused_value_leaves_the_template_whole() {
+    fn names_count_in_decimal() {
+        for number in [0, 9, 10, 4_294_967_295] {
+            let statement = Statement::new(number, &[], false);
+            let mut out = Vec::new();
+            statement.encode(&[], &mut out).unwrap();
+            let name = format!("\0{}\0", statement.name());
+            assert!(out.windows(name.len()).any(|window| window == name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_told() {
         let params = [ParamType::Int, ParamType::Int];
-        let mut statement = statement(&params);
-        let good = statement.bind(&[Value::Int(1), Value::Int(2)]).unwrap().to_vec();
         for bad in [
-            [Value::Int(1), Value::Int(i64::from(i32::MAX) + 1)],
-            [Value::Null, Value::Int(i64::from(i32::MIN) - 1)],
-            [Value::Int(1), Value::Bytes(b"2")],
-            [Value::Double(1.0), Value::Int(1)],
+            &[Value::Int(1), Value::Int(i64::from(i32::MAX) + 1)][..],
+            &[Value::Null, Value::Int(i64::from(i32::MIN) - 1)],
+            &[Value::Int(1), Value::Bytes(b"2")],
+            &[Value::Double(1.0), Value::Int(1)],
+            &[Value::Int(1)],
         ] {
-            let error = statement.bind(&bad).unwrap_err();
+            let error = encoded(&params, bad).unwrap_err();
             assert!(matches!(error, Error::Unsupported(_)) && !error.is_fatal(), "{error}");
         }
-        assert!(statement.bind(&[Value::Int(1)]).is_err(), "too few");
-        assert_eq!(statement.bind(&[Value::Int(1), Value::Int(2)]).unwrap(), good);
+        let many = [ParamType::Int; 40];
+        assert!(encoded(&many, &[Value::Int(7); 40]).is_ok());
+        assert!(encoded(&many, &[Value::Int(7); 39]).is_err());
     }
 
     #[test]
     fn numbers_for_text_parameters_are_written_out() {
-        let mut statement = statement(&[ParamType::Text]);
         for (value, text) in [
             (Value::Int(i64::MIN), "-9223372036854775808"),
             (Value::Double(-1.5), "-1.5e0"),
             (Value::Double(f64::MAX), "1.7976931348623157e308"),
             (Value::Double(-2.2250738585072014e-308), "-2.2250738585072014e-308"),
         ] {
-            let bytes = statement.bind(&[value]).unwrap();
+            let bytes = encoded(&[ParamType::Text], &[value]).unwrap();
             assert!(bytes.windows(text.len()).any(|window| window == text.as_bytes()), "{text}");
-        }
-    }
-
-    fn params_and_values() -> impl Strategy<Value = (ParamType, Option<Vec<u8>>, i64)> {
-        (
-            prop::sample::select(vec![ParamType::Int, ParamType::BigInt, ParamType::Double, ParamType::Text]),
-            prop::option::of(prop::collection::vec(any::<u8>(), 0..9)),
-            i64::from(i32::MIN)..i64::from(i32::MAX),
-        )
-    }
-
-    fn value<'a>(param: ParamType, text: &'a Option<Vec<u8>>, number: i64) -> Value<'a> {
-        match (param, text) {
-            (_, None) => Value::Null,
-            (ParamType::Text, Some(text)) => Value::Bytes(text),
-            _ => Value::Int(number),
-        }
-    }
-
-    proptest! {
-        /// Whatever was bound before, the bytes are those of a fresh statement.
-        #[test]
-        fn a_patched_template_equals_a_fresh_one(
-            rounds in prop::collection::vec(prop::collection::vec(params_and_values(), 4), 1..6),
-        ) {
-            let params: Vec<ParamType> = rounds[0].iter().map(|drawn| drawn.0).collect();
-            let mut used = statement(&params);
-            for round in &rounds {
-                let values: Vec<Value<'_>> =
-                    params.iter().zip(round).map(|(param, drawn)| value(*param, &drawn.1, drawn.2)).collect();
-                let mut fresh = statement(&params);
-                prop_assert_eq!(used.bind(&values).unwrap(), fresh.bind(&values).unwrap());
-            }
         }
     }
 }

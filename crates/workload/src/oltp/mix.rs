@@ -66,6 +66,9 @@ enum Drawn {
     Text { start: u32, length: u32 },
 }
 
+/// Statements with more parameters than this pay for an allocation.
+const VALUES_INLINE: usize = 24;
+
 /// A transaction that was drawn. Its buffers are kept from one to the next.
 #[derive(Debug, Default)]
 pub(super) struct Program {
@@ -75,9 +78,25 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Number of parameters of a statement.
-    pub(super) fn count(&self, op: Op) -> usize {
-        op.count as usize
+    /// Where the parameters of a statement are kept.
+    #[inline]
+    pub(super) fn address(&self, op: Op) -> usize {
+        self.params.get(op.first as usize).map_or(0, |param| (&raw const *param).addr())
+    }
+
+    /// Lends the parameters of a statement.
+    #[inline]
+    pub(super) fn with_values<R>(&self, op: Op, lend: impl FnOnce(&[wire::Value<'_>]) -> R) -> R {
+        let count = op.count as usize;
+        if count > VALUES_INLINE {
+            let values: Vec<_> = (0..count).map(|index| self.value(op, index)).collect();
+            return lend(&values);
+        }
+        let mut values = [wire::Value::Null; VALUES_INLINE];
+        for (index, value) in values[..count].iter_mut().enumerate() {
+            *value = self.value(op, index);
+        }
+        lend(&values[..count])
     }
 
     /// Parameter `index` of a statement.

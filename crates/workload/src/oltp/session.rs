@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use load::{AnySession, Completion, Failure, Recorder, Session, SessionFactory};
-use wire::{Done, StatementKind, Value};
+use wire::{Done, StatementKind};
 
 use super::mix::{Mix, Op, Program};
 use super::options::Settings;
@@ -12,9 +12,6 @@ use crate::link::{Link, LinkPlan};
 use crate::random::Rng;
 use crate::statements::{StatementPlan, Statements};
 use crate::tally::{Change, SessionTally, Tally};
-
-/// Statements with more parameters than this pay for an allocation.
-const VALUES_INLINE: usize = 24;
 
 /// Makes the sessions of a run.
 #[derive(Debug)]
@@ -66,19 +63,19 @@ impl OltpSession {
     async fn send(&mut self, op: Op) -> Result<Done, Failure> {
         let OltpSession { link, statements, program, .. } = self;
         let (template, table) = (op.template as usize, op.table as usize);
-        let count = program.count(op);
         let connection = link.connection()?;
-        let sent = if count <= VALUES_INLINE {
-            let mut values = [Value::Null; VALUES_INLINE];
-            for (index, value) in values[..count].iter_mut().enumerate() {
-                *value = program.value(op, index);
-            }
-            statements.execute(connection, template, table, &values[..count]).await
-        } else {
-            let values: Vec<Value<'_>> = (0..count).map(|index| program.value(op, index)).collect();
-            statements.execute(connection, template, table, &values).await
+        if !statements.is_ready(template, table) {
+            // Boxed, because it is rare and would make the session's future larger.
+            let prepared = Box::pin(statements.prepare(connection, template, table)).await;
+            prepared.map_err(|error| link.failure(&error))?;
+        }
+        let connection = link.connection()?;
+        let started = program.with_values(op, |values| statements.start(connection, template, table, values));
+        let done = match started {
+            Ok(started) => statements.finish(connection, template, table, started).await,
+            Err(error) => Err(error),
         };
-        sent.map_err(|error| link.failure(&error))
+        done.map_err(|error| link.failure(&error))
     }
 
     async fn statements_of_transaction(&mut self, recorder: &Recorder) -> Result<(), Failure> {
@@ -86,11 +83,19 @@ impl OltpSession {
             let op = self.program.ops[index];
             let effect = self.mix.effect(op.template);
             let is_held = self.mix.is_held_until_commit();
-            if !is_held {
+            let is_watched = effect != Change::default();
+            if !is_held && is_watched {
                 self.tally.sending(effect);
+            }
+            if let Some(next) = self.program.ops.get(index + 1) {
+                let statement = self.statements.address(next.template as usize, next.table as usize);
+                recorder.expect([statement, self.program.address(*next)]);
             }
             let done = self.send(op).await?;
             recorder.lap(self.mix.class(op.template), done.kind());
+            if !is_watched {
+                continue;
+            }
             // Each statement names one row: affected or not.
             let changed = if done.affected_rows > 0 { effect } else { Change::default() };
             if is_held {

@@ -2,31 +2,27 @@
 
 use super::Rng;
 
-/// The 10,000 groups of four digits, as text: four digits for one look-up.
-static FOUR_DIGITS: [[u8; 4]; 10_000] = {
-    let mut table = [[b'0'; 4]; 10_000];
+/// The 100 pairs of digits, as text. A table of longer groups would do with fewer look-ups and would not stay in the
+/// caches beside a server.
+static TWO_DIGITS: [[u8; 2]; 100] = {
+    let mut table = [[b'0'; 2]; 100];
     let mut n = 0;
-    while n < 10_000 {
-        table[n] = [
-            b'0' + (n / 1000) as u8,
-            b'0' + (n / 100 % 10) as u8,
-            b'0' + (n / 10 % 10) as u8,
-            b'0' + (n % 10) as u8,
-        ];
+    while n < 100 {
+        table[n] = [b'0' + (n / 10) as u8, b'0' + (n % 10) as u8];
         n += 1;
     }
     table
 };
 
-/// Twelve random digits from 64 random bits: the word is a fraction, and each multiplication by 10,000 moves its
-/// next four digits in front of the point. The 64 bits hold 19 digits, so the twelve are unbiased for all purposes.
+/// Twelve random digits from 64 random bits: the word is a fraction, and each multiplication by 100 moves its next two
+/// digits in front of the point. The 64 bits hold 19 digits, so the twelve are unbiased for all purposes.
 #[inline]
 fn twelve_digits(rng: &mut Rng) -> [u8; 12] {
     let mut out = [0; 12];
     let mut fraction = rng.next_u64();
-    for chunk in out.chunks_exact_mut(4) {
-        let product = u128::from(fraction) * 10_000;
-        chunk.copy_from_slice(&FOUR_DIGITS[(product >> 64) as usize]);
+    for pair in out.chunks_exact_mut(2) {
+        let product = u128::from(fraction) * 100;
+        pair.copy_from_slice(&TWO_DIGITS[(product >> 64) as usize]);
         fraction = product as u64;
     }
     out
@@ -49,15 +45,15 @@ pub fn digit_groups(rng: &mut Rng, groups: usize, out: &mut Vec<u8>) {
 pub fn digits(mut number: u64, out: &mut Vec<u8>) {
     let mut buffer = [0_u8; 20];
     let mut at = buffer.len();
-    while number >= 10_000 {
-        at -= 4;
-        buffer[at..at + 4].copy_from_slice(&FOUR_DIGITS[(number % 10_000) as usize]);
-        number /= 10_000;
+    while number >= 10 {
+        at -= 2;
+        buffer[at..at + 2].copy_from_slice(&TWO_DIGITS[(number % 100) as usize]);
+        number /= 100;
     }
-    let head = FOUR_DIGITS[number as usize];
-    let zeros = head.iter().take(3).take_while(|&&digit| digit == b'0').count();
-    at -= 4 - zeros;
-    buffer[at..at + 4 - zeros].copy_from_slice(&head[zeros..]);
+    if number > 0 || at == buffer.len() {
+        at -= 1;
+        buffer[at] = b'0' + number as u8;
+    }
     out.extend_from_slice(&buffer[at..]);
 }
 
