@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sandbox::{Cpus, Home, Isolation, Profile, Spec};
+use sandbox::{Assignment, CpuRequest, Cpus, Home, Isolation, Profile, Spec};
 use store::{HostId, Key, Purpose, RunEnd, RunStart, ServerFacts, Status, WorkloadFacts};
 
 use crate::error::{Class, Error};
@@ -128,7 +128,6 @@ fn levels(
     if !cleaned.is_empty() {
         observer(Event::Cleaned(&cleaned));
     }
-    let around = Around { stop, observer, attach };
     let subject = Subject::find(home, &request.server, observer)?;
     let mut data = request.data;
     for (index, &sessions) in request.sessions.iter().enumerate() {
@@ -145,7 +144,11 @@ fn levels(
             levels: vec![sessions],
         };
         observer(Event::RunStarted(&label));
-        let plan = load_plan(request, sessions);
+        let mut plan = load_plan(request, sessions);
+        let pinned = request.cpus.as_ref().filter(|_| matches!(subject, Subject::Build(_)));
+        let assigned = pinned.map(cpus_beside).transpose()?;
+        let client = assigned.as_ref().and_then(|assigned| assigned.client.as_ref());
+        plan.cpus = client.map_or_else(Vec::new, |cpus| cpus.0.iter().map(|&cpu| cpu as usize).collect());
         let (place, asked) = subject.place(request);
         let order = Order {
             home,
@@ -164,7 +167,7 @@ fn levels(
             server_facts: ServerFacts::default(),
             log_file: None,
             canary_ratio: None,
-            notes: Vec::new(),
+            notes: assigned.map(|assigned| assigned.notes).unwrap_or_default(),
         };
         let ended = run(&order, place, around);
         observer(Event::RunEnded { label: &label, summary: &ended.summary });
@@ -294,6 +297,14 @@ pub(crate) fn attached_name(target: &wire::Target) -> Result<(String, sandbox::F
 pub(crate) fn next_number() -> u32 {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
     NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+/// The server's cpus as asked for, and for the client those that are left.
+fn cpus_beside(server: &Cpus) -> Result<Assignment, Error> {
+    let server = CpuRequest::List(server.to_string());
+    let client = sandbox::cpus::rest(std::slice::from_ref(&server))?;
+    let client = client.map(|cpus| CpuRequest::List(cpus.to_string()));
+    Ok(sandbox::cpus::assign(Some(&server), client.as_ref())?)
 }
 
 fn load_plan(request: &Request, sessions: u32) -> load::LoadPlan {

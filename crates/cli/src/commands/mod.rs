@@ -23,9 +23,9 @@ use clap::{CommandFactory, Parser};
 use lab::StopSwitch;
 
 use crate::args::{Cli, Command};
+use crate::argv;
 use crate::exit::{End, Failure, output};
 
-use crate::argv;
 /// Reads the command line and does what it says.
 pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
     let given = by_own_name(given);
@@ -155,9 +155,9 @@ mod tests {
         let line = ["/usr/bin/plimsoll", "bench", "x", "--server", "mysql://root:geheim@h/d?socket=/a b"];
         let line: Vec<OsString> = line.iter().map(OsString::from).collect();
         assert_eq!(without_secrets(&line), "plimsoll bench x --server 'mysql://root:***@h/d?socket=/a b'");
+        let line = ["sysbench", "--mysql-password=geheim", "x.lua", "run"].map(OsString::from);
+        assert_eq!(without_secrets(&line), "plimsoll '--mysql-password=***' x.lua run");
         assert_eq!(shell_word("it's"), "'it'\\''s'");
         assert_eq!(shell_word(""), "''");
     }
 }
-        let line = ["sysbench", "--mysql-password=geheim", "x.lua", "run"].map(OsString::from);
-        assert_eq!(without_secrets(&line), "plimsoll '--mysql-password=***' x.lua run");
