@@ -122,11 +122,20 @@ fn echo(mut stream: impl Read + Write) {
     }
 }
 
-fn unix(name: &str) -> (PathBuf, UnixListener) {
+/// A socket's path; the file goes with it.
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn unix(name: &str) -> (Place, UnixListener) {
     let path = std::env::temp_dir().join(format!("load-test-{}-{name}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).unwrap();
-    (path, listener)
+    (Place(path), listener)
 }
 
 fn transactions(count: u64, sessions: u32) -> LoadPlan {
@@ -150,7 +159,7 @@ const LONG: Duration = Duration::from_secs(30);
 fn every_request_is_answered_on_a_unix_socket() {
     let (path, listener) = unix("echo");
     serve(move || listener.accept().map(|(stream, _)| stream), echo);
-    let result = drive(&transactions(2_000, 8), Endpoint::Unix(path), 100, LONG).unwrap();
+    let result = drive(&transactions(2_000, 8), Endpoint::Unix(path.0.clone()), 100, LONG).unwrap();
     let step = &result.steps[0];
     assert_eq!((step.outcomes.committed, step.outcomes.failed(), step.in_flight_at_end), (2_000, 0, 0));
     assert!(step.client.cpu_user_s + step.client.cpu_sys_s > 0.0);
@@ -160,7 +169,7 @@ fn every_request_is_answered_on_a_unix_socket() {
 fn requests_larger_than_any_buffer_pass() {
     let (path, listener) = unix("large");
     serve(move || listener.accept().map(|(stream, _)| stream), echo);
-    let result = drive(&transactions(10, 3), Endpoint::Unix(path), 3 << 20, LONG).unwrap();
+    let result = drive(&transactions(10, 3), Endpoint::Unix(path.0.clone()), 3 << 20, LONG).unwrap();
     assert_eq!(result.steps[0].outcomes.committed, 10);
 }
 
@@ -187,7 +196,7 @@ fn a_peer_that_hangs_up_costs_a_transaction_and_a_reconnection() {
         }
     };
     serve(move || listener.accept().map(|(stream, _)| stream), talk);
-    let result = drive(&transactions(110, 1), Endpoint::Unix(path), 10, LONG).unwrap();
+    let result = drive(&transactions(110, 1), Endpoint::Unix(path.0.clone()), 10, LONG).unwrap();
     let step = &result.steps[0];
     assert_eq!((step.outcomes.committed, step.outcomes.connection), (100, 10));
     assert!(step.reconnects >= 9, "{}", step.reconnects);
@@ -205,7 +214,7 @@ fn a_silent_peer_ends_in_outcomes_not_in_a_hang() {
     );
     let began = Instant::now();
     let plan = transactions(4, 2);
-    let result = drive(&plan, Endpoint::Unix(path), 10, Duration::from_millis(100)).unwrap();
+    let result = drive(&plan, Endpoint::Unix(path.0.clone()), 10, Duration::from_millis(100)).unwrap();
     let step = &result.steps[0];
     assert_eq!((step.outcomes.connection, step.errors["TimedOut"].count), (4, 4));
     assert!(began.elapsed() < LONG);
@@ -216,7 +225,7 @@ fn nobody_listens() {
     let (path, listener) = unix("gone");
     drop(listener);
     let plan = LoadPlan { connect_limit: Duration::from_millis(200), ..transactions(1, 2) };
-    let error = drive(&plan, Endpoint::Unix(path), 1, LONG).unwrap_err();
+    let error = drive(&plan, Endpoint::Unix(path.0.clone()), 1, LONG).unwrap_err();
     let LoadError::Connect { connected, sessions, code, .. } = error else { panic!("{error}") };
     assert_eq!((connected, sessions, code.as_str()), (0, 2, "ConnectionRefused"));
 }

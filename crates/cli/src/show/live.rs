@@ -216,10 +216,11 @@ fn last_warnings(warnings: &[String], width: u16) -> (&[String], u16) {
     let mut first = warnings.len();
     while first > 0 {
         let more = wrapped_lines(&warnings[first - 1], width);
-        if lines > 0 && lines + more > WARNING_LINES_MAX {
+        let all = more.saturating_add(lines);
+        if lines > 0 && all > WARNING_LINES_MAX {
             break;
         }
-        lines = (lines + more).min(WARNING_LINES_MAX);
+        lines = all.min(WARNING_LINES_MAX);
         first -= 1;
     }
     (&warnings[first..], lines)

@@ -93,7 +93,12 @@ impl Inner {
                 } else {
                     String::new()
                 };
-                self.line(&format!("{runs} runs ({cells} cells, {blocks} blocks, seed {seed}){before}"));
+                let counted = |count: usize, what: &str| match count {
+                    1 => format!("1 {what}"),
+                    count => format!("{count} {what}s"),
+                };
+                let (cells, blocks) = (counted(*cells, "cell"), counted(*blocks as usize, "block"));
+                self.line(&format!("{} ({cells}, {blocks}, seed {seed}){before}", counted(*runs, "run")));
                 if *to_do > 0
                     && let Some(left) = self.state.left(now)
                 {
