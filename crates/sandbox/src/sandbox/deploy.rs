@@ -21,29 +21,7 @@ const SOCKET_PATH_MAX: usize = 107;
 
 pub(super) fn deploy(home: &Home, spec: &Spec, progress: OnProgress<'_>) -> Result<Sandbox, Error> {
     check_name(&spec.name)?;
-    let missing = builds::missing_libraries(&spec.build)?;
-    if !missing.is_empty() {
-        return Err(Error::Libraries { build: spec.build.name(), missing });
-    }
-    if let Some(engine) = &spec.engine {
-        engines::settings_for(&spec.build, engine)?;
-    }
-    if let Some(snapshot) = spec.snapshot.as_ref().filter(|s| s.identity != spec.build.identity) {
-        return Err(Error::Unsupported {
-            what: format!("a snapshot of {} under {}", snapshot.build, spec.build),
-            why: "a data directory belongs to the build that wrote it: load the data anew".to_owned(),
-        });
-    }
-    let has_like = matches!(spec.logging, None | Some(Logging::None | Logging::GeneralFile));
-    if spec.build.flavor == Flavor::Postgres && !has_like {
-        let asked = spec.logging.map_or("", Logging::name);
-        return Err(Error::Unsupported {
-            what: format!("logging {asked} on {}", spec.build),
-            why: "PostgreSQL has none and general-file (every statement, to its log)".to_owned(),
-        });
-    }
-    check_env(spec)?;
-    settings::known::check(&spec.build, &spec.settings)?;
+    spec.check()?;
     check_passable(home, spec)?;
     let mut sandbox = claim(home, spec)?;
     match sandbox.fill(spec, progress) {
@@ -58,6 +36,37 @@ pub(super) fn deploy(home: &Home, spec: &Spec, progress: OnProgress<'_>) -> Resu
             let _ = sandbox.remove();
             Err(error)
         }
+    }
+}
+
+impl Spec {
+    /// Refuses what the build cannot be: libraries that are missing, an engine, a snapshot of another build, logging,
+    /// environment and settings that it does not have. Starts no server; asks the program for its variables when some
+    /// are to be set.
+    pub fn check(&self) -> Result<(), Error> {
+        let missing = builds::missing_libraries(&self.build)?;
+        if !missing.is_empty() {
+            return Err(Error::Libraries { build: self.build.name(), missing });
+        }
+        if let Some(engine) = &self.engine {
+            engines::settings_for(&self.build, engine)?;
+        }
+        if let Some(snapshot) = self.snapshot.as_ref().filter(|s| s.identity != self.build.identity) {
+            return Err(Error::Unsupported {
+                what: format!("a snapshot of {} under {}", snapshot.build, self.build),
+                why: "a data directory belongs to the build that wrote it: load the data anew".to_owned(),
+            });
+        }
+        let has_like = matches!(self.logging, None | Some(Logging::None | Logging::GeneralFile));
+        if self.build.flavor == Flavor::Postgres && !has_like {
+            let asked = self.logging.map_or("", Logging::name);
+            return Err(Error::Unsupported {
+                what: format!("logging {asked} on {}", self.build),
+                why: "PostgreSQL has none and general-file (every statement, to its log)".to_owned(),
+            });
+        }
+        check_env(self)?;
+        settings::known::check(&self.build, &self.settings)
     }
 }
 
