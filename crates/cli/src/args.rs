@@ -352,13 +352,16 @@ pub(crate) enum SandboxCommand {
         /// Its name
         name: String,
     },
-    /// Open the server's own client
+    /// Open the server's own client, or a prompt of Plimsoll's where there is none
     #[command(
         after_help = "Examples:\n  plimsoll sandbox use m1\n  plimsoll sandbox use m1 -- -e 'SELECT version()'"
     )]
     Use {
         /// Its name
         name: String,
+        /// Plimsoll's own prompt, also where there is a client
+        #[arg(long)]
+        builtin: bool,
         /// Arguments of the client
         #[arg(last = true)]
         arguments: Vec<std::ffi::OsString>,
@@ -384,11 +387,19 @@ pub(crate) enum SandboxCommand {
         #[arg(short = 'n', long, value_name = "N")]
         lines: Option<usize>,
     },
-    /// Print connection settings for other tools, as lines for a shell
-    #[command(after_help = "Example:\n  eval \"$(plimsoll sandbox env m1)\"")]
+    /// Print connection settings for other tools
+    #[command(after_help = "Examples:\n  eval \"$(plimsoll sandbox env m1)\"
+  plimsoll sandbox env m1 --format my-cnf > m1.cnf && mysql --defaults-file=m1.cnf
+  sysbench oltp_read_only $(plimsoll sandbox env m1 --format sysbench) --mysql-db=test prepare")]
     Env {
         /// Its name
         name: String,
+        /// For which tools
+        #[arg(long, value_enum, default_value_t = EnvFormat::Shell)]
+        format: EnvFormat,
+        /// Over TCP, with the password, instead of over the socket
+        #[arg(long)]
+        tcp: bool,
     },
     /// Stop the server and remove everything of the sandbox
     #[command(after_help = "Example:\n  plimsoll sandbox destroy m1")]
@@ -396,6 +407,19 @@ pub(crate) enum SandboxCommand {
         /// Its name
         name: String,
     },
+}
+
+/// Forms of connection settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EnvFormat {
+    /// Lines for a shell
+    Shell,
+    /// An option file for MySQL's and MariaDB's programs
+    MyCnf,
+    /// A service for PostgreSQL's pg_service.conf
+    PgService,
+    /// Flags for sysbench
+    Sysbench,
 }
 
 #[derive(Debug, Args)]
@@ -411,7 +435,13 @@ pub(crate) struct DeployArgs {
     /// A server variable (repeatable)
     #[arg(long, value_name = "variable=value", value_parser = key_value)]
     pub(crate) set: Vec<(String, String)>,
-    /// Directory under which the data directory is made
+    /// What the server logs: none, general-file, general-table, binlog
+    #[arg(long, value_name = "VARIANT", value_parser = logging)]
+    pub(crate) logging: Option<sandbox::Logging>,
+    /// A variable of the server's environment (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = key_value)]
+    pub(crate) env: Vec<(String, String)>,
+    /// Directory under which the data directory is made, or tmpfs
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) datadir: Option<PathBuf>,
     /// Cpus of the server, as in 0-3,8
@@ -531,6 +561,10 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 fn profile(text: &str) -> Result<sandbox::Profile, String> {
+    text.parse().map_err(|error: sandbox::Error| error.to_string())
+}
+
+fn logging(text: &str) -> Result<sandbox::Logging, String> {
     text.parse().map_err(|error: sandbox::Error| error.to_string())
 }
 

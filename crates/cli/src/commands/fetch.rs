@@ -11,14 +11,14 @@ pub(crate) fn fetch(args: &FetchArgs) -> Result<End, Failure> {
     let home = Home::find()?;
     if let Some(archive) = &args.archive {
         let named = args.named.as_deref().map(str::parse::<Selector>).transpose()?;
-        let build = builds::fetch_archive(&home, archive, named.as_ref(), &told)?;
+        let build = builds::fetch_archive(&home, archive, named.as_ref(), &told())?;
         return print(&format!("{}\n", build.name()));
     }
     let selectors =
         args.servers.iter().map(|text| text.parse::<Selector>()).collect::<Result<Vec<Selector>, _>>()?;
     let options = FetchOptions { mirror: args.mirror.clone(), again: args.again };
     for selector in &selectors {
-        let build = builds::fetch(&home, selector, &options, &told)?;
+        let build = builds::fetch(&home, selector, &options, &told())?;
         print(&format!("{}\n", build.name()))?;
     }
     Ok(End::Done)

@@ -3,8 +3,10 @@
 mod audit;
 mod bench;
 mod doctor;
+mod env;
 mod fetch;
 mod hdr;
+mod prompt;
 mod report;
 mod run;
 mod sandbox;
@@ -25,6 +27,7 @@ use lab::StopSwitch;
 use crate::args::{Cli, Command};
 use crate::argv;
 use crate::exit::{End, Failure, output};
+use crate::show::bar::Bar;
 
 /// Reads the command line and does what it says.
 pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
@@ -139,10 +142,12 @@ pub(crate) fn stop_on_signals() -> Result<StopSwitch, Failure> {
     Ok(stop)
 }
 
-/// Tells fetches and deploys on standard error.
-pub(crate) fn told(progress: ::sandbox::Progress) {
-    if let ::sandbox::Progress::Step(text) = progress {
-        eprintln!("{text}");
+/// Tells fetches and deploys on standard error, on a terminal with a bar.
+pub(crate) fn told() -> impl Fn(::sandbox::Progress) + Sync {
+    let bar = Bar::default();
+    move |progress| match progress {
+        ::sandbox::Progress::Step(text) => bar.step(&text),
+        ::sandbox::Progress::Bytes { done, total } => bar.bytes(done, total),
     }
 }
 

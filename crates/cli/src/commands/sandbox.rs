@@ -13,8 +13,10 @@ use sandbox::{Flavor, Home, Life, Listen, Sandbox, Spec, State, Status, Storage}
 use serde_json::{Value, json};
 
 use crate::args::{DeployArgs, SandboxCommand};
-use crate::commands::{print, shell_word, told};
+use crate::commands::prompt::prompt;
+use crate::commands::{env, print, told};
 use crate::exit::{End, Failure, output};
+use crate::show::bar::Bar;
 use crate::show::{Align, Table, bytes, time};
 
 pub(crate) fn sandbox(command: SandboxCommand) -> Result<End, Failure> {
@@ -37,15 +39,11 @@ pub(crate) fn sandbox(command: SandboxCommand) -> Result<End, Failure> {
             let report = Sandbox::open(&home, &name)?.restart()?;
             print(&format!("{name} restarted; stopping took {}\n", time(report.took)))
         }
-        SandboxCommand::Use { name, arguments } => use_client(&home, &name, arguments),
+        SandboxCommand::Use { name, builtin, arguments } => use_client(&home, &name, builtin, arguments),
         SandboxCommand::Exec { name, command } => exec(&home, &name, command),
         SandboxCommand::Log { name, follow, lines } => log(&home, &name, follow, lines),
-        SandboxCommand::Env { name } => {
-            let sandbox = Sandbox::open(&home, &name)?;
-            let vars = sandbox.env_vars().into_iter();
-            let lines: Vec<String> =
-                vars.map(|(name, value)| format!("export {name}={}\n", shell_word(&value))).collect();
-            print(&lines.concat())
+        SandboxCommand::Env { name, format, tcp } => {
+            print(&env::settings(&Sandbox::open(&home, &name)?, format, tcp)?)
         }
         SandboxCommand::Destroy { name } => {
             Sandbox::open(&home, &name)?.destroy()?;
@@ -62,11 +60,13 @@ fn deploy(home: &Home, args: DeployArgs) -> Result<End, Failure> {
         ))
         .into());
     };
-    let build = servers::obtain(home, &selector, &|event| {
-        if let lab::Event::Doing(what) = event {
-            eprintln!("{what}");
-        }
+    let bar = Bar::default();
+    let build = servers::obtain(home, &selector, &|event| match event {
+        lab::Event::Doing(what) => bar.step(what),
+        lab::Event::Bytes { done, total } => bar.bytes(done, total),
+        _ => {}
     })?;
+    drop(bar);
     let name = match args.name {
         Some(name) => name,
         None => free_name(home, &build.name().replace(['@', '+'], "-"))?,
@@ -75,13 +75,16 @@ fn deploy(home: &Home, args: DeployArgs) -> Result<End, Failure> {
     spec.life = Life::ByHand;
     spec.settings = args.set.into_iter().collect();
     spec.profile = args.profile;
+    spec.logging = args.logging;
+    spec.env = args.env.into_iter().collect();
     spec.cpus = args.cpus;
     spec.listen = args.port.map_or(Listen::FreePort, Listen::Port);
     spec.storage = args.datadir.map(|datadir| {
-        let datadir = std::path::absolute(&datadir).unwrap_or(datadir);
+        let is_memory = datadir.as_os_str() == "tmpfs";
+        let datadir = if is_memory { datadir } else { std::path::absolute(&datadir).unwrap_or(datadir) };
         Storage { name: "given".into(), datadir: Some(datadir), limits: sandbox::Limits::default() }
     });
-    let sandbox = Sandbox::deploy(home, &spec, &told)?;
+    let sandbox = Sandbox::deploy(home, &spec, &told())?;
     let status = sandbox.status()?;
     print(&details(&status))?;
     eprintln!("connect: plimsoll sandbox use {}", status.name);
@@ -155,28 +158,21 @@ fn details(status: &Status) -> String {
     lines.iter().map(|(name, value)| format!("{name:<10} {value}\n")).collect()
 }
 
-/// The server's own client on its socket, in place of this process.
-fn use_client(home: &Home, name: &str, arguments: Vec<OsString>) -> Result<End, Failure> {
+/// The server's own client on its socket, in place of this process; the prompt of ours where there is none.
+fn use_client(home: &Home, name: &str, is_builtin: bool, arguments: Vec<OsString>) -> Result<End, Failure> {
     let sandbox = running(home, name)?;
     let candidates: &[&str] = match sandbox.build().flavor {
         Flavor::Postgres => &["psql"],
         Flavor::Mariadb => &["mariadb", "mysql"],
         Flavor::Mysql | Flavor::Percona => &["mysql", "mariadb"],
     };
-    let client = sandbox
-        .build()
-        .files
-        .client
-        .clone()
-        .or_else(|| candidates.iter().find_map(|name| on_path(name)))
-        .ok_or_else(|| {
-            Error::Usage(format!(
-                "{} has no client of its own and none of {} is on the PATH: install mariadb-client or postgresql-client",
-                sandbox.build().name(),
-                candidates.join(", ")
-            ))
-        })?;
-    let mut command = Command::new(client);
+    let own = sandbox::builds::client(sandbox.build())?;
+    let found = own.or_else(|| candidates.iter().find_map(|name| on_path(name)));
+    let Some(program) = found.filter(|_| !is_builtin) else {
+        let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        return prompt(&sandbox, &words);
+    };
+    let mut command = Command::new(program);
     match sandbox.build().flavor {
         Flavor::Postgres => {}
         // Options of the machine's own my.cnf are about another server.
@@ -233,9 +229,11 @@ fn log(home: &Home, name: &str, follow: bool, lines: Option<usize>) -> Result<En
     let mut chunk = Vec::new();
     loop {
         chunk.clear();
+        // Looked at before reading, so that the last lines of a destroyed sandbox are read.
+        let is_gone = !path.exists();
         file.read_to_end(&mut chunk).map_err(unreadable)?;
         out.write_all(&chunk).and_then(|()| out.flush()).map_err(output)?;
-        if !follow {
+        if !follow || is_gone {
             return Ok(End::Done);
         }
         std::thread::sleep(Duration::from_millis(200));

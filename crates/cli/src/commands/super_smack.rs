@@ -31,7 +31,7 @@ pub(crate) fn super_smack(args: &SuperSmackArgs) -> Result<End, Failure> {
                 let build = servers::obtain(&home, &selector, &|event| plain.event(&event))?;
                 plain.clear();
                 let spec = Spec::new(format!("smack-{}", std::process::id()), build);
-                own.insert(Sandbox::deploy(&home, &spec, &told)?).target(Some(DATABASE))
+                own.insert(Sandbox::deploy(&home, &spec, &told())?).target(Some(DATABASE))
             }
         }),
     };

@@ -1,6 +1,7 @@
 //! What the user sees while something goes on. Everything here goes to standard error: data belongs to standard
 //! output.
 
+pub(crate) mod bar;
 mod live;
 mod plain;
 mod state;
