@@ -1,11 +1,13 @@
 //! Developer commands: `cargo xtask COMMAND`. Never here: anything that a user of Plimsoll needs.
 
 mod bench;
+mod cram;
 mod studies;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask bench NAME [ARGUMENTS]\n       cargo xtask studies [NAME...] [--quick | --full] [--keep DIR]";
+const USAGE: &str = "usage: cargo xtask bench NAME [ARGUMENTS]\n       cargo xtask studies [NAME...] [--quick | --full] [--keep DIR]\n       \
+                     cargo xtask cram [DIRECTORY]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -13,6 +15,7 @@ fn main() -> ExitCode {
     let outcome = match words[..] {
         ["bench", name, ref rest @ ..] => bench::run(name, rest),
         ["studies", ref rest @ ..] => studies::run(rest),
+        ["cram", ref rest @ ..] => cram::run(rest),
         _ => {
             eprintln!("{USAGE}\n\n{}\nstudies: {}", bench::list(), studies::list());
             return ExitCode::from(2);

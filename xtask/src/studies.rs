@@ -95,7 +95,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     for name in &names {
         ensure!(ALL.iter().any(|study| study.name == *name), "no study {name:?}; there are {}", list());
     }
-    let plimsoll = build()?;
+    let plimsoll = build(Compiled::Release)?;
     let mut lines = Vec::new();
     let mut is_good = true;
     for study in ALL.iter().filter(|study| names.is_empty() || names.contains(&study.name)) {
@@ -127,17 +127,27 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// A study with a debug build would measure the client.
-fn build() -> Result<PathBuf> {
+/// How plimsoll is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compiled {
+    /// Quickly: for what is not timed.
+    Debug,
+    /// A study with a debug build would measure the client.
+    Release,
+}
+
+/// The plimsoll of this work tree.
+pub(crate) fn build(compiled: Compiled) -> Result<PathBuf> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let status = Command::new(cargo)
-        .args(["build", "--release", "--locked", "--package", "cli"])
+        .args(["build", "--locked", "--package", "cli@0.1.0"])
+        .args((compiled == Compiled::Release).then_some("--release"))
         .current_dir(root())
         .status()
         .context("building plimsoll")?;
     ensure!(status.success(), "plimsoll could not be built");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    Ok(target.join("release/plimsoll"))
+    Ok(target.join(if compiled == Compiled::Release { "release/plimsoll" } else { "debug/plimsoll" }))
 }
 
 fn one(plimsoll: &Path, study: &Expected, is_full: bool, keep: Option<&Path>) -> Result<Found> {

@@ -11,6 +11,8 @@ pub(crate) enum End {
     Done,
     /// It was done, but a run failed.
     RunFailed,
+    /// As the tool whose command line this is ends.
+    OfTool(u8),
     /// It was done, but a verdict asked for as a gate was not met.
     GateUnmet,
 }
@@ -53,6 +55,7 @@ pub(crate) fn code_of(ended: Result<End, Failure>) -> ExitCode {
     let code = match &ended {
         Ok(End::Done) | Err(Failure::OutputClosed) => 0,
         Ok(End::RunFailed | End::GateUnmet) | Err(Failure::Other(_)) => 1,
+        Ok(End::OfTool(code)) => i32::from(*code),
         Err(Failure::Usage(_)) => 2,
         Err(Failure::Flags(error)) => error.exit_code(),
         Err(Failure::Told(class)) => class_code(*class),

@@ -103,7 +103,8 @@ fn end(ran: &Ran<'_>, server: ServerFacts) -> RunEnd {
         },
         phases: Vec::new(),
         warnings: Vec::new(),
-        gates: vec![client_bound(ran.load)],
+        // A script that uses no server has nothing but the client to be bound by.
+        gates: ran.target.map(|_| client_bound(ran.load)).into_iter().collect(),
         checks: Vec::new(),
         steps: ran
             .load

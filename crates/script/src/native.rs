@@ -12,7 +12,7 @@ use workload::{Configured, Dialect, LoadAt, OptionKind, Workload};
 
 use crate::error::Error;
 use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
-use crate::run::{Finished, Outcome, banner, notice, now_ms, say};
+use crate::run::{Finished, Outcome, banner, is_forced, notice, now_ms, say};
 use crate::script::{given, shown};
 use crate::settings;
 use crate::watch::Watch;
@@ -189,6 +189,7 @@ impl Native {
             Watch::new(&self.values, form, Arc::new(AtomicBool::new(true)), Arc::default(), None, out)?;
         let load = load::run(&plan, &*sessions, &mut |event| watch.on(event), stop)?;
         let error = load.steps.iter().find_map(|step| step.ended_by.clone());
+        let is_forced = is_forced(&self.values, &load);
         if error.is_none() {
             watch.finish(&load, &[])?;
         }
@@ -207,6 +208,7 @@ impl Native {
             started_at_ms,
             percentiles,
             error,
+            is_forced,
         }))
     }
 }

@@ -18,7 +18,7 @@ use crate::state::VERSION;
 /// How a call ended.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// The exit code as sysbench's: 0, or 1 when something failed, which has been told.
+    /// The exit code as sysbench's: 0; 1 when something failed, which has been told; 2 after a forced shutdown.
     pub exit_code: i32,
     /// The result of a `run`, for JSON, histograms and the store.
     pub result: Option<Finished>,
@@ -30,7 +30,12 @@ impl Outcome {
         if let Some(error) = &finished.error {
             tell_end(error);
         }
-        Outcome { exit_code: i32::from(finished.error.is_some()), result: Some(finished) }
+        let exit_code = match &finished.error {
+            Some(_) => 1,
+            None if finished.is_forced => 2,
+            None => 0,
+        };
+        Outcome { exit_code, result: Some(finished) }
     }
 }
 
@@ -69,6 +74,8 @@ pub struct Finished {
     pub percentiles: Vec<f64>,
     /// Why it failed, if it did.
     pub error: Option<String>,
+    /// Events were cut off: `--forced-shutdown`.
+    pub is_forced: bool,
 }
 
 const NOT_OURS: [(&str, &str); 5] = [
@@ -185,6 +192,16 @@ pub(crate) fn say(out: &mut dyn Write, text: &str) -> Result<(), Error> {
 /// Says something that belongs to reports.
 pub(crate) fn notice(out: &mut dyn Write, text: &str) -> Result<(), Error> {
     if is_told(level::NOTICE) { say(out, text) } else { Ok(()) }
+}
+
+/// Whether `--forced-shutdown` has cut off events; says so.
+pub(crate) fn is_forced(values: &Values, load: &LoadResult) -> bool {
+    let is_cut = load.steps.iter().any(|step| step.in_flight_at_end > step.drained);
+    let is_forced = is_cut && values.text("forced-shutdown") != "off";
+    if is_forced {
+        tell(level::FATAL, "The --max-time limit has expired, forcing shutdown...");
+    }
+    is_forced
 }
 
 /// Milliseconds since 1970.

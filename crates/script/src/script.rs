@@ -15,7 +15,7 @@ use crate::host::{Blocking, Databases, Host, now_or_never};
 use crate::lookout::Lookout;
 use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
 use crate::resume::Answer;
-use crate::run::{Finished, Outcome, banner, flush_lua, notice, now_ms, say};
+use crate::run::{Finished, Outcome, banner, flush_lua, is_forced, notice, now_ms, say};
 use crate::session::ScriptSessions;
 use crate::settings::{self, Generators};
 use crate::state::{Bytecode, Callbacks, OptionValue, Program, State};
@@ -225,6 +225,7 @@ impl Script {
             (Err(error), None) => return Err(error.into()),
         };
         let problem = problem.or_else(|| load.steps.iter().find_map(|step| step.ended_by.clone()));
+        let is_forced = is_forced(&self.values, &load);
         if problem.is_none() {
             let tallies =
                 std::mem::take(&mut *sessions.tallies.lock().unwrap_or_else(PoisonError::into_inner));
@@ -249,6 +250,7 @@ impl Script {
             started_at_ms,
             percentiles,
             error: problem,
+            is_forced,
         }))
     }
 

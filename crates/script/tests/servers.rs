@@ -307,6 +307,23 @@ fn c_functions_reach_the_server_where_a_thread_has_one_session() {
 }
 
 #[test]
+fn a_forced_shutdown_cuts_events_off_and_reports() {
+    let script = script(
+        "function thread_init() con = sysbench.sql.driver():connect() end\nfunction event() con:query('SELECT SLEEP(600)') end",
+    );
+    let Some((_server, options)) = mariadb() else { return };
+    let done = run_on(&options, &script.path, &["--time=1", "--forced-shutdown=1"]);
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert!(done.out.contains("Forcing shutdown in 2 seconds\n"), "{}", done.out);
+    assert!(
+        done.out.contains("FATAL: The --max-time limit has expired, forcing shutdown...\n"),
+        "{}",
+        done.out
+    );
+    assert_eq!(done.figure("total number of events:"), 0.0);
+}
+
+#[test]
 fn native_workloads_prewarm_their_tables() {
     for (server, options) in both() {
         let with = |command_word: &str| {

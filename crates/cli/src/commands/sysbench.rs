@@ -20,7 +20,11 @@ pub(crate) fn sysbench(arguments: &[String], line: &str) -> Result<End, Failure>
     if let Some(finished) = &outcome.result {
         keep(finished, line)?;
     }
-    Ok(if outcome.exit_code == 0 { End::Done } else { End::RunFailed })
+    Ok(match u8::try_from(outcome.exit_code) {
+        Ok(0) => End::Done,
+        Ok(code) => End::OfTool(code),
+        Err(_) => End::RunFailed,
+    })
 }
 
 /// `--json`, `--hdr` and `--results`.

@@ -1,0 +1,120 @@
+//! `plimsoll sysbench` as the released command: what it keeps beyond sysbench's output. Its scripts, options and servers
+//! are tested in the script room.
+
+mod common;
+#[path = "common/hlog.rs"]
+mod hlog;
+
+use std::process::Command;
+
+use common::{Done, plimsoll};
+use serde_json::Value;
+
+/// A script that needs no server.
+const EMPTY: &str = "sysbench.cmdline.options = {}\nfunction event() end";
+
+fn folder_with(script: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("empty.lua");
+    std::fs::write(&path, script).unwrap();
+    let path = path.display().to_string();
+    (folder, path)
+}
+
+fn sysbench(arguments: &[&str]) -> Done {
+    Done::of(plimsoll().arg("sysbench").args(arguments).output().unwrap())
+}
+
+#[test]
+fn a_link_named_sysbench_is_sysbench() {
+    let (folder, script) = folder_with(EMPTY);
+    let link = folder.path().join("sysbench");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_plimsoll"), &link).unwrap();
+    let version = Done::of(Command::new(&link).arg("--version").output().unwrap()).expect(0, &[]);
+    assert_eq!(version.out, "sysbench 1.0.20\n");
+    let ran = Done::of(Command::new(&link).args(["--events=3", &script, "run"]).output().unwrap());
+    assert!(ran.expect(0, &[]).out.contains("total number of events:              3\n"));
+    Done::of(Command::new(&link).args(["--thread=3", &script, "run"]).output().unwrap())
+        .expect(1, &["invalid option: --thread=3; did you mean --threads?"]);
+}
+
+#[test]
+fn json_is_the_line_of_bench_with_the_percentiles_asked_for() {
+    let (folder, script) = folder_with(EMPTY);
+    let file = folder.path().join("out.json");
+    let json = format!("--json={}", file.display());
+    sysbench(&[
+        "--events=100",
+        "--threads=2",
+        "--percentile=50,99.9",
+        "--rand-seed=5",
+        &json,
+        &script,
+        "run",
+    ])
+    .expect(0, &[]);
+    let line: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let fields = ["workload", "sessions", "seed", "transactions", "status", "native", "statements"];
+    let found: Vec<String> = fields.iter().map(|field| line[field].to_string()).collect();
+    assert_eq!(found, ["\"empty.lua\"", "2", "5", "100", "\"done\"", "false", "0"], "{line}");
+    let percentiles = line["percentiles_ms"].as_object().unwrap();
+    assert_eq!(percentiles.keys().collect::<Vec<_>>(), ["50", "99.9"]);
+    assert!(percentiles["50"].as_f64() <= percentiles["99.9"].as_f64(), "{line}");
+    assert!(line["latency_ms"]["p95"].as_f64().is_some(), "{line}");
+}
+
+#[test]
+fn interval_logs_hold_every_event() {
+    let (folder, script) = folder_with(EMPTY);
+    let file = folder.path().join("out.hlog");
+    let hdr = format!("--hdr={}", file.display());
+    sysbench(&["--events=100", &hdr, &script, "run"]).expect(0, &[]);
+    let events: u64 = hlog::read(&file).iter().map(|(_, count)| count).sum();
+    assert_eq!(events, 100);
+}
+
+#[test]
+fn runs_are_kept_and_reported_as_cells_and_repeats() {
+    let (folder, script) =
+        folder_with("sysbench.cmdline.options = {colour = {'a colour', 'red'}}\nfunction event() end");
+    let results = folder.path().join("results");
+    let keep = format!("--results={}", results.display());
+    // Two repeats of one cell, one of another option, one of another session count.
+    for more in [&[][..], &[], &["--colour=blue"], &["--threads=2"]] {
+        let words =
+            [&["--events=50", "--mysql-password=geheim", &keep][..], more, &[&script, "run"]].concat();
+        sysbench(&words).expect(0, &[]);
+    }
+    // One that fails is kept too.
+    let failing = folder.path().join("failing.lua");
+    std::fs::write(&failing, "n = 0\nfunction event() n = n + 1 if n == 5 then error('enough') end end")
+        .unwrap();
+    sysbench(&[&keep, failing.to_str().unwrap(), "run"]).expect(1, &[]);
+    let report = |arguments: &[&str]| {
+        let folder = results.display().to_string();
+        Done::of(plimsoll().args(["report", "--results", &folder]).args(arguments).output().unwrap())
+            .expect(0, &[])
+    };
+    let json: Value = serde_json::from_str(&report(&["--json", "-"]).out).unwrap();
+    assert_eq!(json["studies"][0]["name"], "sysbench");
+    let cells = json["cells"].as_array().unwrap();
+    let runs = |workload: &str, sessions: u64, colour: Option<&str>| {
+        let is_it = |cell: &&Value| {
+            cell["key"]["workload"] == workload
+                && cell["key"]["sessions"] == sessions
+                && cell["key"]["colour"].as_str() == colour
+        };
+        cells.iter().find(is_it).map(|cell| cell["runs"].as_array().unwrap().clone()).unwrap_or_default()
+    };
+    assert_eq!(runs("empty.lua", 1, None).len(), 2, "{json}");
+    assert_eq!(runs("empty.lua", 1, Some("blue")).len(), 1, "{json}");
+    assert_eq!(runs("empty.lua", 2, None).len(), 1, "{json}");
+    assert_eq!(runs("empty.lua", 1, None)[0]["transactions"], 50);
+    let failed = runs("failing.lua", 1, None);
+    assert_eq!(failed[0]["status"], "failed");
+    assert!(failed[0]["error"].as_str().unwrap().contains("enough"), "{failed:?}");
+    let markdown = report(&["--md", "-"]).out;
+    assert!(markdown.contains("4 runs counted"), "{markdown}");
+    let html = report(&["--html", "-"]).out;
+    assert!(!html.contains("geheim") && html.contains("--mysql-password=***"), "the password is masked");
+}
