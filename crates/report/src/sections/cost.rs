@@ -17,11 +17,16 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         let of = |wanted| points.iter().copied().find(|point| point.identity.get("settings") == Some(wanted));
         let Some(start) = of(&base) else { continue };
         let mut cells = vec![name(study, &key, &[]), dash(start.tps.map(|tps| number(tps.median)))];
-        for other in settings.iter().filter(|other| **other != base) {
-            let change = of(other).and_then(|point| ratio(study, start, point, "tps"));
-            cells.push(dash(change.map(|change| change.change())));
+        let changes: Vec<Option<String>> = settings
+            .iter()
+            .filter(|other| **other != base)
+            .map(|other| Some(ratio(study, start, of(other)?, "tps")?.change()))
+            .collect();
+        // A cell without any other setting (excluded, or none ran) has no cost.
+        if changes.iter().any(Option::is_some) {
+            cells.extend(changes.into_iter().map(dash));
+            rows.push(cells);
         }
-        rows.push(cells);
     }
     rows.extend(published_rows(study, &settings, &base));
     let mut heads = vec!["Cell".to_owned(), format!("TPS with {}", value_text(&base))];

@@ -198,7 +198,10 @@ fn device_notes(study: &StudyReport, places: &[(usize, String)]) -> Vec<String> 
         "Limits of a place are not in its device's own figures: they hold for the server alone.".to_owned(),
     ];
     let is_probed = |(host, place): &(usize, String)| {
-        study.probes.iter().any(|(on, probe)| on == host && probe.place == *place)
+        study
+            .probes
+            .iter()
+            .any(|(on, probe)| on == host && probe.place == *place && !probe.figures.is_empty())
     };
     for at in places.iter().filter(|at| !is_probed(at)) {
         let note = match filesystem(study, at) {
