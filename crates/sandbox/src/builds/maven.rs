@@ -15,7 +15,7 @@ pub(crate) fn is_here() -> bool {
 pub(crate) fn copy(coordinate: &str, dir: &Path) -> Result<PathBuf, Error> {
     let fail = |why: String| Error::Fetch { what: format!("maven {coordinate}"), why };
     let output = Command::new("mvn")
-        .args(["-q", "-B", "dependency:copy"])
+        .args(["-q", "-B", "-Dstyle.color=never", "dependency:copy"])
         .arg(format!("-Dartifact={coordinate}"))
         .arg(format!("-DoutputDirectory={}", dir.display()))
         // Not where a project of the user's may have a pom.xml.
@@ -33,6 +33,11 @@ pub(crate) fn copy(coordinate: &str, dir: &Path) -> Result<PathBuf, Error> {
         _ => {
             let said = String::from_utf8_lossy(&output.stdout).into_owned()
                 + &String::from_utf8_lossy(&output.stderr);
+            if said.contains("Could not find artifact") {
+                return Err(fail(
+                    "there is no such artifact; `plimsoll servers` lists versions that are there".into(),
+                ));
+            }
             let line = said
                 .lines()
                 .find(|l| l.contains("ERROR"))
