@@ -48,12 +48,19 @@ fn a_lazy_log_survives_its_process_and_not_the_power() {
     if !servers_are_there() {
         return;
     }
-    let report = audit(&["mariadb", "--profile", "fast"]);
-    assert_eq!(report["durability"], "process-crash");
-    assert_eq!(report["kinds"][0]["verdict"], "held");
-    if report["kinds"][1]["not_done"].is_null() {
-        assert_eq!(report["kinds"][1]["verdict"], "held-with-loss", "{report}");
-    }
+    // A power cut in the moment after the log was written, as somebody's `sync` or an idle machine brings about, takes
+    // nothing: what it may take shows in one of a few audits.
+    let shows_loss = |_: i32| {
+        let report = audit(&["mariadb", "--profile", "fast"]);
+        assert_eq!(report["durability"], "process-crash");
+        assert_eq!(report["kinds"][0]["verdict"], "held");
+        let power_cut = &report["kinds"][1];
+        let is_contradicted = power_cut["verdict"] == "contradicted";
+        assert!(!is_contradicted, "{report}");
+        // Where there is no root there is no power cut.
+        power_cut["not_done"].is_string() || power_cut["verdict"] == "held-with-loss"
+    };
+    assert!((0..4).any(shows_loss));
 }
 
 #[test]

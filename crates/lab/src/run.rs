@@ -490,27 +490,24 @@ fn client_gate(recording: &mut Recording, result: &LoadResult, around: &Around<'
     recording.end.gates.push(client_bound(result));
 }
 
-/// Whether the client was what limited the run.
+/// Whether the client was what limited the run: the level where it was, else the one where it worked most.
 pub(crate) fn client_bound(result: &LoadResult) -> Gate {
+    let by_share =
+        |a: &&load::StepResult, b: &&load::StepResult| a.client.cpu_share.total_cmp(&b.client.cpu_share);
     let bound = result.steps.iter().find(|step| step.client.is_bound);
-    let worst = result.steps.iter().map(|step| step.client.cpu_share).fold(0.0, f64::max);
-    Gate {
-        name: "client_bound".into(),
-        is_tripped: bound.is_some(),
-        detail: match bound {
-            Some(step) => format!(
-                "at {} sessions the client used {:.0} % of its cpu and waited {:.0} % of the time for one",
-                step.sessions,
-                step.client.cpu_share * 100.0,
-                step.client.run_queue_share * 100.0
-            ),
-            None => format!("the client used at most {:.0} % of its cpu", worst * 100.0),
-        },
-        remedy: match bound {
-            Some(_) => "add --workers, give the client cpus of its own, or lower the rate".into(),
-            None => String::new(),
-        },
-    }
+    let step = bound.or_else(|| result.steps.iter().max_by(by_share));
+    let client = step.map(|step| step.client.clone()).unwrap_or_default();
+    let gate = telemetry::gates::client_bound(&telemetry::gates::ClientLoad {
+        cpu_share: client.cpu_share,
+        run_queue_share: client.run_queue_share,
+        schedule_lag_p99_ms: client.schedule_lag_p99_ms,
+        is_bound: client.is_bound,
+    });
+    let level = match step {
+        Some(step) if result.steps.len() > 1 => format!("at {} sessions: ", step.sessions),
+        _ => String::new(),
+    };
+    crate::watch::stored(&gate, &level)
 }
 
 /// Looks whether the tables are what the outcomes imply, and reads back what the server really ran with.

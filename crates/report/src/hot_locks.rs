@@ -11,6 +11,9 @@ use crate::model::StudyReport;
 /// Rows of a table: what comes after them is not hot.
 const ROWS_MAX: usize = 12;
 
+/// Locks on the heap, which sampling finds and no symbol names; the passes' own tables have their addresses.
+const NAMELESS: &str = "allocated, without a name";
+
 /// Locks of one source, by cell and session count.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LockTable {
@@ -50,14 +53,18 @@ fn passes(study: &StudyReport) -> Vec<(String, u32, Vec<&store::HotLock>)> {
             passes.push((name.clone(), sessions, locks));
         }
     }
-    passes.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    let place = |name: &str| {
+        study.points.iter().position(|point| label(&point.identity, &study.varying, &["sessions"]) == name)
+    };
+    passes.sort_by_cached_key(|(name, sessions, _)| (place(name), name.clone(), *sessions));
     passes
 }
 
 /// A table for each source that there are figures of, the hottest lock first.
 pub(crate) fn tables(study: &StudyReport) -> Vec<LockTable> {
     let passes = passes(study);
-    let sources = [LockSource::PerformanceSchema, LockSource::WaitEvents, LockSource::Futex, LockSource::Perf];
+    let sources =
+        [LockSource::PerformanceSchema, LockSource::WaitEvents, LockSource::Futex, LockSource::Perf];
     sources.into_iter().filter_map(|source| table(&passes, source)).collect()
 }
 
@@ -67,8 +74,9 @@ fn table(passes: &[(String, u32, Vec<&store::HotLock>)], source: LockSource) -> 
         .filter_map(|(label, sessions, locks)| {
             let mut waited: BTreeMap<&str, f64> = BTreeMap::new();
             for lock in locks.iter().filter(|lock| lock.source == source && lock.observed_s > 0.0) {
-                // Callers of one lock are one lock here.
-                *waited.entry(&lock.lock).or_default() += lock.wait_total_s / lock.observed_s;
+                // Callers of one lock are one lock here, and an address is the same lock in no other server.
+                let name = if lock.lock.starts_with("allocated at ") { NAMELESS } else { &lock.lock };
+                *waited.entry(name).or_default() += lock.wait_total_s / lock.observed_s;
             }
             (!waited.is_empty()).then_some((label.as_str(), *sessions, waited))
         })

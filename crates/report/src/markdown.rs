@@ -192,8 +192,12 @@ fn sections(text: &mut String, study: &StudyReport) {
 fn locks(text: &mut String, study: &StudyReport) {
     for of in crate::hot_locks::tables(study) {
         let _ = writeln!(text, "## Hot locks ({})\n", of.source);
-        let _ = writeln!(text, "Seconds waited in each second by all threads together, in passes of their own.\n");
-        let columns = of.columns.iter().map(|(label, sessions)| plain(&format!("{label}, {sessions} sessions")));
+        let _ = writeln!(
+            text,
+            "Seconds waited in each second by all threads together, in passes of their own.\n"
+        );
+        let columns =
+            of.columns.iter().map(|(label, sessions)| plain(&format!("{label}, {sessions} sessions")));
         let heads: Vec<String> = std::iter::once("Lock".to_owned()).chain(columns).collect();
         table(text, &heads.iter().map(String::as_str).collect::<Vec<_>>(), 1);
         for (lock, values) in of.rows {

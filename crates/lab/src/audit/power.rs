@@ -68,6 +68,7 @@ impl PowerDisk {
     /// # Errors
     /// No loop devices, no space; the text says which.
     pub fn create(place: &Path, _mounts: &PrivateMounts) -> io::Result<PowerDisk> {
+        remove_what_others_left(place);
         let scratch = place.join(std::process::id().to_string());
         let disk = PowerDisk { outer: scratch.join("outer"), data: scratch.join("data"), scratch };
         fs::create_dir_all(&disk.outer)?;
@@ -134,6 +135,16 @@ impl Drop for PowerDisk {
         let _ = unmount(&self.data);
         let _ = unmount(&self.outer);
         let _ = fs::remove_dir_all(&self.scratch);
+    }
+}
+
+/// Images of audits that were killed: their mounts went with their namespace. What cannot be removed is in nobody's way.
+fn remove_what_others_left(place: &Path) {
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let owner = entry.file_name().to_string_lossy().parse::<u32>();
+        if owner.is_ok_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -219,6 +230,8 @@ mod tests {
     fn synced_writes_survive_and_others_do_not() {
         let outcome = std::thread::spawn(|| {
             let place = tempfile::tempdir().unwrap();
+            // Of a process that there cannot be: numbers end at 4194304.
+            fs::create_dir(place.path().join("4194399")).unwrap();
             let made = PrivateMounts::enter().and_then(|mounts| PowerDisk::create(place.path(), &mounts));
             let mut disk = match made {
                 Ok(disk) => disk,
@@ -228,16 +241,20 @@ mod tests {
             synced.write_all(b"kept").unwrap();
             synced.sync_all().unwrap();
             File::open(disk.path()).unwrap().sync_all().unwrap();
-            let mut lazy = File::create(disk.path().join("lazy")).unwrap();
-            lazy.write_all(b"lost").unwrap();
-            disk.cut().unwrap();
-            // Too late: the power is gone.
-            lazy.sync_all().unwrap();
-            drop((synced, lazy));
-            disk.restore().unwrap();
-            assert_eq!(fs::read(disk.path().join("synced")).unwrap(), b"kept");
-            let left = fs::read(disk.path().join("lazy")).unwrap_or_default();
-            assert!(left.is_empty(), "{left:?}");
+            drop(synced);
+            // Somebody else on the machine may say `sync` between the write and the cut, but hardly each time.
+            let is_lost = (0..5).any(|attempt| {
+                let mut lazy = File::create(disk.path().join(format!("lazy{attempt}"))).unwrap();
+                lazy.write_all(b"lost").unwrap();
+                disk.cut().unwrap();
+                // Too late: the power is gone.
+                lazy.sync_all().unwrap();
+                drop(lazy);
+                disk.restore().unwrap();
+                assert_eq!(fs::read(disk.path().join("synced")).unwrap(), b"kept");
+                fs::read(disk.path().join(format!("lazy{attempt}"))).unwrap_or_default().is_empty()
+            });
+            assert!(is_lost);
             drop(disk);
             assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
             None
