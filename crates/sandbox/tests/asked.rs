@@ -247,6 +247,9 @@ fn limits_hold_on_control_groups_of_version_2() {
     let disk = dir.path().join("disk");
     std::fs::File::create(&disk).unwrap().set_len(1 << 30).unwrap();
     assert!(Command::new("mkfs.ext4").arg("-qF").arg(&disk).status().unwrap().success());
+    // This program may itself lie in /tmp.
+    let program = dir.path().join("asked");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let script = dir.path().join("init");
     let text = format!(
         "#!/bin/sh\nexport PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C\nmount -t proc proc /proc\nmount -t sysfs sys /sys\n\
@@ -254,7 +257,7 @@ fn limits_hold_on_control_groups_of_version_2() {
          mount -t tmpfs tmpfs /dev/shm\necho booted\nPLIMSOLL_HOME=/tmp/home {MUST_HOLD}=1 {} --exact \
          a_limit_is_taken_only_when_it_holds --nocapture 2>&1\necho \"ended with $?\"\nsync\n\
          echo o > /proc/sysrq-trigger\nsleep 60\n",
-        std::env::current_exe().unwrap().display()
+        program.display()
     );
     std::fs::write(&script, text).unwrap();
     use std::os::unix::fs::PermissionsExt;
