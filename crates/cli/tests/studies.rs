@@ -256,6 +256,29 @@ fn open_in_browser(html: &Path) {
     assert_eq!(from_page.collect::<Vec<_>>(), [""; 0], "{told}");
 }
 
+/// Runs a script of the shell, whose `$0` is plimsoll, with mounts of its own; `None`, and a word, where that is not
+/// allowed (the script then ends with 77).
+fn with_own_mounts<A: AsRef<std::ffi::OsStr>>(
+    script: &str,
+    arguments: [A; 3],
+    home: Option<&Path>,
+) -> Option<Done> {
+    let mut command = std::process::Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_plimsoll")]).args(arguments);
+    if let Some(home) = home {
+        command.env("PLIMSOLL_HOME", home);
+    }
+    let done = Done::of(command.stdin(Stdio::null()).output().unwrap());
+    if done.code == Some(77) || done.err.contains("unshare failed") {
+        eprintln!(
+            "NOT TESTED: a full disk needs a mount of its own, which only root may make:\n{}",
+            done.err
+        );
+        return None;
+    }
+    Some(done)
+}
+
 #[test]
 fn a_full_disk_loses_the_run_in_progress_and_the_same_command_resumes() {
     if !servers_are_there() {
@@ -271,19 +294,7 @@ fn a_full_disk_loses_the_run_in_progress_and_the_same_command_resumes() {
         mount -o remount,size=64m \"$1\"
         \"$0\" run \"$3\" --results \"$1\"; echo \"codes $first $?\"";
     let (place, study) = (results.display().to_string(), study);
-    let output = std::process::Command::new("unshare")
-        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_plimsoll"), &place, "320k", &study])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let done = Done::of(output);
-    if done.code == Some(77) || done.err.contains("unshare failed") {
-        eprintln!(
-            "NOT TESTED: a full disk needs a mount of its own, which only root may make:\n{}",
-            done.err
-        );
-        return;
-    }
+    let Some(done) = with_own_mounts(script, [&place, "320k", &study], None) else { return };
     assert!(done.out.contains("codes 1 0"), "{}\n{}", done.out, done.err);
     assert!(done.err.contains("no space left") && done.err.contains("it resumes"), "{}", done.err);
     assert!(done.err.contains("of them recorded before"), "what was recorded is still there: {}", done.err);
@@ -305,21 +316,8 @@ fn a_full_home_fails_the_runs_and_the_same_command_makes_them_again() {
         \"$0\" run \"$2\" --results \"$3\"; first=$?
         mount -o remount,size=4g \"$1\"
         \"$0\" run \"$2\" --results \"$3\"; echo \"codes $first $?\"";
-    let output = std::process::Command::new("unshare")
-        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_plimsoll")])
-        .args([&home, Path::new(&study), &results])
-        .env("PLIMSOLL_HOME", &home)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let done = Done::of(output);
-    if done.code == Some(77) || done.err.contains("unshare failed") {
-        eprintln!(
-            "NOT TESTED: a full home needs a mount of its own, which only root may make:\n{}",
-            done.err
-        );
-        return;
-    }
+    let arguments = [&home, Path::new(&study), &results];
+    let Some(done) = with_own_mounts(script, arguments, Some(&home)) else { return };
     assert!(done.out.contains("codes 1 0"), "{}\n{}", done.out, done.err);
     assert!(done.out.contains("2 of 2 runs failed"), "{}", done.out);
     assert!(!done.err.contains("panicked"), "{}", done.err);

@@ -309,6 +309,21 @@ fn student_975(freedom: usize) -> f64 {
     TABLE.get(freedom).copied().unwrap_or(2.12)
 }
 
+/// Asks for a figure on each server named, by default one of each family, and says whether all reached it.
+pub(super) fn on_both_families(
+    arguments: &[&str],
+    one_server: impl Fn(&sandbox::Home, &str) -> Result<bool>,
+) -> Result<bool> {
+    let servers = if arguments.is_empty() { &["mariadb", "postgres"][..] } else { arguments };
+    let home = sandbox::Home::find()?;
+    let mut is_reached = true;
+    for selector in servers {
+        is_reached &= one_server(&home, selector).with_context(|| (*selector).to_owned())?;
+    }
+    println!("{}", if is_reached { "reached" } else { "NOT reached" });
+    Ok(is_reached)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

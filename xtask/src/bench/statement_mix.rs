@@ -14,6 +14,7 @@ use wire::blocking::Client;
 use wire::{Protocol, Target};
 use workload::{Dialect, LoadAt};
 
+use super::lab::on_both_families;
 use super::yardstick;
 
 const TRANSACTIONS: u64 = 10_000;
@@ -24,14 +25,7 @@ type Counts = BTreeMap<String, u64>;
 
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     yardstick::check()?;
-    let servers = if arguments.is_empty() { &["mariadb", "postgres"][..] } else { arguments };
-    let home = Home::find()?;
-    let mut is_reached = true;
-    for selector in servers {
-        is_reached &= one_server(&home, selector).with_context(|| (*selector).to_owned())?;
-    }
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    on_both_families(arguments, one_server)
 }
 
 fn one_server(home: &Home, selector: &str) -> Result<bool> {

@@ -13,18 +13,13 @@ use wire::Target;
 use wire::blocking::Client;
 use workload::{Check, Configured, Dialect, LoadAt, Ran};
 
+use super::lab::on_both_families;
+
 const LOAD_S_MAX: f64 = 60.0;
 const SESSIONS: u32 = 64;
 
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let servers = if arguments.is_empty() { &["mariadb", "postgres"][..] } else { arguments };
-    let home = Home::find()?;
-    let mut is_reached = true;
-    for selector in servers {
-        is_reached &= one_server(&home, selector).with_context(|| (*selector).to_owned())?;
-    }
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    on_both_families(arguments, one_server)
 }
 
 fn one_server(home: &Home, selector: &str) -> Result<bool> {
