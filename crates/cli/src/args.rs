@@ -82,7 +82,8 @@ pub(crate) enum Command {
   plimsoll run studies/quickstart.toml --quick
   plimsoll run studies/quickstart.toml --only server=postgres --only sessions=64
   plimsoll run upgrade.toml --gate not-slower
-The same command goes on with what is unfinished, and tries failed runs again.")]
+The same command goes on with what is unfinished, and tries failed runs again. A study asks for \
+its verdicts itself with gate = \"p95:not-slower\", or a list of them, in its [compare].")]
 pub(crate) struct RunArgs {
     /// The study file
     #[arg(value_name = "STUDY.toml", value_hint = ValueHint::FilePath)]
@@ -100,7 +101,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// End with 1 unless every comparison of the study is not-slower, faster or equivalent; p99:not-slower asks for
-    /// one metric only (repeatable)
+    /// one metric only (repeatable). Stands in for `gate` in the study's [compare]
     #[arg(long, value_name = "VERDICT")]
     pub(crate) gate: Vec<report::Gate>,
     /// Serve the latest values as Prometheus text while the study runs, for example on 127.0.0.1:9464
@@ -180,7 +181,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
     pub(crate) md: Option<PathBuf>,
     /// End with 1 unless every comparison is not-slower, faster or equivalent; p99:not-slower asks for one metric
-    /// only (repeatable). What is undecided is not met
+    /// only (repeatable). What is undecided is not met. Without it each study's own `gate` holds
     #[arg(long, value_name = "VERDICT")]
     pub(crate) gate: Vec<report::Gate>,
 }

@@ -143,3 +143,54 @@ fn a_gate_that_cannot_be_met_is_said_before_anything_runs() {
     gated("not-slower", &["--quick"]).expect(2, &["at least 5 blocks", "leave --quick out"]);
     assert!(!results.exists());
 }
+
+/// Results of the study `quickstart` whose file asked for `gate`.
+fn asking(gate: &str, blocks: u32) -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = format!("[compare]\ngate = {gate}\n");
+    recorded::ladder_of(dir.path(), blocks, 3, &file);
+    let place = dir.path().display().to_string();
+    (dir, place)
+}
+
+#[test]
+fn a_study_asks_for_its_verdicts_itself() {
+    let (_dir, place) = asking("\"tps:not-slower\"", 6);
+    let done = run(&["report", "--results", &place])
+        .expect(1, &["gate tps:not-slower: not met by", "slower", "at 64 sessions"]);
+    assert!(done.out.contains("report: "), "the report is written all the same");
+    // As the flag says it, to the letter; and the flag stands in for the key.
+    let (_dir_without, without) = asking("[]", 6);
+    let flagged = run(&["report", "--results", &without, "--gate", "tps:not-slower"]).expect(1, &[]);
+    let gates = |done: &Done| -> Vec<String> {
+        done.err.lines().filter(|line| !line.starts_with("wrote ")).map(str::to_owned).collect()
+    };
+    assert_eq!(gates(&done), gates(&flagged));
+    let other = run(&["report", "--results", &place, "--gate", "p95:faster"]);
+    assert!(!other.err.contains("not-slower"), "{}", other.err);
+    run(&["report", "--results", &without]).expect(0, &[]);
+    // A first look is not held to it.
+    let (_dir_quick, quick) = asking("[\"not-slower\", \"p95:faster\"]", 2);
+    run(&["report", "--results", &quick])
+        .expect(0, &["gate p95:faster: not asked", "at least 5 blocks, and this has 2"]);
+}
+
+#[test]
+fn a_gate_of_the_study_that_cannot_be_met_is_shown_where_it_stands() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = common::tiny_study(dir.path(), "gated", "\"mariadb\", \"postgres\"", "1", 5);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let compare = "[compare]\naxis = \"server\"\nbase = \"mariadb\"\nmetrics = [\"tps\"]\n";
+    let results = dir.path().join("results").display().to_string();
+    for (gate, wanted) in [
+        ("gate = \"p95:not-slower\"", "does not compare `p95`"),
+        ("gate = [\"tps:quicker\"]", "not a verdict to ask for"),
+    ] {
+        std::fs::write(&path, format!("{text}{compare}{gate}\n")).unwrap();
+        let lines = format!("{text}{compare}").lines().count();
+        let column = gate.find('"').unwrap() + 1;
+        let place = format!("gated.toml:{}:{column}", lines + 1);
+        run(&["run", &path, "--results", &results]).expect(2, &[wanted, &place]);
+    }
+    assert!(!dir.path().join("results").exists());
+}

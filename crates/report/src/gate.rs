@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use stats::Verdict;
 
-use crate::model::{Report, StudyReport, VerdictView};
+use crate::model::{StudyReport, VerdictView};
 use crate::text::{metric_name, ratio};
 
 /// What every comparison has to be.
@@ -99,10 +99,10 @@ impl GateState {
 }
 
 impl Gate {
-    /// Holds it against all comparisons of a report.
-    pub fn check(&self, report: &Report) -> GateState {
+    /// Holds it against all comparisons of some studies of a report.
+    pub fn check(&self, studies: &[StudyReport]) -> GateState {
         let mut state = GateState { asked: 0, unmet: Vec::new() };
-        for study in &report.studies {
+        for study in studies {
             let asked = study
                 .verdicts
                 .iter()
@@ -117,6 +117,29 @@ impl Gate {
         }
         state
     }
+}
+
+impl StudyReport {
+    /// What the study itself asks for: `gate` of its `[compare]`, as recorded. None where its file has no such key or
+    /// cannot be read (the lab has checked it).
+    pub fn gates(&self) -> Vec<Gate> {
+        self.newest().map(|view| gates_of(&view.record.study.file_text)).unwrap_or_default()
+    }
+
+    /// Blocks that were planned, over all results files. Verdicts need [`stats::Rules::blocks_min`].
+    pub fn blocks_planned(&self) -> u32 {
+        self.records.iter().map(|view| view.record.study.blocks).sum()
+    }
+}
+
+fn gates_of(file_text: &str) -> Vec<Gate> {
+    let Ok(table) = file_text.parse::<toml::Table>() else { return Vec::new() };
+    let words = match table.get("compare").and_then(|compare| compare.get("gate")) {
+        Some(toml::Value::String(one)) => vec![one.as_str()],
+        Some(toml::Value::Array(all)) => all.iter().filter_map(toml::Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    words.into_iter().filter_map(|word| word.parse().ok()).collect()
 }
 
 /// A comparison and what is known about it, in a line.
@@ -165,6 +188,15 @@ mod tests {
         for text in ["", "slower", ":faster", "tps:", "tps:undecided"] {
             assert!(text.parse::<Gate>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_study_file_asks_for_one_several_or_none() {
+        let gates = |text: &str| -> Vec<String> { gates_of(text).iter().map(Gate::to_string).collect() };
+        assert_eq!(gates("[compare]\ngate = \"not-slower\""), ["not-slower"]);
+        assert_eq!(gates("[compare]\ngate = [\"p95:faster\", \"equivalent\"]"), ["p95:faster", "equivalent"]);
+        assert_eq!(gates("[compare]\naxis = \"server\""), [""; 0]);
+        assert_eq!(gates("not [toml"), [""; 0]);
     }
 
     #[test]

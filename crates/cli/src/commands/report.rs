@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ::report::{Gate, Report, Selection};
+use ::report::{Gate, Report, Selection, StudyReport};
 
 use crate::args::ReportArgs;
 use crate::commands::{print, sink};
@@ -35,7 +35,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<End, Failure> {
         for path in written.iter().filter(|path| path.as_os_str() != "-") {
             eprintln!("wrote {}", path.display());
         }
-        return gated(&report, &args.gate);
+        return judged(&report, &args.gate);
     }
     let name = match report.studies.as_slice() {
         [study] => study.name.clone(),
@@ -46,17 +46,46 @@ pub(crate) fn report(args: &ReportArgs) -> Result<End, Failure> {
     let path = folder.join(format!("{name}.html"));
     write_html(&report, &path)?;
     print(&format!("{}\nreport: {}\n", summary(&report), path.display()))?;
-    gated(&report, &args.gate)
+    judged(&report, &args.gate)
 }
 
-/// Holds the gates against a report that has been written, and says how they stand.
-pub(crate) fn gated(report: &Report, gates: &[Gate]) -> Result<End, Failure> {
+/// The gates of the command line over all studies, or else those of each study over itself.
+fn judged(report: &Report, flags: &[Gate]) -> Result<End, Failure> {
+    if !flags.is_empty() {
+        return gated(&report.studies, flags);
+    }
+    let mut end = End::Done;
+    for study in &report.studies {
+        if let End::GateUnmet = gated_by_itself(study, &study.gates())? {
+            end = End::GateUnmet;
+        }
+    }
+    Ok(end)
+}
+
+/// Holds the gates of a study's own file against it. A first look (`--quick`) that can have no verdict is not held to
+/// them, and that is said.
+pub(crate) fn gated_by_itself(study: &StudyReport, gates: &[Gate]) -> Result<End, Failure> {
+    let (least, planned) = (stats::Rules::default().blocks_min, study.blocks_planned());
+    if (planned as usize) < least {
+        for gate in gates {
+            eprintln!(
+                "gate {gate}: not asked: a verdict needs at least {least} blocks, and this has {planned}"
+            );
+        }
+        return Ok(End::Done);
+    }
+    gated(std::slice::from_ref(study), gates)
+}
+
+/// Holds the gates against studies whose report has been written, and says how they stand.
+pub(crate) fn gated(studies: &[StudyReport], gates: &[Gate]) -> Result<End, Failure> {
     let mut end = End::Done;
     for gate in gates {
-        let state = gate.check(report);
+        let state = gate.check(studies);
         if state.asked == 0 {
             return Err(Failure::Usage(format!(
-                "--gate {gate}: there is no such comparison: a study asks for comparisons with [compare] axis, base \
+                "gate {gate}: there is no such comparison: a study asks for comparisons with [compare] axis, base \
                  and metrics"
             )));
         }

@@ -18,6 +18,7 @@ pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
     let study = lab::study::read(&args.study)?;
     let name = study.name.clone();
     gates_can_be_met(args, &study)?;
+    let own_gates = study.body.compare.as_ref().map_or_else(Vec::new, |compare| compare.gates.clone());
     let request = Request {
         study,
         results: args.results.clone(),
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
     if let Err(Error::Interrupted) = &outcome {
         eprintln!("what was measured is in {}", args.results.join(store::FILE_NAME).display());
     }
-    conclude(&args.results, &name, &outcome?, &args.gate)
+    conclude(&args.results, &name, &outcome?, &args.gate, &own_gates)
 }
 
 /// A gate that no outcome could meet is said before anything is measured.
@@ -120,7 +121,15 @@ fn dry(request: &Request, outline: &Outline) -> String {
 }
 
 /// The end of a study: its report, its verdicts, and how it stands.
-fn conclude(results: &Path, name: &str, outcome: &Outcome, gates: &[Gate]) -> Result<End, Failure> {
+///
+/// `flags` are the gates of the command line, which stand in for the study's `own`.
+fn conclude(
+    results: &Path,
+    name: &str,
+    outcome: &Outcome,
+    flags: &[Gate],
+    own: &[Gate],
+) -> Result<End, Failure> {
     let file = results.join(format!("{name}.html"));
     let report = Report::load(&[PathBuf::from(results)], &Selection::Records(vec![outcome.study]))
         .map_err(|error| Failure::Other(anyhow::Error::new(error).context("making the report")))?;
@@ -142,7 +151,12 @@ fn conclude(results: &Path, name: &str, outcome: &Outcome, gates: &[Gate]) -> Re
     }
     text.push_str(&format!("\nreport: {}\n", file.display()));
     print(&text)?;
-    let end = super::report::gated(&report, gates)?;
+    let mut end = super::report::gated(&report.studies, flags)?;
+    if flags.is_empty()
+        && let Some(study) = report.studies.first()
+    {
+        end = super::report::gated_by_itself(study, own)?;
+    }
     Ok(if outcome.failed > 0 { End::RunFailed } else { end })
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use report::{Gate, Wanted};
+
 use super::mask_passwords;
 use super::model::*;
 use super::problem::{nearest, one_of};
@@ -23,7 +25,12 @@ pub(super) const AXES: [&str; 11] = [
 ];
 const METRICS: [&str; 7] = ["tps", "qps", "mean", "p50", "p95", "p99", "max"];
 
-pub(super) fn read_compare(mut table: Table<'_>, axes: &Axes, problems: &mut Problems) -> Option<Compare> {
+pub(super) fn read_compare(
+    mut table: Table<'_>,
+    axes: &Axes,
+    load: &Load,
+    problems: &mut Problems,
+) -> Option<Compare> {
     let axis = table.need("axis", problems, "axis = \"server\"").and_then(|item| item.text(problems));
     let base = table.need("base", problems, "base = \"mariadb\"").and_then(|item| item.scalar(problems));
     let mut metrics = Vec::new();
@@ -55,6 +62,7 @@ pub(super) fn read_compare(mut table: Table<'_>, axes: &Axes, problems: &mut Pro
         }
         None => 0.05,
     };
+    let gates = table.get("gate").map_or_else(Vec::new, |item| read_gates(item, &metrics, load, problems));
     table.finish(problems);
     let (axis, base) = (axis?, base?);
     let names: Vec<&str> =
@@ -82,7 +90,40 @@ pub(super) fn read_compare(mut table: Table<'_>, axes: &Axes, problems: &mut Pro
         let message = format!("the axis `{}` has one value: there is nothing to compare", axis.value);
         problems.add(&axis.span, message, "add a second value, or leave [compare] out");
     }
-    Some(Compare { axis: axis.value, base: base.value, metrics, margin })
+    Some(Compare { axis: axis.value, base: base.value, metrics, margin, gates })
+}
+
+/// `gate = "p95:not-slower"`, or a list: refused where no outcome of the study could meet it.
+fn read_gates(item: Item<'_>, metrics: &[String], load: &Load, problems: &mut Problems) -> Vec<Gate> {
+    let mut gates = Vec::new();
+    for member in item.list(problems) {
+        let Some(text) = member.text(problems) else { continue };
+        let gate = match text.value.parse::<Gate>() {
+            Ok(gate) => gate,
+            Err(allowed) => {
+                let typed = text.value.rsplit(':').next().unwrap_or_default().trim();
+                let help = match nearest(typed, Wanted::ALL.map(Wanted::word)) {
+                    Some(near) if near != typed => format!("did you mean `{near}`?"),
+                    _ => allowed,
+                };
+                let message = format!("`{}` is not a verdict to ask for", text.value);
+                problems.add_help(&text.span, message, "unknown", help);
+                continue;
+            }
+        };
+        if let Some(metric) = gate.metric.as_ref().filter(|metric| !metrics.contains(metric)) {
+            let message = format!("this study does not compare `{metric}`");
+            let help = format!("its metrics are {}", one_of(metrics.iter().map(String::as_str)));
+            problems.add_help(&text.span, message, "not among the metrics", help);
+        }
+        gates.push(gate);
+    }
+    let least = stats::Rules::default().blocks_min;
+    if (load.blocks as usize) < least {
+        let message = format!("a verdict needs at least {least} blocks, and [load] has {}", load.blocks);
+        problems.add_help(&item.span(), message, "can never be met", "raise `blocks` in [load]");
+    }
+    gates
 }
 
 pub(super) fn read_excludes(

@@ -291,6 +291,10 @@ pub struct Compare {
     pub metrics: Vec<String>,
     /// Differences smaller than this share count as none.
     pub margin: f64,
+    /// Verdicts without which the command does not end well. They judge what was measured and are no part of it: an
+    /// other gate does not begin the study anew.
+    #[serde(skip)]
+    pub gates: Vec<report::Gate>,
 }
 
 /// Cells to leave out: those where each named axis has one of the values.

@@ -92,7 +92,7 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
     let compare = table
         .get("compare")
         .and_then(|item| item.table(problems, "[compare]"))
-        .and_then(|inner| read_compare(inner, &axes, problems));
+        .and_then(|inner| read_compare(inner, &axes, &load, problems));
     if let Some(inner) = table.get("report").and_then(|item| item.table(problems, "[report]")) {
         read_report(inner, problems);
     }

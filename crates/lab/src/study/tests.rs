@@ -40,6 +40,7 @@ axis = "server"
 base = "mariadb"
 metrics = ["tps", "p95"]
 margin = 0.03
+gate = ["tps:faster", "not-slower"]
 
 [quick]
 blocks = 2
@@ -90,7 +91,20 @@ fn everything_that_a_study_can_say_is_read() {
     assert_eq!(study.body.load.length, Length::Time(Duration::from_secs(90)));
     assert_eq!(study.body.load.seed, Some(42));
     assert_eq!(study.body.compare.as_ref().unwrap().metrics, ["tps", "p95"]);
+    let gates = &study.body.compare.as_ref().unwrap().gates;
+    assert_eq!(gates.iter().map(ToString::to_string).collect::<Vec<_>>(), ["tps:faster", "not-slower"]);
     assert_eq!(study.body.excludes.len(), 1);
+}
+
+#[test]
+fn a_gate_judges_what_is_measured_and_is_no_part_of_it() {
+    let other = read(&with("gate =", "gate = \"p95:equivalent\"")).body;
+    assert_ne!(read(GOOD).body, other);
+    assert_eq!(
+        crate::plan::fingerprint(&read(GOOD).body, false),
+        crate::plan::fingerprint(&other, false),
+        "the same runs stand for both"
+    );
 }
 
 #[test]
@@ -190,6 +204,18 @@ const BAD: &[(&str, &str, &[&str])] = &[
     ("axis =", "axis = \"sever\"", &["did you mean `server`?"]),
     ("axis =", "axis = \"isolation\"", &["not a value of the axis"]),
     ("base =", "base = \"mysql\"", &["not a value of the axis `server`", "mariadb"]),
+    ("gate =", "gate = \"p99:not-slower\"", &["does not compare `p99`", "tps or p95"]),
+    ("gate =", "gate = \"not-slowr\"", &["did you mean `not-slower`?"]),
+    (
+        "gate =",
+        "gate = [\"tps:undecided\"]",
+        &["not a verdict to ask for", "not-slower, faster or equivalent"],
+    ),
+    ("gate =", "gate = \":faster\"", &["not a verdict to ask for", "one of them for one metric"]),
+    ("gate =", "gate = 5", &["a string is needed"]),
+    ("gate =", "gate = []", &["an empty list"]),
+    ("gate =", "gates = \"faster\"", &["unknown key `gates`", "did you mean `gate`?"]),
+    ("blocks = 7", "blocks = 4", &["at least 5 blocks, and [load] has 4", "raise `blocks`"]),
     ("engine = \"InnoDB\"", "engine = \"MyISAM\"", &["not a value of the axis `engine`"]),
     ("engine = \"InnoDB\"", "enigne = \"InnoDB\"", &["did you mean `engine`?"]),
 ];

@@ -289,7 +289,19 @@ pub(crate) fn ladder(directory: &Path, blocks: u32, seconds: i64) -> Store {
     store
 }
 
+/// The same, recorded with another study file.
+pub(crate) fn ladder_of(directory: &Path, blocks: u32, seconds: i64, file_text: &str) -> Store {
+    let mut store = Store::open(directory).unwrap();
+    let study = Study { file_text: file_text.to_owned(), ..ladder_study(blocks) };
+    add_runs_of_ladder(&mut store, &study, &host("bench1", "Linux 6.1.0-30-amd64"), seconds, 1);
+    store
+}
+
 pub(crate) fn add_ladder(store: &mut Store, machine: &Host, blocks: u32, seconds: i64, seed: u64) -> StudyId {
+    add_runs_of_ladder(store, &ladder_study(blocks), machine, seconds, seed)
+}
+
+fn ladder_study(blocks: u32) -> Study {
     let axes = vec![
         axis("server", &SERVERS),
         axis("workload", &["oltp_read_only", "oltp_read_write"]),
@@ -301,11 +313,15 @@ pub(crate) fn add_ladder(store: &mut Store, machine: &Host, blocks: u32, seconds
         metrics: vec!["tps".to_owned(), "p95".to_owned()],
         margin: 0.05,
     }];
-    let study_id = store.add_study(&study("quickstart", axes, comparisons, blocks, blocks * 12)).unwrap();
+    study("quickstart", axes, comparisons, blocks, blocks * 12)
+}
+
+fn add_runs_of_ladder(store: &mut Store, study: &Study, machine: &Host, seconds: i64, seed: u64) -> StudyId {
+    let study_id = store.add_study(study).unwrap();
     let host_id = store.add_host(machine).unwrap();
     let mut noise = Noise(seed);
     let mut index = 0;
-    for block in 1..=blocks {
+    for block in 1..=study.blocks {
         for server in SERVERS {
             let (flavor, version) = server.split_once('@').unwrap();
             let build_id = store.add_build(&build(flavor, version)).unwrap();
