@@ -29,16 +29,21 @@ const PACKAGES: [(&str, &str); 15] = [
 ];
 
 /// Libraries that would not be found when the server (or initdb) starts. The dynamic loader is asked itself, the way
-/// `ldd` does: it lists what it would load and runs nothing.
+/// `ldd` does: it lists what it would load and runs nothing. Of both programs at once, for a deploy waits for it.
 pub(crate) fn missing(files: &Files) -> Result<Vec<MissingLibrary>, Error> {
+    let (server, initdb) = std::thread::scope(|scope| {
+        let initdb = files.initdb.as_ref().map(|program| scope.spawn(move || missing_for(program, files)));
+        let server = missing_for(&files.server, files);
+        let initdb = initdb.map_or(Ok(Vec::new()), |asked| {
+            asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        (server, initdb)
+    });
     let mut missing: Vec<MissingLibrary> = Vec::new();
-    for program in std::iter::once(&files.server).chain(&files.initdb) {
-        for library in missing_for(program, files)? {
-            if !missing.iter().any(|m| m.library == library) {
-                let package =
-                    PACKAGES.iter().find(|(name, _)| *name == library).map(|(_, p)| (*p).to_owned());
-                missing.push(MissingLibrary { library, package });
-            }
+    for library in server?.into_iter().chain(initdb?) {
+        if !missing.iter().any(|m| m.library == library) {
+            let package = PACKAGES.iter().find(|(name, _)| *name == library).map(|(_, p)| (*p).to_owned());
+            missing.push(MissingLibrary { library, package });
         }
     }
     Ok(missing)

@@ -74,6 +74,8 @@ pub struct StopReport {
 
 /// How long a server may take until it answers; old versions write their logs full of zeros first.
 const START_PATIENCE: Duration = Duration::from_secs(180);
+/// How often a server that starts is looked for its socket.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// How long a graceful stop may take before force.
 const STOP_PATIENCE: Duration = Duration::from_secs(120);
 /// How long to wait for another plimsoll that works on the same sandbox.
@@ -206,7 +208,9 @@ impl Sandbox {
                     self.start_error(format!("it did not answer within {} s", START_PATIENCE.as_secs()))
                 );
             }
-            std::thread::sleep(pause);
+            // To look for a socket costs the server nothing; one that is there and refuses is asked less often.
+            let longest = if socket.exists() { process::PAUSE_MAX } else { LOOK_EVERY };
+            std::thread::sleep(pause.min(longest));
             pause = (pause * 3 / 2).min(process::PAUSE_MAX);
         }
     }
