@@ -47,6 +47,7 @@ fn target(protocol: Protocol) -> Target {
         database: Some("db".into()),
         tls: TlsMode::Disabled,
         tls_ca: None,
+        tls_client: wire::TlsClient::default(),
         connect_timeout: Duration::from_secs(1),
         statement_timeout: Duration::from_secs(1),
     }

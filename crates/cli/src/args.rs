@@ -16,7 +16,9 @@ const SERVERS: &str = "SERVER is one of
   mariadb, mysql@8.0, postgres@16   a build: the newest installed one that matches, else the newest fetchable
   NAME                              a sandbox deployed with `plimsoll sandbox deploy`
   mysql://user:password@host:port/db?socket=/path
-  postgres://user:password@host:port/db            a server that runs elsewhere";
+  postgres://user:password@host:port/db            a server that runs elsewhere
+    with ?tls=required|verify-ca|verify-full&tls-ca=FILE&tls-cert=FILE&tls-key=FILE, or libpq's or MySQL's
+    names for them, encrypted";
 
 /// Measures how much load a database server carries, at what latency, and whether a difference is real.
 #[derive(Debug, Parser)]

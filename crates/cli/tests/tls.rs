@@ -20,6 +20,26 @@ fn only_over_tls(server: &sandbox::Sandbox) {
     });
 }
 
+/// From now on the user of `login` has to show a certificate of the sandbox's authority over TCP.
+fn only_with_a_certificate(server: &sandbox::Sandbox, login: &str) {
+    let user = login.split(':').next().unwrap();
+    let mut admin = wire::blocking::Client::connect(&server.target(None)).unwrap();
+    if server.build().flavor != sandbox::Flavor::Postgres {
+        admin.query(&format!("ALTER USER {user}@'127.0.0.1' REQUIRE X509")).unwrap();
+        return;
+    }
+    let word =
+        if server.build().numbers() >= sandbox::build::Version(12, 0, 0, 0) { "verify-ca" } else { "1" };
+    let rules =
+        format!("local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256 clientcert={word}\n");
+    std::fs::write(server.datadir().join("pg_hba.conf"), rules).unwrap();
+    admin.query("SELECT pg_reload_conf()").unwrap();
+    let without = server.tcp_target(None).unwrap();
+    common::wait_until(std::time::Duration::from_secs(300), "the new rules", || {
+        wire::blocking::Client::connect(&without).is_err()
+    });
+}
+
 #[test]
 fn the_sessions_of_a_bench_are_encrypted_and_the_server_is_checked() {
     for flavor in ["mariadb", "postgres"] {
@@ -73,6 +93,19 @@ fn the_sessions_of_a_bench_are_encrypted_and_the_server_is_checked() {
                 "{line}"
             );
         }
+        let shown = server.tls_client().unwrap();
+        let [certificate, key] =
+            [shown.certificate, shown.key].map(|path| path.unwrap().display().to_string());
+        only_with_a_certificate(&server, &login);
+        bench("tls=required").expect(3, &[]);
+        let files = match flavor {
+            "postgres" => format!("sslmode=verify-ca&sslrootcert={ca}&sslcert={certificate}&sslkey={key}"),
+            _ => format!("tls=verify-ca&tls-ca={ca}&tls-cert={certificate}&tls-key={key}"),
+        };
+        let done = bench(&files).expect(0, &[]);
+        let line: serde_json::Value = serde_json::from_str(done.out.trim()).unwrap();
+        assert!(line["transactions"].as_u64() > Some(0), "{flavor}: {line}");
+
         // Somebody else's authority, which the sandbox of another server has.
         let stranger = sandbox::testing::server_with(flavor, |spec| {
             spec.listen = sandbox::Listen::FreePort;

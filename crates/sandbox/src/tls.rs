@@ -7,7 +7,11 @@ use std::path::Path;
 use crate::Error;
 use crate::process::Ids;
 
-/// Writes `ca.pem`, `server.pem` (for localhost and 127.0.0.1) and `server.key` into `dir`, which exists.
+/// Whom the client's certificate is for.
+const CLIENT_NAME: &str = "plimsoll";
+
+/// Writes `ca.pem`, `server.pem` (for localhost and 127.0.0.1) and `server.key`, and `client.pem` and `client.key` for
+/// users that have to show a certificate, into `dir`, which exists.
 pub(crate) fn make(dir: &Path, ids: Option<Ids>) -> Result<(), Error> {
     let fail =
         |e: rcgen::Error| Error::io("make a certificate in", dir, std::io::Error::other(e.to_string()));
@@ -23,10 +27,17 @@ pub(crate) fn make(dir: &Path, ids: Option<Ids>) -> Result<(), Error> {
     let mut server = rcgen::CertificateParams::new(names).map_err(fail)?;
     server.distinguished_name.push(rcgen::DnType::CommonName, "localhost");
     let server_pem = server.signed_by(&server_key, &issuer).map_err(fail)?.pem();
+    let client_key = rcgen::KeyPair::generate().map_err(fail)?;
+    let mut client = rcgen::CertificateParams::new(Vec::new()).map_err(fail)?;
+    client.distinguished_name.push(rcgen::DnType::CommonName, CLIENT_NAME);
+    client.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let client_pem = client.signed_by(&client_key, &issuer).map_err(fail)?.pem();
     // The authority is for clients to read; the key is for the server alone, and PostgreSQL checks that.
     write(&dir.join("ca.pem"), &authority_pem, 0o644, ids)?;
     write(&dir.join("server.pem"), &server_pem, 0o644, ids)?;
-    write(&dir.join("server.key"), &server_key.serialize_pem(), 0o600, ids)
+    write(&dir.join("server.key"), &server_key.serialize_pem(), 0o600, ids)?;
+    write(&dir.join("client.pem"), &client_pem, 0o644, ids)?;
+    write(&dir.join("client.key"), &client_key.serialize_pem(), 0o600, ids)
 }
 
 fn write(path: &Path, text: &str, mode: u32, ids: Option<Ids>) -> Result<(), Error> {

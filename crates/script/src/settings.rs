@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use load::{Arrivals, Length, LoadPlan, Pacing, RetryPolicy, Step};
-use wire::{Endpoint, Protocol, Secret, Target, TlsMode};
+use wire::{Endpoint, Protocol, Secret, Target, TlsClient, TlsMode};
 use workload::random::{DistributionKind, GlibcRandom, Rng};
 
 use crate::error::Error;
 use crate::host::{Databases, Ignored};
 use crate::options::{Compat, Values, switch};
-use crate::output::{Form, level, tell};
+use crate::output::Form;
 use crate::symbols::{self, RandomSettings};
 
 /// Restarts of one event before it counts as failed. sysbench restarts for ever, which hides a workload that
@@ -68,6 +68,7 @@ fn target(protocol: Protocol, endpoint: Endpoint, values: &Values, prefix: &str)
         database: Some(text("db")).filter(|db| !db.is_empty()),
         tls: TlsMode::Disabled,
         tls_ca: None,
+        tls_client: TlsClient::default(),
         connect_timeout: Duration::from_secs(values.count("thread-init-timeout").max(1)),
         // sysbench waits for a statement for ever; a silent server must end in an error all the same.
         statement_timeout: Duration::from_secs(3600),
@@ -95,12 +96,7 @@ fn mysql_targets(values: &Values) -> Result<Vec<Target>, Error> {
             None => return Err(Error::Usage(format!("invalid value for --mysql-ssl: '{other}'"))),
         },
     };
-    if ["mysql-ssl-key", "mysql-ssl-cert"].iter().any(|name| values.is_given(name)) {
-        tell(
-            level::WARNING,
-            "client certificates (--mysql-ssl-key, --mysql-ssl-cert) are not supported: none is sent",
-        );
-    }
+    let (tls_ca, tls_client) = mysql_certificates(values, tls);
     let sockets = values.list("mysql-socket");
     let hosts = values.list("mysql-host");
     let ports = ports(values, "mysql-port")?;
@@ -123,10 +119,46 @@ fn mysql_targets(values: &Values) -> Result<Vec<Target>, Error> {
     }
     let with = |endpoint| Target {
         tls,
-        tls_ca: values.get("mysql-ssl-ca").filter(|path| !path.is_empty()).map(PathBuf::from),
+        tls_ca: tls_ca.clone(),
+        tls_client: tls_client.clone(),
         ..target(Protocol::Mysql, endpoint, values, "mysql")
     };
     Ok(endpoints.into_iter().map(with).collect())
+}
+
+/// The authority's file, and the client's own. Where the options say nothing, sysbench 1.0 takes `cacert.pem`,
+/// `client-cert.pem` and `client-key.pem` of the current directory; here each is taken where it exists.
+fn mysql_certificates(values: &Values, tls: TlsMode) -> (Option<PathBuf>, TlsClient) {
+    if tls == TlsMode::Disabled {
+        return (None, TlsClient::default());
+    }
+    let given = |name: &str| values.get(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let there = |name: &str| Some(PathBuf::from(name)).filter(|path| path.is_file());
+    let (mut certificate, mut key) = (given("mysql-ssl-cert"), given("mysql-ssl-key"));
+    if certificate.is_none() && key.is_none() {
+        (certificate, key) = (there("client-cert.pem"), there("client-key.pem"));
+        if certificate.is_none() || key.is_none() {
+            (certificate, key) = (None, None);
+        }
+    }
+    let ciphers = values.text("mysql-ssl-cipher").to_owned();
+    let ca = given("mysql-ssl-ca").or_else(|| there("cacert.pem"));
+    (ca, TlsClient { certificate, key, ciphers })
+}
+
+/// As libpq finds them: `PGSSLROOTCERT`, `PGSSLCERT` and `PGSSLKEY`, else the files of `~/.postgresql` that exist.
+fn pgsql_certificates(tls: TlsMode) -> (Option<PathBuf>, TlsClient) {
+    if tls == TlsMode::Disabled {
+        return (None, TlsClient::default());
+    }
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".postgresql"));
+    let find = |variable: &str, name: &str| {
+        let named = std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
+        named.or_else(|| home.as_ref().map(|home| home.join(name)).filter(|path| path.is_file()))
+    };
+    let certificate = find("PGSSLCERT", "postgresql.crt");
+    let key = certificate.as_ref().and_then(|_| find("PGSSLKEY", "postgresql.key"));
+    (find("PGSSLROOTCERT", "root.crt"), TlsClient { certificate, key, ciphers: String::new() })
 }
 
 fn pgsql_targets(values: &Values) -> Result<Vec<Target>, Error> {
@@ -138,6 +170,7 @@ fn pgsql_targets(values: &Values) -> Result<Vec<Target>, Error> {
         "verify-full" => TlsMode::VerifyFull,
         other => return Err(Error::Usage(format!("invalid value for --pgsql-sslmode: '{other}'"))),
     };
+    let (tls_ca, tls_client) = pgsql_certificates(tls);
     let ports = ports(values, "pgsql-port")?;
     let mut targets = Vec::new();
     for host in values.list("pgsql-host") {
@@ -147,7 +180,12 @@ fn pgsql_targets(values: &Values) -> Result<Vec<Target>, Error> {
             } else {
                 Endpoint::Tcp { host: host.clone(), port: *port }
             };
-            targets.push(Target { tls, ..target(Protocol::Postgres, endpoint, values, "pgsql") });
+            targets.push(Target {
+                tls,
+                tls_ca: tls_ca.clone(),
+                tls_client: tls_client.clone(),
+                ..target(Protocol::Postgres, endpoint, values, "pgsql")
+            });
         }
     }
     if targets.is_empty() {

@@ -246,6 +246,7 @@ fn tls_is_used_where_it_is_asked_for() {
         }
         // A certificate of an authority that nobody named.
         run_on(&tcp, &script.path, &["--events=1", "--mysql-ssl=verify_ca"]).fails(&["TLS"]);
+        a_user_that_has_to_show_a_certificate(&server, port, &script);
     }
     if let Some(server) = sandbox::testing::server_with("postgres", with_tls) {
         workload::create_database(&server.target(Some("sbtest"))).unwrap();
@@ -263,7 +264,73 @@ fn tls_is_used_where_it_is_asked_for() {
             let done = run_on(&tcp, &script.path, &["--events=1", &mode]).ok();
             assert_eq!(done.told("tls"), [is_encrypted], "{mode}");
         }
+        a_user_that_logs_in_by_a_certificate(&server, &tcp, &script);
     }
+}
+
+/// On MariaDB, by the options and by the names that sysbench looks for in the current directory.
+fn a_user_that_has_to_show_a_certificate(server: &Sandbox, port: u16, script: &Script) {
+    execute(server, &["CREATE USER shown@'127.0.0.1' REQUIRE X509", "GRANT ALL ON *.* TO shown@'127.0.0.1'"]);
+    let tcp =
+        ["--mysql-host=127.0.0.1", "--mysql-user=shown", "--mysql-ssl=on", &format!("--mysql-port={port}")]
+            .map(str::to_owned);
+    run_on(&tcp, &script.path, &["--events=1"]).fails(&["1045"]);
+    let shown = server.tls_client().unwrap();
+    let [certificate, key] = [shown.certificate.unwrap(), shown.key.unwrap()];
+    let options = [
+        format!("--mysql-ssl-cert={}", certificate.display()),
+        format!("--mysql-ssl-key={}", key.display()),
+        "--mysql-ssl-cipher=TLS_AES_128_GCM_SHA256".to_owned(),
+    ];
+    let options: Vec<&str> = options.iter().map(String::as_str).chain(["--events=1"]).collect();
+    assert_eq!(run_on(&tcp, &script.path, &options).ok().told("tls"), ["true"]);
+    let half = ["--events=1", options[1]];
+    run_on(&tcp, &script.path, &half).fails(&["belongs to no certificate"]);
+    run_on(&tcp, &script.path, &["--events=1", "--mysql-ssl-cipher=RC4-MD5"]).fails(&["no cipher of"]);
+
+    let dir = tempfile::tempdir().unwrap();
+    for (from, to) in [(&certificate, "client-cert.pem"), (&key, "client-key.pem")] {
+        std::fs::copy(from, dir.path().join(to)).unwrap();
+    }
+    let there =
+        done(command().current_dir(dir.path()).args(&tcp).arg("--events=1").arg(&script.path).arg("run"));
+    assert_eq!(there.ok().told("tls"), ["true"]);
+}
+
+/// On PostgreSQL, by the variables of libpq.
+fn a_user_that_logs_in_by_a_certificate(server: &Sandbox, tcp: &[String], script: &Script) {
+    execute(server, &["CREATE USER plimsoll"]);
+    let rules = "local all all trust\nhostssl all plimsoll 127.0.0.1/32 cert\nhost all all 127.0.0.1/32 scram-sha-256\n";
+    std::fs::write(server.datadir().join("pg_hba.conf"), rules).unwrap();
+    execute(server, &["SELECT pg_reload_conf()"]);
+    let tcp: Vec<String> = tcp
+        .iter()
+        .map(|option| match option.starts_with("--pgsql-user=") {
+            true => "--pgsql-user=plimsoll".to_owned(),
+            false => option.clone(),
+        })
+        .collect();
+    let shown = server.tls_client().unwrap();
+    let with = |certificate: Option<&std::path::Path>| {
+        let mut command = command();
+        command.args(&tcp).args(["--pgsql-sslmode=verify-full", "--events=1"]).arg(&script.path).arg("run");
+        command.env("PGSSLROOTCERT", server.tls_ca().unwrap()).env("HOME", "/nowhere");
+        if let Some(certificate) = certificate {
+            command.env("PGSSLCERT", certificate).env("PGSSLKEY", shown.key.as_ref().unwrap());
+        }
+        done(&mut command)
+    };
+    // The server reads its rules a moment after it was told to; until then it wants a password.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
+    loop {
+        let refused = with(None).fails(&[]);
+        if refused.out.contains("certificate") || refused.err.contains("certificate") {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "the server does not take its new rules: {refused:?}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(with(shown.certificate.as_deref()).ok().told("tls"), ["true"]);
 }
 
 #[test]

@@ -138,6 +138,7 @@ pub fn target(client: &Client, options: &Options) -> Target {
         database,
         tls: TlsMode::Disabled,
         tls_ca: None,
+        tls_client: wire::TlsClient::default(),
         connect_timeout: Duration::from_secs(10),
         statement_timeout: Duration::from_secs(3600),
     }

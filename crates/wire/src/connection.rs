@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::cancel::Abandoned;
 use crate::error::Error;
 use crate::target::{Protocol, Target};
+use crate::tls::login_error;
 use crate::transport::Transport;
 use crate::value::{Done, ParamType, ResultSet, Row, ServerInfo, Value};
 use crate::{mysql, postgres};
@@ -43,12 +44,13 @@ fn foreign_statement<R>() -> Result<R, Error> {
 impl<T: Transport> Connection<T> {
     /// Agrees on TLS and logs in on a connected `transport`, within the target's connect timeout.
     pub async fn open(transport: T, target: &Target) -> Result<Self, Error> {
-        match target.protocol {
+        let opened = match target.protocol {
             Protocol::Mysql => mysql::Connection::open(transport, target).await.map(Connection::Mysql),
             Protocol::Postgres => {
                 postgres::Connection::open(transport, target).await.map(Connection::Postgres)
             }
-        }
+        };
+        opened.map_err(|error| login_error(error, target))
     }
 
     /// What the server said about itself.

@@ -19,7 +19,7 @@ pub mod value;
 pub use cancel::Abandoned;
 pub use connection::{Connection, Started, Statement};
 pub use error::{Error, ServerError};
-pub use target::{Endpoint, Protocol, Secret, Target, TlsMode};
+pub use target::{Endpoint, Protocol, Secret, Target, TlsClient, TlsMode};
 pub use transport::Transport;
 pub use url::TargetError;
 pub use value::{Cell, Done, ParamType, ResultSet, Row, ServerInfo, StatementKind, Value};

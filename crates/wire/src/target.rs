@@ -90,6 +90,19 @@ pub enum TlsMode {
     VerifyFull,
 }
 
+/// What this side shows of itself over TLS, and which ciphers it takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsClient {
+    /// PEM file with the certificate for a server that asks who we are, and those up to its authority after it;
+    /// `None`: there is none to show.
+    pub certificate: Option<PathBuf>,
+    /// PEM file of its private key, without a passphrase; `None`: it stands in the certificate's file.
+    pub key: Option<PathBuf>,
+    /// Names of ciphers, OpenSSL's or IANA's, with colons or commas between them: of each version of TLS that one of
+    /// them belongs to, no other is used. Empty: all that are safe.
+    pub ciphers: String,
+}
+
 /// Everything needed to open a session.
 #[derive(Debug, Clone)]
 pub struct Target {
@@ -107,6 +120,8 @@ pub struct Target {
     pub tls: TlsMode,
     /// PEM file of the authority for the two verifying modes.
     pub tls_ca: Option<PathBuf>,
+    /// Certificate and ciphers of this side.
+    pub tls_client: TlsClient,
     /// Limit for connecting and logging in, together.
     pub connect_timeout: Duration,
     /// Limit for one statement.

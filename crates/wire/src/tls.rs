@@ -1,14 +1,12 @@
 //! TLS over any transport: rustls driven by poll functions, and the certificate policies of [`TlsMode`].
 
 use std::io::{self, Read, Write};
-use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore,
@@ -19,6 +17,7 @@ use crate::error::Error;
 use crate::target::{Endpoint, Target, TlsMode};
 use crate::transport::Transport;
 
+mod client;
 mod end_point;
 
 /// A transport, encrypted or not.
@@ -197,9 +196,42 @@ fn closed_in_handshake(answered: bool) -> Error {
     })
 }
 
+/// What ended a log-in over TLS, in words. In TLS 1.3 a server judges the client's certificate after the handshake is
+/// over for the client; its answer comes with the first read, or not at all where it has hung up meanwhile.
+pub(crate) fn login_error(error: Error, target: &Target) -> Error {
+    let Error::Io(cause) = error else { return error };
+    if let Some(alert) = cause.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        return handshake_error(alert);
+    }
+    let is_gone = matches!(
+        cause.kind(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof
+    );
+    match &target.tls_client.certificate {
+        Some(path) if is_gone && target.tls != TlsMode::Disabled => Error::Tls(format!(
+            "the server hung up at the log-in ({cause}): it may not take the client's certificate {}; its log says why",
+            path.display()
+        )),
+        _ => Error::Io(cause),
+    }
+}
+
 fn handshake_error(error: &rustls::Error) -> Error {
     use rustls::Error as R;
     Error::Tls(match error {
+        R::AlertReceived(
+            AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateRequired
+            | AlertDescription::AccessDenied,
+        ) => format!(
+            "the server does not take the client's certificate ({error}): tls-cert has to name one from an authority that \
+             the server knows, and tls-key its key"
+        ),
         R::PeerIncompatible(_)
         | R::AlertReceived(
             AlertDescription::ProtocolVersion
@@ -236,7 +268,9 @@ fn server_name(target: &Target) -> Result<ServerName<'static>, Error> {
 }
 
 fn client_config(target: &Target) -> Result<Arc<ClientConfig>, Error> {
-    let provider = Arc::new(ring::default_provider());
+    let mut provider = ring::default_provider();
+    client::limit_ciphers(&mut provider, &target.tls_client.ciphers)?;
+    let provider = Arc::new(provider);
     let verifier: Arc<dyn ServerCertVerifier> = match target.tls {
         TlsMode::VerifyFull => Arc::new(AuthorityVerifier::new(target, true, &provider)?),
         TlsMode::VerifyCa => Arc::new(AuthorityVerifier::new(target, false, &provider)?),
@@ -244,12 +278,17 @@ fn client_config(target: &Target) -> Result<Arc<ClientConfig>, Error> {
             Arc::new(AnyCertificate { provider: Arc::clone(&provider) })
         }
     };
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| Error::Tls(error.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match client::identity(&target.tls_client)? {
+        Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(|error| {
+            Error::Tls(format!("the client's certificate and key do not belong together: {error}"))
+        })?,
+        None => builder.with_no_client_auth(),
+    };
     // Each session has its own configuration, hence nothing to resume; the store would be its largest part.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
@@ -311,7 +350,7 @@ impl AuthorityVerifier {
                 "verifying a certificate needs the authority's file: add tls-ca=/path/to/ca.pem".into(),
             )
         })?;
-        let roots = read_roots(path)?;
+        let roots = client::certificates(path)?;
         let mut store = RootCertStore::empty();
         for root in &roots {
             store.add(root.clone()).map_err(|error| {
@@ -323,16 +362,6 @@ impl AuthorityVerifier {
             .map_err(|error| Error::Tls(format!("{}: {error}", path.display())))?;
         Ok(AuthorityVerifier { inner, roots, checks_name })
     }
-}
-
-fn read_roots(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let unusable = |error| Error::Tls(format!("{}: cannot read certificates: {error}", path.display()));
-    let roots: Vec<_> =
-        CertificateDer::pem_file_iter(path).map_err(unusable)?.collect::<Result<_, _>>().map_err(unusable)?;
-    if roots.is_empty() {
-        return Err(Error::Tls(format!("{}: holds no certificate", path.display())));
-    }
-    Ok(roots)
 }
 
 impl ServerCertVerifier for AuthorityVerifier {

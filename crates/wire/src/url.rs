@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::target::{Endpoint, Protocol, Secret, Target, TlsMode};
+use crate::target::{Endpoint, Protocol, Secret, Target, TlsClient, TlsMode};
 
 /// Why a URL is not a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{problem}; a server is written as mysql://user:password@host:port/database or \
          postgres://user:password@host:port/database, with ?socket=/path for a unix socket and \
-         tls=disabled|preferred|required|verify-ca|verify-full, tls-ca=/path/ca.pem, connect-timeout=SECONDS, \
-         statement-timeout=SECONDS"
+         tls=disabled|preferred|required|verify-ca|verify-full, tls-ca=/path/ca.pem, tls-cert=/path/client.pem, \
+         tls-key=/path/client.key, tls-cipher=NAME:NAME, connect-timeout=SECONDS, statement-timeout=SECONDS"
 )]
 pub struct TargetError {
     /// What is wrong. Never holds the password.
@@ -29,7 +29,9 @@ impl Target {
     pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
     /// Reads `mysql://user:password@host:port/database?socket=/path&tls=verify-ca&tls-ca=/ca.pem` (also
-    /// `mariadb://`) and `postgres://...` (also `postgresql://`; `host=/dir` names the socket's directory).
+    /// `mariadb://`) and `postgres://...` (also `postgresql://`; `host=/dir` names the socket's directory). What other
+    /// tools call the options of TLS is understood too: libpq's `sslmode`, `sslrootcert`, `sslcert` and `sslkey`, and
+    /// `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key` and `ssl-cipher` of MySQL's.
     /// User, password, database and values may be percent-encoded.
     pub fn parse(url: &str) -> Result<Target, TargetError> {
         let Some((scheme, rest)) = url.split_once("://") else {
@@ -54,6 +56,7 @@ impl Target {
             database: Some(decode(path)?).filter(|name| !name.is_empty()),
             tls: TlsMode::Disabled,
             tls_ca: None,
+            tls_client: TlsClient::default(),
             connect_timeout: Self::CONNECT_TIMEOUT,
             statement_timeout: Self::STATEMENT_TIMEOUT,
         };
@@ -86,7 +89,11 @@ impl Target {
             "user" => self.user = value,
             "password" => self.password = Secret::new(value),
             "tls" => self.tls = parse_tls(&value)?,
-            "tls-ca" => self.tls_ca = Some(PathBuf::from(value)),
+            "sslmode" | "ssl-mode" => self.tls = parse_ssl_mode(&value)?,
+            "tls-ca" | "ssl-ca" | "sslrootcert" => self.tls_ca = Some(PathBuf::from(value)),
+            "tls-cert" | "ssl-cert" | "sslcert" => self.tls_client.certificate = Some(PathBuf::from(value)),
+            "tls-key" | "ssl-key" | "sslkey" => self.tls_client.key = Some(PathBuf::from(value)),
+            "tls-cipher" | "ssl-cipher" => self.tls_client.ciphers = value,
             "connect-timeout" => self.connect_timeout = parse_seconds(key, &value)?,
             "statement-timeout" => self.statement_timeout = parse_seconds(key, &value)?,
             other => return wrong(format!("unknown option {other:?}")),
@@ -161,6 +168,18 @@ fn parse_tls(value: &str) -> Result<TlsMode, TargetError> {
         "verify-ca" => TlsMode::VerifyCa,
         "verify-full" => TlsMode::VerifyFull,
         other => return wrong(format!("unknown tls mode {other:?}")),
+    })
+}
+
+/// The modes as libpq and MySQL's tools call them. libpq's `allow` prefers no encryption, which a client that measures
+/// need not be able to.
+fn parse_ssl_mode(value: &str) -> Result<TlsMode, TargetError> {
+    Ok(match value.to_ascii_lowercase().replace('_', "-").as_str() {
+        "disable" => TlsMode::Disabled,
+        "allow" | "prefer" => TlsMode::Preferred,
+        "require" => TlsMode::Required,
+        "verify-identity" => TlsMode::VerifyFull,
+        other => return parse_tls(other),
     })
 }
 
@@ -246,6 +265,43 @@ mod tests {
     }
 
     #[test]
+    fn options_of_tls_in_anybodys_spelling() {
+        let own = "tls=verify-full&tls-ca=/ca&tls-cert=/c&tls-key=/k&tls-cipher=A:B";
+        let t = Target::parse(&format!("mysql://h/?{own}")).unwrap();
+        let client =
+            TlsClient { certificate: Some("/c".into()), key: Some("/k".into()), ciphers: "A:B".into() };
+        assert_eq!(
+            (t.tls, t.tls_ca, t.tls_client),
+            (TlsMode::VerifyFull, Some("/ca".into()), client.clone())
+        );
+        let mysqls = "ssl-mode=VERIFY_IDENTITY&ssl-ca=/ca&ssl-cert=/c&ssl-key=/k&ssl-cipher=A:B";
+        let t = Target::parse(&format!("mysql://h/?{mysqls}")).unwrap();
+        assert_eq!(
+            (t.tls, t.tls_ca, t.tls_client),
+            (TlsMode::VerifyFull, Some("/ca".into()), client.clone())
+        );
+        let libpqs = "sslmode=verify-full&sslrootcert=/ca&sslcert=/c&sslkey=/k";
+        let t = Target::parse(&format!("postgres://h/?{libpqs}")).unwrap();
+        let without_ciphers = TlsClient { ciphers: String::new(), ..client };
+        assert_eq!(
+            (t.tls, t.tls_ca, t.tls_client),
+            (TlsMode::VerifyFull, Some("/ca".into()), without_ciphers)
+        );
+        for (word, mode) in [
+            ("disable", TlsMode::Disabled),
+            ("allow", TlsMode::Preferred),
+            ("prefer", TlsMode::Preferred),
+            ("require", TlsMode::Required),
+            ("verify-ca", TlsMode::VerifyCa),
+            ("PREFERRED", TlsMode::Preferred),
+            ("REQUIRED", TlsMode::Required),
+            ("VERIFY_CA", TlsMode::VerifyCa),
+        ] {
+            assert_eq!(Target::parse(&format!("postgres://h/?sslmode={word}")).unwrap().tls, mode, "{word}");
+        }
+    }
+
+    #[test]
     fn refusals_say_what_is_wrong_and_hide_the_password() {
         for (url, expected) in [
             ("localhost", "begins with"),
@@ -255,6 +311,7 @@ mod tests {
             ("mysql://u:secret@[::1/", "bracket"),
             ("mysql://u:secret@h/?tsl=required", "unknown option \"tsl\""),
             ("mysql://u:secret@h/?tls=on", "unknown tls mode \"on\""),
+            ("postgres://u:secret@h/?sslmode=full", "unknown tls mode \"full\""),
             ("mysql://u:se%zzcret@h/", "hexadecimal"),
             ("mysql://u:%ff@h/", "UTF-8"),
             ("mysql://u:secret@h/?connect-timeout=-1", "positive number"),

@@ -54,6 +54,7 @@ fn target(server: &FakeServer, language: Language, limit: Duration) -> Target {
         database: Some("db".into()),
         tls: TlsMode::Disabled,
         tls_ca: None,
+        tls_client: wire::TlsClient::default(),
         connect_timeout: limit,
         statement_timeout: limit,
     }

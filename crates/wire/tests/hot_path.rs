@@ -109,6 +109,7 @@ fn target(protocol: Protocol) -> Target {
         database: None,
         tls: TlsMode::Disabled,
         tls_ca: None,
+        tls_client: wire::TlsClient::default(),
         connect_timeout: Duration::from_secs(1),
         statement_timeout: Duration::from_secs(1),
     }

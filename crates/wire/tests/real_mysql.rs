@@ -1,6 +1,8 @@
 //! The MySQL protocol against real servers. Set `PLIMSOLL_TEST_SERVERS=none` to do without; the run then says what
 //! was not tested.
 
+#[path = "common/certificates.rs"]
+mod certificates;
 #[path = "common/mysql.rs"]
 mod common;
 
@@ -8,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::Server;
 use wire::blocking::Client;
-use wire::{Endpoint, Error, ParamType, Secret, Target, TlsMode, Value};
+use wire::{Endpoint, Error, ParamType, Secret, Target, TlsClient, TlsMode, Value};
 
 fn root(server: &Server) -> Client {
     Client::connect(&server.target()).expect("root over the socket")
@@ -41,6 +43,8 @@ const COMMON: &[Check] = &[
     ("an abandoned answer", abandoned),
 ];
 
+const CLIENT_CERTIFICATES: Check = ("client certificates", client_certificates);
+
 fn check_server(selector: &str, checks: &[Check]) {
     let Some(server) = common::server(selector) else { return };
     check_all(&server, COMMON);
@@ -49,12 +53,12 @@ fn check_server(selector: &str, checks: &[Check]) {
 
 #[test]
 fn mariadb() {
-    check_server("mariadb", &[("TLS", tls), ("ed25519", ed25519)]);
+    check_server("mariadb", &[("TLS", tls), CLIENT_CERTIFICATES, ("ed25519", ed25519)]);
 }
 
 #[test]
 fn mariadb_11_4() {
-    check_server("mariadb@11.4", &[("TLS", tls)]);
+    check_server("mariadb@11.4", &[("TLS", tls), CLIENT_CERTIFICATES]);
 }
 
 #[test]
@@ -69,7 +73,7 @@ fn mariadb_10_1() {
 
 #[test]
 fn mysql_8_0() {
-    check_server("mysql@8.0", &[("TLS", tls), ("caching_sha2_password", caching_sha2)]);
+    check_server("mysql@8.0", &[("TLS", tls), CLIENT_CERTIFICATES, ("caching_sha2_password", caching_sha2)]);
 }
 
 #[test]
@@ -584,4 +588,43 @@ fn tls(server: &Server) {
     let mapped = Target { endpoint: server.port("::ffff:127.0.0.1"), ..full };
     let error = Client::connect(&mapped).unwrap_err().to_string();
     assert!(error.contains("verify-ca"), "{error}");
+}
+
+/// Users that have to show any certificate of the server's authority, or the one of a certain name.
+fn client_certificates(server: &Server) {
+    let (_dir, stranger) = certificates::strangers("plimsoll");
+    for (user, required, is_let_in) in [
+        ("x509_user", "X509", true),
+        ("subject_user", "SUBJECT '/CN=plimsoll'", true),
+        ("other_user", "SUBJECT '/CN=somebody else'", false),
+    ] {
+        let how = format!("{} REQUIRE {required}", server.identified("t"));
+        let without = Target { tls: TlsMode::Required, ..account(server, user, &how, "t")[1].clone() };
+        let refused = Client::connect(&without);
+        assert!(matches!(&refused, Err(Error::Server(e)) if e.number == 1045), "{user}: {refused:?}");
+        let with = Target { tls_client: server.tls_client(), ..server.verified(&without) };
+        match is_let_in {
+            true => assert!(who(&with).starts_with(user)),
+            false => assert!(matches!(Client::connect(&with), Err(Error::Server(e)) if e.number == 1045)),
+        }
+        // The socket does as well, where it is encrypted.
+        let socket = Target { endpoint: server.target().endpoint, ..with };
+        assert_eq!(Client::connect(&socket).is_ok(), is_let_in);
+        let refused = Client::connect(&Target { tls_client: stranger.clone(), ..without });
+        assert!(
+            matches!(&refused, Err(Error::Tls(why)) if why.contains("client's certificate")),
+            "{refused:?}"
+        );
+    }
+    // The cipher that was asked for is the one that is used.
+    let tcp = &account(server, "cipher_user", &server.identified("t"), "t")[1];
+    for cipher in ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384"] {
+        let tls_client = TlsClient { ciphers: cipher.to_owned(), ..TlsClient::default() };
+        let mut client =
+            Client::connect(&Target { tls: TlsMode::Required, tls_client, ..tcp.clone() }).unwrap();
+        let sets = client.query_sets("SHOW STATUS LIKE 'Ssl_cipher'").unwrap();
+        // wolfSSL has a spelling of its own.
+        let bare = |name: &str| name.replace("TLS13", "TLS").replace(['-', '_'], "");
+        assert_eq!(sets[0].text(0, 1).map(bare), Some(bare(cipher)));
+    }
 }

@@ -1,6 +1,8 @@
 //! The PostgreSQL protocol against real servers. Set `PLIMSOLL_TEST_SERVERS=none` to do without; the run then says
 //! what was not tested.
 
+#[path = "common/certificates.rs"]
+mod certificates;
 #[path = "common/postgres.rs"]
 mod postgres;
 
@@ -18,6 +20,7 @@ const CHECKS: &[Check] = &[
     ("log in over tcp", log_in_over_tcp),
     ("wrong and missing passwords", wrong_and_missing_passwords),
     ("tls modes", tls_modes),
+    ("client certificates", client_certificates),
     ("scram is bound to the certificate", scram_is_bound_to_the_certificate),
     ("simple queries", simple_queries),
     ("several statements at once", several_statements_at_once),
@@ -164,6 +167,29 @@ fn tls_modes(server: &Server) {
     assert!(matches!(Client::connect(&socket), Err(Error::Tls(_))));
     socket.tls = TlsMode::Preferred;
     assert_eq!(connect(&socket).server().tls, None);
+}
+
+/// One rule asks for a certificate beside the password, the other for nothing else.
+fn client_certificates(server: &Server) {
+    let (_dir, stranger) = certificates::strangers("plimsoll");
+    for (user, password) in [("shown", "shown-pw"), ("plimsoll", "")] {
+        let without = server.tcp("127.0.0.1", user, password, TlsMode::VerifyCa);
+        let refused = Client::connect(&without);
+        assert!(matches!(&refused, Err(Error::Server(e)) if e.text.contains("certificate")), "{refused:?}");
+        let with = Target { tls_client: server.tls_client(), ..without.clone() };
+        // The column of the name has another name since version 12.
+        let seen = "SELECT CAST(row_to_json(s) AS text) FROM pg_stat_ssl s WHERE pid = pg_backend_pid()";
+        let seen = connect(&with).query_value(seen).unwrap().expect("a row");
+        assert!(seen.contains("CN=plimsoll"), "{seen}");
+        let refused = Client::connect(&Target { tls_client: stranger.clone(), ..without });
+        assert!(
+            matches!(&refused, Err(Error::Tls(why)) if why.contains("client's certificate")),
+            "{refused:?}"
+        );
+    }
+    // Whoever is not asked may have one all the same.
+    let unasked = server.tcp("127.0.0.1", "tls", "tls-pw", TlsMode::Required);
+    assert!(connect(&Target { tls_client: server.tls_client(), ..unasked }).server().tls.is_some());
 }
 
 /// Over TLS the proof of the password is bound to the certificate where the server can do that (11 and later). A

@@ -209,6 +209,7 @@ impl Hand {
             database: None,
             tls: wire::TlsMode::Disabled,
             tls_ca: None,
+            tls_client: wire::TlsClient::default(),
             connect_timeout: Duration::from_secs(5),
             statement_timeout: Duration::from_secs(5),
         };

@@ -101,6 +101,7 @@ impl SessionFactory for FakeSessions {
             database: Some("sbtest".into()),
             tls: TlsMode::Disabled,
             tls_ca: None,
+            tls_client: wire::TlsClient::default(),
             connect_timeout: Duration::from_secs(20),
             statement_timeout: Duration::from_secs(60),
         };

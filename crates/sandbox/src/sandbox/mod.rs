@@ -349,6 +349,7 @@ impl Sandbox {
             database: database.map(str::to_owned).or_else(|| is_postgres.then(|| "postgres".to_owned())),
             tls: wire::TlsMode::Disabled,
             tls_ca: None,
+            tls_client: wire::TlsClient::default(),
             connect_timeout: Duration::from_secs(10),
             statement_timeout: Duration::from_secs(300),
         }
@@ -365,6 +366,16 @@ impl Sandbox {
     /// PEM file of the authority that signed the server's certificate, when it offers TLS.
     pub fn tls_ca(&self) -> Option<PathBuf> {
         self.record.tls.then(|| self.dir.join("tls/ca.pem"))
+    }
+
+    /// A certificate of the same authority for users that have to show one; it names `plimsoll` (CN).
+    pub fn tls_client(&self) -> Option<wire::TlsClient> {
+        let file = |name: &str| Some(self.dir.join("tls").join(name));
+        self.record.tls.then(|| wire::TlsClient {
+            certificate: file("client.pem"),
+            key: file("client.key"),
+            ciphers: String::new(),
+        })
     }
 
     /// Process id of the server, while it runs.

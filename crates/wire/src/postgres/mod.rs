@@ -543,6 +543,7 @@ mod tests {
             database: None,
             tls: TlsMode::Disabled,
             tls_ca: None,
+            tls_client: crate::TlsClient::default(),
             connect_timeout: Duration::from_secs(1),
             statement_timeout: Duration::from_secs(1),
         };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use sandbox::{Flavor, Listen, Sandbox};
-use wire::{Endpoint, Target, TlsMode};
+use wire::{Endpoint, Target, TlsClient, TlsMode};
 
 /// A running server, removed when dropped.
 pub(crate) struct Server {
@@ -78,6 +78,11 @@ impl Server {
 
     pub(crate) fn verified(&self, target: &Target) -> Target {
         Target { tls: TlsMode::VerifyCa, tls_ca: self.sandbox.tls_ca(), ..target.clone() }
+    }
+
+    /// A certificate of the server's authority for a client.
+    pub(crate) fn tls_client(&self) -> TlsClient {
+        self.sandbox.tls_client().expect("it has TLS")
     }
 
     /// An authority that has nothing to do with the server.

@@ -16,6 +16,8 @@ local   all hashed   md5
 local   all scram    METHOD
 hostssl all tls      127.0.0.1/32 METHOD
 host    all tls      127.0.0.1/32 reject
+hostssl all shown    127.0.0.1/32 METHOD clientcert=SHOWN
+hostssl all plimsoll 127.0.0.1/32 cert
 host    all postgres 127.0.0.1/32 trust
 host    all clear    127.0.0.1/32 password
 host    all hashed   127.0.0.1/32 md5
@@ -51,9 +53,10 @@ pub(crate) fn server(selector: &str) -> Option<Server> {
 impl Server {
     fn let_users_in(&self) {
         let method = if self.has_scram { "scram-sha-256" } else { "md5" };
+        let shown = if self.sandbox.build().numbers() >= Version(12, 0, 0, 0) { "verify-ca" } else { "1" };
         // The file exists and keeps its owner.
-        fs::write(self.sandbox.datadir().join("pg_hba.conf"), HBA.replace("METHOD", method))
-            .expect("write pg_hba.conf");
+        let rules = HBA.replace("METHOD", method).replace("SHOWN", shown);
+        fs::write(self.sandbox.datadir().join("pg_hba.conf"), rules).expect("write pg_hba.conf");
         let [md5, scram] = if self.has_scram { ["'md5'", "'scram-sha-256'"] } else { ["on", "on"] };
         let mut client = Client::connect(&self.target("postgres", "")).expect("the administrator");
         client
@@ -61,6 +64,7 @@ impl Server {
                 "CREATE USER clear PASSWORD 'clear-pw'; SET password_encryption = {md5}; \
                  CREATE USER hashed PASSWORD 'hashed-pw'; SET password_encryption = {scram}; \
                  CREATE USER scram PASSWORD '{SCRAM_PASSWORD}'; CREATE USER tls PASSWORD 'tls-pw'; \
+                 CREATE USER shown PASSWORD 'shown-pw'; CREATE USER plimsoll; \
                  SELECT pg_reload_conf()"
             ))
             .expect("create users");
@@ -82,6 +86,11 @@ impl Server {
             statement_timeout: Duration::from_secs(120),
             ..self.sandbox.target(None)
         }
+    }
+
+    /// The certificate of a client that its rules ask for.
+    pub(crate) fn tls_client(&self) -> wire::TlsClient {
+        self.sandbox.tls_client().expect("it has TLS")
     }
 
     /// Over TCP.
