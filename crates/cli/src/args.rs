@@ -17,8 +17,8 @@ const SERVERS: &str = "SERVER is one of
   NAME                              a sandbox deployed with `plimsoll sandbox deploy`
   mysql://user:password@host:port/db?socket=/path
   postgres://user:password@host:port/db            a server that runs elsewhere
-    with ?tls=required|verify-ca|verify-full&tls-ca=FILE&tls-cert=FILE&tls-key=FILE, or libpq's or MySQL's
-    names for them, encrypted";
+    encrypted with ?tls=required|verify-ca|verify-full&tls-ca=FILE&tls-cert=FILE&tls-key=FILE
+    (or what libpq and MySQL call them)";
 
 /// Measures how much load a database server carries, at what latency, and whether a difference is real.
 #[derive(Debug, Parser)]

@@ -118,3 +118,80 @@ fn runs_are_kept_and_reported_as_cells_and_repeats() {
     let html = report(&["--html", "-"]).out;
     assert!(!html.contains("geheim") && html.contains("--mysql-password=***"), "the password is masked");
 }
+
+/// How to reach a sandbox, in sysbench's options.
+fn connection(server: &sandbox::Sandbox) -> Vec<String> {
+    let target = server.target(Some("sbtest"));
+    workload::create_database(&target).unwrap();
+    let wire::Endpoint::Unix(path) = &target.endpoint else { panic!("a sandbox listens on a socket") };
+    match target.protocol {
+        wire::Protocol::Mysql => {
+            vec![format!("--mysql-socket={}", path.display()), format!("--mysql-user={}", target.user)]
+        }
+        wire::Protocol::Postgres => vec![
+            "--db-driver=pgsql".to_owned(),
+            format!("--pgsql-host={}", path.parent().unwrap().display()),
+            format!("--pgsql-port={}", path.extension().unwrap().to_str().unwrap()),
+            format!("--pgsql-user={}", target.user),
+        ],
+    }
+}
+
+#[test]
+fn kept_runs_have_what_machine_and_server_did() {
+    let script = "function thread_init() con = sysbench.sql.driver():connect() end\nfunction event() con:query('SELECT 1') end";
+    for (flavor, counter) in [("mariadb", "statements"), ("postgres", "commits")] {
+        let Some(server) = sandbox::testing::server(flavor) else { return };
+        let (folder, script) = folder_with(script);
+        let results = folder.path().join("results").display().to_string();
+        let connection = connection(&server);
+        let sysbench = |words: &[&str]| {
+            let options = connection.iter().map(String::as_str);
+            let words: Vec<&str> = options.chain(words.iter().copied()).collect();
+            sysbench(&words).expect(0, &[])
+        };
+        let keep = format!("--results={results}");
+        sysbench(&["--table-size=1000", "oltp_read_only", "prepare"]);
+        sysbench(&["--table-size=1000", "--time=3", &keep, "oltp_read_only", "run"]);
+        sysbench(&["--time=3", &keep, &script, "run"]);
+        let tables = folder.path().join("csv");
+        let page = folder.path().join("report.html");
+        let outputs = ["--csv", tables.to_str().unwrap(), "--html", page.to_str().unwrap()];
+        let report = [&["report", "--results", &results][..], &outputs].concat();
+        Done::of(plimsoll().args(report).output().unwrap()).expect(0, &[]);
+
+        let telemetry = std::fs::read_to_string(tables.join("telemetry.csv")).unwrap();
+        let page = std::fs::read_to_string(&page).unwrap();
+        for run in ["r1", "r2"] {
+            for (source, name) in [
+                ("host", "cpu_busy"),
+                ("process", "cpu_user"),
+                ("process", "rss_bytes"),
+                ("client", "cpu_user"),
+                ("server", counter),
+            ] {
+                let of = format!("sysbench,{run},{source},{name},");
+                let samples = telemetry.lines().filter(|line| line.starts_with(&of)).count();
+                assert!(samples > 0, "{flavor}: nothing of {of} in\n{telemetry}");
+            }
+        }
+        for chart in ["host · run queue", "process · cpu user", "client · cpu user", "server · "] {
+            assert!(page.contains(chart), "{flavor}: no chart of {chart}");
+        }
+        // Where no server is used, none is looked at, whatever listens at the default address.
+        let (idle, empty) = folder_with(EMPTY);
+        let keep = format!("--results={}", idle.path().display());
+        sysbench(&["--time=2", &keep, &empty, "run"]);
+        let tables = idle.path().join("csv");
+        let place = idle.path().display().to_string();
+        let report = ["report", "--results", &place, "--csv", tables.to_str().unwrap()];
+        Done::of(plimsoll().args(report).output().unwrap()).expect(0, &[]);
+        let telemetry = std::fs::read_to_string(tables.join("telemetry.csv")).unwrap();
+        let has = |source: &str| telemetry.lines().any(|line| line.contains(&format!(",{source},")));
+        assert_eq!(
+            ["host", "client", "server", "process"].map(has),
+            [true, true, false, false],
+            "{telemetry}"
+        );
+    }
+}

@@ -9,10 +9,12 @@ pub struct RunContext {
     pub target: wire::Target,
     /// `mysql`, `mariadb`, `percona` or `postgres`.
     pub flavor: sandbox::Flavor,
-    /// The server's process; `None` for an attached server.
+    /// The server's process; `None` for an attached server that runs elsewhere or does not show itself.
     pub server_pid: Option<u32>,
-    /// Its data directory; `None` for an attached server.
+    /// Its data directory; `None` where it is not on this machine or cannot be seen.
     pub datadir: Option<PathBuf>,
+    /// It is a sandbox: its settings may be changed for a moment, its tables vacuumed.
+    pub is_ours: bool,
     /// Limits that it runs under.
     pub limits: sandbox::Limits,
     /// When the run began: zero of all times in series.

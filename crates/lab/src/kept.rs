@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Instant;
 
 use load::LoadResult;
 use store::{
@@ -12,8 +13,10 @@ use wire::Target;
 
 use crate::bench::attached_name;
 use crate::error::Error;
+use crate::hooks::{Found, Hook};
 use crate::record;
 use crate::run::{client_bound, describe, engine_of, judge, reported_settings};
+use crate::watch;
 
 /// What such a command line has run.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +48,57 @@ pub struct Record {
     pub start: RunStart,
     /// As ended.
     pub end: RunEnd,
+}
+
+/// Watches machine, server and client while such a command line runs its load, as `run` and `bench` do.
+pub struct Onlooker {
+    began: Instant,
+    hook: Option<Box<dyn Hook>>,
+    /// When the measured phase of each level began, in seconds.
+    offsets_s: Vec<f64>,
+}
+
+impl Onlooker {
+    /// The load begins.
+    pub fn began() -> Onlooker {
+        Onlooker { began: Instant::now(), hook: None, offsets_s: Vec::new() }
+    }
+
+    /// To be called with everything that the load tells, and the server that it uses, which is known when its sessions
+    /// are connected.
+    pub fn event(&mut self, event: &load::Event<'_>, target: Option<&Target>) {
+        match event {
+            load::Event::Connected { .. } if self.hook.is_none() => {
+                self.hook = Some(watch::onlooker(self.began, target));
+            }
+            load::Event::StepStarted { step, .. } => {
+                self.offsets_s.push((self.began.elapsed() + step.warmup).as_secs_f64());
+            }
+            _ => {}
+        }
+        if let Some(hook) = &mut self.hook {
+            hook.event(event);
+        }
+    }
+
+    /// Adds what was seen to the record of the run, and judges it again.
+    pub fn finish(self, record: &mut Record) {
+        let end = &mut record.end;
+        for (step, offset_s) in end.steps.iter_mut().zip(&self.offsets_s) {
+            step.offset_s = *offset_s;
+        }
+        let Some(hook) = self.hook else { return };
+        let Found { series, hot_locks, gates, warnings, facts } = hook.finish(&end.steps);
+        end.series.extend(series);
+        end.hot_locks.extend(hot_locks);
+        end.gates.extend(gates);
+        end.warnings.extend(warnings);
+        end.facts.extend(facts);
+        if matches!(end.status, Status::Done | Status::Invalid) {
+            end.error = None;
+            end.status = judge(end, false);
+        }
+    }
 }
 
 /// The record of a run. Asks the server what it is and how it is set; a server that is gone leaves that empty.

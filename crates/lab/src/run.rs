@@ -305,11 +305,19 @@ fn measured_life(
     let primed = prime(recording, order, server, around)?;
 
     recording.stage(Some(Stage::Measure), &around);
+    let (server_pid, datadir) = match server.sandbox() {
+        Some(sandbox) => (sandbox.pid(), Some(sandbox.datadir().to_owned())),
+        None => match telemetry::local_server(&server.target) {
+            Some(local) => (Some(local.pid), local.datadir),
+            None => (None, None),
+        },
+    };
     let context = RunContext {
         target: server.target.clone(),
         flavor: order.flavor,
-        server_pid: server.sandbox().and_then(sandbox::Sandbox::pid),
-        datadir: server.sandbox().map(|sandbox| sandbox.datadir().to_owned()),
+        server_pid,
+        datadir,
+        is_ours: server.sandbox().is_some(),
         limits: server.sandbox().map(|sandbox| *sandbox.limits()).unwrap_or_default(),
         began: recording.began,
         canary_ratio: order.canary_ratio,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use telemetry::gates::{self, ColdStart, Debt, DeviceLimit, Finding, Noise, NoiseLimits};
 use telemetry::metrics::Metrics;
@@ -27,7 +27,7 @@ impl Attach for Watch {
     fn attach(&self, context: &RunContext) -> Vec<Box<dyn Hook>> {
         let terms = drain::Terms {
             limit: DRAIN_LIMIT,
-            is_ours: context.server_pid.is_some(),
+            is_ours: context.is_ours,
             is_cold: context.is_cold,
             datadir: context.datadir.as_deref(),
         };
@@ -44,10 +44,27 @@ impl Attach for Watch {
             canary_ratio: context.canary_ratio,
             resident: context.is_cold.then(|| resident(context)),
             limits: context.limits,
-            drained,
+            drained: Some(drained),
             metrics: self.metrics.clone(),
         })]
     }
+}
+
+/// Watches the machine and, where there is one, a server that is measured as it is: its debt is not waited for.
+/// `began` is zero of all times in series.
+pub(crate) fn onlooker(began: Instant, target: Option<&wire::Target>) -> Box<dyn Hook> {
+    let local = target.and_then(telemetry::local_server);
+    let (server_pid, datadir) = local.map_or((None, None), |local| (Some(local.pid), local.datadir));
+    let sampler =
+        Sampler::start(&Config { epoch: began, server_pid, datadir, target: target.cloned(), metrics: None });
+    Box::new(Watching {
+        sampler,
+        canary_ratio: None,
+        resident: None,
+        limits: sandbox::Limits::default(),
+        drained: None,
+        metrics: None,
+    })
 }
 
 /// The data files in the page cache, now; or why that cannot be seen.
@@ -65,7 +82,8 @@ struct Watching {
     /// What the page cache held before a load that is declared cold; `None` for a warm one.
     resident: Option<Result<Residency, String>>,
     limits: sandbox::Limits,
-    drained: Result<drain::Drained, String>,
+    /// `None` where nobody waited.
+    drained: Option<Result<drain::Drained, String>>,
     metrics: Option<Metrics>,
 }
 
@@ -115,7 +133,7 @@ impl Hook for Watching {
         let mut facts = facts(&seen, steps);
         let mut warnings = Vec::new();
         match &self.drained {
-            Ok(drained) => {
+            Some(Ok(drained)) => {
                 let left = if drained.left.is_empty() { "nothing" } else { &drained.left };
                 let took = drained.took.as_secs_f64();
                 facts.push((
@@ -129,7 +147,8 @@ impl Hook for Watching {
                     ));
                 }
             }
-            Err(error) => facts.push(("not measured/debt before the load".to_owned(), error.clone())),
+            Some(Err(error)) => facts.push(("not measured/debt before the load".to_owned(), error.clone())),
+            None => {}
         }
         warnings.extend(inherited_debts(&seen, steps));
         Found {

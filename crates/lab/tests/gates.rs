@@ -110,6 +110,7 @@ fn context(target: Target, flavor: Flavor) -> RunContext {
         flavor,
         server_pid: None,
         datadir: None,
+        is_ours: false,
         limits: Limits::default(),
         began: Instant::now(),
         canary_ratio: None,
@@ -121,6 +122,7 @@ fn context_of(server: &Sandbox, is_cold: bool) -> RunContext {
     RunContext {
         server_pid: server.pid(),
         datadir: Some(server.datadir().to_owned()),
+        is_ours: true,
         is_cold,
         ..context(server.target(None), server.build().flavor)
     }

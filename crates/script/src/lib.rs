@@ -23,4 +23,4 @@ pub mod symbols;
 pub mod watch;
 
 pub use error::Error;
-pub use run::{Finished, Outcome, run};
+pub use run::{Finished, Onlooker, Outcome, run};

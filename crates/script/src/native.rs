@@ -12,7 +12,7 @@ use workload::{Configured, Dialect, LoadAt, OptionKind, Workload};
 
 use crate::error::Error;
 use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
-use crate::run::{Finished, Outcome, banner, is_forced, notice, now_ms, say};
+use crate::run::{Finished, Onlooker, Outcome, banner, is_forced, notice, now_ms, say};
 use crate::script::{given, shown};
 use crate::settings;
 use crate::watch::Watch;
@@ -64,6 +64,7 @@ impl Native {
         command: &str,
         out: &mut (dyn Write + Send),
         stop: &Stop,
+        onlooker: &mut dyn Onlooker,
     ) -> Result<Outcome, Error> {
         let name = self.workload.name();
         notice(
@@ -81,7 +82,7 @@ impl Native {
             "prepare" => self.prepare(out)?,
             "prewarm" => self.prewarm(out)?,
             "cleanup" => self.cleanup(out)?,
-            "run" => return self.run(out, stop),
+            "run" => return self.run(out, stop, onlooker),
             other => {
                 return Err(Error::Usage(format!(
                     "Unknown command: {other} (native workloads have prepare, prewarm, run, cleanup and help)"
@@ -175,7 +176,12 @@ impl Native {
         Ok(())
     }
 
-    fn run(&self, out: &mut (dyn Write + Send), stop: &Stop) -> Result<Outcome, Error> {
+    fn run(
+        &self,
+        out: &mut (dyn Write + Send),
+        stop: &Stop,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Outcome, Error> {
         let target = self.target()?;
         let configured = self.configured(&target)?;
         let threads = settings::threads(&self.values)?;
@@ -187,14 +193,20 @@ impl Native {
         let sessions = configured.sessions(&target, u64::from(seed));
         let mut watch =
             Watch::new(&self.values, form, Arc::new(AtomicBool::new(true)), Arc::default(), None, out)?;
-        let load = load::run(&plan, &*sessions, &mut |event| watch.on(event), stop)?;
+        let mut options = shown(&self.values);
+        options.extend(configured.options());
+        onlooker.began(&options);
+        let targets = [target];
+        let mut on = |event: load::Event<'_>| {
+            onlooker.event(&event, &targets);
+            watch.on(event);
+        };
+        let load = load::run(&plan, &*sessions, &mut on, stop)?;
         let error = load.steps.iter().find_map(|step| step.ended_by.clone());
         let is_forced = is_forced(&self.values, &load);
         if error.is_none() {
             watch.finish(&load, &[])?;
         }
-        let mut options = shown(&self.values);
-        options.extend(configured.options());
         Ok(Outcome::of_run(Finished {
             load,
             test: self.workload.name().to_owned(),
@@ -203,7 +215,7 @@ impl Native {
             options,
             given: given(&self.values),
             seed,
-            targets: vec![target],
+            targets: targets.to_vec(),
             planned: plan.steps[0],
             started_at_ms,
             percentiles,

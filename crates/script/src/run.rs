@@ -15,6 +15,22 @@ use crate::script::Script;
 use crate::settings;
 use crate::state::VERSION;
 
+/// Looks on while a `run` goes on, on the load's own thread.
+pub trait Onlooker {
+    /// The load begins with these options in force (passwords left out): sessions connect now.
+    fn began(&mut self, options: &BTreeMap<String, String>);
+
+    /// What the load tells. `targets`: the servers that the test uses; a script may turn out to use none.
+    fn event(&mut self, event: &load::Event<'_>, targets: &[wire::Target]);
+}
+
+/// Nobody.
+impl Onlooker for () {
+    fn began(&mut self, _options: &BTreeMap<String, String>) {}
+
+    fn event(&mut self, _event: &load::Event<'_>, _targets: &[wire::Target]) {}
+}
+
 /// How a call ended.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -87,8 +103,13 @@ const NOT_OURS: [(&str, &str); 5] = [
 ];
 
 /// Runs a command line (without the program's name) and tells what went wrong.
-pub fn run(arguments: &[String], out: &mut (dyn Write + Send), stop: &Stop) -> Outcome {
-    let outcome = attempt(arguments, out, stop).unwrap_or_else(|error| {
+pub fn run(
+    arguments: &[String],
+    out: &mut (dyn Write + Send),
+    stop: &Stop,
+    onlooker: &mut dyn Onlooker,
+) -> Outcome {
+    let outcome = attempt(arguments, out, stop, onlooker).unwrap_or_else(|error| {
         flush_lua();
         match &error {
             Error::Usage(text) => eprintln!("{text}"),
@@ -100,7 +121,12 @@ pub fn run(arguments: &[String], out: &mut (dyn Write + Send), stop: &Stop) -> O
     outcome
 }
 
-fn attempt(arguments: &[String], out: &mut (dyn Write + Send), stop: &Stop) -> Result<Outcome, Error> {
+fn attempt(
+    arguments: &[String],
+    out: &mut (dyn Write + Send),
+    stop: &Stop,
+    onlooker: &mut dyn Onlooker,
+) -> Result<Outcome, Error> {
     let words = options::words(arguments)?;
     let compat = compat(&words)?;
     let values = Values::known(options::built_in(compat), &words.options)?;
@@ -146,12 +172,12 @@ fn attempt(arguments: &[String], out: &mut (dyn Write + Send), stop: &Stop) -> R
         && let Some(workload) = workload::find(name)
     {
         let command = command.ok_or_else(|| wants_command(name))?;
-        return Native::new(workload, &words, compat)?.command(command, out, stop);
+        return Native::new(workload, &words, compat)?.command(command, out, stop, onlooker);
     }
     // A script from standard input has no commands, whatever the command line says: its file scope is all.
     let command = command.filter(|_| name != "-");
     match (Script::load(name, command, &words, arguments, compat)?, command) {
-        (Some(script), Some(command)) => script.command(command, out, stop),
+        (Some(script), Some(command)) => script.command(command, out, stop, onlooker),
         _ => Ok(Outcome::default()),
     }
 }

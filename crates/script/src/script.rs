@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use load::Stop;
 use mlua::Value;
+use wire::Target;
 
 use crate::course::{Course, Stopped};
 use crate::error::Error;
@@ -15,7 +16,7 @@ use crate::host::{Blocking, Databases, Host, now_or_never};
 use crate::lookout::Lookout;
 use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
 use crate::resume::Answer;
-use crate::run::{Finished, Outcome, banner, flush_lua, is_forced, notice, now_ms, say};
+use crate::run::{Finished, Onlooker, Outcome, banner, flush_lua, is_forced, notice, now_ms, say};
 use crate::session::ScriptSessions;
 use crate::settings::{self, Generators};
 use crate::state::{Bytecode, Callbacks, OptionValue, Program, State};
@@ -102,13 +103,14 @@ impl Script {
         command: &str,
         out: &mut (dyn Write + Send),
         stop: &Stop,
+        onlooker: &mut dyn Onlooker,
     ) -> Result<Outcome, Error> {
         if self.ask("command_defined", command)? {
             self.own_command(command, out)?;
             return Ok(Outcome::default());
         }
         match command {
-            "run" => self.run(out, stop),
+            "run" => self.run(out, stop, onlooker),
             "prepare" | "cleanup" | "help" if self.global.state().defines(command) => {
                 self.call_global(command)?;
                 Ok(Outcome::default())
@@ -182,7 +184,12 @@ impl Script {
         failures.into_iter().next().map_or(Ok(()), Err)
     }
 
-    fn run(mut self, out: &mut (dyn Write + Send), stop: &Stop) -> Result<Outcome, Error> {
+    fn run(
+        mut self,
+        out: &mut (dyn Write + Send),
+        stop: &Stop,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Outcome, Error> {
         let threads = settings::threads(&self.values)?;
         let form = settings::form(&self.values, self.compat)?;
         let plan = settings::plan(&self.values)?;
@@ -208,11 +215,17 @@ impl Script {
         let hooks = Hooks { global: &mut self.global, intermediate: hooks.0, has_cumulative: hooks.1 };
         let counters = self.databases.counters.clone();
         let mut watch = Watch::new(&self.values, form, is_used, counters, Some(hooks), out)?;
+        onlooker.began(&shown(&self.values));
+        let (databases, driver) = (self.databases.clone(), self.values.text("db-driver"));
+        let mut on = |event: load::Event<'_>| {
+            onlooker.event(&event, used(&databases, driver));
+            watch.on(event);
+        };
         let ran = std::thread::scope(|scope| {
             if let Some(lookout) = sessions.lookout.clone() {
                 scope.spawn(move || lookout.watch());
             }
-            let ran = load::run(&plan, &sessions, &mut |event| watch.on(event), stop);
+            let ran = load::run(&plan, &sessions, &mut on, stop);
             if let Some(lookout) = &sessions.lookout {
                 lookout.end();
             }
@@ -235,8 +248,6 @@ impl Script {
             self.global.state().native("end_json")?.call::<()>(()).map_err(Error::lua)?;
             flush_lua();
         }
-        let is_used = self.databases.is_used.load(Ordering::Relaxed);
-        let servers = self.databases.targets(self.values.text("db-driver"));
         Ok(Outcome::of_run(Finished {
             load,
             test: self.file_name(),
@@ -245,7 +256,7 @@ impl Script {
             options: shown(&self.values),
             given: given(&self.values),
             seed: self.generators.seed,
-            targets: if is_used { servers.to_vec() } else { Vec::new() },
+            targets: used(&self.databases, self.values.text("db-driver")).to_vec(),
             planned: plan.steps[0],
             started_at_ms,
             percentiles,
@@ -275,6 +286,11 @@ impl Script {
         run_blocking(&mut course)?;
         Ok((Some(course), has_cumulative))
     }
+}
+
+/// The servers of a test, as soon as it has asked for one.
+fn used<'a>(databases: &'a Databases, driver: &str) -> &'a [Target] {
+    if databases.is_used.load(Ordering::Relaxed) { databases.targets(driver) } else { &[] }
 }
 
 /// Options in force, without passwords.

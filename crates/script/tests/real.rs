@@ -10,7 +10,7 @@ fn sysbench(arguments: &[&str], connection: &[String]) -> (i32, String) {
     let mut words = connection.to_vec();
     words.extend(arguments.iter().map(|a| (*a).to_owned()));
     let mut out = Vec::new();
-    let done = script::run(&words, &mut out, &Stop::new());
+    let done = script::run(&words, &mut out, &Stop::new(), &mut ());
     (done.exit_code, String::from_utf8(out).unwrap())
 }
 

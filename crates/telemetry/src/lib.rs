@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod drain;
 pub mod gates;
 pub mod host;
+pub mod local;
 pub mod locks;
 pub mod metrics;
 pub mod per_transaction;
@@ -25,6 +26,7 @@ mod student_interval;
 pub mod track;
 
 pub use gates::{Finding, Gate};
+pub use local::{LocalServer, local_server};
 pub use per_transaction::{PerTransaction, per_transaction};
 pub use sampler::{Config, Cost, Missing, Sampler, Telemetry};
 pub use track::{Kind, Track, Tracks};

@@ -224,3 +224,19 @@ fn dead_rows_are_vacuumed_on_our_own_server_only() {
     found(true);
     wait_for("dead tuples 0");
 }
+
+#[test]
+fn a_server_on_this_machine_is_found_by_its_address() {
+    for flavor in ["mariadb", "postgres"] {
+        let with_port = |spec: &mut sandbox::Spec| spec.listen = sandbox::Listen::FreePort;
+        let Some(server) = sandbox::testing::server_with(flavor, with_port) else { return };
+        let expected = telemetry::LocalServer {
+            pid: server.pid().expect("it runs"),
+            datadir: Some(server.datadir().canonicalize().unwrap()),
+        };
+        for target in [server.target(None), server.tcp_target(None).unwrap()] {
+            let found = telemetry::local_server(&target).unwrap_or_else(|| panic!("{:?}", target.endpoint));
+            assert_eq!(found, expected, "{:?}", target.endpoint);
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! `plimsoll sysbench`: the script room's command line, and what it gives beyond sysbench's output.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use lab::kept::{self, Gathering, Ran, Record};
@@ -16,9 +17,10 @@ const STUDY: &str = "sysbench";
 pub(crate) fn sysbench(arguments: &[String], line: &str) -> Result<End, Failure> {
     let stop = stop_on_signals()?;
     // What failed has been told, in sysbench's form.
-    let outcome = script::run(arguments, &mut std::io::stdout(), stop.load());
+    let mut looking = Looking::default();
+    let outcome = script::run(arguments, &mut std::io::stdout(), stop.load(), &mut looking);
     if let Some(finished) = &outcome.result {
-        keep(finished, line)?;
+        keep(finished, looking, line)?;
     }
     Ok(match u8::try_from(outcome.exit_code) {
         Ok(0) => End::Done,
@@ -27,9 +29,30 @@ pub(crate) fn sysbench(arguments: &[String], line: &str) -> Result<End, Failure>
     })
 }
 
+/// What a run is watched by: runs that are kept, and no others, since samplers ask the server something too.
+#[derive(Default)]
+struct Looking(Option<kept::Onlooker>);
+
+impl script::Onlooker for Looking {
+    fn began(&mut self, options: &BTreeMap<String, String>) {
+        self.0 = file_option(options, "results").map(|_| kept::Onlooker::began());
+    }
+
+    fn event(&mut self, event: &load::Event<'_>, targets: &[wire::Target]) {
+        if let Some(onlooker) = &mut self.0 {
+            onlooker.event(event, targets.first());
+        }
+    }
+}
+
+/// The file that an option names.
+fn file_option<'a>(options: &'a BTreeMap<String, String>, name: &str) -> Option<&'a Path> {
+    options.get(name).filter(|path| !path.is_empty()).map(Path::new)
+}
+
 /// `--json`, `--hdr` and `--results`.
-fn keep(finished: &Finished, line: &str) -> Result<(), Failure> {
-    let file = |name: &str| finished.options.get(name).filter(|path| !path.is_empty()).map(Path::new);
+fn keep(finished: &Finished, looking: Looking, line: &str) -> Result<(), Failure> {
+    let file = |name: &str| file_option(&finished.options, name);
     if let Some(path) = file("hdr") {
         let mut log = HdrLog::create(path)?;
         log.add(&finished.load)?;
@@ -39,7 +62,10 @@ fn keep(finished: &Finished, line: &str) -> Result<(), Failure> {
     if json.is_none() && results.is_none() {
         return Ok(());
     }
-    let record = record(finished);
+    let mut record = record(finished);
+    if let Some(onlooker) = looking.0 {
+        onlooker.finish(&mut record);
+    }
     if let Some(path) = json {
         let mut out = sink(path)?;
         writeln!(out, "{}", as_json(finished, &record)).and_then(|()| out.flush()).map_err(output)?;

@@ -3,6 +3,6 @@
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let outcome = script::run(&arguments, &mut std::io::stdout(), &load::Stop::new());
+    let outcome = script::run(&arguments, &mut std::io::stdout(), &load::Stop::new(), &mut ());
     std::process::ExitCode::from(outcome.exit_code as u8)
 }
