@@ -8,6 +8,7 @@ use load::net::Socket;
 use load::{Completion, Failure, Recorder, Session};
 use wire::{Connection, Target};
 use workload::Dialect;
+use workload::link::cancel;
 use workload::random::Rng;
 
 use crate::dictionary::Position;
@@ -189,7 +190,10 @@ impl SmackSession {
 
 impl Session for SmackSession {
     async fn open(&mut self) -> Result<(), Failure> {
-        self.connection = None;
+        if let Some(abandoned) = self.connection.take().and_then(|connection| connection.abandoned()) {
+            // Boxed: it is rare, and would be part of every session's memory otherwise.
+            Box::pin(cancel(&abandoned, &self.shared.target)).await;
+        }
         let start = load::time::now();
         let target = &self.shared.target;
         let opened = match load::net::connect(&target.endpoint, start + target.connect_timeout).await {

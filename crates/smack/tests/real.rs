@@ -125,3 +125,45 @@ fn shell_commands_are_refused_unless_allowed() {
     let mut client = Client::connect(&server.target(Some("test_smack"))).unwrap();
     assert_eq!(client.query_value("select count(*) from t").unwrap().as_deref(), Some("2"));
 }
+
+/// The client gives up a statement by its timeout; the server must not go on with it for nobody.
+#[test]
+fn a_statement_that_timed_out_ends_on_the_server_too() {
+    for (flavor, sleep, running) in [
+        (
+            "mariadb",
+            // A sleep would notice that nobody is there any more.
+            "select benchmark(1000000000000, md5(1))",
+            "select count(*) from information_schema.processlist where info like 'select benchmark%'",
+        ),
+        (
+            "postgres",
+            "select pg_sleep(1000)",
+            "select count(*) from pg_stat_activity where state = 'active' and query = 'select pg_sleep(1000)'",
+        ),
+    ] {
+        let Some(server) = sandbox::testing::server(flavor) else { return };
+        let source = format!(
+            r#"
+            query "nap" {{ query "{sleep}"; type "nap"; has_result_set "y"; }}
+            client "a" {{ db "x"; query_barrel "1 nap"; }}
+            main {{ a.init(); a.set_num_rounds(2); a.create_threads(1); a.connect();
+                   a.unload_query_barrel(); a.collect_threads(); a.disconnect(); }}"#
+        );
+        let data = tempfile::tempdir().unwrap();
+        let mut options = options(&server, data.path(), &[]);
+        options.server = options.server.map(|target| wire::Target {
+            statement_timeout: std::time::Duration::from_millis(300),
+            ..target
+        });
+        let ended = run("naps", &source, &options, &Printer::new(std::io::sink()), &Stop::new());
+        let mut client = Client::connect(&server.target(None)).unwrap();
+        assert!(format!("{ended:?}").contains("timeout: no answer"), "{flavor}: {ended:?}");
+        // It is told to stop at once, and stops a moment later.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+        while client.query_value(running).unwrap().as_deref() != Some("0") {
+            assert!(std::time::Instant::now() < deadline, "{flavor} goes on: {ended:?}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}

@@ -45,10 +45,10 @@ fn not_connected() -> Failure {
 /// How long a request to cancel a statement that timed out may take.
 const CANCEL_LIMIT: Duration = Duration::from_secs(2);
 
-/// The server would go on with a statement that nobody waits for, and be slower for all others. Where it cannot be told,
-/// the next connection will show that.
+/// Tells the server to stop what a session's last statement left there. It would go on with a statement that nobody waits
+/// for, and be slower for all others. Where it cannot be told, the next connection will show that.
 #[cold]
-async fn cancel(abandoned: &Abandoned, target: &Target) {
+pub async fn cancel(abandoned: &Abandoned, target: &Target) {
     let limit = CANCEL_LIMIT.min(target.connect_timeout);
     if let Ok(socket) = load::net::connect(&target.endpoint, load::time::now() + limit).await {
         let target = Target { connect_timeout: limit, ..target.clone() };
