@@ -79,8 +79,10 @@ fn mysql(spec: &Spec, memory_bytes: u64, open_files_max: u64) -> Settings {
         ("innodb_flush_log_at_trx_commit", "1".to_owned()),
         // Without it the page cache holds the data a second time, on some versions by default and on others not.
         ("innodb_flush_method", "O_DIRECT".to_owned()),
-        // Read-only at run time. Indexes built after a load sort in memory, as with PostgreSQL's maintenance_work_mem.
-        ("innodb_sort_buffer_size", (64 * MIB).to_string()),
+        // Read-only at run time. MariaDB sorts an index in runs of this size and merges them: those that fit into a
+        // cache of the cpu are faster than long ones (4 million rows, 10.11: 2.1 s with 1 MiB, 2.9 s with 12, 3.4 s
+        // with 64). MySQL has not been measured with others.
+        ("innodb_sort_buffer_size", (if is_mariadb { MIB } else { 64 * MIB }).to_string()),
         ("local_infile", "ON".to_owned()),
         ("log_bin", "OFF".to_owned()),
         ("max_allowed_packet", (64 * MIB).to_string()),
