@@ -48,6 +48,7 @@ fn target(protocol: Protocol) -> Target {
         tls: TlsMode::Disabled,
         tls_ca: None,
         tls_client: wire::TlsClient::default(),
+        is_compressed: false,
         connect_timeout: Duration::from_secs(1),
         statement_timeout: Duration::from_secs(1),
     }
@@ -83,7 +84,9 @@ pub fn use_session(protocol: Protocol, welcome: &[u8], data: &[u8]) {
             }))
             .err(),
             2 => finish(connection.query_sets("SELECT 1; SELECT 2")).err(),
-            3 => finish(prepared(&mut connection, &format!("SELECT c FROM t WHERE id = {placeholder}"))).err(),
+            3 => {
+                finish(prepared(&mut connection, &format!("SELECT c FROM t WHERE id = {placeholder}"))).err()
+            }
             4 => finish(connection.load_rows("COPY t FROM STDIN", &mut |chunk| {
                 chunk.extend_from_slice(b"1\n");
                 false

@@ -212,7 +212,7 @@ const ROWS: &[Row] = &[
         "",
         "use only these ciphers of the TLS versions that they belong to",
     ),
-    ("mysql-compression", Section::Mysql, Kind::Bool, "off", "use compression (not supported)"),
+    ("mysql-compression", Section::Mysql, Kind::Bool, "off", "use compression"),
     ("mysql-debug", Section::Mysql, Kind::Bool, "off", "trace all statements"),
     (
         "mysql-ignore-errors",

@@ -24,9 +24,6 @@ const RESTARTS_MAX: u32 = 10_000;
 /// An option that is not supported, a number that is none.
 pub fn databases(values: &Values) -> Result<Databases, Error> {
     let (mysql, pgsql) = (mysql_targets(values)?, pgsql_targets(values)?);
-    if values.is_on("mysql-compression") {
-        return Err(Error::Usage("--mysql-compression is not supported by Plimsoll; leave it off".into()));
-    }
     let is_emulated = match values.text("db-ps-mode") {
         "auto" => false,
         "disable" => true,
@@ -69,6 +66,7 @@ fn target(protocol: Protocol, endpoint: Endpoint, values: &Values, prefix: &str)
         tls: TlsMode::Disabled,
         tls_ca: None,
         tls_client: TlsClient::default(),
+        is_compressed: false,
         connect_timeout: Duration::from_secs(values.count("thread-init-timeout").max(1)),
         // sysbench waits for a statement for ever; a silent server must end in an error all the same.
         statement_timeout: Duration::from_secs(3600),
@@ -121,6 +119,7 @@ fn mysql_targets(values: &Values) -> Result<Vec<Target>, Error> {
         tls,
         tls_ca: tls_ca.clone(),
         tls_client: tls_client.clone(),
+        is_compressed: values.is_on("mysql-compression"),
         ..target(Protocol::Mysql, endpoint, values, "mysql")
     };
     Ok(endpoints.into_iter().map(with).collect())

@@ -334,6 +334,23 @@ fn a_user_that_logs_in_by_a_certificate(server: &Sandbox, tcp: &[String], script
 }
 
 #[test]
+fn packets_are_compressed_where_it_is_asked_for() {
+    let Some((_server, options)) = mariadb() else { return };
+    let script = script(
+        "function thread_init()
+   local con = sysbench.sql.driver():connect()
+   local _, status = con:query_row([[SHOW STATUS LIKE 'Compression']])
+   print('compression: ' .. status .. ' ' .. #con:query_row([[SELECT REPEAT('c', 100000)]]))
+end
+function event() end",
+    );
+    for (option, says) in [("--mysql-compression=on", "ON"), ("--mysql-compression=off", "OFF")] {
+        let done = run_on(&options, &script.path, &["--events=1", option]).ok();
+        assert_eq!(done.told("compression"), [format!("{says} 100000")]);
+    }
+}
+
+#[test]
 fn sessions_take_several_servers_in_turn() {
     let (Some((one, options)), Some((other, _))) = (mariadb(), mariadb()) else { return };
     let script = script(

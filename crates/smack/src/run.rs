@@ -139,6 +139,7 @@ pub fn target(client: &Client, options: &Options) -> Target {
         tls: TlsMode::Disabled,
         tls_ca: None,
         tls_client: wire::TlsClient::default(),
+        is_compressed: false,
         connect_timeout: Duration::from_secs(10),
         statement_timeout: Duration::from_secs(3600),
     }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::target::Target;
-use crate::tls::Tunnel;
 use crate::transport::Transport;
+use crate::tunnel::Tunnel;
 
 /// First size of the read buffer: ten thousand sessions that only see small answers stay at this.
 const INPUT_BYTES_MIN: usize = 4 * 1024;
@@ -110,6 +110,15 @@ impl<T: Transport> Channel<T> {
         self.tunnel.start_tls(target).await.map_err(|error| timed_out(error, limit))
     }
 
+    /// Compresses everything from here on. Called where the protocol says so, with nothing unread.
+    pub(crate) fn start_compression(&mut self) -> Result<(), Error> {
+        if self.start != self.end {
+            return Err(Error::Protocol("the server went on after the log-in was over".into()));
+        }
+        self.tunnel.start_compression();
+        Ok(())
+    }
+
     /// What has been received and not consumed.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.input[self.start..self.end]
@@ -195,7 +204,7 @@ impl<T: Transport> Channel<T> {
     /// [`Channel::flush`]. False: there is a rest. Nothing of the request has to live on while it is waited for.
     pub(crate) fn post(&mut self, bytes: &[u8]) -> Result<bool, Error> {
         let mut sent = 0;
-        if !self.tunnel.is_tls() {
+        if !self.tunnel.holds_back() {
             // Should it have to wait, `flush` polls again with a waker that somebody listens to.
             let mut cx = Context::from_waker(Waker::noop());
             while sent < bytes.len() {
@@ -235,7 +244,7 @@ async fn send_all<T: Transport>(tunnel: &mut Tunnel<T>, bytes: &[u8]) -> Result<
             count => sent += count,
         }
     }
-    if tunnel.is_tls() {
+    if tunnel.holds_back() {
         poll_fn(|cx| tunnel.poll_flush(cx)).await?;
     }
     Ok(())

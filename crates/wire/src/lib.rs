@@ -13,6 +13,7 @@ pub mod postgres;
 pub mod target;
 pub(crate) mod tls;
 pub mod transport;
+pub(crate) mod tunnel;
 pub mod url;
 pub mod value;
 

@@ -122,6 +122,8 @@ pub struct Target {
     pub tls_ca: Option<PathBuf>,
     /// Certificate and ciphers of this side.
     pub tls_client: TlsClient,
+    /// Packets are compressed with zlib (MySQL and MariaDB).
+    pub is_compressed: bool,
     /// Limit for connecting and logging in, together.
     pub connect_timeout: Duration,
     /// Limit for one statement.

@@ -1,8 +1,7 @@
-//! TLS over any transport: rustls driven by poll functions, and the certificate policies of [`TlsMode`].
+//! TLS as a target asks for it: the certificate policies of [`TlsMode`], and its errors in words.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -15,170 +14,23 @@ use rustls::{
 
 use crate::error::Error;
 use crate::target::{Endpoint, Target, TlsMode};
-use crate::transport::Transport;
 
 mod client;
-mod end_point;
+pub(crate) mod end_point;
 
-/// A transport, encrypted or not.
-pub(crate) struct Tunnel<T> {
-    transport: T,
-    session: Option<Box<ClientConnection>>,
-}
-
-impl<T> std::fmt::Debug for Tunnel<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tunnel").field("tls", &self.session.is_some()).finish_non_exhaustive()
-    }
-}
-
-impl<T: Transport> Tunnel<T> {
-    /// Nothing encrypted yet.
-    pub(crate) fn plain(transport: T) -> Tunnel<T> {
-        Tunnel { transport, session: None }
-    }
-
-    pub(crate) fn transport(&self) -> &T {
-        &self.transport
-    }
-
-    pub(crate) fn transport_mut(&mut self) -> &mut T {
-        &mut self.transport
-    }
-
-    pub(crate) fn is_tls(&self) -> bool {
-        self.session.is_some()
-    }
-
-    /// TLS version and cipher suite.
-    pub(crate) fn description(&self) -> Option<String> {
-        let session = self.session.as_ref()?;
-        let version = session.protocol_version()?;
-        let suite = session.negotiated_cipher_suite()?.suite();
-        Some(format!("{} {}", version.as_str().unwrap_or("TLS"), suite.as_str().unwrap_or("unknown")))
-    }
-
-    /// Hash of the server's certificate as `tls-server-end-point` wants it (RFC 5929, section 4.1).
-    pub(crate) fn end_point_hash(&self) -> Option<Vec<u8>> {
-        let certificate = self.session.as_ref()?.peer_certificates()?.first()?;
-        end_point::hash(certificate)
-    }
-
-    /// Shakes hands.
-    pub(crate) async fn start_tls(&mut self, target: &Target) -> Result<(), Error> {
-        let config = client_config(target)?;
-        let name = server_name(target)?;
-        let session = ClientConnection::new(config, name)
-            .map_err(|error| Error::Tls(format!("the handshake cannot begin: {error}")))?;
-        self.session = Some(Box::new(session));
-        std::future::poll_fn(|cx| self.poll_handshake(cx)).await
-    }
-
-    fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        let mut answered = false;
-        loop {
-            ready!(self.poll_flush(cx)).map_err(|error| handshake_io(error, answered))?;
-            let Some(session) = &mut self.session else { return Poll::Ready(Ok(())) };
-            if !session.is_handshaking() {
-                return Poll::Ready(Ok(()));
-            }
-            let mut stream = Stream { transport: &mut self.transport, cx };
-            match session.read_tls(&mut stream) {
-                Ok(0) => return Poll::Ready(Err(closed_in_handshake(answered))),
-                Ok(_) => answered = true,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
-                Err(error) => return Poll::Ready(Err(handshake_io(error, answered))),
-            }
-            if let Err(error) = session.process_new_packets() {
-                // The alert tells the server why; whether it arrives does not matter any more.
-                let _ = self.poll_flush(cx);
-                return Poll::Ready(Err(handshake_error(&error)));
-            }
-        }
-    }
-
-    /// As [`Transport::poll_read`].
-    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        let Some(session) = &mut self.session else { return self.transport.poll_read(cx, buf) };
-        loop {
-            match session.reader().read(buf) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // A peer that closes without saying so: the end of the stream, as on plain TCP.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Ok(0)),
-                other => return Poll::Ready(other),
-            }
-            let mut stream = Stream { transport: &mut self.transport, cx };
-            match session.read_tls(&mut stream) {
-                Ok(0) => return Poll::Ready(Ok(0)),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-            session.process_new_packets().map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-        }
-    }
-
-    /// As [`Transport::poll_write`]; what TLS holds back goes out with [`Tunnel::poll_flush`].
-    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        if self.session.is_none() {
-            return self.transport.poll_write(cx, buf);
-        }
-        ready!(self.poll_flush(cx))?;
-        match &mut self.session {
-            Some(session) => Poll::Ready(session.writer().write(buf)),
-            None => self.transport.poll_write(cx, buf),
-        }
-    }
-
-    /// Sends everything that TLS holds back.
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(session) = &mut self.session else { return Poll::Ready(Ok(())) };
-        while session.wants_write() {
-            let mut stream = Stream { transport: &mut self.transport, cx };
-            match session.write_tls(&mut stream) {
-                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// What rustls reads from and writes to.
-struct Stream<'a, 'c, T> {
-    transport: &'a mut T,
-    cx: &'a mut Context<'c>,
-}
-
-impl<T: Transport> Read for Stream<'_, '_, T> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.transport.poll_read(self.cx, buf) {
-            Poll::Ready(result) => result,
-            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-}
-
-impl<T: Transport> Write for Stream<'_, '_, T> {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self.transport.poll_write(self.cx, buf) {
-            Poll::Ready(result) => result,
-            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// A session that has not shaken hands yet.
+pub(crate) fn begin(target: &Target) -> Result<ClientConnection, Error> {
+    let config = client_config(target)?;
+    let name = server_name(target)?;
+    ClientConnection::new(config, name)
+        .map_err(|error| Error::Tls(format!("the handshake cannot begin: {error}")))
 }
 
 const OLD_TLS: &str = "the server offers no TLS 1.2 or newer (as MySQL 5.5 and 5.6 and MariaDB 10.1 and 10.2 \
      built with yaSSL), and Plimsoll speaks nothing older: use tls=disabled over a unix socket or a trusted \
      network, or a server built with OpenSSL";
 
-fn handshake_io(error: io::Error, answered: bool) -> Error {
+pub(crate) fn handshake_io(error: io::Error, answered: bool) -> Error {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
             closed_in_handshake(answered)
@@ -188,7 +40,7 @@ fn handshake_io(error: io::Error, answered: bool) -> Error {
 }
 
 /// yaSSL hangs up on a ClientHello that it cannot serve.
-fn closed_in_handshake(answered: bool) -> Error {
+pub(crate) fn closed_in_handshake(answered: bool) -> Error {
     Error::Tls(if answered {
         "the server closed the connection during the handshake: its log may say why".into()
     } else {
@@ -216,7 +68,7 @@ pub(crate) fn login_error(error: Error, target: &Target) -> Error {
     }
 }
 
-fn handshake_error(error: &rustls::Error) -> Error {
+pub(crate) fn handshake_error(error: &rustls::Error) -> Error {
     use rustls::Error as R;
     Error::Tls(match error {
         R::AlertReceived(

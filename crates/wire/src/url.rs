@@ -11,7 +11,7 @@ use crate::target::{Endpoint, Protocol, Secret, Target, TlsClient, TlsMode};
     "{problem}; a server is written as mysql://user:password@host:port/database or \
          postgres://user:password@host:port/database, with ?socket=/path for a unix socket and \
          tls=disabled|preferred|required|verify-ca|verify-full, tls-ca=/path/ca.pem, tls-cert=/path/client.pem, \
-         tls-key=/path/client.key, tls-cipher=NAME:NAME, connect-timeout=SECONDS, statement-timeout=SECONDS"
+         tls-key=/path/client.key, tls-cipher=NAME:NAME, compression=on (MySQL), connect-timeout=SECONDS, statement-timeout=SECONDS"
 )]
 pub struct TargetError {
     /// What is wrong. Never holds the password.
@@ -57,6 +57,7 @@ impl Target {
             tls: TlsMode::Disabled,
             tls_ca: None,
             tls_client: TlsClient::default(),
+            is_compressed: false,
             connect_timeout: Self::CONNECT_TIMEOUT,
             statement_timeout: Self::STATEMENT_TIMEOUT,
         };
@@ -94,11 +95,21 @@ impl Target {
             "tls-cert" | "ssl-cert" | "sslcert" => self.tls_client.certificate = Some(PathBuf::from(value)),
             "tls-key" | "ssl-key" | "sslkey" => self.tls_client.key = Some(PathBuf::from(value)),
             "tls-cipher" | "ssl-cipher" => self.tls_client.ciphers = value,
+            "compression" => self.is_compressed = self.parse_compression(&value)?,
             "connect-timeout" => self.connect_timeout = parse_seconds(key, &value)?,
             "statement-timeout" => self.statement_timeout = parse_seconds(key, &value)?,
             other => return wrong(format!("unknown option {other:?}")),
         }
         Ok(())
+    }
+
+    fn parse_compression(&self, value: &str) -> Result<bool, TargetError> {
+        match (value, self.protocol) {
+            ("on", Protocol::Postgres) => wrong("PostgreSQL has no compressed protocol"),
+            ("on", Protocol::Mysql) => Ok(true),
+            ("off", _) => Ok(false),
+            (other, _) => wrong(format!("compression is on or off, not {other:?}")),
+        }
     }
 
     fn port(&self) -> u16 {
@@ -312,6 +323,8 @@ mod tests {
             ("mysql://u:secret@h/?tsl=required", "unknown option \"tsl\""),
             ("mysql://u:secret@h/?tls=on", "unknown tls mode \"on\""),
             ("postgres://u:secret@h/?sslmode=full", "unknown tls mode \"full\""),
+            ("postgres://u:secret@h/?compression=on", "no compressed protocol"),
+            ("mysql://u:secret@h/?compression=zstd", "on or off"),
             ("mysql://u:se%zzcret@h/", "hexadecimal"),
             ("mysql://u:%ff@h/", "UTF-8"),
             ("mysql://u:secret@h/?connect-timeout=-1", "positive number"),

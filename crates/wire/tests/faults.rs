@@ -55,6 +55,7 @@ fn target(server: &FakeServer, language: Language, limit: Duration) -> Target {
         tls: TlsMode::Disabled,
         tls_ca: None,
         tls_client: wire::TlsClient::default(),
+        is_compressed: false,
         connect_timeout: limit,
         statement_timeout: limit,
     }

@@ -110,6 +110,7 @@ fn target(protocol: Protocol) -> Target {
         tls: TlsMode::Disabled,
         tls_ca: None,
         tls_client: wire::TlsClient::default(),
+        is_compressed: false,
         connect_timeout: Duration::from_secs(1),
         statement_timeout: Duration::from_secs(1),
     }

@@ -46,7 +46,12 @@ const COMMON: &[Check] = &[
 const CLIENT_CERTIFICATES: Check = ("client certificates", client_certificates);
 
 fn check_server(selector: &str, checks: &[Check]) {
-    let Some(server) = common::server(selector) else { return };
+    let Some(mut server) = common::server(selector) else { return };
+    check_all(&server, COMMON);
+    check_all(&server, checks);
+    // All of it once more in compressed packets.
+    server.compress();
+    check_all(&server, &[("compression", compression)]);
     check_all(&server, COMMON);
     check_all(&server, checks);
 }
@@ -428,6 +433,22 @@ fn account(server: &Server, name: &str, how: &str, password: &str) -> [Target; 2
 fn who(target: &Target) -> String {
     let mut client = Client::connect(target).unwrap_or_else(|e| panic!("{target:?}: {e}"));
     client.query_value("SELECT USER()").unwrap().unwrap()
+}
+
+/// The server itself says so, and bytes are saved.
+fn compression(server: &Server) {
+    for (is_compressed, says) in [(true, "ON"), (false, "OFF")] {
+        let mut client =
+            Client::connect(&Target { is_compressed, ..server.target() }).expect("root over the socket");
+        let status = |client: &mut Client, name: &str| {
+            let sets = client.query_sets(&format!("SHOW STATUS LIKE '{name}'")).unwrap();
+            sets[0].text(0, 1).unwrap().to_owned()
+        };
+        assert_eq!(status(&mut client, "Compression"), says);
+        assert_eq!(client.query_value("SELECT REPEAT('c', 3000000)").unwrap().unwrap().len(), 3_000_000);
+        let sent: u64 = status(&mut client, "Bytes_sent").parse().unwrap();
+        assert_eq!(sent < 100_000, is_compressed, "{sent} bytes sent");
+    }
 }
 
 fn native_passwords(server: &Server) {

@@ -210,6 +210,7 @@ impl Hand {
             tls: wire::TlsMode::Disabled,
             tls_ca: None,
             tls_client: wire::TlsClient::default(),
+            is_compressed: false,
             connect_timeout: Duration::from_secs(5),
             statement_timeout: Duration::from_secs(5),
         };

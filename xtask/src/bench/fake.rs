@@ -102,6 +102,7 @@ impl SessionFactory for FakeSessions {
             tls: TlsMode::Disabled,
             tls_ca: None,
             tls_client: wire::TlsClient::default(),
+            is_compressed: false,
             connect_timeout: Duration::from_secs(20),
             statement_timeout: Duration::from_secs(60),
         };

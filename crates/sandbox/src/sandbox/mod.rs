@@ -350,6 +350,7 @@ impl Sandbox {
             tls: wire::TlsMode::Disabled,
             tls_ca: None,
             tls_client: wire::TlsClient::default(),
+            is_compressed: false,
             connect_timeout: Duration::from_secs(10),
             statement_timeout: Duration::from_secs(300),
         }

@@ -91,7 +91,8 @@ impl<T: Transport> Connection<T> {
         let mut sequence = whole.next_sequence;
 
         let with_tls = wants_tls(target, &greeting, channel.is_private())?;
-        let capabilities = greeting.shared_capabilities(target.database.is_some(), with_tls);
+        let capabilities = greeting.shared_capabilities(target.database.is_some(), with_tls)
+            | compression(target, &greeting)?;
         let collation = greeting.collation();
         if with_tls {
             let start = begin(&mut channel.output);
@@ -118,6 +119,9 @@ impl<T: Transport> Connection<T> {
         finish(&mut channel.output, start, &mut sequence);
         channel.flush().await?;
         log_in_to_the_end(&mut channel, &mut login, sequence).await?;
+        if target.is_compressed {
+            channel.start_compression()?;
+        }
 
         let server = ServerInfo {
             version: greeting.version,
@@ -642,6 +646,17 @@ impl<T: Transport> Connection<T> {
         self.channel.arm(self.statement_timeout);
         self.channel.flush().await?;
         self.skip_answer(sequence, None).await
+    }
+}
+
+/// What the log-in says about compression.
+fn compression(target: &Target, greeting: &Greeting) -> Result<u64, Error> {
+    match target.is_compressed {
+        true if greeting.capabilities & capability::COMPRESS == 0 => Err(Error::Unsupported(
+            "the server offers no compression with zlib (protocol_compression_algorithms in MySQL 8)".into(),
+        )),
+        true => Ok(capability::COMPRESS),
+        false => Ok(0),
     }
 }
 

@@ -13,6 +13,8 @@ pub mod capability {
     pub const LONG_PASSWORD: u64 = 0x1;
     /// A database is named in the log-in.
     pub const CONNECT_WITH_DB: u64 = 0x8;
+    /// Packets are compressed after the log-in.
+    pub const COMPRESS: u64 = 0x20;
     /// LOAD DATA LOCAL INFILE.
     pub const LOCAL_FILES: u64 = 0x80;
     /// The protocol since 4.1.

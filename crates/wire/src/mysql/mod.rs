@@ -4,6 +4,7 @@
 
 pub mod auth;
 pub mod bulk;
+pub mod compression;
 pub mod connection;
 pub mod handshake;
 pub mod packet;

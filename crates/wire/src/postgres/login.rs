@@ -276,6 +276,7 @@ mod tests {
             tls: TlsMode::Disabled,
             tls_ca: None,
             tls_client: crate::TlsClient::default(),
+            is_compressed: false,
             connect_timeout: Duration::from_secs(1),
             statement_timeout: Duration::from_secs(1),
         }

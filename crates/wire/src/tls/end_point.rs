@@ -13,7 +13,7 @@ const SEQUENCE: u8 = 0x30;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 
 /// `None` where the certificate cannot be read, or where its signature names no one hash (Ed25519, RSA-PSS).
-pub(super) fn hash(certificate: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn hash(certificate: &[u8]) -> Option<Vec<u8>> {
     let algorithm = signature_algorithm(certificate)?;
     let is = |family: &[u8], ends: &[&[u8]]| {
         algorithm.strip_prefix(family).is_some_and(|rest| ends.contains(&rest))

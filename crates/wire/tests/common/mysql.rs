@@ -11,6 +11,8 @@ pub(crate) struct Server {
     port: u16,
     /// An authority of nobody's.
     dir: tempfile::TempDir,
+    /// Sessions ask for the compressed protocol.
+    is_compressed: bool,
 }
 
 /// A server with TLS and a TCP port. `None` where the caller wants no servers; it has been said then what was not
@@ -24,7 +26,7 @@ pub(crate) fn server(selector: &str) -> Option<Server> {
         use_rsa(&mut sandbox);
     }
     let port = sandbox.status().expect("the server runs").port.expect("it has a port");
-    Some(Server { sandbox, port, dir: directory() })
+    Some(Server { sandbox, port, dir: directory(), is_compressed: false })
 }
 
 /// This build was made without.
@@ -67,9 +69,14 @@ impl Server {
         self.sandbox.build().name()
     }
 
+    /// From now on sessions ask for the compressed protocol.
+    pub(crate) fn compress(&mut self) {
+        self.is_compressed = true;
+    }
+
     /// The administrator over the unix socket.
     pub(crate) fn target(&self) -> Target {
-        self.sandbox.target(None)
+        Target { is_compressed: self.is_compressed, ..self.sandbox.target(None) }
     }
 
     pub(crate) fn port(&self, host: &str) -> Endpoint {
