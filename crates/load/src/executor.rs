@@ -27,12 +27,6 @@ const EVENTS_MAX: usize = 512;
 /// Transactions that a task may finish without waiting before others get their turn.
 const TURNS_MAX: u32 = 64;
 
-/// Bytes of a task that are asked for ahead of its turn.
-const AHEAD_BYTES_MAX: usize = 4096;
-/// Bytes of a read buffer that are: what most answers need.
-const AHEAD_BYTES_READ: usize = 192;
-const CACHE_LINE: usize = 64;
-
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 #[derive(Default)]
@@ -41,8 +35,6 @@ struct TaskSlot {
     future: Option<Task>,
     is_queued: bool,
     is_live: bool,
-    /// What it has said that it will look at next. Never followed, only fetched ahead.
-    ahead: [usize; 2],
 }
 
 /// What the executor knows of a socket.
@@ -57,8 +49,6 @@ pub(crate) struct SocketSlot {
     /// A sweep found the deadline passed.
     pub(crate) is_expired: bool,
     pub(crate) deadline: Option<Instant>,
-    /// Where the next read will put what it gets. Never followed, only fetched ahead.
-    pub(crate) buffer: usize,
     /// Who waits.
     pub(crate) waker: Option<Waker>,
 }
@@ -95,8 +85,6 @@ pub(crate) struct Core {
     /// Counts polls: two clock readings with the same number have nothing but the task's own code between them.
     poll_number: Cell<u64>,
     turns: Cell<u32>,
-    /// The task that is being polled.
-    polled: Cell<usize>,
     /// How late timers were served.
     pub(crate) lag: RefCell<Counts>,
 }
@@ -151,7 +139,6 @@ impl Core {
             sweep_due: Cell::new(now + SWEEP),
             poll_number: Cell::new(0),
             turns: Cell::new(0),
-            polled: Cell::new(0),
             lag: RefCell::new(Counts::new()),
         }))
     }
@@ -218,7 +205,7 @@ impl Core {
 
     /// Adds a task; it is polled at the next turn of the loop.
     pub(crate) fn spawn(&self, task: Task) -> usize {
-        let slot = TaskSlot { future: Some(task), is_queued: false, is_live: true, ahead: [0; 2] };
+        let slot = TaskSlot { future: Some(task), is_queued: false, is_live: true };
         let mut tasks = self.tasks.borrow_mut();
         let id = match self.free_tasks.borrow_mut().pop() {
             Some(id) => {
@@ -273,7 +260,6 @@ impl Core {
         drop(tasks);
         self.poll_number.set(self.poll_number.get() + 1);
         self.turns.set(0);
-        self.polled.set(id);
         let waker = waker_of(id);
         let is_over = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         if is_over {
@@ -412,7 +398,6 @@ impl Core {
         known.is_readable |= flags & libc::EPOLLIN != 0;
         known.is_writable |= flags & libc::EPOLLOUT != 0;
         let waker = known.waker.take();
-        fetch_ahead(known.buffer, AHEAD_BYTES_READ);
         drop(sockets);
         if let Some(waker) = waker {
             waker.wake();
@@ -420,28 +405,6 @@ impl Core {
     }
 
     // ---- the loop ----
-
-    /// Asks for the memory of the task that follows, while the present one runs. A session's state has long left the
-    /// caches when its answer comes, for the server's threads have run in between, and fetching it line by line as
-    /// it is wanted costs more than all that is done with it.
-    #[inline]
-    fn fetch_next(&self) {
-        if let Some(id) = self.ready.borrow().front()
-            && let Some(slot) = self.tasks.borrow().get(*id)
-            && let Some(future) = slot.future.as_deref()
-        {
-            fetch_ahead((&raw const *future).addr(), size_of_val(future).min(AHEAD_BYTES_MAX));
-            slot.ahead.iter().for_each(|address| fetch_ahead(*address, 2 * CACHE_LINE));
-        }
-    }
-
-    /// The task that is being polled will look at this memory when it is polled next.
-    #[inline]
-    pub(crate) fn expect(&self, addresses: [usize; 2]) {
-        if let Some(slot) = self.tasks.borrow_mut().get_mut(self.polled.get()) {
-            slot.ahead = addresses;
-        }
-    }
 
     /// Runs tasks until `is_done` says so; it is asked after each turn. `on_sweep` is called at least every
     /// [`SWEEP`].
@@ -454,10 +417,8 @@ impl Core {
         loop {
             // Only what is ready now: tasks that wake themselves wait for the next turn.
             let ready_now = self.ready.borrow().len();
-            self.fetch_next();
             for _ in 0..ready_now {
                 let Some(id) = self.ready.borrow_mut().pop_front() else { break };
-                self.fetch_next();
                 self.poll_task(id);
             }
             if is_done() {
@@ -512,7 +473,6 @@ impl SocketSlot {
             is_hung_up: false,
             is_expired: false,
             deadline: None,
-            buffer: 0,
             waker: None,
         }
     }
@@ -550,19 +510,6 @@ fn epoll_wait(epoll: RawFd, events: &mut [libc::epoll_event], timeout: Duration)
     let named =
         unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as libc::c_int, limit_ms) };
     if named < 0 { Err(io::Error::last_os_error()) } else { Ok(named as usize) }
-}
-
-/// Asks the processor to bring memory into its caches.
-#[inline]
-fn fetch_ahead(address: usize, bytes: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for at in (address..address + bytes).step_by(CACHE_LINE) {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing into the program and faults on no address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(std::ptr::without_provenance(at)) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (address, bytes);
 }
 
 /// A waker is the index of its task: nothing to count, nothing to free.

@@ -253,11 +253,7 @@ fn transmit(fd: RawFd, buf: &[u8]) -> libc::c_long {
 impl Transport for Socket {
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
-            let Poll::Ready(ready) = self.wait(cx, |known| known.is_readable) else {
-                self.core.with_socket(self.slot, |known| known.buffer = buf.as_ptr().addr());
-                return Poll::Pending;
-            };
-            ready?;
+            std::task::ready!(self.wait(cx, |known| known.is_readable))?;
             let got = receive(self.fd(), buf);
             if got >= 0 {
                 let got = got as usize;

@@ -80,13 +80,6 @@ impl Recorder {
         self.crew.recording.borrow_mut().statement(class, None, self.is_counted.get(), end - start);
     }
 
-    /// When the answer that the session is about to wait for has come, it will look at these addresses: they are
-    /// fetched into the caches before its turn. 0 for none; nothing reads them.
-    #[inline]
-    pub fn expect(&self, addresses: [usize; 2]) {
-        self.crew.core.expect(addresses);
-    }
-
     /// A transaction begins.
     #[inline]
     pub(crate) fn begin(&self, start: Instant, is_counted: bool) {

@@ -515,7 +515,7 @@ impl<O: Open> Host<O> {
         let started =
             unsafe { with_values(&prepared.params, |values| live.connection.start(server, values)) };
         let done = match started {
-            Ok(started) => live.connection.finish(server, started).await,
+            Ok(started) => live.connection.finish(Some(server), started).await,
             Err(error) => Err(error),
         };
         match done {

@@ -1,5 +1,7 @@
 //! One API over both protocols.
 
+use std::future::poll_fn;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::cancel::Abandoned;
@@ -28,7 +30,7 @@ pub enum Statement {
     Postgres(postgres::Statement),
 }
 
-/// A prepared statement that [`Connection::start`] has sent.
+/// A statement that was sent and whose answer is still to be read: [`Connection::finish`] must follow.
 #[derive(Debug)]
 pub enum Started {
     /// MySQL, MariaDB, Percona Server.
@@ -64,9 +66,16 @@ impl<T: Transport> Connection<T> {
     /// Runs `sql` by the text protocol; rows are skipped unread. Of several statements all results are consumed
     /// and their rows and affected rows summed. The first error ends it.
     pub async fn query(&mut self, sql: &str) -> Result<Done, Error> {
+        let started = self.start_query(sql)?;
+        self.finish(None, started).await
+    }
+
+    /// The first half of [`Connection::query`]: sends the statement, as far as that goes without waiting.
+    #[inline]
+    pub fn start_query(&mut self, sql: &str) -> Result<Started, Error> {
         match self {
-            Connection::Mysql(c) => c.query(sql).await,
-            Connection::Postgres(c) => c.query(sql).await,
+            Connection::Mysql(c) => c.start_query(sql).map(Started::Mysql),
+            Connection::Postgres(c) => c.start_query(sql).map(Started::Postgres),
         }
     }
 
@@ -97,7 +106,7 @@ impl<T: Transport> Connection<T> {
     /// Executes a prepared statement; rows are skipped by length. Does not allocate.
     pub async fn execute(&mut self, statement: &mut Statement, values: &[Value<'_>]) -> Result<Done, Error> {
         let started = self.start(statement, values)?;
-        self.finish(statement, started).await
+        self.finish(Some(statement), started).await
     }
 
     /// The first half of [`Connection::execute`]: encodes the request and sends it, as far as that goes without
@@ -111,16 +120,49 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// The second half: reads the answer.
+    /// The second half: reads the answer. `statement`: the prepared statement that was started.
     #[inline]
-    pub async fn finish(&mut self, statement: &mut Statement, started: Started) -> Result<Done, Error> {
-        match (self, statement, started) {
-            (Connection::Mysql(c), Statement::Mysql(s), Started::Mysql(started)) => {
-                c.finish(s, started).await
+    pub async fn finish(
+        &mut self,
+        mut statement: Option<&mut Statement>,
+        started: Started,
+    ) -> Result<Done, Error> {
+        let done = match poll_fn(|cx| self.poll_finish(cx, &started)).await {
+            Some(outcome) => outcome?,
+            // Boxed, because it is rare and would make every execution's future larger.
+            None => Box::pin(self.finish_slowly(statement.as_deref_mut(), started)).await?,
+        };
+        if let Some(Statement::Mysql(statement)) = statement {
+            statement.types_are_known();
+        }
+        Ok(done)
+    }
+
+    /// One level of futures for each statement of a workload, however deep the layers are: each level would be walked
+    /// through twice a statement, with memory that has left the caches.
+    #[inline]
+    fn poll_finish(&mut self, cx: &mut Context<'_>, started: &Started) -> Poll<Option<Result<Done, Error>>> {
+        match (self, started) {
+            (Connection::Mysql(c), Started::Mysql(started)) => c.poll_finish(cx, started),
+            (Connection::Postgres(c), Started::Postgres(started)) => c.poll_finish(cx, started),
+            _ => Poll::Ready(Some(foreign_statement())),
+        }
+    }
+
+    async fn finish_slowly(
+        &mut self,
+        statement: Option<&mut Statement>,
+        started: Started,
+    ) -> Result<Done, Error> {
+        match (self, started) {
+            (Connection::Mysql(c), Started::Mysql(started)) => {
+                let statement = match statement {
+                    Some(Statement::Mysql(statement)) => Some(statement),
+                    _ => None,
+                };
+                c.finish_slowly(started, statement).await
             }
-            (Connection::Postgres(c), Statement::Postgres(s), Started::Postgres(started)) => {
-                c.finish(s, started).await
-            }
+            (Connection::Postgres(c), Started::Postgres(started)) => c.finish_slowly(started).await,
             _ => foreign_statement(),
         }
     }

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use load::net::Socket;
-use wire::{Connection, Done, ParamType, Row, Statement, Value};
+use wire::{Connection, Done, ParamType, Row, Started, Statement, Value};
 
 use crate::Dialect;
 use crate::random::digits;
@@ -92,15 +92,6 @@ impl StatementPlan {
     }
 }
 
-/// A statement on its way to the server.
-#[derive(Debug)]
-pub enum Started {
-    /// By the binary protocol: sent.
-    Prepared(wire::Started),
-    /// As text: rendered.
-    Text,
-}
-
 /// The statements of one session.
 #[derive(Debug)]
 pub struct Statements {
@@ -152,12 +143,6 @@ impl Statements {
         template * self.plan.tables.len() + table
     }
 
-    /// Where a statement is kept that was prepared with the connection; 0 for others.
-    #[inline]
-    pub fn address(&self, template: usize, table: usize) -> usize {
-        self.all.get(self.slot(template, table)).map_or(0, |statement| (&raw const *statement).addr())
-    }
-
     /// Whether [`Statements::start`] can be called: otherwise after [`Statements::prepare`].
     #[inline]
     pub fn is_ready(&self, template: usize, table: usize) -> bool {
@@ -192,12 +177,16 @@ impl Statements {
     }
 
     #[inline]
-    fn prepared(&mut self, template: usize, table: usize) -> Result<&mut Statement, wire::Error> {
+    fn find(&mut self, template: usize, table: usize) -> Option<&mut Statement> {
         let slot = self.slot(template, table);
-        let found = match self.all.get_mut(slot) {
+        match self.all.get_mut(slot) {
             Some(statement) => statement.as_mut(),
             None => self.late.get_mut(&slot),
-        };
+        }
+    }
+
+    fn prepared(&mut self, template: usize, table: usize) -> Result<&mut Statement, wire::Error> {
+        let found = self.find(template, table);
         found.ok_or_else(|| wire::Error::Unsupported("a statement was not prepared".to_owned()))
     }
 
@@ -216,10 +205,9 @@ impl Statements {
     ) -> Result<Started, wire::Error> {
         if self.is_sent_as_text(template) {
             self.render(template, table, values);
-            return Ok(Started::Text);
+            return connection.start_query(as_text(&self.text)?);
         }
-        let statement = self.prepared(template, table)?;
-        connection.start(statement, values).map(Started::Prepared)
+        connection.start(self.prepared(template, table)?, values)
     }
 
     /// Reads the answer to a statement that was started; rows are skipped.
@@ -227,17 +215,14 @@ impl Statements {
     /// # Errors
     /// Those of the server.
     #[inline]
-    pub async fn finish(
-        &mut self,
-        connection: &mut Connection<Socket>,
+    pub fn finish<'a>(
+        &'a mut self,
+        connection: &'a mut Connection<Socket>,
         template: usize,
         table: usize,
         started: Started,
-    ) -> Result<Done, wire::Error> {
-        match started {
-            Started::Prepared(started) => connection.finish(self.prepared(template, table)?, started).await,
-            Started::Text => connection.query(as_text(&self.text)?).await,
-        }
+    ) -> impl Future<Output = Result<Done, wire::Error>> + 'a {
+        connection.finish(self.find(template, table), started)
     }
 
     /// Runs a statement on a table; rows are skipped.

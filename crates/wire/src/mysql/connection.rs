@@ -42,6 +42,11 @@ pub struct Connection<T: Transport> {
     /// An answer is being read. Still set when the next command comes if a caller dropped the future half-way or
     /// an error left the stream in the middle of a packet.
     is_busy: bool,
+    /// What comes back for a statement that was started. Here and not in the futures, which would hand it from one to
+    /// the next.
+    answer: Answer,
+    /// What the answer has turned out to be where that is not what a running workload's statement gets.
+    surprise: Option<Event>,
     /// Reused by rows that somebody reads.
     cells: Vec<Option<Cell>>,
     text: Vec<u8>,
@@ -49,12 +54,10 @@ pub struct Connection<T: Transport> {
 
 /// See [`crate::Connection::start`].
 #[derive(Debug)]
-pub struct Started {
-    /// Whether all of the request was sent.
-    posted: Result<bool, Box<Error>>,
-    /// What the answer begins with.
-    sequence: u8,
-}
+pub struct Started(Posted);
+
+/// A request on its way: whether all of it was sent.
+type Posted = Result<bool, Box<Error>>;
 
 /// Appends a command; the sequence number that its answer begins with.
 fn push_command(out: &mut Vec<u8>, command: u8, body: &[u8]) -> u8 {
@@ -139,6 +142,8 @@ impl<T: Transport> Connection<T> {
             has_bulk: capabilities & capability::BULK_OPERATIONS != 0,
             statement_timeout: target.statement_timeout,
             is_busy: false,
+            answer: Answer::new(Dialect::default(), 0),
+            surprise: None,
             cells: Vec::new(),
             text: Vec::new(),
         })
@@ -149,17 +154,13 @@ impl<T: Transport> Connection<T> {
         &self.server
     }
 
-    /// See [`crate::Connection::query`].
-    pub async fn query(&mut self, sql: &str) -> Result<Done, Error> {
-        let started = {
-            self.begin()?;
-            let mut request = Scratch::take();
-            let sequence = push_command(&mut request, COM_QUERY, sql.as_bytes());
-            self.post(&request, sequence)
-        };
-        let sequence = self.sent(started).await?;
-        let outcome = self.skip_answer(sequence, None).await;
-        self.settle(outcome)
+    /// See [`crate::Connection::start_query`].
+    #[inline]
+    pub fn start_query(&mut self, sql: &str) -> Result<Started, Error> {
+        self.begin()?;
+        let mut request = Scratch::take();
+        let sequence = push_command(&mut request, COM_QUERY, sql.as_bytes());
+        Ok(self.post(&request, Answer::new(self.dialect, sequence)))
     }
 
     /// See [`crate::Connection::query_rows`].
@@ -204,17 +205,43 @@ impl<T: Transport> Connection<T> {
         self.begin()?;
         let mut request = Scratch::take();
         let sequence = statement.encode(values, &mut request)?;
-        Ok(self.post(&request, sequence))
+        Ok(self.post(&request, Answer::new(self.dialect, sequence).keeping_definitions()))
     }
 
-    /// See [`crate::Connection::finish`].
+    /// How nearly all statements end: the request went out at once, the answer has no surprises. `None`:
+    /// [`Connection::finish_slowly`] must follow.
     #[inline]
-    pub async fn finish(&mut self, statement: &mut Statement, started: Started) -> Result<Done, Error> {
-        let sequence = self.sent(started).await?;
-        let outcome = self.skip_answer(sequence, Some(&mut statement.columns)).await;
-        let done = self.settle(outcome)?;
-        statement.types_are_known();
-        Ok(done)
+    pub(crate) fn poll_finish(
+        &mut self,
+        cx: &mut Context<'_>,
+        started: &Started,
+    ) -> Poll<Option<Result<Done, Error>>> {
+        if !matches!(started.0, Ok(true)) {
+            return Poll::Ready(None);
+        }
+        let Connection { channel, answer, .. } = self;
+        let outcome = match ready!(poll_skip(channel, cx, answer)) {
+            Ok(Event::StatementEnd(_)) => Ok(answer.done()),
+            Ok(event) => {
+                self.surprise = Some(event);
+                return Poll::Ready(None);
+            }
+            Err(error) => Err(error),
+        };
+        Poll::Ready(Some(self.settle(outcome)))
+    }
+
+    /// All other ends. `statement`: the prepared one that was started.
+    pub(crate) async fn finish_slowly(
+        &mut self,
+        started: Started,
+        statement: Option<&mut Statement>,
+    ) -> Result<Done, Error> {
+        let answer = self.sent(started).await?;
+        let event = self.surprise.take().unwrap_or(Event::Nothing);
+        let definitions = statement.map(|statement| &mut statement.columns);
+        let outcome = self.skip_the_rest(answer, event, definitions).await;
+        self.settle(outcome)
     }
 
     /// See [`crate::Connection::execute_rows`].
@@ -225,11 +252,11 @@ impl<T: Transport> Connection<T> {
         on_row: &mut dyn FnMut(&Row<'_>),
     ) -> Result<Done, Error> {
         let started = self.start(statement, values)?;
-        let sequence = self.sent(started).await?;
+        let answer = self.sent(started).await?;
         let (mut cells, mut text) = (std::mem::take(&mut self.cells), std::mem::take(&mut self.text));
         let mut reading =
             BinaryRows { columns: &mut statement.columns, cells: &mut cells, text: &mut text, on_row };
-        let outcome = self.read_answer(Answer::new(self.dialect, sequence), &mut reading).await;
+        let outcome = self.read_answer(answer, &mut reading).await;
         (self.cells, self.text) = (cells, text);
         let done = self.settle(outcome)?;
         statement.types_are_known();
@@ -279,7 +306,7 @@ impl<T: Transport> Connection<T> {
     /// See [`crate::Connection::ping`].
     pub async fn ping(&mut self) -> Result<(), Error> {
         let sequence = self.send_command(COM_PING, &[]).await?;
-        let outcome = self.skip_answer(sequence, None).await;
+        let outcome = self.skip_answer(sequence).await;
         self.settle(outcome).map(|_| ())
     }
 
@@ -331,23 +358,22 @@ impl<T: Transport> Connection<T> {
         outcome
     }
 
-    /// Sends a request as far as that goes without waiting; [`Connection::sent`] must follow. `sequence` is what the
-    /// answer begins with.
+    /// Sends a request as far as that goes without waiting.
     #[inline]
-    fn post(&mut self, request: &[u8], sequence: u8) -> Started {
+    fn post(&mut self, request: &[u8], answer: Answer) -> Started {
         self.is_busy = true;
-        Started { posted: self.channel.post(request).map_err(Box::new), sequence }
+        self.answer = answer;
+        Started(self.channel.post(request).map_err(Box::new))
     }
 
-    /// Waits until all of a request is sent; the sequence number that the answer begins with.
-    #[inline]
-    async fn sent(&mut self, started: Started) -> Result<u8, Error> {
-        match started.posted {
+    /// Waits until all of a request is sent; the answer that is due.
+    async fn sent(&mut self, started: Started) -> Result<Answer, Error> {
+        match started.0 {
             Ok(true) => {}
             Ok(false) => self.send_output().await?,
             Err(error) => return Err(self.last_words(*error).await),
         }
-        Ok(started.sequence)
+        Ok(self.answer.clone())
     }
 
     async fn send_output(&mut self) -> Result<(), Error> {
@@ -384,53 +410,12 @@ impl<T: Transport> Connection<T> {
         error
     }
 
-    /// Reads an answer to its end without looking at rows. `definitions`: where a prepared statement keeps them.
-    async fn skip_answer(
-        &mut self,
-        sequence: u8,
-        definitions: Option<&mut Vec<Column>>,
-    ) -> Result<Done, Error> {
-        let mut answer = Answer::new(self.dialect, sequence);
-        if definitions.is_some() {
-            answer = answer.keeping_definitions();
-        }
-        // Only after LOAD DATA may something be here already: an error that came early.
-        let mut is_short = self.channel.unread().is_empty();
-        match poll_fn(|cx| self.poll_skip(cx, &mut answer, &mut is_short)).await? {
-            Event::StatementEnd(_) => Ok(answer.done()),
-            // Boxed, because it is rare and would make every execution's future larger.
-            event => Box::pin(self.skip_the_rest(answer, event, definitions)).await,
-        }
+    /// Reads an answer to its end without looking at rows.
+    async fn skip_answer(&mut self, sequence: u8) -> Result<Done, Error> {
+        self.skip_the_rest(Answer::new(self.dialect, sequence), Event::Nothing, None).await
     }
 
-    /// Goes over what has come until something is to be done.
-    #[inline]
-    fn poll_skip(
-        &mut self,
-        cx: &mut Context<'_>,
-        answer: &mut Answer,
-        is_short: &mut bool,
-    ) -> Poll<Result<Event, Error>> {
-        loop {
-            if *is_short {
-                ready!(self.channel.poll_fill(cx))?;
-            }
-            let (used, event) = answer.skip(self.channel.unread());
-            let event = match event {
-                Ok(event) => event,
-                Err(error) => return Poll::Ready(Err(self.explain(error, used))),
-            };
-            self.channel.consume(used);
-            match event {
-                Event::StatementEnd(_) | Event::LocalFile | Event::Head { .. } => {
-                    return Poll::Ready(Ok(event));
-                }
-                Event::Column | Event::Nothing | Event::Row => *is_short = true,
-            }
-        }
-    }
-
-    /// What [`Connection::skip_answer`] does not expect of a running workload's statement.
+    /// Reads an answer to its end from where `event` happened in it.
     async fn skip_the_rest(
         &mut self,
         mut answer: Answer,
@@ -446,24 +431,10 @@ impl<T: Transport> Connection<T> {
                 Event::StatementEnd(_) => return Ok(answer.done()),
                 Event::LocalFile => return Err(self.refuse_file(answer.sequence()).await),
                 _ => {
-                    let mut is_short = true;
-                    event = poll_fn(|cx| self.poll_skip(cx, &mut answer, &mut is_short)).await?;
+                    event = poll_fn(|cx| poll_skip(&mut self.channel, cx, &mut answer)).await?;
                 }
             }
         }
-    }
-
-    /// A server that ends an idle session says so in a packet that no command asked for.
-    #[cold]
-    fn explain(&mut self, error: Error, used: usize) -> Error {
-        let error = match error {
-            Error::Protocol(_) if is_unasked_error(&self.channel.unread()[used..]) => {
-                unasked_packet(&self.channel.unread()[used..])
-            }
-            other => other,
-        };
-        self.channel.consume(used);
-        error
     }
 
     /// Reads an answer to its end and shows each packet to `reading`.
@@ -588,7 +559,7 @@ impl<T: Transport> Connection<T> {
                 }
             }
             if let Some(sequence) = unanswered.pop_front() {
-                match self.skip_answer(sequence, None).await {
+                match self.skip_answer(sequence).await {
                     Ok(one) => {
                         done.affected_rows += one.affected_rows;
                         done.warnings = done.warnings.saturating_add(one.warnings);
@@ -645,7 +616,7 @@ impl<T: Transport> Connection<T> {
         finish(output, start, &mut sequence);
         self.channel.arm(self.statement_timeout);
         self.channel.flush().await?;
-        self.skip_answer(sequence, None).await
+        self.skip_answer(sequence).await
     }
 }
 
@@ -711,6 +682,45 @@ async fn read_packet<T: Transport>(channel: &mut Channel<T>, sequence: u8) -> Re
         }
         channel.fill().await?;
     }
+}
+
+/// Goes over what has come of an answer until something is to be done.
+#[inline]
+fn poll_skip<T: Transport>(
+    channel: &mut Channel<T>,
+    cx: &mut Context<'_>,
+    answer: &mut Answer,
+) -> Poll<Result<Event, Error>> {
+    // Only after LOAD DATA may something be here already: an error that came early.
+    let mut is_short = channel.unread().is_empty();
+    loop {
+        if is_short {
+            ready!(channel.poll_fill(cx))?;
+        }
+        let (used, event) = answer.skip(channel.unread());
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => return Poll::Ready(Err(explain(channel, error, used))),
+        };
+        channel.consume(used);
+        match event {
+            Event::StatementEnd(_) | Event::LocalFile | Event::Head { .. } => return Poll::Ready(Ok(event)),
+            Event::Column | Event::Nothing | Event::Row => is_short = true,
+        }
+    }
+}
+
+/// A server that ends an idle session says so in a packet that no command asked for.
+#[cold]
+fn explain<T: Transport>(channel: &mut Channel<T>, error: Error, used: usize) -> Error {
+    let error = match error {
+        Error::Protocol(_) if is_unasked_error(&channel.unread()[used..]) => {
+            unasked_packet(&channel.unread()[used..])
+        }
+        other => other,
+    };
+    channel.consume(used);
+    error
 }
 
 /// Whether a complete error packet, out of order, stands at the front.

@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use super::Connection;
 use super::handshake::capability;
 use super::packet::{header_bytes, push_lenenc_bytes};
+use crate::connection::Connection;
 use crate::error::Error;
 use crate::target::Target;
 use crate::transport::Transport;
@@ -162,7 +162,7 @@ fn definitions_are_kept_until_new_ones_come() {
     finish(connection.execute_rows(&mut statement, &value, &mut |row| seen.push(row.to_owned_row())))
         .unwrap();
     let started = connection.start(&statement, &value).unwrap();
-    assert_eq!(finish(connection.finish(&mut statement, started)).unwrap().rows, 1);
+    assert_eq!(finish(connection.finish(Some(&mut statement), started)).unwrap().rows, 1);
     finish(connection.execute_rows(&mut statement, &value, &mut |row| seen.push(row.to_owned_row())))
         .unwrap();
     assert_eq!(seen, [[Some(b"7".to_vec())], [Some(b"you".to_vec())]]);

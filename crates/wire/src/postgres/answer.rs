@@ -78,6 +78,8 @@ pub(super) struct Answer {
     pub(super) params: u16,
     /// The first error.
     pub(super) error: Option<Box<ServerError>>,
+    /// The server waits for the data of a COPY FROM STDIN that nobody has told it is not to be had.
+    pub(super) wants_rows: bool,
 }
 
 impl Answer {
@@ -95,6 +97,19 @@ impl Answer {
             done: Done::default(),
             params: 0,
             error: None,
+            wants_rows: false,
+        }
+    }
+
+    /// What a complete answer comes to.
+    ///
+    /// # Errors
+    /// The server's.
+    #[inline]
+    pub(super) fn end(&mut self) -> Result<Done, Error> {
+        match self.error.take() {
+            Some(error) => Err(Error::Server(*error)),
+            None => Ok(self.done),
         }
     }
 
@@ -208,6 +223,7 @@ impl Answer {
             }
             b'G' if self.expects_completion() && !self.in_result => {
                 self.skip = cursor.skip(header);
+                self.wants_rows = true;
                 return Ok(Some(Progress::CopyIn));
             }
             b'H' if self.expects_completion() && !self.in_result => {

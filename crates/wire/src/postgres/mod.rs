@@ -41,6 +41,8 @@ pub struct Connection<T: Transport> {
     /// The last answer was read to its end. Not so after a fatal error, nor after a future was dropped half-way:
     /// what is still under way would be taken for the next answer.
     is_in_step: bool,
+    /// What comes back for the last request. Here and not in the futures, which would hand it from one to the next.
+    answer: Answer,
     /// Statements prepared so far, which makes their names.
     prepared: u32,
     /// Scratch space for one row.
@@ -88,6 +90,7 @@ impl<T: Transport> Connection<T> {
             statement_timeout: target.statement_timeout,
             status: TransactionStatus::Idle,
             is_in_step: true,
+            answer: Answer::new(Request::Sync),
             prepared: 0,
             cells: Vec::new(),
         })
@@ -103,9 +106,14 @@ impl<T: Transport> Connection<T> {
         self.status
     }
 
-    /// See [`crate::Connection::query`].
-    pub async fn query(&mut self, sql: &str) -> Result<Done, Error> {
-        self.simple(sql, Rows::Skip).await
+    /// See [`crate::Connection::start_query`].
+    #[inline]
+    pub fn start_query(&mut self, sql: &str) -> Result<Started, Error> {
+        self.check_step()?;
+        check_text(sql)?;
+        let mut request = Scratch::take();
+        frontend::query(&mut request, sql);
+        Ok(Started(self.post(&request, Request::Query)))
     }
 
     /// See [`crate::Connection::query_rows`].
@@ -121,15 +129,8 @@ impl<T: Transport> Connection<T> {
     }
 
     async fn simple(&mut self, sql: &str, rows: Rows<'_>) -> Result<Done, Error> {
-        self.check_step()?;
-        check_text(sql)?;
-        let posted = {
-            let mut request = Scratch::take();
-            frontend::query(&mut request, sql);
-            self.post(&request)
-        };
-        self.sent(posted).await?;
-        self.answer(Answer::new(Request::Query), rows).await
+        let started = self.start_query(sql)?;
+        self.read(started, rows).await
     }
 
     /// See [`crate::Connection::prepare`].
@@ -142,12 +143,10 @@ impl<T: Transport> Connection<T> {
         self.prepared += 1;
         Statement::prepare(&mut self.channel.output, self.prepared, sql, params);
         self.send_output().await?;
-        let mut answer = Answer::new(Request::Prepare);
-        self.advance(&mut answer, &mut Rows::Skip).await?;
-        let answer = self.ended(answer)?;
-        let statement = Statement::new(self.prepared, params, answer.done.has_result_set);
-        if usize::from(answer.params) != count {
-            let found = answer.params;
+        let done = self.read_answer(Request::Prepare, Rows::Skip).await?;
+        let statement = Statement::new(self.prepared, params, done.has_result_set);
+        let found = self.answer.params;
+        if usize::from(found) != count {
             self.close_statement(statement).await?;
             return Err(Error::Unsupported(format!(
                 "the statement has {found} parameters and {count} types were given: {sql}"
@@ -162,12 +161,31 @@ impl<T: Transport> Connection<T> {
         self.check_step()?;
         let mut request = Scratch::take();
         statement.encode(values, &mut request)?;
-        Ok(Started(self.post(&request)))
+        let has_result_set = statement.has_result_set();
+        Ok(Started(self.post(&request, Request::Execute { has_result_set })))
     }
 
-    /// See [`crate::Connection::finish`].
-    pub async fn finish(&mut self, statement: &Statement, started: Started) -> Result<Done, Error> {
-        self.finish_with(statement, started, Rows::Skip).await
+    /// How nearly all statements end: the request went out at once, the server wants no rows. `None`:
+    /// [`Connection::finish_slowly`] must follow.
+    #[inline]
+    pub(crate) fn poll_finish(
+        &mut self,
+        cx: &mut Context<'_>,
+        started: &Started,
+    ) -> Poll<Option<Result<Done, Error>>> {
+        if !matches!(started.0, Ok(true)) {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(match ready!(self.poll_advance(cx, &mut Rows::Skip)) {
+            Ok(Progress::CopyIn) => None,
+            Ok(_) => Some(self.answer.end()),
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    /// All other ends.
+    pub(crate) async fn finish_slowly(&mut self, started: Started) -> Result<Done, Error> {
+        self.read(started, Rows::Skip).await
     }
 
     /// See [`crate::Connection::execute_rows`].
@@ -178,18 +196,13 @@ impl<T: Transport> Connection<T> {
         on_row: &mut dyn FnMut(&Row<'_>),
     ) -> Result<Done, Error> {
         let started = self.start(statement, values)?;
-        self.finish_with(statement, started, Rows::Each(on_row)).await
+        self.read(started, Rows::Each(on_row)).await
     }
 
-    async fn finish_with(
-        &mut self,
-        statement: &Statement,
-        started: Started,
-        rows: Rows<'_>,
-    ) -> Result<Done, Error> {
-        let has_result_set = statement.has_result_set();
+    /// Waits until all of a request is sent, and reads the answer to its end.
+    async fn read(&mut self, started: Started, rows: Rows<'_>) -> Result<Done, Error> {
         self.sent(started.0).await?;
-        self.answer(Answer::new(Request::Execute { has_result_set }), rows).await
+        self.read_on(rows).await
     }
 
     /// See [`crate::Connection::close_statement`].
@@ -198,7 +211,7 @@ impl<T: Transport> Connection<T> {
         frontend::close_statement(&mut self.channel.output, &statement.name());
         frontend::sync(&mut self.channel.output);
         self.send_output().await?;
-        self.answer(Answer::new(Request::Close), Rows::Skip).await?;
+        self.read_answer(Request::Close, Rows::Skip).await?;
         Ok(())
     }
 
@@ -211,9 +224,9 @@ impl<T: Transport> Connection<T> {
         self.begin(sql)?;
         frontend::query(&mut self.channel.output, sql);
         self.send_output().await?;
-        let mut answer = Answer::new(Request::Query);
-        if self.advance(&mut answer, &mut Rows::Skip).await? != Progress::CopyIn {
-            return match self.ended(answer) {
+        self.answer = Answer::new(Request::Query);
+        if self.advance(&mut Rows::Skip).await? != Progress::CopyIn {
+            return match self.answer.end() {
                 Ok(_) => Err(Error::Unsupported(format!("the statement asks for no rows: {sql}"))),
                 Err(error) => Err(error),
             };
@@ -238,7 +251,8 @@ impl<T: Transport> Connection<T> {
             frontend::copy_done(&mut self.channel.output);
         }
         self.send_output().await?;
-        self.answer(answer, Rows::Skip).await
+        self.answer.wants_rows = false;
+        self.read_on(Rows::Skip).await
     }
 
     /// See [`crate::Connection::ping`].
@@ -246,7 +260,7 @@ impl<T: Transport> Connection<T> {
         self.begin("")?;
         frontend::sync(&mut self.channel.output);
         self.send_output().await?;
-        self.answer(Answer::new(Request::Sync), Rows::Skip).await?;
+        self.read_answer(Request::Sync, Rows::Skip).await?;
         Ok(())
     }
 
@@ -299,16 +313,16 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// Sends a request as far as that goes without waiting; [`Connection::sent`] must follow.
+    /// Sends a request as far as that goes without waiting.
     #[inline]
-    fn post(&mut self, request: &[u8]) -> Posted {
+    fn post(&mut self, request: &[u8], what: Request) -> Posted {
         self.is_in_step = false;
+        self.answer = Answer::new(what);
         self.channel.arm(self.statement_timeout);
         self.channel.post(request).map_err(Box::new)
     }
 
     /// Waits until all of a request is sent.
-    #[inline]
     async fn sent(&mut self, posted: Posted) -> Result<(), Error> {
         match posted {
             Ok(true) => Ok(()),
@@ -317,47 +331,49 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// Reads `answer` to its end.
-    async fn answer(&mut self, mut answer: Answer, mut rows: Rows<'_>) -> Result<Done, Error> {
-        if self.advance(&mut answer, &mut rows).await? == Progress::CopyIn {
-            // Boxed, because it is rare and would make every execution's future larger.
-            Box::pin(self.refuse_copy(&mut answer, &mut rows)).await?;
+    /// Reads the answer to a request to its end.
+    async fn read_answer(&mut self, request: Request, rows: Rows<'_>) -> Result<Done, Error> {
+        self.answer = Answer::new(request);
+        self.read_on(rows).await
+    }
+
+    /// Reads the answer from where it stands to its end.
+    async fn read_on(&mut self, mut rows: Rows<'_>) -> Result<Done, Error> {
+        if self.answer.wants_rows || self.advance(&mut rows).await? == Progress::CopyIn {
+            self.refuse_copy(&mut rows).await?;
         }
-        self.ended(answer).map(|answer| answer.done)
+        self.answer.end()
     }
 
     /// The server wants rows that nobody here has.
-    async fn refuse_copy(&mut self, answer: &mut Answer, rows: &mut Rows<'_>) -> Result<(), Error> {
+    async fn refuse_copy(&mut self, rows: &mut Rows<'_>) -> Result<(), Error> {
         loop {
+            self.answer.wants_rows = false;
             frontend::copy_fail(&mut self.channel.output, "no rows to load: use load_rows");
-            if answer.is_extended() {
+            if self.answer.is_extended() {
                 // A server in copy mode has ignored the Sync that came with the statement.
                 frontend::sync(&mut self.channel.output);
             }
             self.send_output().await?;
-            if self.advance(answer, rows).await? != Progress::CopyIn {
+            if self.advance(rows).await? != Progress::CopyIn {
                 return Ok(());
             }
         }
     }
 
     /// Reads until the answer is complete or the server wants data.
-    async fn advance(&mut self, answer: &mut Answer, rows: &mut Rows<'_>) -> Result<Progress, Error> {
-        poll_fn(|cx| self.poll_advance(cx, answer, rows)).await
+    async fn advance(&mut self, rows: &mut Rows<'_>) -> Result<Progress, Error> {
+        poll_fn(|cx| self.poll_advance(cx, rows)).await
     }
 
     #[inline]
-    fn poll_advance(
-        &mut self,
-        cx: &mut Context<'_>,
-        answer: &mut Answer,
-        rows: &mut Rows<'_>,
-    ) -> Poll<Result<Progress, Error>> {
+    fn poll_advance(&mut self, cx: &mut Context<'_>, rows: &mut Rows<'_>) -> Poll<Result<Progress, Error>> {
+        let Connection { channel, answer, cells, .. } = self;
         loop {
-            let unread = self.channel.unread();
+            let unread = channel.unread();
             if !unread.is_empty() {
-                let (consumed, progress) = answer.feed(unread, rows, &mut self.cells)?;
-                self.channel.consume(consumed);
+                let (consumed, progress) = answer.feed(unread, rows, cells)?;
+                channel.consume(consumed);
                 match progress {
                     Progress::Read => {}
                     Progress::CopyIn => return Poll::Ready(Ok(progress)),
@@ -368,19 +384,12 @@ impl<T: Transport> Connection<T> {
                     }
                 }
             }
-            if let Err(error) = ready!(self.channel.poll_fill(cx)) {
+            if let Err(error) = ready!(channel.poll_fill(cx)) {
                 return Poll::Ready(Err(match &answer.error {
                     Some(server) => ended_by_server(error, server),
                     None => error,
                 }));
             }
-        }
-    }
-
-    fn ended(&self, answer: Answer) -> Result<Answer, Error> {
-        match answer.error {
-            Some(error) => Err(Error::Server(*error)),
-            None => Ok(answer),
         }
     }
 
@@ -391,9 +400,9 @@ impl<T: Transport> Connection<T> {
         if !matches!(error, Error::Io(_)) {
             return error;
         }
-        let mut answer = Answer::new(Request::Sync);
-        match self.advance(&mut answer, &mut Rows::Skip).await {
-            Err(ended @ Error::Io(_)) if answer.error.is_some() => ended,
+        self.answer = Answer::new(Request::Sync);
+        match self.advance(&mut Rows::Skip).await {
+            Err(ended @ Error::Io(_)) if self.answer.error.is_some() => ended,
             _ => error,
         }
     }
@@ -534,7 +543,7 @@ mod tests {
         }
     }
 
-    fn open(pieces: &mut Pieces) -> Connection<&mut Pieces> {
+    fn open(pieces: &mut Pieces) -> crate::Connection<&mut Pieces> {
         let target = Target {
             protocol: Protocol::Postgres,
             endpoint: Endpoint::Unix("/nowhere".into()),
@@ -548,7 +557,7 @@ mod tests {
             connect_timeout: Duration::from_secs(1),
             statement_timeout: Duration::from_secs(1),
         };
-        ready(Connection::open(pieces, &target)).expect("log-in")
+        ready(crate::Connection::open(pieces, &target)).expect("log-in")
     }
 
     #[test]
@@ -556,10 +565,11 @@ mod tests {
         let mut pieces = Pieces::default();
         pieces.pieces.extend([WELCOME.to_vec(), PREPARED.to_vec(), EXECUTED.to_vec()]);
         let mut connection = open(&mut pieces);
-        let statement = ready(connection.prepare("UPDATE t SET k = $1", &[ParamType::Int])).unwrap();
+        let mut statement = ready(connection.prepare("UPDATE t SET k = $1", &[ParamType::Int])).unwrap();
         let started = connection.start(&statement, &[Value::Int(1)]).unwrap();
-        let done = ready(connection.finish(&statement, started)).unwrap();
+        let done = ready(connection.finish(Some(&mut statement), started)).unwrap();
         assert_eq!(done.affected_rows, 1);
+        let crate::Connection::Postgres(connection) = connection else { panic!("the other protocol") };
         assert_eq!(connection.transaction_status(), TransactionStatus::Open);
         drop(connection);
         // Startup, Parse with Describe and Sync, Bind with Execute and Sync.
@@ -571,9 +581,9 @@ mod tests {
         let mut pieces = Pieces::default();
         pieces.pieces.extend([WELCOME.to_vec(), PREPARED.to_vec(), EXECUTED[..7].to_vec()]);
         let mut connection = open(&mut pieces);
-        let statement = ready(connection.prepare("UPDATE t SET k = $1", &[ParamType::Int])).unwrap();
+        let mut statement = ready(connection.prepare("UPDATE t SET k = $1", &[ParamType::Int])).unwrap();
         let started = connection.start(&statement, &[Value::Int(1)]).unwrap();
-        assert!(poll(connection.finish(&statement, started)).is_pending());
+        assert!(poll(connection.finish(Some(&mut statement), started)).is_pending());
         // The future above was dropped half-way.
         let next = connection.start(&statement, &[Value::Int(2)]).unwrap_err();
         assert!(next.is_fatal(), "{next}");

@@ -78,12 +78,6 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Where the parameters of a statement are kept.
-    #[inline]
-    pub(super) fn address(&self, op: Op) -> usize {
-        self.params.get(op.first as usize).map_or(0, |param| (&raw const *param).addr())
-    }
-
     /// Lends the parameters of a statement.
     #[inline]
     pub(super) fn with_values<R>(&self, op: Op, lend: impl FnOnce(&[wire::Value<'_>]) -> R) -> R {

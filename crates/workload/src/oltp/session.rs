@@ -87,10 +87,6 @@ impl OltpSession {
             if !is_held && is_watched {
                 self.tally.sending(effect);
             }
-            if let Some(next) = self.program.ops.get(index + 1) {
-                let statement = self.statements.address(next.template as usize, next.table as usize);
-                recorder.expect([statement, self.program.address(*next)]);
-            }
             let done = self.send(op).await?;
             recorder.lap(self.mix.class(op.template), done.kind());
             if !is_watched {
