@@ -214,7 +214,7 @@ pub(crate) struct BenchArgs {
     /// How the arrivals of an open loop are spread
     #[arg(long, value_enum, default_value_t = ArrivalsArg::Poisson, requires = "rate")]
     pub(crate) arrivals: ArrivalsArg,
-    /// Worker threads of the client (default: one for each cpu)
+    /// Worker threads of the client (default: one for two cpus)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) workers: Option<u16>,
     /// An option of the workload (repeatable)

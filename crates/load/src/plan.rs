@@ -79,7 +79,8 @@ impl Default for RetryPolicy {
 pub struct LoadPlan {
     /// Load levels, in order, in one life of the sessions (a ladder climbed has many, a plain run one).
     pub steps: Vec<Step>,
-    /// Worker threads; `None`: one for each load cpu.
+    /// Worker threads; `None`: one for each of `cpus`, or, where these are not given, one for two of the cpus that this
+    /// process may use.
     pub workers: Option<usize>,
     /// Cpus to pin workers to, in turn; empty: those that this process may use.
     pub cpus: Vec<usize>,

@@ -138,8 +138,10 @@ pub fn run_with_clock(
         )));
     }
     let allowed = usage::allowed_cpus();
-    let cpus = if plan.cpus.is_empty() { allowed } else { plan.cpus.clone() };
-    let workers = plan.workers.unwrap_or(cpus.len()).clamp(1, most.max(1) as usize);
+    let are_shared = plan.cpus.is_empty();
+    let cpus = if are_shared { allowed } else { plan.cpus.clone() };
+    let workers = plan.workers.unwrap_or_else(|| workers_for(cpus.len(), are_shared));
+    let workers = workers.clamp(1, most.max(1) as usize);
     let classes = factory.statement_classes();
     let shared = Arc::new(Shared::new(stop.clone()));
     let (reports, reported) = mpsc::channel();
@@ -151,7 +153,7 @@ pub fn run_with_clock(
             let setup = WorkerSetup {
                 worker,
                 workers,
-                cpu: cpu_of(worker, workers, &cpus, !plan.cpus.is_empty()),
+                cpu: cpu_of(worker, workers, &cpus, !are_shared),
                 raise_priority: plan.raise_priority,
                 clock,
                 rules: Rules { retry: plan.retry, think_time: plan.think_time, drain: plan.drain },
@@ -182,6 +184,13 @@ pub fn run_with_clock(
         // The links are dropped with the coordinator: that is what tells the workers to end.
         coordinator.climb(observer)
     })
+}
+
+/// How many workers where nobody has said: one for each cpu of the client's own. On cpus that a server may need, too,
+/// half as many: the server uses most of them, and fewer workers find more answers at each look, which costs both sides
+/// less.
+fn workers_for(cpus: usize, are_shared: bool) -> usize {
+    if are_shared { cpus.div_ceil(2) } else { cpus }
 }
 
 /// Which cpu a worker is pinned to. Without cpus of its own the client shares those of the server, and the

@@ -256,7 +256,7 @@ const ROWS: &[Row] = &[
         "-",
         "keep the run in the results file of this directory, for 'plimsoll report'",
     ),
-    ("workers", Section::Plimsoll, Kind::Int, "0", "load threads; 0: one for each cpu"),
+    ("workers", Section::Plimsoll, Kind::Int, "0", "load threads; 0: one for two cpus"),
     (
         "thread-per-session",
         Section::Plimsoll,

@@ -32,7 +32,7 @@ pub struct Options {
     pub server: Option<Target>,
     /// Seed of the draws.
     pub seed: u64,
-    /// Worker threads; `None`: one for each cpu.
+    /// Worker threads; `None`: one for two cpus.
     pub workers: Option<usize>,
     /// Appended to CREATE TABLE statements (an engine clause); empty for none.
     pub create_suffix: String,
