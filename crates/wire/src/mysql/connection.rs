@@ -420,13 +420,13 @@ impl<T: Transport> Connection<T> {
         &mut self,
         mut answer: Answer,
         mut event: Event,
-        definitions: Option<&mut Vec<Column>>,
+        mut definitions: Option<&mut Vec<Column>>,
     ) -> Result<Done, Error> {
-        if let (Event::Head { .. }, Some(definitions)) = (event, definitions) {
-            definitions.clear();
-            return self.read_answer(answer, &mut Definitions(definitions)).await;
-        }
         loop {
+            if let (Event::Head { .. }, Some(definitions)) = (event, definitions.as_deref_mut()) {
+                definitions.clear();
+                return self.read_answer(answer, &mut Definitions(definitions)).await;
+            }
             match event {
                 Event::StatementEnd(_) => return Ok(answer.done()),
                 Event::LocalFile => return Err(self.refuse_file(answer.sequence()).await),
