@@ -1,10 +1,10 @@
-//! A transport with what both protocols need around it: TLS, one reused read buffer, deadlines.
+//! A transport with what both protocols need around it: TLS, reused buffers, deadlines.
 
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
@@ -12,11 +12,9 @@ use crate::target::Target;
 use crate::transport::Transport;
 use crate::tunnel::Tunnel;
 
-/// First size of the read buffer: ten thousand sessions that only see small answers stay at this.
-const INPUT_BYTES_MIN: usize = 4 * 1024;
-/// Answers larger than the buffer make it grow to this, so that few reads fetch them.
-const INPUT_BYTES_TARGET: usize = 64 * 1024;
-/// A buffer that a huge packet made larger than this is given back when it is empty.
+/// Size of the read buffer, so that few reads fetch an answer.
+const INPUT_BYTES: usize = 64 * 1024;
+/// A buffer that a huge packet made larger than this is freed when it is empty.
 const INPUT_BYTES_KEPT: usize = 1024 * 1024;
 
 /// A transport notices its deadline when it has to wait. A server that never stops sending never makes it wait,
@@ -27,11 +25,10 @@ const READS_UNWATCHED: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct Channel<T: Transport> {
     tunnel: Tunnel<T>,
+    /// Of no length unless something is unread: then it lies in [`INPUT`].
     input: Vec<u8>,
     start: usize,
     end: usize,
-    /// The last read filled the buffer to its end: the next one may as well be larger.
-    was_full: bool,
     /// What the deadline now in force allowed, for error texts.
     limit: Duration,
     /// Reads since the deadline was set.
@@ -52,7 +49,6 @@ impl<T: Transport> Channel<T> {
             input: Vec::new(),
             start: 0,
             end: 0,
-            was_full: false,
             limit: Duration::ZERO,
             reads: 0,
             has_timed_out: false,
@@ -133,6 +129,9 @@ impl<T: Transport> Channel<T> {
     pub(crate) fn consume(&mut self, count: usize) {
         debug_assert!(count <= self.end - self.start);
         self.start = (self.start + count).min(self.end);
+        if self.start == self.end {
+            self.give_back();
+        }
     }
 
     /// Reads at least one more byte. The end of the stream is an error.
@@ -148,7 +147,12 @@ impl<T: Transport> Channel<T> {
         self.make_room();
         let room = &mut self.input[self.end..];
         let room_bytes = room.len();
-        let read = ready!(self.tunnel.poll_read(cx, room));
+        let Poll::Ready(read) = self.tunnel.poll_read(cx, room) else {
+            if self.start == self.end {
+                self.give_back();
+            }
+            return Poll::Pending;
+        };
         self.reads = self.reads.wrapping_add(1);
         if self.reads.is_multiple_of(READS_UNWATCHED) {
             self.check_limit()?;
@@ -160,7 +164,6 @@ impl<T: Transport> Channel<T> {
             ))),
             Ok(count) => {
                 self.end += count.min(room_bytes);
-                self.was_full = count >= room_bytes;
                 Ok(())
             }
             Err(error) => Err(self.failed(Error::Io(error))),
@@ -176,27 +179,31 @@ impl<T: Transport> Channel<T> {
         Err(self.failed(Error::Io(io::ErrorKind::TimedOut.into())))
     }
 
+    #[inline]
     fn make_room(&mut self) {
-        let size = self.input.len();
-        if self.start == self.end {
-            self.start = 0;
-            self.end = 0;
-            if size > INPUT_BYTES_KEPT {
-                self.input = vec![0; INPUT_BYTES_TARGET];
-            } else if size == 0 {
-                self.input.resize(INPUT_BYTES_MIN, 0);
-            } else if self.was_full && size < INPUT_BYTES_TARGET {
-                self.was_full = false;
-                self.input.resize(size * 2, 0);
+        if self.input.is_empty() {
+            self.input = INPUT.take();
+            if self.input.is_empty() {
+                self.input = vec![0; INPUT_BYTES];
             }
-        } else if self.end == size {
-            if self.start > size / 2 {
+        } else if self.end == self.input.len() {
+            if self.start > self.end / 2 {
                 self.input.copy_within(self.start..self.end, 0);
                 self.end -= self.start;
                 self.start = 0;
             } else {
-                self.input.resize(size * 2, 0);
+                self.input.resize(self.end * 2, 0);
             }
+        }
+    }
+
+    /// With nothing unread: the next connection of the thread that reads may have the buffer.
+    #[inline]
+    fn give_back(&mut self) {
+        (self.start, self.end) = (0, 0);
+        let input = std::mem::take(&mut self.input);
+        if !input.is_empty() && input.len() <= INPUT_BYTES_KEPT {
+            INPUT.set(input);
         }
     }
 
@@ -262,6 +269,9 @@ pub(crate) struct Scratch(Vec<u8>);
 
 thread_local! {
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// The read buffer of all connections of a thread that have nothing unread: one that is in the caches, where one of
+    /// each connection's own would have left them.
+    static INPUT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 impl Scratch {

@@ -10,8 +10,9 @@ use super::auth::{LoginProcess, Step};
 use super::bulk::{BulkRows, push_head, push_rows};
 use super::handshake::{Greeting, LogIn, capability, push_log_in, push_tls_request};
 use super::packet::{HEADER_BYTES, Whole, begin, finish, header, join, malformed};
+use super::reading::{BinaryRows, Definitions, Reading, Sets, TextRows};
 use super::response::{Answer, Dialect, Event, server_error};
-use super::row::{Column, binary_cells, text_cells};
+use super::row::Column;
 use super::statement::Statement;
 use crate::cancel::Abandoned;
 use crate::channel::{Channel, Scratch};
@@ -67,20 +68,6 @@ fn push_command(out: &mut Vec<u8>, command: u8, body: &[u8]) -> u8 {
     let mut sequence = 0;
     finish(out, start, &mut sequence);
     sequence
-}
-
-/// Who looks at the packets of an answer.
-trait Reading {
-    fn on_head(&mut self, _columns: u32, _has_definitions: bool) -> Result<(), Error> {
-        Ok(())
-    }
-    fn on_column(&mut self, _payload: &[u8]) -> Result<(), Error> {
-        Ok(())
-    }
-    fn on_row(&mut self, _payload: &[u8]) -> Result<(), Error> {
-        Ok(())
-    }
-    fn on_statement_end(&mut self, _done: Done) {}
 }
 
 impl<T: Transport> Connection<T> {
@@ -746,97 +733,5 @@ fn parse_prepared(payload: &[u8]) -> Result<(u32, u16, u16), Error> {
         0x00 => Ok((reader.u32()?, reader.u16()?, reader.u16()?)),
         0xff => Err(server_error(payload)),
         other => malformed(format!("packet {other:#04x} in answer to a prepare")),
-    }
-}
-
-struct TextRows<'a> {
-    columns: usize,
-    cells: &'a mut Vec<Option<Cell>>,
-    on_row: &'a mut dyn FnMut(&Row<'_>),
-}
-
-impl Reading for TextRows<'_> {
-    fn on_head(&mut self, columns: u32, _has_definitions: bool) -> Result<(), Error> {
-        self.columns = columns as usize;
-        Ok(())
-    }
-
-    fn on_row(&mut self, payload: &[u8]) -> Result<(), Error> {
-        text_cells(payload, self.columns, self.cells)?;
-        (self.on_row)(&Row::new(payload, self.cells));
-        Ok(())
-    }
-}
-
-struct BinaryRows<'a> {
-    columns: &'a mut Vec<Column>,
-    cells: &'a mut Vec<Option<Cell>>,
-    text: &'a mut Vec<u8>,
-    on_row: &'a mut dyn FnMut(&Row<'_>),
-}
-
-impl Reading for BinaryRows<'_> {
-    fn on_head(&mut self, columns: u32, has_definitions: bool) -> Result<(), Error> {
-        if has_definitions {
-            self.columns.clear();
-        } else if self.columns.len() != columns as usize {
-            return malformed(format!(
-                "{columns} columns without definitions, where the last ones were {}",
-                self.columns.len()
-            ));
-        }
-        Ok(())
-    }
-
-    fn on_column(&mut self, payload: &[u8]) -> Result<(), Error> {
-        self.columns.push(Column::parse(payload)?);
-        Ok(())
-    }
-
-    fn on_row(&mut self, payload: &[u8]) -> Result<(), Error> {
-        binary_cells(payload, self.columns, self.text, self.cells)?;
-        (self.on_row)(&Row::new(self.text, self.cells));
-        Ok(())
-    }
-}
-
-/// Skips rows but keeps column definitions.
-struct Definitions<'a>(&'a mut Vec<Column>);
-
-impl Reading for Definitions<'_> {
-    fn on_head(&mut self, _columns: u32, _has_definitions: bool) -> Result<(), Error> {
-        self.0.clear();
-        Ok(())
-    }
-
-    fn on_column(&mut self, payload: &[u8]) -> Result<(), Error> {
-        self.0.push(Column::parse(payload)?);
-        Ok(())
-    }
-}
-
-/// Keeps everything.
-#[derive(Default)]
-struct Sets {
-    current: ResultSet,
-    sets: Vec<ResultSet>,
-    cells: Vec<Option<Cell>>,
-}
-
-impl Reading for Sets {
-    fn on_column(&mut self, payload: &[u8]) -> Result<(), Error> {
-        self.current.columns.push(Column::parse(payload)?.name);
-        Ok(())
-    }
-
-    fn on_row(&mut self, payload: &[u8]) -> Result<(), Error> {
-        text_cells(payload, self.current.columns.len(), &mut self.cells)?;
-        self.current.rows.push(Row::new(payload, &self.cells).to_owned_row());
-        Ok(())
-    }
-
-    fn on_statement_end(&mut self, done: Done) {
-        self.current.done = done;
-        self.sets.push(std::mem::take(&mut self.current));
     }
 }

@@ -1,6 +1,6 @@
 //! The MySQL protocol: MySQL 5.5 to 8.4, MariaDB 10.1 to 11.x.
 //!
-//! The modules but [`connection`] are codecs: bytes in, values out, no IO.
+//! The modules but [`connection`] do no IO: bytes in, values out.
 
 pub mod auth;
 pub mod bulk;
@@ -8,6 +8,7 @@ pub mod compression;
 pub mod connection;
 pub mod handshake;
 pub mod packet;
+mod reading;
 pub mod response;
 pub mod row;
 pub mod statement;
