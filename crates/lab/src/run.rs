@@ -307,10 +307,7 @@ fn measured_life(
     recording.stage(Some(Stage::Measure), &around);
     let (server_pid, datadir) = match server.sandbox() {
         Some(sandbox) => (sandbox.pid(), Some(sandbox.datadir().to_owned())),
-        None => match telemetry::local_server(&server.target) {
-            Some(local) => (Some(local.pid), local.datadir),
-            None => (None, None),
-        },
+        None => crate::watch::process_of(&server.target),
     };
     let context = RunContext {
         target: server.target.clone(),

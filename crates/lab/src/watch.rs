@@ -2,7 +2,7 @@
 //! results file.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use telemetry::gates::{self, ColdStart, Debt, DeviceLimit, Finding, Noise, NoiseLimits};
@@ -50,11 +50,15 @@ impl Attach for Watch {
     }
 }
 
+/// The process of a server that we only have an address of, and its data directory; `None` where it cannot be seen.
+pub(crate) fn process_of(target: &wire::Target) -> (Option<u32>, Option<PathBuf>) {
+    telemetry::local_server(target).map_or((None, None), |local| (Some(local.pid), local.datadir))
+}
+
 /// Watches the machine and, where there is one, a server that is measured as it is: its debt is not waited for.
 /// `began` is zero of all times in series.
 pub(crate) fn onlooker(began: Instant, target: Option<&wire::Target>) -> Box<dyn Hook> {
-    let local = target.and_then(telemetry::local_server);
-    let (server_pid, datadir) = local.map_or((None, None), |local| (Some(local.pid), local.datadir));
+    let (server_pid, datadir) = target.map_or((None, None), process_of);
     let sampler =
         Sampler::start(&Config { epoch: began, server_pid, datadir, target: target.cloned(), metrics: None });
     Box::new(Watching {

@@ -190,10 +190,8 @@ impl SmackSession {
 
 impl Session for SmackSession {
     async fn open(&mut self) -> Result<(), Failure> {
-        if let Some(abandoned) = self.connection.take().and_then(|connection| connection.abandoned()) {
-            // Boxed: it is rare, and would be part of every session's memory otherwise.
-            Box::pin(cancel(&abandoned, &self.shared.target)).await;
-        }
+        let abandoned = self.connection.take().and_then(|connection| connection.abandoned());
+        cancel(abandoned, &self.shared.target).await;
         let start = load::time::now();
         let target = &self.shared.target;
         let opened = match load::net::connect(&target.endpoint, start + target.connect_timeout).await {

@@ -21,6 +21,9 @@ const INPUT_BYTES_KEPT: usize = 1024 * 1024;
 /// so after this many reads the clock is looked at here.
 const READS_UNWATCHED: u32 = 64;
 
+/// A request on its way: whether all of it was sent.
+pub(crate) type Posted = Result<bool, Box<Error>>;
+
 /// Bytes to and from one server.
 #[derive(Debug)]
 pub(crate) struct Channel<T: Transport> {
@@ -209,16 +212,16 @@ impl<T: Transport> Channel<T> {
 
     /// Sends `bytes`, or as many as the transport takes at once; the rest is kept in [`Channel::output`], for
     /// [`Channel::flush`]. False: there is a rest. Nothing of the request has to live on while it is waited for.
-    pub(crate) fn post(&mut self, bytes: &[u8]) -> Result<bool, Error> {
+    pub(crate) fn post(&mut self, bytes: &[u8]) -> Posted {
         let mut sent = 0;
         if !self.tunnel.holds_back() {
             // Should it have to wait, `flush` polls again with a waker that somebody listens to.
             let mut cx = Context::from_waker(Waker::noop());
             while sent < bytes.len() {
                 match self.tunnel.poll_write(&mut cx, &bytes[sent..]) {
-                    Poll::Ready(Ok(0)) => return Err(takes_nothing()),
+                    Poll::Ready(Ok(0)) => return Err(Box::new(takes_nothing())),
                     Poll::Ready(Ok(count)) => sent += count,
-                    Poll::Ready(Err(error)) => return Err(self.failed(Error::Io(error))),
+                    Poll::Ready(Err(error)) => return Err(Box::new(self.failed(Error::Io(error)))),
                     Poll::Pending => break,
                 }
             }

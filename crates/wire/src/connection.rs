@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::cancel::Abandoned;
+use crate::channel::Posted;
 use crate::error::Error;
 use crate::target::{Protocol, Target};
 use crate::tls::login_error;
@@ -34,9 +35,9 @@ pub enum Statement {
 #[derive(Debug)]
 pub enum Started {
     /// MySQL, MariaDB, Percona Server.
-    Mysql(mysql::Started),
+    Mysql(Posted),
     /// PostgreSQL.
-    Postgres(postgres::Started),
+    Postgres(Posted),
 }
 
 fn foreign_statement<R>() -> Result<R, Error> {
@@ -138,13 +139,20 @@ impl<T: Transport> Connection<T> {
         Ok(done)
     }
 
+    /// How nearly all statements end: the request went out at once, the answer has no surprises. `None`:
+    /// [`Connection::finish_slowly`] must follow.
+    ///
     /// One level of futures for each statement of a workload, however deep the layers are: each level would be walked
     /// through twice a statement, with memory that has left the caches.
     #[inline]
     fn poll_finish(&mut self, cx: &mut Context<'_>, started: &Started) -> Poll<Option<Result<Done, Error>>> {
+        let (Started::Mysql(posted) | Started::Postgres(posted)) = started;
+        if !matches!(posted, Ok(true)) {
+            return Poll::Ready(None);
+        }
         match (self, started) {
-            (Connection::Mysql(c), Started::Mysql(started)) => c.poll_finish(cx, started),
-            (Connection::Postgres(c), Started::Postgres(started)) => c.poll_finish(cx, started),
+            (Connection::Mysql(c), Started::Mysql(_)) => c.poll_finish(cx),
+            (Connection::Postgres(c), Started::Postgres(_)) => c.poll_finish(cx),
             _ => Poll::Ready(Some(foreign_statement())),
         }
     }
@@ -155,14 +163,14 @@ impl<T: Transport> Connection<T> {
         started: Started,
     ) -> Result<Done, Error> {
         match (self, started) {
-            (Connection::Mysql(c), Started::Mysql(started)) => {
+            (Connection::Mysql(c), Started::Mysql(posted)) => {
                 let statement = match statement {
                     Some(Statement::Mysql(statement)) => Some(statement),
                     _ => None,
                 };
-                c.finish_slowly(started, statement).await
+                c.finish_slowly(posted, statement).await
             }
-            (Connection::Postgres(c), Started::Postgres(started)) => c.finish_slowly(started).await,
+            (Connection::Postgres(c), Started::Postgres(posted)) => c.finish_slowly(posted).await,
             _ => foreign_statement(),
         }
     }

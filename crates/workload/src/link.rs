@@ -47,8 +47,17 @@ const CANCEL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Tells the server to stop what a session's last statement left there. It would go on with a statement that nobody waits
 /// for, and be slower for all others. Where it cannot be told, the next connection will show that.
+///
+/// `abandoned`: of the session's last connection, most often none.
+pub async fn cancel(abandoned: Option<Abandoned>, target: &Target) {
+    if let Some(abandoned) = abandoned {
+        // Boxed: it is rare, and would be part of every session's memory otherwise.
+        Box::pin(send_cancel(&abandoned, target)).await;
+    }
+}
+
 #[cold]
-pub async fn cancel(abandoned: &Abandoned, target: &Target) {
+async fn send_cancel(abandoned: &Abandoned, target: &Target) {
     let limit = CANCEL_LIMIT.min(target.connect_timeout);
     if let Ok(socket) = load::net::connect(&target.endpoint, load::time::now() + limit).await {
         let target = Target { connect_timeout: limit, ..target.clone() };
@@ -74,10 +83,8 @@ impl Link {
     pub async fn open(&mut self) -> Result<(), Failure> {
         self.in_transaction = false;
         let plan = Arc::clone(&self.plan);
-        if let Some(abandoned) = self.connection.take().and_then(|connection| connection.abandoned()) {
-            // Boxed: it is rare, and would be part of every session's memory otherwise.
-            Box::pin(cancel(&abandoned, &plan.target)).await;
-        }
+        let abandoned = self.connection.take().and_then(|connection| connection.abandoned());
+        cancel(abandoned, &plan.target).await;
         let deadline = load::time::now() + plan.target.connect_timeout.min(Duration::from_secs(24 * 3600));
         let socket = load::net::connect(&plan.target.endpoint, deadline)
             .await

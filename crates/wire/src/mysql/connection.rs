@@ -15,7 +15,7 @@ use super::response::{Answer, Dialect, Event, server_error};
 use super::row::Column;
 use super::statement::Statement;
 use crate::cancel::Abandoned;
-use crate::channel::{Channel, Scratch};
+use crate::channel::{Channel, Posted, Scratch};
 use crate::error::Error;
 use crate::target::{Target, TlsMode};
 use crate::transport::Transport;
@@ -52,13 +52,6 @@ pub struct Connection<T: Transport> {
     cells: Vec<Option<Cell>>,
     text: Vec<u8>,
 }
-
-/// See [`crate::Connection::start`].
-#[derive(Debug)]
-pub struct Started(Posted);
-
-/// A request on its way: whether all of it was sent.
-type Posted = Result<bool, Box<Error>>;
 
 /// Appends a command; the sequence number that its answer begins with.
 fn push_command(out: &mut Vec<u8>, command: u8, body: &[u8]) -> u8 {
@@ -143,7 +136,7 @@ impl<T: Transport> Connection<T> {
 
     /// See [`crate::Connection::start_query`].
     #[inline]
-    pub fn start_query(&mut self, sql: &str) -> Result<Started, Error> {
+    pub(crate) fn start_query(&mut self, sql: &str) -> Result<Posted, Error> {
         self.begin()?;
         let mut request = Scratch::take();
         let sequence = push_command(&mut request, COM_QUERY, sql.as_bytes());
@@ -188,24 +181,16 @@ impl<T: Transport> Connection<T> {
 
     /// See [`crate::Connection::start`].
     #[inline]
-    pub fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<Started, Error> {
+    pub(crate) fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<Posted, Error> {
         self.begin()?;
         let mut request = Scratch::take();
         let sequence = statement.encode(values, &mut request)?;
         Ok(self.post(&request, Answer::new(self.dialect, sequence).keeping_definitions()))
     }
 
-    /// How nearly all statements end: the request went out at once, the answer has no surprises. `None`:
-    /// [`Connection::finish_slowly`] must follow.
+    /// See [`crate::Connection::poll_finish`].
     #[inline]
-    pub(crate) fn poll_finish(
-        &mut self,
-        cx: &mut Context<'_>,
-        started: &Started,
-    ) -> Poll<Option<Result<Done, Error>>> {
-        if !matches!(started.0, Ok(true)) {
-            return Poll::Ready(None);
-        }
+    pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Done, Error>>> {
         let Connection { channel, answer, .. } = self;
         let outcome = match ready!(poll_skip(channel, cx, answer)) {
             Ok(Event::StatementEnd(_)) => Ok(answer.done()),
@@ -221,10 +206,10 @@ impl<T: Transport> Connection<T> {
     /// All other ends. `statement`: the prepared one that was started.
     pub(crate) async fn finish_slowly(
         &mut self,
-        started: Started,
+        posted: Posted,
         statement: Option<&mut Statement>,
     ) -> Result<Done, Error> {
-        let answer = self.sent(started).await?;
+        let answer = self.sent(posted).await?;
         let event = self.surprise.take().unwrap_or(Event::Nothing);
         let definitions = statement.map(|statement| &mut statement.columns);
         let outcome = self.skip_the_rest(answer, event, definitions).await;
@@ -238,8 +223,8 @@ impl<T: Transport> Connection<T> {
         values: &[Value<'_>],
         on_row: &mut dyn FnMut(&Row<'_>),
     ) -> Result<Done, Error> {
-        let started = self.start(statement, values)?;
-        let answer = self.sent(started).await?;
+        let posted = self.start(statement, values)?;
+        let answer = self.sent(posted).await?;
         let (mut cells, mut text) = (std::mem::take(&mut self.cells), std::mem::take(&mut self.text));
         let mut reading =
             BinaryRows { columns: &mut statement.columns, cells: &mut cells, text: &mut text, on_row };
@@ -347,15 +332,15 @@ impl<T: Transport> Connection<T> {
 
     /// Sends a request as far as that goes without waiting.
     #[inline]
-    fn post(&mut self, request: &[u8], answer: Answer) -> Started {
+    fn post(&mut self, request: &[u8], answer: Answer) -> Posted {
         self.is_busy = true;
         self.answer = answer;
-        Started(self.channel.post(request).map_err(Box::new))
+        self.channel.post(request)
     }
 
     /// Waits until all of a request is sent; the answer that is due.
-    async fn sent(&mut self, started: Started) -> Result<Answer, Error> {
-        match started.0 {
+    async fn sent(&mut self, posted: Posted) -> Result<Answer, Error> {
+        match posted {
             Ok(true) => {}
             Ok(false) => self.send_output().await?,
             Err(error) => return Err(self.last_words(*error).await),

@@ -16,5 +16,5 @@ pub mod statement;
 mod tests;
 
 pub use bulk::BulkRows;
-pub use connection::{Connection, Started};
+pub use connection::Connection;
 pub use statement::Statement;

@@ -23,7 +23,7 @@ pub use answer::TransactionStatus;
 pub use statement::Statement;
 
 use crate::cancel::Abandoned;
-use crate::channel::{Channel, Scratch};
+use crate::channel::{Channel, Posted, Scratch};
 use crate::error::{Error, ServerError};
 use crate::target::{Target, TlsMode};
 use crate::transport::Transport;
@@ -108,12 +108,12 @@ impl<T: Transport> Connection<T> {
 
     /// See [`crate::Connection::start_query`].
     #[inline]
-    pub fn start_query(&mut self, sql: &str) -> Result<Started, Error> {
+    pub(crate) fn start_query(&mut self, sql: &str) -> Result<Posted, Error> {
         self.check_step()?;
         check_text(sql)?;
         let mut request = Scratch::take();
         frontend::query(&mut request, sql);
-        Ok(Started(self.post(&request, Request::Query)))
+        Ok(self.post(&request, Request::Query))
     }
 
     /// See [`crate::Connection::query_rows`].
@@ -129,8 +129,8 @@ impl<T: Transport> Connection<T> {
     }
 
     async fn simple(&mut self, sql: &str, rows: Rows<'_>) -> Result<Done, Error> {
-        let started = self.start_query(sql)?;
-        self.read(started, rows).await
+        let posted = self.start_query(sql)?;
+        self.read(posted, rows).await
     }
 
     /// See [`crate::Connection::prepare`].
@@ -157,25 +157,17 @@ impl<T: Transport> Connection<T> {
 
     /// See [`crate::Connection::start`].
     #[inline]
-    pub fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<Started, Error> {
+    pub(crate) fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<Posted, Error> {
         self.check_step()?;
         let mut request = Scratch::take();
         statement.encode(values, &mut request)?;
         let has_result_set = statement.has_result_set();
-        Ok(Started(self.post(&request, Request::Execute { has_result_set })))
+        Ok(self.post(&request, Request::Execute { has_result_set }))
     }
 
-    /// How nearly all statements end: the request went out at once, the server wants no rows. `None`:
-    /// [`Connection::finish_slowly`] must follow.
+    /// See [`crate::Connection::poll_finish`].
     #[inline]
-    pub(crate) fn poll_finish(
-        &mut self,
-        cx: &mut Context<'_>,
-        started: &Started,
-    ) -> Poll<Option<Result<Done, Error>>> {
-        if !matches!(started.0, Ok(true)) {
-            return Poll::Ready(None);
-        }
+    pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Done, Error>>> {
         Poll::Ready(match ready!(self.poll_advance(cx, &mut Rows::Skip)) {
             Ok(Progress::CopyIn) => None,
             Ok(_) => Some(self.answer.end()),
@@ -184,8 +176,8 @@ impl<T: Transport> Connection<T> {
     }
 
     /// All other ends.
-    pub(crate) async fn finish_slowly(&mut self, started: Started) -> Result<Done, Error> {
-        self.read(started, Rows::Skip).await
+    pub(crate) async fn finish_slowly(&mut self, posted: Posted) -> Result<Done, Error> {
+        self.read(posted, Rows::Skip).await
     }
 
     /// See [`crate::Connection::execute_rows`].
@@ -195,13 +187,13 @@ impl<T: Transport> Connection<T> {
         values: &[Value<'_>],
         on_row: &mut dyn FnMut(&Row<'_>),
     ) -> Result<Done, Error> {
-        let started = self.start(statement, values)?;
-        self.read(started, Rows::Each(on_row)).await
+        let posted = self.start(statement, values)?;
+        self.read(posted, Rows::Each(on_row)).await
     }
 
     /// Waits until all of a request is sent, and reads the answer to its end.
-    async fn read(&mut self, started: Started, rows: Rows<'_>) -> Result<Done, Error> {
-        self.sent(started.0).await?;
+    async fn read(&mut self, posted: Posted, rows: Rows<'_>) -> Result<Done, Error> {
+        self.sent(posted).await?;
         self.read_on(rows).await
     }
 
@@ -319,7 +311,7 @@ impl<T: Transport> Connection<T> {
         self.is_in_step = false;
         self.answer = Answer::new(what);
         self.channel.arm(self.statement_timeout);
-        self.channel.post(request).map_err(Box::new)
+        self.channel.post(request)
     }
 
     /// Waits until all of a request is sent.
@@ -407,13 +399,6 @@ impl<T: Transport> Connection<T> {
         }
     }
 }
-
-/// A request on its way: whether all of it was sent.
-type Posted = Result<bool, Box<Error>>;
-
-/// See [`crate::Connection::start`].
-#[derive(Debug)]
-pub struct Started(Posted);
 
 fn check_text(sql: &str) -> Result<(), Error> {
     if sql.len() > MESSAGE_BYTES_MAX / 2 {
