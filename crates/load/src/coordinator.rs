@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::crew::{Shared, StepShared};
 use crate::histogram::{Histogram, Total};
+use crate::memory;
 use crate::plan::{Length, LoadPlan, Pacing, Step};
 use crate::recording::{IntervalData, Timeline};
 use crate::result::{
@@ -196,6 +197,8 @@ impl<'a> Coordinator<'a> {
             return Ok(Connected::Not { connected, failure });
         }
         let took = began.elapsed();
+        // All that the sessions allocate is there, and none of them is running.
+        memory::gather();
         observer(Event::Connected { step: index, sessions: connected, took });
         Ok(Connected::All { took, now })
     }

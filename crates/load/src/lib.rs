@@ -8,6 +8,7 @@ mod crew;
 pub mod driver;
 mod executor;
 pub mod histogram;
+mod memory;
 pub mod net;
 pub mod plan;
 pub mod recorder;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::coordinator::{Coordinator, Link};
 use crate::crew::{Rules, Shared};
+use crate::memory;
 use crate::plan::{Length, LoadPlan, Pacing, Step};
 use crate::result::{IntervalResult, LoadResult, StepResult};
 use crate::session::SessionFactory;
@@ -145,6 +146,7 @@ pub fn run_with_clock(
     let classes = factory.statement_classes();
     let shared = Arc::new(Shared::new(stop.clone()));
     let (reports, reported) = mpsc::channel();
+    memory::prepare();
     std::thread::scope(|scope| {
         let mut links = Vec::with_capacity(workers);
         for worker in 0..workers {

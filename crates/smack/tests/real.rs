@@ -150,10 +150,12 @@ fn a_statement_that_timed_out_ends_on_the_server_too() {
             main {{ a.init(); a.set_num_rounds(2); a.create_threads(1); a.connect();
                    a.unload_query_barrel(); a.collect_threads(); a.disconnect(); }}"#
         );
+        // Nothing but the nap may take long: a database can, on a machine that is writing.
+        Client::connect(&server.target(None)).unwrap().query("create database test_smack").unwrap();
         let data = tempfile::tempdir().unwrap();
         let mut options = options(&server, data.path(), &[]);
         options.server = options.server.map(|target| wire::Target {
-            statement_timeout: std::time::Duration::from_millis(300),
+            statement_timeout: std::time::Duration::from_secs(3),
             ..target
         });
         let ended = run("naps", &source, &options, &Printer::new(std::io::sink()), &Stop::new());
