@@ -169,8 +169,9 @@ fn line(study: &StudyReport, view: &VerdictView) -> String {
         _ => String::new(),
     };
     let more = match result.blocks_needed {
-        Some(blocks) => format!("; about {blocks} blocks would decide"),
-        None => String::new(),
+        // Of too few blocks nothing is known but that they are too few, which is said.
+        Some(blocks) if result.p_adjusted.is_some() => format!("; about {blocks} blocks would decide"),
+        _ => String::new(),
     };
     let metric = metric_name(&view.metric);
     format!("{metric}, {} against {}{place}: {found}{figure}{more}", view.other_label, view.base_label)

@@ -65,7 +65,7 @@ fn verdict_row(study: &StudyReport, verdict: &VerdictView, scale: RatioScale, co
         "confidence": result.confidence.map(percent),
         "p": result.p_adjusted.map(p_value),
         "word": word, "class": class,
-        "needed": result.blocks_needed,
+        "needed": result.blocks_needed.filter(|_| result.p_adjusted.is_some()),
         "reason": reason,
         "flags": verdict.flags.iter().filter(|flag| !common.contains(flag)).collect::<Vec<_>>(),
         "drawing": result.ratio.map(|r| ratio_interval(scale, r, interval, verdict.margin, class)),
