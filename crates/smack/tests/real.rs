@@ -154,10 +154,9 @@ fn a_statement_that_timed_out_ends_on_the_server_too() {
         Client::connect(&server.target(None)).unwrap().query("create database test_smack").unwrap();
         let data = tempfile::tempdir().unwrap();
         let mut options = options(&server, data.path(), &[]);
-        options.server = options.server.map(|target| wire::Target {
-            statement_timeout: std::time::Duration::from_secs(3),
-            ..target
-        });
+        options.server = options
+            .server
+            .map(|target| wire::Target { statement_timeout: std::time::Duration::from_secs(3), ..target });
         let ended = run("naps", &source, &options, &Printer::new(std::io::sink()), &Stop::new());
         let mut client = Client::connect(&server.target(None)).unwrap();
         assert!(format!("{ended:?}").contains("timeout: no answer"), "{flavor}: {ended:?}");
