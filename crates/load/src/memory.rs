@@ -60,17 +60,16 @@ mod tests {
 
     #[test]
     fn memory_of_the_program_s_own_is_told_from_files_and_stacks() {
-        let own = |line| own_memory(line);
         assert_eq!(
-            own("7f0c20000000-7f0c20400000 rw-p 00000000 00:00 0"),
+            own_memory("7f0c20000000-7f0c20400000 rw-p 00000000 00:00 0"),
             Some(0x7f0c_2000_0000..0x7f0c_2040_0000)
         );
-        assert_eq!(own("55d0-55e0 rw-p 00000000 00:00 0      [heap]"), Some(0x55d0..0x55e0));
-        assert_eq!(own("7ffc-7ffd rw-p 00000000 00:00 0      [stack]"), None);
-        assert_eq!(own("7f00-7f10 ---p 00000000 00:00 0"), None);
-        assert_eq!(own("7f00-7f10 rw-s 00000000 00:01 77     /dev/zero (deleted)"), None);
-        assert_eq!(own("7f00-7f10 rw-p 00001000 fe:00 1234   /usr/lib/libc.so.6"), None);
-        assert_eq!(own("nonsense"), None);
+        assert_eq!(own_memory("55d0-55e0 rw-p 00000000 00:00 0      [heap]"), Some(0x55d0..0x55e0));
+        assert_eq!(own_memory("7ffc-7ffd rw-p 00000000 00:00 0      [stack]"), None);
+        assert_eq!(own_memory("7f00-7f10 ---p 00000000 00:00 0"), None);
+        assert_eq!(own_memory("7f00-7f10 rw-s 00000000 00:01 77     /dev/zero (deleted)"), None);
+        assert_eq!(own_memory("7f00-7f10 rw-p 00001000 fe:00 1234   /usr/lib/libc.so.6"), None);
+        assert_eq!(own_memory("nonsense"), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use stats::Verdict;
 
 use crate::model::{StudyReport, VerdictView};
-use crate::text::{metric_name, ratio};
+use crate::text::{metric_name, ratio, would_decide};
 
 /// What every comparison has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,9 +169,8 @@ fn line(study: &StudyReport, view: &VerdictView) -> String {
         _ => String::new(),
     };
     let more = match result.blocks_needed {
-        // Of too few blocks nothing is known but that they are too few, which is said.
-        Some(blocks) if result.p_adjusted.is_some() => format!("; about {blocks} blocks would decide"),
-        _ => String::new(),
+        Some(blocks) => format!("; {}", would_decide(blocks, result.n)),
+        None => String::new(),
     };
     let metric = metric_name(&view.metric);
     format!("{metric}, {} against {}{place}: {found}{figure}{more}", view.other_label, view.base_label)

@@ -65,6 +65,16 @@ pub(crate) fn ratio(value: f64) -> String {
     }
 }
 
+/// How many blocks a comparison of `n` blocks needs. One block says nothing of the spread: then it is the least number
+/// that a verdict wants.
+pub(crate) fn would_decide(blocks: usize, n: usize) -> String {
+    if n < 2 {
+        format!("at least {blocks} blocks are needed")
+    } else {
+        format!("about {blocks} blocks would decide")
+    }
+}
+
 /// `p < 0.001` rather than a row of zeros.
 pub(crate) fn p_value(value: f64) -> String {
     if value < 0.001 { "< 0.001".to_owned() } else { format!("{value:.3}") }
@@ -118,6 +128,12 @@ pub(crate) fn listed(items: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_block_says_only_what_is_the_least() {
+        assert_eq!(would_decide(5, 1), "at least 5 blocks are needed");
+        assert_eq!(would_decide(27, 4), "about 27 blocks would decide");
+    }
 
     #[test]
     fn numbers_keep_three_digits() {

@@ -8,7 +8,7 @@ use store::{Comparison, Key, ServerFacts};
 
 use crate::load::label;
 use crate::model::{Point, Standing, StudyReport, VerdictView};
-use crate::text::{listed, metric_name, number, percent, ratio, value_text};
+use crate::text::{listed, metric_name, number, percent, ratio, value_text, would_decide};
 
 /// Throughput is better high, times are better low.
 fn better(metric: &str) -> Better {
@@ -275,9 +275,9 @@ fn clause(study: &StudyReport, verdict: Verdict, views: &[&&VerdictView]) -> Str
         Verdict::Equivalent => format!("equivalent within {}", percent(views[0].margin)),
         other => other.word().to_owned(),
     };
-    let needed = views.iter().filter_map(|view| view.result.blocks_needed).max();
+    let needed = views.iter().filter_map(|view| Some((view.result.blocks_needed?, view.result.n))).max();
     let more = match (verdict, needed) {
-        (Verdict::Undecided, Some(blocks)) => format!(", about {blocks} blocks would decide"),
+        (Verdict::Undecided, Some((blocks, n))) => format!(", {}", would_decide(blocks, n)),
         _ => String::new(),
     };
     format!("{word}{} ({span}{more})", all_where(study, views))

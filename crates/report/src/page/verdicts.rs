@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::drawing::{RatioScale, ratio_axis, ratio_interval};
 use crate::model::{StudyReport, VerdictView};
-use crate::text::{metric_name, p_value, percent, ratio};
+use crate::text::{metric_name, p_value, percent, ratio, would_decide};
 
 pub(super) fn verdict_tables(study: &StudyReport) -> Vec<Value> {
     let mut metrics: Vec<&str> = Vec::new();
@@ -65,7 +65,7 @@ fn verdict_row(study: &StudyReport, verdict: &VerdictView, scale: RatioScale, co
         "confidence": result.confidence.map(percent),
         "p": result.p_adjusted.map(p_value),
         "word": word, "class": class,
-        "needed": result.blocks_needed.filter(|_| result.p_adjusted.is_some()),
+        "needed": result.blocks_needed.map(|blocks| would_decide(blocks, result.n)),
         "reason": reason,
         "flags": verdict.flags.iter().filter(|flag| !common.contains(flag)).collect::<Vec<_>>(),
         "drawing": result.ratio.map(|r| ratio_interval(scale, r, interval, verdict.margin, class)),

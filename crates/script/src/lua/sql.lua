@@ -220,11 +220,9 @@ function statement_methods:bind_param(...)
    self.params = params
 end
 function statement_methods:execute()
-   local connection, id = self.connection, self.id
-   local connection_id = connection.id
-   if id == nil or connection_id == nil then error("attempt to use a closed statement", 2) end
-   -- Not by way of `ask`: this is what events consist of.
-   local rows, fields, handle = yield(MARK, EXECUTE, connection_id, id)
+   local connection = self.connection
+   if self.id == nil or connection.id == nil then error("attempt to use a closed statement", 2) end
+   local rows, fields, handle = ask(EXECUTE, connection.id, self.id)
    if rows == nil then failed(connection, PREPARED, fields) end
    if fields == 0 then return nil end
    -- Rows of prepared statements cannot be fetched, so results of the same size are alike: nothing new for the
