@@ -350,17 +350,26 @@ fn measured_life(
         Err(error) => Err(error),
     };
     ended.map_err(|error| Failed {
-        error: match error {
-            Error::Run(text) if server.sandbox().is_some_and(|sandbox| sandbox.pid().is_none()) => {
-                Error::Run(format!("the server ended during the run: {text}"))
-            }
-            error => error,
+        error: match server.sandbox() {
+            Some(sandbox) if sandbox.pid().is_none() => of_ended_server(error),
+            _ => error,
         },
         log_tail: server
             .sandbox()
             .map(|sandbox| sandbox.log_tail(LOG_LINES).join("\n").into())
             .unwrap_or_default(),
     })
+}
+
+/// What went wrong, where the server's process is gone: whatever the sessions saw of it, that is the reason. A server
+/// may end before they were connected, too.
+fn of_ended_server(error: Error) -> Error {
+    match error {
+        Error::Run(text) | Error::Server(text) => {
+            Error::Run(format!("the server ended during the run: {text}"))
+        }
+        error => error,
+    }
 }
 
 /// Runs what comes before the load; gives its outcomes, which the checks of the tables count too.
@@ -615,5 +624,21 @@ pub(crate) fn describe(facts: &mut ServerFacts, reported: &BTreeMap<String, Stri
     }
     if facts.collation.is_empty() {
         facts.collation = first(&["collation_server", "lc_collate"]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_gone_is_the_reason_before_and_after_its_sessions_were_connected() {
+        let refused = "0 of 11 sessions could be opened, then: connection refused";
+        for error in [Error::Server(refused.into()), Error::Run(refused.into())] {
+            let text = of_ended_server(error).to_string();
+            assert_eq!(text, format!("the server ended during the run: {refused}"));
+        }
+        assert!(matches!(of_ended_server(Error::Interrupted), Error::Interrupted));
+        assert!(matches!(of_ended_server(Error::Usage("no".into())), Error::Usage(text) if text == "no"));
     }
 }

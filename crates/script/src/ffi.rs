@@ -1,17 +1,15 @@
 //! The `db_*` functions that scripts call through FFI, by the names and with the structures that sysbench's binary
-//! exports. They wait for servers inside C, so they work where a thread has one session: in commands, and in a run
-//! with `--thread-per-session`.
+//! exports. A script that calls one waits on its own stack, as everywhere ([`crate::fiber`]).
 //!
 //! Every pointer that a script passes is looked up among those that were given to it: one that is none, or that was
 //! freed, is told and refused.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong, c_void};
 
-use load::Recorder;
-
-use crate::host::{Answer, Blocking, Host, Param, Problem, now_or_never};
+use crate::fiber::{Answer, Text, Wants, surroundings, wait};
+use crate::host::{Answer as Done, Param, Problem};
 use crate::output::{level, tell};
 use crate::symbols::{Counter, count};
 
@@ -136,51 +134,9 @@ pub struct SqlCapabilities {
     unsigned_int: c_char,
 }
 
-#[derive(Clone, Copy)]
-struct Current {
-    host: *mut Host<Blocking>,
-    recorder: *const Recorder,
-}
-
 thread_local! {
-    static CURRENT: Cell<Current> =
-        const { Cell::new(Current { host: std::ptr::null_mut(), recorder: std::ptr::null() }) };
     /// What scripts of this thread hold: connections, statements, results.
     static HELD: RefCell<HashSet<usize>> = RefCell::default();
-}
-
-/// Lets the functions act on `host` while `run` runs on this thread; without one they refuse.
-pub(crate) fn enter<R>(
-    host: Option<&mut Host<Blocking>>,
-    recorder: Option<&Recorder>,
-    run: impl FnOnce() -> R,
-) -> R {
-    struct Leave(Current);
-    impl Drop for Leave {
-        fn drop(&mut self) {
-            CURRENT.set(self.0);
-        }
-    }
-    let Some(host) = host else { return run() };
-    let recorder = recorder.map_or(std::ptr::null(), std::ptr::from_ref);
-    let _leave = Leave(CURRENT.replace(Current { host, recorder }));
-    run()
-}
-
-/// The host of the session that is running, and where its statements are recorded.
-fn host<'a>() -> Option<(&'a mut Host<Blocking>, Option<&'a Recorder>)> {
-    let current = CURRENT.get();
-    // SAFETY: `enter` put both there from borrows that last until it takes them away again, on this thread; the
-    // functions are called one at a time and never call back into Lua.
-    let found = unsafe { current.host.as_mut().map(|host| (host, current.recorder.as_ref())) };
-    if found.is_none() {
-        tell(
-            level::FATAL,
-            "db_* functions of C wait for the server and would block all sessions of this worker: add \
-             --thread-per-session, or use the methods of the connection",
-        );
-    }
-    found
 }
 
 /// Hands an object to the script.
@@ -246,7 +202,7 @@ impl SqlConnection {
     }
 
     /// Keeps an error for the script to read, and mends what can be mended.
-    fn fail(&mut self, host: &mut Host<Blocking>, problem: &Problem) {
+    fn fail(&mut self, problem: &Problem) {
         self.error = if problem.is_ignorable { 1 } else { 2 };
         self.sql_errno = problem.number.into();
         let c_text = |text: &str| CString::new(text.replace('\0', " ")).unwrap_or_default();
@@ -254,24 +210,30 @@ impl SqlConnection {
         (self.sql_state, self.sql_errmsg) = (self.state.as_ptr(), self.text.as_ptr());
         if problem.is_ignorable {
             count(Counter::Error, 1);
-            if problem.wants_reconnect && now_or_never(host.reopen(self.id())).is_err() {
+            if problem.wants_reconnect && is_problem(&wait(Wants::Reconnect(self.id()))) {
                 self.error = 2;
             }
         }
     }
 
     /// Sends a statement; a result is for the script only if there are rows.
-    fn query(&mut self, sql: &[u8]) -> Option<Answer> {
-        let (host, recorder) = host()?;
-        match now_or_never(host.query(self.id(), &String::from_utf8_lossy(sql), recorder)) {
-            Ok(answer) => {
+    fn query(&mut self, sql: &[u8]) -> Option<Done> {
+        let answer = wait(Wants::Query(self.id(), Text::of(sql)));
+        self.done(answer)
+    }
+
+    /// What a statement gave; none, and the error kept, where it failed.
+    fn done(&mut self, answer: Answer) -> Option<Done> {
+        match answer {
+            Answer::Done(done) => {
                 self.error = 0;
-                Some(answer)
+                Some(done)
             }
-            Err(problem) => {
-                self.fail(host, &problem);
+            Answer::Problem(problem) => {
+                self.fail(&problem);
                 None
             }
+            Answer::Nothing | Answer::Flag(_) | Answer::Id(_) => None,
         }
     }
 
@@ -286,21 +248,21 @@ impl SqlConnection {
     }
 }
 
-fn result_of(
-    connection: &SqlConnection,
-    statement: *mut SqlStatement,
-    answer: Option<Answer>,
-) -> *mut SqlResult {
-    let Some(answer) = answer.filter(|answer| answer.fields > 0) else { return std::ptr::null_mut() };
+fn is_problem(answer: &Answer) -> bool {
+    matches!(answer, Answer::Problem(_))
+}
+
+fn result_of(connection: &SqlConnection, statement: *mut SqlStatement, done: Option<Done>) -> *mut SqlResult {
+    let Some(done) = done.filter(|done| done.fields > 0) else { return std::ptr::null_mut() };
     give(SqlResult {
         counter: Counter::Read as c_int,
-        nrows: u32::try_from(answer.rows).unwrap_or(u32::MAX),
-        nfields: answer.fields as u32,
+        nrows: u32::try_from(done.rows).unwrap_or(u32::MAX),
+        nfields: done.fields as u32,
         statement,
         ptr: std::ptr::null_mut(),
         row: SqlRow { ptr: std::ptr::null_mut(), values: std::ptr::null_mut() },
         connection: connection.id(),
-        handle: answer.handle,
+        handle: done.handle,
         at: 0,
         cells: Vec::new(),
         values: Vec::new(),
@@ -314,7 +276,7 @@ fn result_of(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn db_create(name: *const c_char) -> *const SqlDriver {
     let name = if name.is_null() {
-        host().map(|(host, _)| host.databases().driver.clone()).unwrap_or_default()
+        surroundings(|around| around.driver.clone()).unwrap_or_default()
     } else {
         // SAFETY: the caller's promise.
         unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
@@ -358,11 +320,10 @@ pub unsafe extern "C" fn db_describe(driver: *const SqlDriver, capabilities: *mu
 /// Opens a connection; NULL where there is none to be had, which is told.
 #[unsafe(no_mangle)]
 pub extern "C" fn db_connection_create(driver: *const SqlDriver) -> *mut SqlConnection {
-    let Some((host, _)) = host() else { return std::ptr::null_mut() };
     let name = if std::ptr::eq(driver, &PGSQL) { "pgsql" } else { "mysql" };
-    match now_or_never(host.connect(name)) {
-        Ok(id) => give(SqlConnection::new(id, driver, false)),
-        Err(_) => std::ptr::null_mut(),
+    match wait(Wants::Connect(name.to_owned())) {
+        Answer::Id(id) => give(SqlConnection::new(id, driver, false)),
+        _ => std::ptr::null_mut(),
     }
 }
 
@@ -380,31 +341,24 @@ pub extern "C" fn db_connection_close(connection: *mut SqlConnection) -> c_int {
         return 0;
     };
     connection.is_closed = true;
-    if let Some((host, _)) = host() {
-        now_or_never(host.disconnect(connection.id()));
-    }
+    wait(Wants::Disconnect(connection.id()));
     0
 }
 
 /// Closes a connection and opens it again. sysbench answers 1, for "ignorable", where it worked.
 #[unsafe(no_mangle)]
 pub extern "C" fn db_connection_reconnect(connection: *mut SqlConnection) -> c_int {
-    let (Some(connection), Some((host, _))) = (open(connection), host()) else { return 2 };
-    if now_or_never(host.reopen(connection.id())).is_ok() { 1 } else { 2 }
+    let Some(connection) = open(connection) else { return 2 };
+    if is_problem(&wait(Wants::Reconnect(connection.id()))) { 2 } else { 1 }
 }
 
 /// Frees the structure of a connection, and closes it if that has not been done.
 #[unsafe(no_mangle)]
 pub extern "C" fn db_connection_free(connection: *mut SqlConnection) {
     let Some(connection) = take(connection) else { return };
-    // The garbage collector may come when the session is gone, and its connections with it.
-    let current = CURRENT.get();
-    // SAFETY: as in `host`.
-    if !connection.is_closed
-        && !connection.is_borrowed
-        && let Some(host) = unsafe { current.host.as_mut() }
-    {
-        now_or_never(host.disconnect(connection.id()));
+    // Where the garbage collector comes when the session is gone, its connections are gone, too: nobody waits then.
+    if !connection.is_closed && !connection.is_borrowed {
+        wait(Wants::Disconnect(connection.id()));
     }
 }
 
@@ -420,36 +374,38 @@ pub unsafe extern "C" fn db_query(
 ) -> *mut SqlResult {
     let Some(connection) = open(connection) else { return std::ptr::null_mut() };
     // SAFETY: the caller's promise.
-    let answer = connection.query(unsafe { bytes(query, length) });
-    result_of(connection, std::ptr::null_mut(), answer)
+    let done = connection.query(unsafe { bytes(query, length) });
+    result_of(connection, std::ptr::null_mut(), done)
 }
 
 /// Whether a query of several statements has more results.
 #[unsafe(no_mangle)]
 pub extern "C" fn db_more_results(connection: *mut SqlConnection) -> bool {
-    let (Some(connection), Some((host, _))) = (open(connection), host()) else { return false };
-    host.results().borrow().more.get(connection.id()).copied().unwrap_or(false)
+    let Some(connection) = open(connection) else { return false };
+    surroundings(|around| around.results.borrow().more.get(connection.id()).copied())
+        .flatten()
+        .unwrap_or(false)
 }
 
 /// The next result of a query of several statements.
 #[unsafe(no_mangle)]
 pub extern "C" fn db_next_result(connection: *mut SqlConnection) -> *mut SqlResult {
-    let (Some(connection), Some((host, _))) = (open(connection), host()) else { return std::ptr::null_mut() };
-    let answer = host.next_result(connection.id());
-    result_of(connection, std::ptr::null_mut(), answer)
+    let Some(connection) = open(connection) else { return std::ptr::null_mut() };
+    let answer = wait(Wants::NextResult(connection.id()));
+    let done = connection.done(answer);
+    result_of(connection, std::ptr::null_mut(), done)
 }
 
 /// The next row of a result, or NULL after the last one.
 #[unsafe(no_mangle)]
 pub extern "C" fn db_fetch_row(result: *mut SqlResult) -> *mut SqlRow {
-    let (Some(result), Some((host, _))) = (held(result), host()) else { return std::ptr::null_mut() };
+    let Some(result) = held(result) else { return std::ptr::null_mut() };
     result.at += 1;
-    let results = host.results();
-    let results = results.borrow();
-    let Some(cells) = results.row(result.connection, result.handle, result.at) else {
-        return std::ptr::null_mut();
-    };
-    result.cells = cells.to_vec();
+    let cells = surroundings(|around| {
+        around.results.borrow().row(result.connection, result.handle, result.at).map(<[_]>::to_vec)
+    });
+    let Some(cells) = cells.flatten() else { return std::ptr::null_mut() };
+    result.cells = cells;
     result.values.clear();
     result.values.extend(result.cells.iter().map(|cell| match cell {
         Some(bytes) => SqlValue { len: bytes.len() as u32, ptr: bytes.as_ptr().cast() },
@@ -466,9 +422,7 @@ pub extern "C" fn db_free_results(result: *mut SqlResult) -> c_int {
         tell(level::ALERT, "attempt to free an invalid result set");
         return 1;
     };
-    if let Some((host, _)) = host() {
-        host.results().borrow_mut().free(result.connection, result.handle);
-    }
+    surroundings(|around| around.results.borrow_mut().free(result.connection, result.handle));
     0
 }
 
@@ -489,13 +443,13 @@ pub unsafe extern "C" fn db_prepare(
     length: usize,
 ) -> *mut SqlStatement {
     let pointer = connection;
-    let (Some(connection), Some((host, _))) = (open(connection), host()) else { return std::ptr::null_mut() };
+    let Some(connection) = open(connection) else { return std::ptr::null_mut() };
     // SAFETY: the caller's promise.
     let sql = String::from_utf8_lossy(unsafe { bytes(query, length) }).into_owned();
-    match now_or_never(host.prepare(connection.id(), &sql)) {
-        Ok(id) => give(SqlStatement { connection: pointer, id, slots: Vec::new() }),
-        Err(problem) => {
-            connection.fail(host, &problem);
+    match wait(Wants::Prepare(connection.id(), sql)) {
+        Answer::Id(id) => give(SqlStatement { connection: pointer, id, slots: Vec::new() }),
+        other => {
+            connection.done(other);
             std::ptr::null_mut()
         }
     }
@@ -512,7 +466,7 @@ pub unsafe extern "C" fn db_bind_param(
     count: usize,
 ) -> c_int {
     let Some(statement) = held(statement) else { return 1 };
-    let (Some(connection), Some((host, _))) = (open(statement.connection), host()) else { return 1 };
+    let Some(connection) = open(statement.connection) else { return 1 };
     let binds = match params.is_null() {
         true => &[],
         // SAFETY: the caller's promise.
@@ -523,13 +477,13 @@ pub unsafe extern "C" fn db_bind_param(
     statement.slots = binds.iter().map(slot).collect();
     let addresses: Vec<usize> =
         statement.slots.iter().map(|slot| std::ptr::from_ref::<Param>(&slot.param) as usize).collect();
-    // SAFETY: the statement keeps the parameters in boxes until it is closed.
-    match now_or_never(unsafe { host.bind(connection.id(), statement.id, &addresses) }) {
-        Ok(()) => 0,
-        Err(problem) => {
-            connection.fail(host, &problem);
+    // The statement keeps the parameters in boxes until it is closed.
+    match wait(Wants::Bind(connection.id(), statement.id, addresses)) {
+        Answer::Problem(problem) => {
+            connection.fail(&problem);
             1
         }
+        _ => 0,
     }
 }
 
@@ -551,31 +505,22 @@ pub extern "C" fn db_execute(statement: *mut SqlStatement) -> *mut SqlResult {
         tell(level::ALERT, "attempt to execute an invalid prepared statement");
         return std::ptr::null_mut();
     };
-    let (Some(connection), Some((host, recorder))) = (open(statement.connection), host()) else {
-        return std::ptr::null_mut();
-    };
+    let Some(connection) = open(statement.connection) else { return std::ptr::null_mut() };
     for slot in &mut statement.slots {
         // SAFETY: `db_bind_param` was promised that the memory lives.
         unsafe { fill(slot) };
     }
-    match now_or_never(host.execute(connection.id(), statement.id, recorder)) {
-        Ok(answer) => {
-            connection.error = 0;
-            result_of(connection, pointer, Some(answer))
-        }
-        Err(problem) => {
-            connection.fail(host, &problem);
-            std::ptr::null_mut()
-        }
-    }
+    let answer = wait(Wants::Execute(connection.id(), statement.id));
+    let done = connection.done(answer);
+    result_of(connection, pointer, done)
 }
 
 /// Closes a prepared statement.
 #[unsafe(no_mangle)]
 pub extern "C" fn db_close(statement: *mut SqlStatement) -> c_int {
     let Some(statement) = take(statement) else { return 1 };
-    if let (Some(connection), Some((host, _))) = (held(statement.connection), host()) {
-        now_or_never(host.close_statement(connection.id(), statement.id));
+    if let Some(connection) = held(statement.connection) {
+        wait(Wants::Close(connection.id(), statement.id));
     }
     0
 }

@@ -2,6 +2,7 @@
 //! code serves sessions on the load engine and commands that simply block.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
@@ -25,10 +26,6 @@ pub trait Open {
     fn open(&self, endpoint: &Endpoint, deadline: Instant) -> impl Future<Output = io::Result<Self::Socket>>;
     /// Pauses.
     fn pause(&self, duration: Duration) -> impl Future<Output = ()>;
-    /// The same host, if its sockets block: then C functions may wait for servers.
-    fn blocking(host: &mut Host<Self>) -> Option<&mut Host<Blocking>>
-    where
-        Self: Sized;
 }
 
 /// On the load engine's executor.
@@ -43,9 +40,6 @@ impl Open for OnEngine {
     async fn pause(&self, duration: Duration) {
         load::time::sleep(duration).await;
     }
-    fn blocking(_host: &mut Host<OnEngine>) -> Option<&mut Host<Blocking>> {
-        None
-    }
 }
 
 /// Blocking this thread.
@@ -59,9 +53,6 @@ impl Open for Blocking {
     }
     async fn pause(&self, duration: Duration) {
         std::thread::sleep(duration);
-    }
-    fn blocking(host: &mut Host<Blocking>) -> Option<&mut Host<Blocking>> {
-        Some(host)
     }
 }
 
@@ -235,6 +226,8 @@ pub struct Host<O: Open> {
     databases: Arc<Databases>,
     index: usize,
     live: Vec<Option<Live<O::Socket>>>,
+    /// Connections that are open and only pretend to be some.
+    pretending: BTreeSet<usize>,
     results: Rc<RefCell<Results>>,
     /// Statements run without a recorder: reads, writes, others.
     pub unrecorded: [u64; 3],
@@ -248,6 +241,7 @@ impl<O: Open> Host<O> {
             databases,
             index: index as usize,
             live: Vec::new(),
+            pretending: BTreeSet::new(),
             results: Rc::default(),
             unrecorded: [0; 3],
         }
@@ -275,6 +269,7 @@ impl<O: Open> Host<O> {
         };
         self.databases.is_used.store(true, Ordering::Relaxed);
         let fresh = if self.databases.is_dry && target.protocol == Protocol::Mysql {
+            self.pretending.insert(self.live.len());
             None
         } else {
             let connection =
@@ -290,7 +285,7 @@ impl<O: Open> Host<O> {
 
     /// Whether a connection only pretends: `--mysql-dry-run`.
     fn is_dry(&self, id: usize) -> bool {
-        self.databases.is_dry && self.live.get(id).is_some_and(Option::is_none)
+        self.pretending.contains(&id)
     }
 
     /// What a statement gives that is not sent.
@@ -313,6 +308,7 @@ impl<O: Open> Host<O> {
 
     /// Closes a connection.
     pub async fn disconnect(&mut self, id: usize) {
+        self.pretending.remove(&id);
         if let Some(live) = self.live.get_mut(id).and_then(Option::take) {
             live.connection.close().await;
         }
@@ -585,7 +581,8 @@ impl<O: Open> Host<O> {
     }
 }
 
-fn closed() -> Problem {
+/// Nothing is there to be asked.
+pub(crate) fn closed() -> Problem {
     Problem {
         number: 2006,
         state: "HY000".into(),

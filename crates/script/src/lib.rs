@@ -1,11 +1,12 @@
-//! LuaJIT and the sysbench API: existing scripts run unchanged, each session in a Lua state of its own, its events in
-//! one coroutine on the load engine.
+//! LuaJIT and the sysbench API: existing scripts run unchanged, each session in a Lua state of its own, on a
+//! stack of its own on the load engine.
 //!
 //! Never here: anything the other rooms need.
 
 pub mod course;
 pub mod error;
 pub mod ffi;
+pub mod fiber;
 pub mod histogram;
 pub mod host;
 mod lookout;
@@ -13,7 +14,6 @@ mod messages;
 pub mod native;
 pub mod options;
 pub mod output;
-pub mod resume;
 pub mod run;
 pub mod script;
 pub mod session;

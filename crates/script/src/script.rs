@@ -12,14 +12,14 @@ use wire::Target;
 
 use crate::course::{Course, Stopped};
 use crate::error::Error;
+use crate::fiber::Answer;
 use crate::host::{Blocking, Databases, Host, now_or_never};
 use crate::lookout::Lookout;
 use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
-use crate::resume::Answer;
 use crate::run::{Finished, Onlooker, Outcome, banner, flush_lua, is_forced, notice, now_ms, say};
 use crate::session::ScriptSessions;
 use crate::settings::{self, Generators};
-use crate::state::{Bytecode, Callbacks, OptionValue, Program, State};
+use crate::state::{Bytecode, OptionValue, Program, State};
 use crate::symbols::{RandomSettings, SessionSymbols};
 use crate::watch::{Hooks, Watch};
 
@@ -338,8 +338,7 @@ fn course(
     test_options: String,
 ) -> Result<Course<Blocking>, Error> {
     let host = Host::new(Blocking, databases.clone(), tid);
-    let callbacks = Callbacks { results: host.results(), is_blocking: true };
-    let state = State::new(program, bytecode, tid, callbacks)?;
+    let state = State::new(program, bytecode, tid, &host.results())?;
     state.set_native("test_options", test_options)?;
     Course::new(state, main, host, symbols)
 }

@@ -6,11 +6,11 @@ use load::{Completion, Failure, FailureClass, Recorder, Session};
 use workload::random::Rng;
 
 use crate::course::{Course, Stopped};
+use crate::fiber::Answer;
 use crate::host::{Blocking, Databases, Host, OnEngine, Open};
 use crate::lookout::Lookout;
 use crate::output::{level, tell};
-use crate::resume::Answer;
-use crate::state::{Bytecode, Callbacks, Program, State};
+use crate::state::{Bytecode, Program, State};
 use crate::symbols::{RandomSettings, SessionSymbols};
 
 /// What one session did, for the fairness lines of the final report.
@@ -106,9 +106,8 @@ struct ScriptSession<O: Open> {
 impl<O: Open + Copy> ScriptSession<O> {
     fn course(&mut self) -> Result<Course<O>, crate::Error> {
         let host = Host::new(self.opener, self.databases.clone(), self.index);
-        let callbacks = Callbacks { results: host.results(), is_blocking: self.lookout.is_none() };
         let symbols = SessionSymbols::new(self.random, self.rng.clone(), self.databases.counters.clone());
-        let state = State::new(&self.program, &self.bytecode, self.index, callbacks)?;
+        let state = State::new(&self.program, &self.bytecode, self.index, &host.results())?;
         let course = Course::new(state, "main", host, symbols)?;
         Ok(match &self.lookout {
             Some(lookout) => course.watched_by(lookout),

@@ -2,16 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::c_void;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mlua::{Function, LightUserData, Lua, Table, Thread, Value};
+use mlua::{Function, LightUserData, Lua, Table, Value};
 
 use crate::error::Error;
 use crate::host::Results;
-use crate::{ffi, histogram, symbols};
+use crate::{ffi, fiber, histogram, symbols};
 
 /// The version that scripts see.
 pub const VERSION: &str = "1.0.20";
@@ -52,14 +51,6 @@ pub struct Program {
     pub options: BTreeMap<String, OptionValue>,
     /// The script declares no options, as those of old: they are globals too.
     pub exports_options: bool,
-}
-
-/// What marks a yield as a request to the engine. Its address is the mark; the content does not matter.
-static MARK: u8 = 0;
-
-/// The address that marks requests.
-pub fn mark() -> LightUserData {
-    LightUserData((&raw const MARK).cast_mut().cast::<c_void>())
 }
 
 /// A state with the script loaded.
@@ -124,18 +115,9 @@ impl Bytecode {
     }
 }
 
-/// What Lua functions of a state call back into.
-#[derive(Debug, Default)]
-pub struct Callbacks {
-    /// Rows that scripts fetch.
-    pub results: Rc<RefCell<Results>>,
-    /// The thread has this session only: C functions may wait for servers.
-    pub is_blocking: bool,
-}
-
 impl State {
-    /// Makes a state with the script loaded and not yet run: its file scope runs in the first coroutine, where it may
-    /// wait for servers.
+    /// Makes a state with the script loaded and not yet run: its file scope runs on the first fiber, where it may
+    /// wait for servers. Scripts fetch rows from `results`.
     ///
     /// # Errors
     /// The glue's own, and out of memory.
@@ -143,11 +125,11 @@ impl State {
         program: &Arc<Program>,
         bytecode: &Bytecode,
         tid: u32,
-        callbacks: Callbacks,
+        results: &Rc<RefCell<Results>>,
     ) -> Result<State, Error> {
         // SAFETY: scripts use FFI, which is unsafe by nature; they are the user's own programs.
         let lua = unsafe { Lua::unsafe_new() };
-        let native = native(&lua, program, tid, callbacks).map_err(Error::lua)?;
+        let native = native(&lua, program, tid, results).map_err(Error::lua)?;
         let state = State { lua, native };
         state.load(program, bytecode).map_err(Error::lua)?;
         Ok(state)
@@ -211,19 +193,6 @@ impl State {
         self.native.set(name, value).map_err(Error::lua)
     }
 
-    /// A coroutine that runs a function of the native table.
-    ///
-    /// # Errors
-    /// Out of memory.
-    pub fn coroutine(&self, name: &str) -> Result<Thread, Error> {
-        self.lua.create_thread(self.native(name)?).map_err(Error::lua)
-    }
-
-    /// The last function of C's that the script looked up.
-    pub fn last_c_function(&self) -> Option<String> {
-        self.native.get("last_c").ok()
-    }
-
     /// Whether the script defines a global function.
     pub fn defines(&self, name: &str) -> bool {
         matches!(self.lua.globals().raw_get::<Value>(name), Ok(Value::Function(_)))
@@ -254,7 +223,24 @@ fn lua_value(lua: &Lua, value: &OptionValue) -> mlua::Result<Value> {
     })
 }
 
-fn native(lua: &Lua, program: &Arc<Program>, tid: u32, callbacks: Callbacks) -> mlua::Result<Table> {
+/// What went wrong with the last request, as the glue reads it.
+fn described(lua: &Lua) -> mlua::Result<Option<Table>> {
+    let Some(problem) = fiber::problem() else { return Ok(None) };
+    let table = lua.create_table()?;
+    table.set("sql_errno", problem.number)?;
+    table.set("sql_state", problem.state)?;
+    table.set("sql_errmsg", problem.text)?;
+    table.set("ignorable", problem.is_ignorable)?;
+    table.set("reconnect", problem.wants_reconnect)?;
+    Ok(Some(table))
+}
+
+fn native(
+    lua: &Lua,
+    program: &Arc<Program>,
+    tid: u32,
+    results: &Rc<RefCell<Results>>,
+) -> mlua::Result<Table> {
     let native = lua.create_table()?;
     native.set("tid", tid)?;
     native.set("version", VERSION)?;
@@ -267,19 +253,21 @@ fn native(lua: &Lua, program: &Arc<Program>, tid: u32, callbacks: Callbacks) -> 
     let path = program.path.as_ref().map(|path| path.display().to_string());
     native.set("script_path", path.unwrap_or_else(|| program.name.clone()))?;
     native.set("script_name", program.name.as_str())?;
-    native.set("mark", mark())?;
-    native.set("is_blocking", callbacks.is_blocking)?;
     // The glue draws by these; the others wait for a script that looks at FFI.
     let addresses = lua.create_table()?;
-    for (name, address, _) in symbols::table() {
+    for (name, address) in
+        symbols::table().into_iter().map(|(name, address, _)| (name, address)).chain(fiber::table())
+    {
         addresses.set(name, LightUserData(address.cast_mut()))?;
     }
+    native.set("request", lua.create_table_from(fiber::REQUESTS)?)?;
+    native.set("problem", lua.create_function(|lua, ()| described(lua))?)?;
     native.set("symbols", addresses)?;
-    let results = callbacks.results.clone();
+    let rows = results.clone();
     let fetch =
         lua.create_function(move |lua, (id, handle, row, fields): (usize, usize, usize, usize)| {
-            let results = results.borrow();
-            let Some(cells) = results.row(id, handle, row) else { return Ok(None) };
+            let rows = rows.borrow();
+            let Some(cells) = rows.row(id, handle, row) else { return Ok(None) };
             let values = lua.create_table_with_capacity(fields, 0)?;
             for (at, cell) in cells.iter().enumerate() {
                 if let Some(bytes) = cell {
@@ -289,15 +277,15 @@ fn native(lua: &Lua, program: &Arc<Program>, tid: u32, callbacks: Callbacks) -> 
             Ok(Some(values))
         })?;
     native.set("fetch_row", fetch)?;
-    let results = callbacks.results.clone();
+    let rows = results.clone();
     let free = lua.create_function(move |_, (id, handle): (usize, usize)| {
-        results.borrow_mut().free(id, handle);
+        rows.borrow_mut().free(id, handle);
         Ok(())
     })?;
     native.set("free_result", free)?;
-    let results = callbacks.results;
+    let rows = results.clone();
     let more =
-        lua.create_function(move |_, id: usize| Ok(results.borrow().more.get(id).copied().unwrap_or(false)))?;
+        lua.create_function(move |_, id: usize| Ok(rows.borrow().more.get(id).copied().unwrap_or(false)))?;
     native.set("more_results", more)?;
     let say = lua.create_function(|_, (level, text): (u8, String)| {
         crate::output::tell(level, &text);

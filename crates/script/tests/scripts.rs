@@ -230,12 +230,20 @@ fn with_a_thread_for_each_session_nobody_waits_for_a_blocked_one() {
 }
 
 #[test]
-fn c_functions_that_wait_for_servers_are_refused_where_they_would_stop_others() {
-    let script = script(
-        "local ffi = require('ffi')\nfunction thread_init() ffi.C.db_create('mysql') end\nfunction event() end",
-    );
-    run(&script.path, &["--events=1"]).fails(&["test.lua:2:", "ffi.C.db_create()", "--thread-per-session"]);
-    run(&script.path, &["--events=1", "--thread-per-session"]).ok();
+fn a_dry_run_refuses_what_is_closed() {
+    for close in ["stmt:close()", "con:disconnect()"] {
+        let text = format!(
+            "function event()
+   local con = sysbench.sql.driver():connect()
+   local stmt = con:prepare('SELECT 1')
+   stmt:execute()
+   {close}
+   stmt:execute()
+end"
+        );
+        let options = ["--mysql-dry-run", "--mysql-socket=/nowhere", "--events=1"];
+        run(&script(&text).path, &options).fails(&["test.lua:6:", "attempt to use a closed statement"]);
+    }
 }
 
 #[test]

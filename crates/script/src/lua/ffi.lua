@@ -3,8 +3,7 @@
 local native, proxy = ...
 local real = native.real_ffi
 local sysbench = _G.sysbench
-local yield = coroutine.yield
-local MARK, MORE = native.mark, 20
+local ask, answer, MORE = native.ask, native.answer, native.request.MORE
 
 real.cdef[[
 typedef enum { SB_CNT_OTHER, SB_CNT_READ, SB_CNT_WRITE, SB_CNT_TRX, SB_CNT_ERROR, SB_CNT_RECONNECT, SB_CNT_MAX } sb_counter_type;
@@ -53,14 +52,12 @@ end
 
 local C = {}
 
--- Scripts with a thread_run of their own ask for events; a C function cannot wait for the load engine, so these names
--- lead to functions that can.
-function C.sb_more_events() return yield(MARK, MORE) end
+-- Scripts with a thread_run of their own ask for events.
+function C.sb_more_events() return ask(MORE, 0, 0, nil, 0, answer) == 1 end
 function C.sb_event_start() end
 function C.sb_event_stop() end
 
--- Functions that wait for a server inside C, where the thread has one session. A connection of the Lua API may be
--- passed for one of C.
+-- A connection of the Lua API may be passed to a function of C that takes one of C.
 local release = symbol("db_connection_free")
 local function raw(value)
    if type(value) ~= "table" or value.driver == nil then return value end
@@ -70,25 +67,18 @@ local function raw(value)
    end
    return value.pointer
 end
-local function waiting(name)
-   if not native.is_blocking then
-      return function()
-         error("ffi.C." .. name .. "() waits inside C and would block all sessions of this worker: add " ..
-            "--thread-per-session, or use the methods of the connection (con:query(), stmt:execute()), which wait " ..
-            "for the server without blocking", 2)
-      end
-   end
+local function adapted(name)
    local call = symbol(name)
    return function(first, ...) return call(raw(first), ...) end
 end
 
 proxy.C = setmetatable(C, { __index = function(_, name)
    if native.symbols[name] ~= nil then
-      C[name] = name:find("^db_") and waiting(name) or symbol(name)
+      C[name] = name:find("^db_") and adapted(name) or symbol(name)
       return C[name]
    end
    -- Named where it turns out to block.
-   native.last_c = name
+   native.note_c(name)
    return real.C[name]
 end })
 setmetatable(proxy, { __index = real })

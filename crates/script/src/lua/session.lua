@@ -1,9 +1,8 @@
--- The course of one session: thread_init, events, thread_done, in one coroutine. And the names of sysbench 0.5.
+-- The course of one session: thread_init, events, thread_done.
 local native = ...
 local sysbench = _G.sysbench
-local MARK = native.mark
-local yield = coroutine.yield
-local MORE, RESTART = 20, 21
+local ask, answer = native.ask, native.answer
+local MORE, RESTART = native.request.MORE, native.request.RESTART
 
 -- What scripts reach through FFI is declared when a script first looks at it: most never do.
 local proxy = setmetatable({}, { __index = function(self, name)
@@ -32,18 +31,20 @@ native.describe = describe
 
 -- The loop of events. Scripts may define their own thread_run, or wrap this one.
 function thread_run(tid)
-   while yield(MARK, MORE) do
-      local ok, answer = xpcall(_G.event, describe, tid)
+   while ask(MORE, 0, 0, nil, 0, answer) == 1 do
+      local ok, stop = xpcall(_G.event, describe, tid)
       while not ok do
-         if type(answer) ~= "table" or answer.errcode ~= sysbench.error.RESTART_EVENT then
-            error(answer, 0)
+         if type(stop) ~= "table" or stop.errcode ~= sysbench.error.RESTART_EVENT then
+            error(stop, 0)
          end
          local hook = sysbench.hooks.before_restart_event
-         if hook then hook(answer) end
-         yield(MARK, RESTART, answer.sql_errno, answer.sql_state, answer.sql_errmsg)
-         ok, answer = xpcall(_G.event, describe, tid)
+         if hook then hook(stop) end
+         local code = stop.sql_errno == 0 and stop.sql_state or stop.sql_errno
+         local text = tostring(code) .. "\n" .. tostring(stop.sql_errmsg)
+         ask(RESTART, 0, 0, text, #text, answer)
+         ok, stop = xpcall(_G.event, describe, tid)
       end
-      if answer then break end
+      if stop then break end
    end
 end
 
@@ -68,6 +69,9 @@ end
 
 -- The course of a session.
 function native.main()
+   -- Each of hundreds of sessions has to find out anew what is worth compiling; an event is called again for sure. A
+   -- script may say otherwise.
+   jit.opt.start("hotloop=4")
    native.load()
    local tid = sysbench.tid
    call("thread_init", tid)

@@ -53,6 +53,16 @@ function rand.varstring(least, most)
    return ffi.string(buffer, vary(buffer, least, most))
 end
 
+-- Requests to the engine: numbers, a text and its length go there; a number comes back, below 0 where there is none,
+-- and the rest of an answer in `answer`. What went wrong tells native.problem(). See fiber.rs.
+ffi.cdef[[
+typedef struct { double fields; double handle; } plimsoll_answer;
+]]
+native.answer = ffi.new("plimsoll_answer")
+native.ask = pointer("plimsoll_ask", "double (*)(int, double, double, const char *, size_t, plimsoll_answer *)")
+native.note_c = pointer("plimsoll_note_c", "void (*)(const char *)")
+native.pcall = pcall
+
 _G.sysbench = sysbench
 package.loaded.sysbench = sysbench
 _G.ffi = ffi

@@ -45,6 +45,10 @@ local function draws()
    show("gaussian", r.gaussian(1, 1000), r.gaussian(1, 1000))
    show("pareto", r.pareto(1, 1000), r.pareto(1, 1000))
    show("string", r.string("###-@@@-x"))
+   -- What FFI takes beside plain numbers, and what it refuses.
+   show("converted", r.uniform(1.9, 5.9), r.uniform(1LL, 100ULL), r.uniform(7, 4294967296 + 9), r.default(1LL, 1000))
+   show("refused", (pcall(r.uniform, "a", 3)), (pcall(r.uniform, 1)), (pcall(r.string, 5LL)), (pcall(r.string)))
+   show("no template", #r.string(""))
    show("unique", r.unique(), r.unique(), r.unique())
    show("double", string.format("%.12f", r.uniform_double()))
    show("legacy", sb_rand(1, 100), sb_rand_uniform(1, 100), sb_rand_str("##@@"))
@@ -95,6 +99,13 @@ function event()
    if drv:name() == "mysql" then params[3]:set(nil) end
    params[4]:set(sysbench.rand.default(1, sysbench.opt.rows))
    update:execute()
+   params[1]:set(12345678901LL)
+   params[2]:set("more than twenty characters")
+   update:execute()
+   params[1]:set(7.9)
+   -- Not an empty text, for which sysbench sends the one before where statements are not prepared.
+   update:execute()
+   show("refused", (pcall(params[1].set, params[1], "seven")), (pcall(params[1].set_rand_str, params[1], "##")))
    for _, draw in ipairs{"uniform", "default", "special", "gaussian", "pareto"} do
       show(draw, sysbench.rand[draw](1, 1000), sysbench.rand[draw](1, 7))
    end
