@@ -73,10 +73,11 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
         "{} has no t and include",
         tests.display()
     );
-    needs("cram", "pip install cram, or apt-get install python3-cram")?;
-    needs("sysbench", "apt-get install sysbench")?;
-    let suite = Suite::new(&tests)?;
-    let theirs = which("sysbench").context("no sysbench in PATH")?;
+    // Debian's package calls it cram3.
+    let cram = which("cram").or_else(|| which("cram3"));
+    let cram = cram.context("cram is not installed: pip install cram, or apt-get install python3-cram")?;
+    let theirs = which("sysbench").context("sysbench is not installed: apt-get install sysbench")?;
+    let suite = Suite::new(&tests, cram)?;
     let ours = crate::studies::build(Compiled::Debug)?;
     println!("{:28} {:>12} {:>12}  {:4}", "test", "sysbench", "plimsoll", "fair");
     let (mut passed, mut is_good) = ([0, 0], true);
@@ -116,13 +117,6 @@ fn source_package(folder: &Path) -> Option<PathBuf> {
     entries.map(|entry| entry.path().join("tests")).find(|tests| tests.is_dir())
 }
 
-fn needs(program: &str, remedy: &str) -> Result<()> {
-    let is_there =
-        Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
-    ensure!(is_there, "{program} is not installed: {remedy}");
-    Ok(())
-}
-
 fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
@@ -131,6 +125,7 @@ fn which(program: &str) -> Option<PathBuf> {
 /// The tests with their servers.
 struct Suite {
     tests: PathBuf,
+    cram: PathBuf,
     servers: Vec<Sandbox>,
     environment: BTreeMap<String, String>,
     /// Configuration file, and a folder for each binary.
@@ -138,7 +133,7 @@ struct Suite {
 }
 
 impl Suite {
-    fn new(tests: &Path) -> Result<Suite> {
+    fn new(tests: &Path, cram: PathBuf) -> Result<Suite> {
         let scratch = tempfile::tempdir()?;
         let config = scratch.path().join("config.sh");
         std::fs::write(
@@ -179,7 +174,7 @@ impl Suite {
         ] {
             environment.insert(name.to_owned(), value);
         }
-        Ok(Suite { tests: tests.to_owned(), servers, environment, scratch })
+        Ok(Suite { tests: tests.to_owned(), cram, servers, environment, scratch })
     }
 
     fn names(&self) -> Result<Vec<String>> {
@@ -206,7 +201,9 @@ impl Suite {
         let test = folder.path().join(format!("{name}.t"));
         std::fs::copy(self.tests.join("t").join(format!("{name}.t")), &test)?;
         let output = Command::new("timeout")
-            .args(["120", "cram", "--shell=/bin/bash"])
+            .arg("120")
+            .arg(&self.cram)
+            .arg("--shell=/bin/bash")
             .arg(&test)
             .envs(&self.environment)
             .env("PATH", path)

@@ -135,7 +135,8 @@ pub(crate) struct Loaded {
 /// Waits until the child's own MariaDB carries at least that many sessions of the workload, and leaves the child
 /// stopped (SIGSTOP) in this state, so that whatever the test does next happens to a load that is under way, however
 /// slow the machine is. Let it go on with `signal(child.id(), "CONT")`. More sessions than a loader has connections
-/// tell the load from what comes before it.
+/// tell the load from what comes before it, and many SELECTs that the sessions know themselves to be connected: the
+/// server knows first.
 #[track_caller]
 pub(crate) fn stop_under_load(child: &Child, sessions: u64) -> Loaded {
     let mut found = None;
@@ -161,7 +162,10 @@ fn own_mariadb(child: &Child) -> Option<(String, wire::Target)> {
     Some((name, target))
 }
 
-/// The server's process, if it has that many sessions.
+/// SELECTs that a server has seen only under load: checks and counts before it are some tens.
+const LOADED_SELECTS_MIN: u64 = 500;
+
+/// The server's process, if it has that many sessions and they are at work.
 fn loaded(target: &wire::Target, sessions: u64) -> Option<u32> {
     // It may be starting or stopping.
     let mut client = wire::blocking::Client::connect(target).ok()?;
@@ -170,7 +174,10 @@ fn loaded(target: &wire::Target, sessions: u64) -> Option<u32> {
         .ok()??
         .parse::<u64>()
         .ok()?;
+    let selects =
+        "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'COM_SELECT'";
+    let selects = client.query_value(selects).ok()??.parse::<u64>().ok()?;
     let pid_file = client.query_value("SELECT @@pid_file").ok()??;
     let pid = std::fs::read_to_string(pid_file).ok()?.trim().parse().ok()?;
-    (count >= sessions).then_some(pid)
+    (count >= sessions && selects >= LOADED_SELECTS_MIN).then_some(pid)
 }
