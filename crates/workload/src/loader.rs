@@ -1,6 +1,8 @@
 //! Fills tables with generated rows: streamed over several connections, one table in ranges where that is faster,
 //! secondary indexes and statistics afterwards. Used by every workload that has data.
 
+mod stand_in;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -8,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use wire::{ParamType, Target};
 
+use self::stand_in::StandIn;
 use crate::control::{Control, STATEMENT_LIMIT, statement_error};
 use crate::{Dialect, Error, Flavor, LoadAt, LoadMethod, LoadReport, Progress, Stage};
 
@@ -64,6 +67,8 @@ struct Shared<'a> {
     at: &'a LoadAt,
     dialect: &'a Dialect,
     plan: &'a LoadPlan<'a>,
+    /// By table.
+    stand_ins: &'a [Option<StandIn>],
     portions: Vec<Vec<Range>>,
     next: AtomicUsize,
     rows: AtomicU64,
@@ -89,11 +94,13 @@ pub fn load(
     let started = Instant::now();
     let connections = at.connections.max(1);
     create_tables(at, &plan, progress)?;
-    let portions = cut(&plan, connections, dialect);
+    let stand_ins = stand_ins(at, &plan, connections)?;
+    let portions = cut(&plan, connections, dialect, &stand_ins);
     let shared = Shared {
         at,
         dialect,
         plan: &plan,
+        stand_ins: &stand_ins,
         rows_total: plan.tables.iter().map(|table| table.rows).sum(),
         next: AtomicUsize::new(0),
         rows: AtomicU64::new(0),
@@ -104,7 +111,9 @@ pub fn load(
         progress,
         portions,
     };
-    in_parallel(connections.min(shared.portions.len()), &|_| load_portions(&shared))?;
+    let loaded = in_parallel(connections.min(shared.portions.len()), &|_| load_portions(&shared));
+    let loaded = loaded.and_then(|()| take_places(&at.target, &stand_ins));
+    loaded.inspect_err(|_| stand_in::drop_all(&at.target, stand_ins.iter().flatten()))?;
     let rows_time = started.elapsed();
     let after: Vec<&[String]> = plan.tables.iter().map(|table| table.after.as_slice()).collect();
     let started = Instant::now();
@@ -177,16 +186,54 @@ fn create_tables(
     Ok(())
 }
 
-/// Cuts the tables into portions, each for one connection: ranges of one table that are loaded one after another.
-fn cut(plan: &LoadPlan<'_>, connections: usize, dialect: &Dialect) -> Vec<Vec<Range>> {
-    let splits_tables = dialect.splits_tables();
+/// The stand-ins of tables that are more than one connection's share, by table.
+fn stand_ins(at: &LoadAt, plan: &LoadPlan<'_>, connections: usize) -> Result<Vec<Option<StandIn>>, Error> {
+    let mut control = connect(&at.target)?;
+    let share = share_of(plan, connections);
+    let has_one = |table: &TableLoad<'_>| table.rows > share && !table.create.is_empty();
+    let tables = plan.tables.iter();
+    tables
+        .map(|table| match has_one(table) {
+            true => StandIn::make(&mut control, &table.name, table.rows, connections),
+            false => Ok(None),
+        })
+        .collect()
+}
+
+fn take_places(target: &Target, stand_ins: &[Option<StandIn>]) -> Result<(), Error> {
+    for stand_in in stand_ins.iter().flatten() {
+        stand_in.take_place(&mut connect(target)?)?;
+    }
+    Ok(())
+}
+
+/// The rows of a connection, if all get as many.
+fn share_of(plan: &LoadPlan<'_>, connections: usize) -> u64 {
     let total: u64 = plan.tables.iter().map(|table| table.rows).sum();
-    // A range is at most a connection's fair share, or one large table would be left to one connection.
-    let share = if splits_tables { total.div_ceil(connections as u64).max(1) } else { u64::MAX };
-    let longest = if dialect.flavor == Flavor::Postgres { share } else { share.min(RANGE_ROWS_MAX) };
+    total.div_ceil(connections as u64).max(1)
+}
+
+/// Cuts the tables into portions, each for one connection: ranges of one table that are loaded one after another.
+fn cut(
+    plan: &LoadPlan<'_>,
+    connections: usize,
+    dialect: &Dialect,
+    stand_ins: &[Option<StandIn>],
+) -> Vec<Vec<Range>> {
+    let splits_tables = dialect.splits_tables();
+    let share = share_of(plan, connections);
     let mut portions = Vec::new();
     for (table, load) in plan.tables.iter().enumerate() {
-        let pieces = load.rows.div_ceil(longest);
+        let has_stand_in = stand_ins.get(table).is_some_and(Option::is_some);
+        let is_split = splits_tables || has_stand_in;
+        // A range is at most a connection's fair share, or one large table would be left to one connection.
+        let fair = if is_split { share } else { u64::MAX };
+        let longest = if dialect.flavor == Flavor::Postgres { fair } else { fair.min(RANGE_ROWS_MAX) };
+        let mut pieces = load.rows.div_ceil(longest);
+        if has_stand_in {
+            // Connections that end together.
+            pieces = pieces.next_multiple_of(connections as u64);
+        }
         let mut first = 0;
         let mut ranges = Vec::new();
         for piece in 1..=pieces {
@@ -194,7 +241,7 @@ fn cut(plan: &LoadPlan<'_>, connections: usize, dialect: &Dialect) -> Vec<Vec<Ra
             ranges.push(Range { table, first, rows: end - first, is_whole: pieces == 1 });
             first = end;
         }
-        if splits_tables {
+        if is_split {
             portions.extend(ranges.into_iter().map(|range| vec![range]));
         } else if !ranges.is_empty() {
             portions.push(ranges);
@@ -266,8 +313,12 @@ fn takes_bulk(shared: &Shared<'_>, control: &mut Control, ranges: &[Range]) -> R
 fn bulk_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Result<(), Error> {
     let table = &shared.plan.tables[range.table];
     let columns = table.columns.split(',').count();
-    let sql =
-        format!("INSERT INTO {} ({}) VALUES (?{})", table.name, table.columns, ",?".repeat(columns - 1));
+    let sql = format!(
+        "INSERT INTO {} ({}) VALUES (?{})",
+        shared.into(range),
+        table.columns,
+        ",?".repeat(columns - 1)
+    );
     // The text is ASCII and needs no conversion.
     control.run("preparing a connection for loading", "SET NAMES binary")?;
     control.run("loading rows", "BEGIN")?;
@@ -319,7 +370,7 @@ fn load_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Resu
 /// LOAD DATA LOCAL or COPY.
 fn stream_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Result<(), Error> {
     let table = &shared.plan.tables[range.table];
-    let mut sql = shared.dialect.bulk_load(&table.name, &table.columns);
+    let mut sql = shared.dialect.bulk_load(shared.into(range), &table.columns);
     // Rows of a table emptied in the same transaction need no log where wal_level is minimal, and are frozen
     // at once, which VACUUM then does not have to do (PostgreSQL manual, COPY).
     // A partitioned table takes no FREEZE.
@@ -354,7 +405,7 @@ fn stream_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Re
 /// The same rows as multi-row INSERTs.
 fn insert_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Result<(), Error> {
     let table = &shared.plan.tables[range.table];
-    let head = format!("INSERT INTO {} ({}) VALUES ", table.name, table.columns);
+    let head = format!("INSERT INTO {} ({}) VALUES ", shared.into(range), table.columns);
     let (mut sql, mut line) = (head.clone().into_bytes(), Vec::new());
     let mut unsent = 0;
     for row in range.first..range.first + range.rows {
@@ -426,6 +477,12 @@ fn each_field(line: &[u8], text: &mut Vec<u8>, show: &mut dyn FnMut(Option<&[u8]
 }
 
 impl Shared<'_> {
+    /// What the rows of a range are inserted into.
+    fn into(&self, range: &Range) -> &str {
+        let stand_in = self.stand_ins.get(range.table).and_then(Option::as_ref);
+        stand_in.map_or(&self.plan.tables[range.table].name, StandIn::name)
+    }
+
     /// Counts rows on their way and tells the progress now and then.
     fn sent(&self, rows: u64, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -487,7 +544,7 @@ mod tests {
             for connections in [1, 2, 3, 16] {
                 for flavor in [Flavor::Mariadb, Flavor::Mysql, Flavor::Postgres] {
                     let plan = LoadPlan { tables: rows.iter().map(|&n| table(n)).collect() };
-                    let portions = cut(&plan, connections, &dialect(flavor));
+                    let portions = cut(&plan, connections, &dialect(flavor), &[]);
                     let ranges: Vec<&Range> = portions.iter().flatten().collect();
                     for (index, &wanted) in rows.iter().enumerate() {
                         let mut next = 0;
@@ -507,12 +564,24 @@ mod tests {
     fn a_table_that_is_not_split_is_one_portion_and_long_ones_come_first() {
         let plan = LoadPlan { tables: vec![table(10), table(5_000_000), table(30)] };
         let tables_of = |flavor| -> Vec<Vec<usize>> {
-            let portions = cut(&plan, 2, &dialect(flavor));
+            let portions = cut(&plan, 2, &dialect(flavor), &[]);
             portions.iter().map(|ranges| ranges.iter().map(|range| range.table).collect()).collect()
         };
         // Three ranges, for the undo of no more than two million rows at once.
         assert_eq!(tables_of(Flavor::Mariadb), [vec![1, 1, 1], vec![2], vec![0]]);
         assert_eq!(tables_of(Flavor::Mysql), [vec![0], vec![1], vec![1], vec![1], vec![2]]);
+    }
+
+    #[test]
+    fn connections_share_a_table_with_a_stand_in_evenly() {
+        let plan = LoadPlan { tables: vec![table(10_000_000), table(10)] };
+        let stand_ins = [Some(StandIn::default()), None];
+        let portions = cut(&plan, 2, &dialect(Flavor::Mariadb), &stand_ins);
+        let rows: Vec<u64> =
+            portions.iter().map(|ranges| ranges.iter().map(|range| range.rows).sum()).collect();
+        assert_eq!(rows.len(), 7);
+        assert_eq!((rows[..6].iter().sum(), rows[6]), (10_000_000, 10));
+        assert!(rows[..6].iter().all(|&rows| (1_666_666..=1_666_667).contains(&rows)), "{rows:?}");
     }
 
     #[test]

@@ -76,6 +76,98 @@ fn a_key_that_is_there_twice_fails_the_load() {
     assert_eq!(rows.as_deref(), Some("0"), "half a range is not kept");
 }
 
+/// Enough rows that a table of MariaDB with AUTO_INCREMENT gets a stand-in.
+const LARGE_ROWS: u64 = 300_000;
+
+/// Loads a table `t` of two columns over two connections.
+fn load_large(
+    target: &Target,
+    create: &str,
+    key_of: impl Fn(u64) -> u64 + Send + Sync,
+) -> Result<workload::LoadReport, Error> {
+    let client = Client::connect(target).expect("the server answers");
+    let dialect = workload::Dialect::of_server(target.protocol, &client.server().version);
+    let plan = workload::loader::LoadPlan {
+        tables: vec![workload::loader::TableLoad {
+            name: "t".to_owned(),
+            create: vec![create.to_owned()],
+            columns: "id, n".to_owned(),
+            rows: LARGE_ROWS,
+            push_row: Box::new(move |row, out| {
+                out.extend_from_slice(format!("{}\t{row}\n", key_of(row)).as_bytes());
+            }),
+            after: vec!["CREATE INDEX n_of_t ON t (n)".to_owned()],
+        }],
+    };
+    workload::loader::load(&LoadAt { target: target.clone(), connections: 2 }, &dialect, plan, &|_| ())
+}
+
+/// How many tables the server has altered.
+fn alterations(target: &Target) -> String {
+    let mut client = Client::connect(target).expect("the server answers");
+    let sql =
+        "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'COM_ALTER_TABLE'";
+    client.query_value(sql).expect("a status").expect("a value")
+}
+
+#[test]
+fn a_large_table_of_mariadb_is_filled_through_a_stand_in_that_leaves_nothing() {
+    let Some(sandbox) = sandbox::testing::server("mariadb") else { return };
+    let target = database(&sandbox, "large");
+    let mut client = Client::connect(&target).expect("the server answers");
+    // What a load that was killed has left.
+    client.query("CREATE TABLE plimsoll_t (nothing INTEGER)").expect("a table");
+    let before = alterations(&target);
+    let with_numbers =
+        "CREATE TABLE t (id BIGINT NOT NULL AUTO_INCREMENT, n INTEGER, PRIMARY KEY (id)) ENGINE = InnoDB";
+    let loaded = load_large(&target, with_numbers, |row| row + 1).expect("the load succeeds");
+    assert_eq!(loaded.rows, LARGE_ROWS);
+    assert_ne!(alterations(&target), before, "a stand-in was made");
+    let mut client = Client::connect(&target).expect("the server answers");
+    let mut value = |sql: &str| client.query_value(sql).expect(sql);
+    assert_eq!(value("SHOW TABLES").as_deref(), Some("t"));
+    assert_eq!(
+        value("SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()").as_deref(),
+        Some("1")
+    );
+    let sums =
+        format!("{LARGE_ROWS}/{}/{}", LARGE_ROWS * (LARGE_ROWS + 1) / 2, LARGE_ROWS * (LARGE_ROWS - 1) / 2);
+    assert_eq!(
+        value("SELECT CONCAT_WS('/', COUNT(*), SUM(id), SUM(n)) FROM t FORCE INDEX (PRIMARY)"),
+        Some(sums)
+    );
+    assert_eq!(
+        value("SELECT COUNT(*) FROM t FORCE INDEX (n_of_t) WHERE n >= 0"),
+        Some(LARGE_ROWS.to_string())
+    );
+    assert_eq!(value("SELECT CREATE_OPTIONS FROM information_schema.TABLES WHERE TABLE_NAME = 't' AND TABLE_SCHEMA = DATABASE()").as_deref(), Some(""));
+    value("INSERT INTO t (n) VALUES (7)");
+    assert_eq!(value("SELECT MAX(id) FROM t"), Some((LARGE_ROWS + 1).to_string()), "its numbers go on");
+
+    // Tables that no stand-in can take the place of are loaded without one.
+    for other in [
+        "CREATE TABLE t (id BIGINT NOT NULL, n INTEGER, PRIMARY KEY (id)) ENGINE = InnoDB",
+        "CREATE TABLE t (id BIGINT NOT NULL AUTO_INCREMENT, n INTEGER, PRIMARY KEY (id), UNIQUE (n)) ENGINE = InnoDB",
+        "CREATE TABLE t (id BIGINT NOT NULL AUTO_INCREMENT, n INTEGER, PRIMARY KEY (id)) ENGINE = InnoDB \
+         PARTITION BY HASH (id) PARTITIONS 2",
+    ] {
+        let before = alterations(&target);
+        assert_eq!(load_large(&target, other, |row| row + 1).expect("the load succeeds").rows, LARGE_ROWS);
+        assert_eq!(alterations(&target), before, "{other}");
+    }
+
+    // The last row has the first one's key.
+    let failed = load_large(&target, with_numbers, |row| row % (LARGE_ROWS - 1) + 1);
+    assert!(
+        matches!(&failed, Err(Error::Statement { source: wire::Error::Server(e), .. }) if e.number == 1062),
+        "{failed:?}"
+    );
+    let mut client = Client::connect(&target).expect("the server answers");
+    let mut value = |sql: &str| client.query_value(sql).expect(sql);
+    assert_eq!(value("SHOW TABLES LIKE 'plimsoll%'"), None, "the stand-in is gone");
+    assert_eq!(value("SELECT COUNT(*) FROM t").as_deref(), Some("0"), "half a table is not kept");
+}
+
 /// Each build of the MySQL family: its own way of loading, without the redo log where that can be switched off; the rows
 /// outlive a crash right after.
 #[test]

@@ -199,12 +199,9 @@ impl Dialect {
     /// for each other at every split of a page and burn the cpus meanwhile, and 2.3 s over one. Its latches are those
     /// of 10.6.
     ///
-    /// Nor can a stand-in be relied on that has no AUTO_INCREMENT (whose every number is written to the index's root
-    /// page), is filled over two connections and takes the table's place by EXCHANGE PARTITION. In two rounds each a
-    /// million rows took it 2.4 and 2.6 s against 1.9 and 2.1 s, two million 5.6 and 3.9 s against 3.9 and 4.2 s; by
-    /// hand two million had taken 2.2 s at best and 3.3 to 3.8 s at times, against 3.4 s (10.11).
+    /// A large table with AUTO_INCREMENT gets a stand-in there, which several connections do fill (`loader/stand_in.rs`).
     ///
-    /// Nor is time won by building an index while the last rows arrive (`CREATE INDEX` does not lock): ten million rows,
+    /// No time is won by building an index while the last rows arrive (`CREATE INDEX` does not lock): ten million rows,
     /// the index begun after six, took 95.6 s against 84.8 s, for both want the same disk and buffer pool.
     pub fn splits_tables(&self) -> bool {
         self.flavor != Flavor::Mariadb || (self.version.major, self.version.minor) < (10, 6)
