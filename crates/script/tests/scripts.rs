@@ -172,6 +172,20 @@ fn parallel_commands_run_once_in_each_thread() {
 }
 
 #[test]
+fn lines_that_sessions_print_at_once_stay_whole() {
+    let text = "local function go() for i = 1, 500 do print('line', sysbench.tid, nil, true, 0.5) end end\n\
+                sysbench.cmdline.commands = {go = {go, sysbench.cmdline.PARALLEL_COMMAND}}";
+    let script = script(text);
+    let done = done(command().arg("--threads=8").arg(&script.path).arg("go")).ok();
+    let lines: Vec<&str> = done.out.lines().filter(|line| line.contains("line")).collect();
+    assert_eq!(lines.len(), 8 * 500);
+    for tid in 0..8 {
+        let wanted = format!("line\t{tid}\tnil\ttrue\t0.5");
+        assert_eq!(lines.iter().filter(|line| **line == wanted).count(), 500, "session {tid}");
+    }
+}
+
+#[test]
 fn a_thread_run_of_the_scripts_own_asks_for_events_through_ffi() {
     let text = "local ffi = require('ffi')
 ran = 0

@@ -63,6 +63,18 @@ native.ask = pointer("plimsoll_ask", "double (*)(int, double, double, const char
 native.note_c = pointer("plimsoll_note_c", "void (*)(const char *)")
 native.pcall = pcall
 
+-- LuaJIT's own print writes its words one by one, and sessions print from several threads: here a line stays whole.
+local stdout = io.stdout
+function print(...)
+   local words, count = {...}, select("#", ...)
+   for i = 1, count do
+      local word = tostring(words[i])
+      if type(word) ~= "string" then error("'tostring' must return a string to 'print'", 2) end
+      words[i] = word
+   end
+   stdout:write(table.concat(words, "\t", 1, count) .. "\n")
+end
+
 _G.sysbench = sysbench
 package.loaded.sysbench = sysbench
 _G.ffi = ffi
