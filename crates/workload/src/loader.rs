@@ -93,8 +93,7 @@ pub fn load(
 ) -> Result<LoadReport, Error> {
     let started = Instant::now();
     let connections = at.connections.max(1);
-    create_tables(at, &plan, progress)?;
-    let stand_ins = stand_ins(at, &plan, connections)?;
+    let stand_ins = create_tables(at, &plan, connections, progress)?;
     let portions = cut(&plan, connections, dialect, &stand_ins);
     let shared = Shared {
         at,
@@ -112,8 +111,12 @@ pub fn load(
         portions,
     };
     let loaded = in_parallel(connections.min(shared.portions.len()), &|_| load_portions(&shared));
-    let loaded = loaded.and_then(|()| take_places(&at.target, &stand_ins));
-    loaded.inspect_err(|_| stand_in::drop_all(&at.target, stand_ins.iter().flatten()))?;
+    let loaded = loaded.and_then(|()| each_stand_in(&at.target, &stand_ins, StandIn::take_place));
+    if loaded.is_err() {
+        // The load's own error is the one to tell.
+        let _ = each_stand_in(&at.target, &stand_ins, StandIn::drop);
+    }
+    loaded?;
     let rows_time = started.elapsed();
     let after: Vec<&[String]> = plan.tables.iter().map(|table| table.after.as_slice()).collect();
     let started = Instant::now();
@@ -167,11 +170,13 @@ fn connect(target: &Target) -> Result<Control, Error> {
     Ok(control)
 }
 
+/// Makes the tables anew, and stand-ins for those that are more than one connection's share: by table.
 fn create_tables(
     at: &LoadAt,
     plan: &LoadPlan<'_>,
+    connections: usize,
     progress: &(dyn Fn(Progress) + Sync),
-) -> Result<(), Error> {
+) -> Result<Vec<Option<StandIn>>, Error> {
     let mut control = connect(&at.target)?;
     for table in plan.tables.iter().rev().filter(|table| !table.create.is_empty()) {
         control.run("dropping an old table", &format!("DROP TABLE IF EXISTS {}", table.name))?;
@@ -183,28 +188,23 @@ fn create_tables(
         }
         progress(Progress { stage: Stage::Tables, done, total });
     }
-    Ok(())
-}
-
-/// The stand-ins of tables that are more than one connection's share, by table.
-fn stand_ins(at: &LoadAt, plan: &LoadPlan<'_>, connections: usize) -> Result<Vec<Option<StandIn>>, Error> {
-    let mut control = connect(&at.target)?;
     let share = share_of(plan, connections);
     let has_one = |table: &TableLoad<'_>| table.rows > share && !table.create.is_empty();
-    let tables = plan.tables.iter();
-    tables
+    plan.tables
+        .iter()
         .map(|table| match has_one(table) {
-            true => StandIn::make(&mut control, &table.name, table.rows, connections),
+            true => StandIn::make(&mut control, &table.name, table.rows),
             false => Ok(None),
         })
         .collect()
 }
 
-fn take_places(target: &Target, stand_ins: &[Option<StandIn>]) -> Result<(), Error> {
-    for stand_in in stand_ins.iter().flatten() {
-        stand_in.take_place(&mut connect(target)?)?;
-    }
-    Ok(())
+fn each_stand_in(
+    target: &Target,
+    stand_ins: &[Option<StandIn>],
+    act: fn(&StandIn, &mut Control) -> Result<(), Error>,
+) -> Result<(), Error> {
+    stand_ins.iter().flatten().try_for_each(|stand_in| act(stand_in, &mut connect(target)?))
 }
 
 /// The rows of a connection, if all get as many.
@@ -299,14 +299,19 @@ fn load_portions(shared: &Shared<'_>) -> Result<(), Error> {
 /// indexes at the end of a statement, as MyISAM does, for bulk execution is many statements.
 fn takes_bulk(shared: &Shared<'_>, control: &mut Control, ranges: &[Range]) -> Result<bool, Error> {
     let Some(range) = ranges.first().filter(|_| control.client().has_bulk()) else { return Ok(false) };
-    let mut name = Vec::new();
-    shared.dialect.push_literal(shared.plan.tables[range.table].name.trim_matches('`').as_bytes(), &mut name);
     let sql = format!(
         "SELECT COUNT(*) FROM information_schema.TABLES \
          WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = {} AND ENGINE = 'InnoDB'",
-        String::from_utf8_lossy(&name)
+        name_literal(shared.dialect, &shared.plan.tables[range.table].name)
     );
     Ok(control.number("asking for a table's engine", &sql)? == 1)
+}
+
+/// A table's name without its quotes, as a text of SQL.
+fn name_literal(dialect: &Dialect, table: &str) -> String {
+    let mut literal = Vec::new();
+    dialect.push_literal(table.trim_matches('`').as_bytes(), &mut literal);
+    String::from_utf8_lossy(&literal).into_owned()
 }
 
 /// The rows as parameters of an INSERT that is executed for many of them at once.

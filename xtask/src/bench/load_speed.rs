@@ -26,8 +26,6 @@ const SNAPSHOT_TURNS: usize = 3;
 struct Asked<'a> {
     rows: &'a str,
     rounds: usize,
-    /// None: as large as for any benchmark on this machine.
-    buffer_bytes: Option<u64>,
     servers: Vec<&'a str>,
 }
 
@@ -45,16 +43,13 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
 }
 
 fn parse<'a>(arguments: &[&'a str]) -> Result<Asked<'a>> {
-    let mut asked = Asked { rows: "1000000", rounds: 5, buffer_bytes: None, servers: Vec::new() };
+    let mut asked = Asked { rows: "1000000", rounds: 5, servers: Vec::new() };
     for argument in arguments {
         match argument.split_once('=') {
             Some(("rows", number)) => asked.rows = number,
             Some(("rounds", number)) => asked.rounds = number.parse().context("rounds")?,
-            Some(("buffer_mib", number)) => {
-                asked.buffer_bytes = Some(number.parse::<u64>().context("buffer_mib")? << 20);
-            }
             None => asked.servers.push(argument),
-            Some(_) => bail!("load-speed takes [rows=N] [rounds=N] [buffer_mib=N] [SERVER ...]"),
+            Some(_) => bail!("load-speed takes [rows=N] [rounds=N] [SERVER ...]"),
         }
     }
     if asked.servers.is_empty() {
@@ -95,7 +90,6 @@ struct Took {
 fn one_server(home: &Home, selector: &str, asked: &Asked<'_>) -> Result<bool> {
     let build = builds::resolve(home, &selector.parse()?, &|_| ())?;
     let mut spec = Spec::new(format!("load-speed-{}", std::process::id()), build);
-    spec.buffer_bytes = asked.buffer_bytes;
     let begin = Instant::now();
     let mut server = Sandbox::deploy(home, &spec, &|_| ())?;
     let empty_s = begin.elapsed().as_secs_f64();

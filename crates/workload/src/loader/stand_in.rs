@@ -9,8 +9,7 @@
 //! and 6.0 s, ten million 43 s and 31 s. On an older machine, where one connection took 2 s for a million, two took
 //! from a third less to a third more.
 
-use wire::Target;
-
+use super::name_literal;
 use crate::control::Control;
 use crate::{Dialect, Error, Flavor};
 
@@ -27,18 +26,13 @@ pub(super) struct StandIn {
 }
 
 impl StandIn {
-    /// A stand-in for a table that so many rows are loaded into over so many connections, made anew; `None` where it
-    /// would save nothing or cannot take the table's place.
+    /// A stand-in for a table that so many rows are loaded into, made anew; `None` where it would save nothing or cannot
+    /// take the table's place.
     ///
     /// # Errors
     /// The server refused to say what the table is like.
-    pub(super) fn make(
-        control: &mut Control,
-        table: &str,
-        rows: u64,
-        connections: usize,
-    ) -> Result<Option<StandIn>, Error> {
-        if !helps(control.dialect()) || connections < 2 || rows < ROWS_MIN {
+    pub(super) fn make(control: &mut Control, table: &str, rows: u64) -> Result<Option<StandIn>, Error> {
+        if !helps(control.dialect()) || rows < ROWS_MIN {
             return Ok(None);
         }
         let Some(stand_in) = StandIn::find(control, table)? else { return Ok(None) };
@@ -60,26 +54,22 @@ impl StandIn {
 
     /// Looks at an InnoDB table whose one unique key is an AUTO_INCREMENT column, which no foreign key touches.
     fn find(control: &mut Control, table: &str) -> Result<Option<StandIn>, Error> {
-        let plain = table.trim_matches('`');
-        let mut literal = Vec::new();
-        control.dialect().push_literal(plain.as_bytes(), &mut literal);
-        let this =
-            format!("TABLE_SCHEMA = DATABASE() AND TABLE_NAME = {}", String::from_utf8_lossy(&literal));
+        let literal = name_literal(control.dialect(), table);
+        let this = format!("TABLE_SCHEMA = DATABASE() AND TABLE_NAME = {literal}");
         let sql = format!(
             "SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS WHERE {this} AND EXTRA = 'auto_increment' \
              AND COLUMN_KEY = 'PRI' AND (SELECT COUNT(*) FROM information_schema.STATISTICS WHERE {this} \
              AND NON_UNIQUE = 0) = 1 AND EXISTS (SELECT * FROM information_schema.TABLES WHERE {this} \
              AND ENGINE = 'InnoDB' AND CREATE_OPTIONS NOT LIKE '%partitioned%') AND NOT EXISTS (SELECT * FROM \
              information_schema.KEY_COLUMN_USAGE WHERE TABLE_SCHEMA = DATABASE() AND REFERENCED_TABLE_NAME IS NOT NULL \
-             AND {} IN (TABLE_NAME, REFERENCED_TABLE_NAME))",
-            String::from_utf8_lossy(&literal)
+             AND {literal} IN (TABLE_NAME, REFERENCED_TABLE_NAME))"
         );
         let found = control.rows("looking at a table", &sql)?;
         let (Some(key), Some(key_type)) = (found.text(0, 0), found.text(0, 1)) else { return Ok(None) };
         let quote = |name: &str| control.dialect().quote(name);
         Ok(Some(StandIn {
             table: table.to_owned(),
-            name: quote(&format!("plimsoll_{plain}")),
+            name: quote(&format!("plimsoll_{}", table.trim_matches('`'))),
             key: quote(key),
             key_type: key_type.to_owned(),
         }))
@@ -120,13 +110,4 @@ impl StandIn {
 /// Whether rows of one table wait for each other at the root page.
 fn helps(dialect: &Dialect) -> bool {
     dialect.flavor == Flavor::Mariadb && !dialect.splits_tables()
-}
-
-/// Drops stand-ins after a load that failed, whose error is the one to tell.
-pub(super) fn drop_all<'a>(target: &Target, stand_ins: impl Iterator<Item = &'a StandIn>) {
-    for stand_in in stand_ins {
-        if let Ok(mut control) = Control::connect(target, "drop a stand-in") {
-            let _ = stand_in.drop(&mut control);
-        }
-    }
 }
