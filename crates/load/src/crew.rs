@@ -341,6 +341,7 @@ impl Crew {
     // ---- turns ----
 
     /// Waits until the session is to run a transaction. `None`: it is to leave.
+    #[inline]
     pub(crate) fn poll_turn(&self, seat: &Rc<Seat>, cx: &Context<'_>) -> Poll<Option<Turn>> {
         if self.is_leaving(seat) {
             return Poll::Ready(None);
@@ -380,6 +381,7 @@ impl Crew {
         }
     }
 
+    #[inline]
     fn closed_turn(&self, now: Instant) -> Option<Turn> {
         if self.phase.get() != Phase::Running {
             return None;
@@ -388,6 +390,7 @@ impl Crew {
         Some(Turn { intended: now, start: now, is_counted })
     }
 
+    #[inline(never)]
     fn open_turn(&self, seat: &Rc<Seat>, schedule: &mut Schedule, now: Instant) -> Option<Turn> {
         // The ticket of an arrival that was handed over has been taken then.
         if let Some(intended) = seat.assigned.take() {
@@ -441,6 +444,7 @@ impl Crew {
     }
 
     /// Whether the next transaction is counted; `None` when the last one has been given out.
+    #[inline]
     fn take_ticket(&self) -> Option<bool> {
         let mut step = self.step.borrow_mut();
         let step = step.as_mut()?;
@@ -460,6 +464,7 @@ impl Crew {
     }
 
     /// A transaction is over, whatever its outcome.
+    #[inline]
     pub(crate) fn release(&self, seat: &Seat, turn: &Turn, end: Instant) {
         if !seat.is_busy.replace(false) {
             return;

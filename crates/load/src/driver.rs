@@ -1,6 +1,7 @@
 //! The life of a session: open, wait for a turn, run a transaction, note the outcome, again.
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -104,7 +105,10 @@ impl Driver {
         let crew = &self.crew;
         loop {
             session.prepare();
-            self.pause(session.pause()).await;
+            let pause = session.pause();
+            if !pause.is_zero() && !crew.is_open_loop() {
+                self.pause(pause).await;
+            }
             let Some(turn) = poll_fn(|cx| crew.poll_turn(&self.seat, cx)).await else { return Break::Leave };
             self.recorder.begin(turn.start, turn.is_counted);
             let result = session.transaction(&self.recorder).await;
@@ -113,7 +117,7 @@ impl Driver {
                     self.completed(completion, &turn);
                     None
                 }
-                Err(failure) => self.mend(session, &turn, failure).await,
+                Err(failure) => self.mend_boxed(session, &turn, failure).await,
             };
             if let Some(over) = over {
                 return over;
@@ -127,9 +131,6 @@ impl Driver {
     /// Waits in slices, so that a session that is to leave does not sit out a long pause.
     async fn pause(&self, pause: Duration) {
         const SLICE: Duration = Duration::from_secs(1);
-        if pause.is_zero() || self.crew.is_open_loop() {
-            return;
-        }
         let until = time::now() + pause;
         while !self.crew.is_leaving(&self.seat) {
             let left = until.saturating_duration_since(time::now());
@@ -161,6 +162,18 @@ impl Driver {
         let end = self.recorder.end(turn.start);
         self.crew.roll_if_due(end);
         Ended { intended: turn.intended, start: turn.start, end, is_counted: self.recorder.is_counted() }
+    }
+
+    /// [`Driver::mend`], out of the way of what goes well: boxed, and made where its size widens no hot stack frame.
+    #[cold]
+    #[inline(never)]
+    fn mend_boxed<'a, S: Session>(
+        &'a self,
+        session: &'a mut S,
+        turn: &'a Turn,
+        first: Failure,
+    ) -> Pin<Box<dyn Future<Output = Option<Break>> + 'a>> {
+        Box::pin(self.mend(session, turn, first))
     }
 
     /// After a failure: brings the session back, tries the transaction again where the rules allow it, and

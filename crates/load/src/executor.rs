@@ -452,9 +452,10 @@ impl Core {
             if self.ticker.is_simulated() {
                 self.ticker.advance_to(due);
             } else {
-                let last = self.coarse_now();
-                let is_far = due.saturating_duration_since(last) > FAR;
-                timeout = due.saturating_duration_since(if is_far { last } else { self.now() });
+                timeout = due.saturating_duration_since(self.coarse_now());
+                if timeout <= FAR {
+                    timeout = due.saturating_duration_since(self.now());
+                }
             }
         }
         match epoll_wait(self.epoll.as_raw_fd(), events, timeout) {

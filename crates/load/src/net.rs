@@ -191,6 +191,7 @@ impl Socket {
         Ok(Socket { fd, core, slot, is_private })
     }
 
+    #[inline]
     fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
@@ -251,6 +252,12 @@ fn transmit(fd: RawFd, buf: &[u8]) -> libc::c_long {
 }
 
 impl Transport for Socket {
+    #[inline]
+    fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.wait(cx, |known| known.is_readable).map(|_| ())
+    }
+
+    #[inline]
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             std::task::ready!(self.wait(cx, |known| known.is_readable))?;
@@ -273,6 +280,7 @@ impl Transport for Socket {
         }
     }
 
+    #[inline]
     fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             std::task::ready!(self.wait(cx, |known| known.is_writable))?;
@@ -292,6 +300,7 @@ impl Transport for Socket {
         }
     }
 
+    #[inline]
     fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.core.with_socket(self.slot, |known| {
             known.deadline = deadline;
@@ -303,6 +312,7 @@ impl Transport for Socket {
         self.is_private
     }
 
+    #[inline]
     fn now(&self) -> Instant {
         self.core.coarse_now()
     }

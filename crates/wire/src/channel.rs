@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
@@ -147,6 +147,10 @@ impl<T: Transport> Channel<T> {
     /// The buffer grows only after it has been filled, never by a length that the server claims.
     #[inline]
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        // A buffer is not fetched for an answer that has not come.
+        if self.input.is_empty() {
+            ready!(self.tunnel.poll_readable(cx));
+        }
         self.make_room();
         let room = &mut self.input[self.end..];
         let room_bytes = room.len();

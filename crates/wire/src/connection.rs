@@ -1,6 +1,6 @@
 //! One API over both protocols.
 
-use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -40,6 +40,7 @@ pub enum Started {
     Postgres(Posted),
 }
 
+#[cold]
 fn foreign_statement<R>() -> Result<R, Error> {
     Err(Error::Unsupported("the statement was prepared on a connection of the other protocol".into()))
 }
@@ -123,20 +124,8 @@ impl<T: Transport> Connection<T> {
 
     /// The second half: reads the answer. `statement`: the prepared statement that was started.
     #[inline]
-    pub async fn finish(
-        &mut self,
-        mut statement: Option<&mut Statement>,
-        started: Started,
-    ) -> Result<Done, Error> {
-        let done = match poll_fn(|cx| self.poll_finish(cx, &started)).await {
-            Some(outcome) => outcome?,
-            // Boxed, because it is rare and would make every execution's future larger.
-            None => Box::pin(self.finish_slowly(statement.as_deref_mut(), started)).await?,
-        };
-        if let Some(Statement::Mysql(statement)) = statement {
-            statement.types_are_known();
-        }
-        Ok(done)
+    pub fn finish<'a>(&'a mut self, statement: Option<&'a mut Statement>, started: Started) -> Finish<'a, T> {
+        Finish { parts: Some((self, statement, started)), slow: None }
     }
 
     /// How nearly all statements end: the request went out at once, the answer has no surprises. `None`:
@@ -157,19 +146,21 @@ impl<T: Transport> Connection<T> {
         }
     }
 
+    /// All other ends.
     async fn finish_slowly(
         &mut self,
         statement: Option<&mut Statement>,
         started: Started,
     ) -> Result<Done, Error> {
         match (self, started) {
-            (Connection::Mysql(c), Started::Mysql(posted)) => {
-                let statement = match statement {
-                    Some(Statement::Mysql(statement)) => Some(statement),
-                    _ => None,
-                };
-                c.finish_slowly(posted, statement).await
-            }
+            (Connection::Mysql(c), Started::Mysql(posted)) => match statement {
+                Some(Statement::Mysql(statement)) => {
+                    let done = c.finish_slowly(posted, Some(statement)).await?;
+                    statement.types_are_known();
+                    Ok(done)
+                }
+                _ => c.finish_slowly(posted, None).await,
+            },
             (Connection::Postgres(c), Started::Postgres(posted)) => c.finish_slowly(posted).await,
             _ => foreign_statement(),
         }
@@ -264,6 +255,54 @@ impl<T: Transport> Connection<T> {
         match self {
             Connection::Mysql(c) => c.set_statement_timeout(limit),
             Connection::Postgres(c) => c.set_statement_timeout(limit),
+        }
+    }
+}
+
+type Slow<'a> = Pin<Box<dyn Future<Output = Result<Done, Error>> + 'a>>;
+
+/// The rest of a statement that was started: [`Connection::finish`].
+///
+/// A future of its own and no `async fn`: where hundreds of sessions take turns, or the processor was asleep, what costs
+/// is each step through code that has left the caches, and the answer that nearly always comes takes the shortest way.
+#[must_use = "the answer has to be read"]
+pub struct Finish<'a, T: Transport> {
+    /// Taken when nothing is left to be done, or by `slow`.
+    parts: Option<(&'a mut Connection<T>, Option<&'a mut Statement>, Started)>,
+    /// Boxed, because it is rare.
+    slow: Option<Slow<'a>>,
+}
+
+impl<T: Transport> Future for Finish<'_, T> {
+    type Output = Result<Done, Error>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some((connection, statement, started)) = &mut self.parts else { return self.poll_slowly(cx) };
+        let Poll::Ready(outcome) = connection.poll_finish(cx, started) else { return Poll::Pending };
+        match outcome {
+            Some(Ok(done)) => {
+                if let Some(Statement::Mysql(statement)) = statement {
+                    statement.types_are_known();
+                }
+                Poll::Ready(Ok(done))
+            }
+            Some(Err(error)) => Poll::Ready(Err(error)),
+            None => self.poll_slowly(cx),
+        }
+    }
+}
+
+impl<T: Transport> Finish<'_, T> {
+    #[cold]
+    #[inline(never)]
+    fn poll_slowly(&mut self, cx: &mut Context<'_>) -> Poll<Result<Done, Error>> {
+        if let Some((connection, statement, started)) = self.parts.take() {
+            self.slow = Some(Box::pin(connection.finish_slowly(statement, started)));
+        }
+        match &mut self.slow {
+            Some(slow) => slow.as_mut().poll(cx),
+            None => Poll::Pending,
         }
     }
 }

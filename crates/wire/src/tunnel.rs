@@ -105,7 +105,18 @@ impl<T: Transport> Tunnel<T> {
         }
     }
 
+    /// As [`Transport::poll_readable`].
+    #[inline]
+    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.layers {
+            None => self.transport.poll_readable(cx),
+            // They may hold what has been read.
+            Some(_) => Poll::Ready(()),
+        }
+    }
+
     /// As [`Transport::poll_read`].
+    #[inline]
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         match &mut self.layers {
             None => self.transport.poll_read(cx, buf),
@@ -114,14 +125,11 @@ impl<T: Transport> Tunnel<T> {
     }
 
     /// As [`Transport::poll_write`]; what is held back goes out with [`Tunnel::poll_flush`].
+    #[inline]
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let Some(layers) = &mut self.layers else { return self.transport.poll_write(cx, buf) };
-        match &mut layers.compression {
-            Some(compression) => {
-                compression.push(buf);
-                Poll::Ready(Ok(buf.len()))
-            }
-            None => layers.poll_write_below(&mut self.transport, cx, buf),
+        match &mut self.layers {
+            None => self.transport.poll_write(cx, buf),
+            Some(layers) => layers.poll_write(&mut self.transport, cx, buf),
         }
     }
 
@@ -137,7 +145,10 @@ impl<T: Transport> Tunnel<T> {
 /// So much is read at once when it is to be inflated.
 const COMPRESSED_BYTES: usize = 16 * 1024;
 
+/// Out of line throughout: their buffers must not lie in the stack frames of what goes straight through.
 impl Layers {
+    #[cold]
+    #[inline(never)]
     fn poll_read<T: Transport>(
         &mut self,
         transport: &mut T,
@@ -161,6 +172,23 @@ impl Layers {
                     .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?,
                 _ => return Poll::Ready(Ok(0)),
             }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn poll_write<T: Transport>(
+        &mut self,
+        transport: &mut T,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.compression {
+            Some(compression) => {
+                compression.push(buf);
+                Poll::Ready(Ok(buf.len()))
+            }
+            None => self.poll_write_below(transport, cx, buf),
         }
     }
 

@@ -302,7 +302,7 @@ impl<S: Script> DrawnSession<S> {
             let values: Vec<Value<'_>> = (0..count).map(|index| program.value(op, index)).collect();
             statements.execute(connection, kind, table, &values).await
         };
-        sent.map_err(|error| link.failure(&error))
+        sent.map_err(|error| link.failed(error))
     }
 
     /// A statement of the work: what it changes counts at once, or with the COMMIT.

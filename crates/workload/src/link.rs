@@ -31,6 +31,7 @@ pub struct Link {
 }
 
 /// The failure of a session that was asked to run without a connection.
+#[cold]
 fn not_connected() -> Failure {
     Failure {
         class: FailureClass::Connection,
@@ -113,6 +114,13 @@ impl Link {
         self.plan.dialect.failure(error, self.plan.retryable)
     }
 
+    /// [`Link::failure`] of an error that is not needed any more: dropping it is code that the hot path must not carry.
+    #[cold]
+    #[inline(never)]
+    pub fn failed(&self, error: wire::Error) -> Failure {
+        self.failure(&error)
+    }
+
     /// BEGIN, by the text protocol: MySQL does not prepare it.
     ///
     /// # Errors
@@ -174,10 +182,12 @@ impl Link {
     /// Those of the server.
     #[inline]
     pub async fn text(&mut self, sql: &str) -> Result<Done, Failure> {
-        match self.connection()?.query(sql).await {
-            Ok(done) => Ok(done),
-            Err(error) => Err(self.failure(&error)),
-        }
+        let connection = self.connection()?;
+        let answered = match connection.start_query(sql) {
+            Ok(started) => connection.finish(None, started).await,
+            Err(error) => Err(error),
+        };
+        answered.map_err(|error| self.failed(error))
     }
 
     /// Ends what a failed transaction left open.

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::Write as _;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use load::net::Socket;
@@ -96,6 +97,8 @@ impl StatementPlan {
 #[derive(Debug)]
 pub struct Statements {
     plan: Arc<StatementPlan>,
+    /// How many the plan has.
+    tables: usize,
     /// By template, then table; filled when the connection is opened, where all statements fit.
     all: Vec<Option<Statement>>,
     /// The same by number, filled when wanted, where they do not.
@@ -108,7 +111,9 @@ pub struct Statements {
 impl Statements {
     /// None prepared yet.
     pub fn new(plan: Arc<StatementPlan>) -> Statements {
-        Statements { plan, all: Vec::new(), late: HashMap::new(), order: VecDeque::new(), text: Vec::new() }
+        let tables = plan.tables.len();
+        let (all, late, order) = (Vec::new(), HashMap::new(), VecDeque::new());
+        Statements { plan, tables, all, late, order, text: Vec::new() }
     }
 
     /// Prepares all statements where they fit; called with each new connection.
@@ -124,7 +129,7 @@ impl Statements {
         if !plan.is_prepared || wanted > PREPARED_MAX {
             return Ok(());
         }
-        let tables = plan.tables.len();
+        let tables = self.tables;
         self.all.resize_with(plan.templates.len() * tables, || None);
         for (index, template) in plan.templates.iter().enumerate().filter(|(_, t)| !t.is_text) {
             for table in 0..plan.tables_of(template) {
@@ -139,8 +144,9 @@ impl Statements {
         !self.plan.is_prepared || self.plan.templates[template].is_text
     }
 
+    #[inline]
     fn slot(&self, template: usize, table: usize) -> usize {
-        template * self.plan.tables.len() + table
+        template * self.tables + table
     }
 
     /// Whether [`Statements::start`] can be called: otherwise after [`Statements::prepare`].
@@ -148,6 +154,19 @@ impl Statements {
     pub fn is_ready(&self, template: usize, table: usize) -> bool {
         let slot = self.slot(template, table);
         slot < self.all.len() || self.is_sent_as_text(template) || self.late.contains_key(&slot)
+    }
+
+    /// [`Statements::prepare`] for whoever rarely needs it: boxed, so that the caller's future is no larger for it, and
+    /// out of line, so that its frame is not, either.
+    #[cold]
+    #[inline(never)]
+    pub fn prepare_late<'a>(
+        &'a mut self,
+        connection: &'a mut Connection<Socket>,
+        template: usize,
+        table: usize,
+    ) -> Pin<Box<dyn Future<Output = Result<(), wire::Error>> + 'a>> {
+        Box::pin(self.prepare(connection, template, table))
     }
 
     /// Prepares a statement, and makes room for it.
@@ -187,7 +206,7 @@ impl Statements {
 
     fn prepared(&mut self, template: usize, table: usize) -> Result<&mut Statement, wire::Error> {
         let found = self.find(template, table);
-        found.ok_or_else(|| wire::Error::Unsupported("a statement was not prepared".to_owned()))
+        found.ok_or_else(not_prepared)
     }
 
     /// Sends a statement on a table, as far as that goes without waiting: the values need not live as long as the
@@ -197,6 +216,21 @@ impl Statements {
     /// A value does not fit; nothing was sent.
     #[inline]
     pub fn start(
+        &mut self,
+        connection: &mut Connection<Socket>,
+        template: usize,
+        table: usize,
+        values: &[Value<'_>],
+    ) -> Result<Started, wire::Error> {
+        match self.all.get(self.slot(template, table)) {
+            Some(Some(statement)) => connection.start(statement, values),
+            _ => self.start_other(connection, template, table, values),
+        }
+    }
+
+    /// [`Statements::start`] of what is sent as text or was prepared late.
+    #[inline(never)]
+    fn start_other(
         &mut self,
         connection: &mut Connection<Socket>,
         template: usize,
@@ -269,6 +303,11 @@ impl Statements {
         text.clear();
         render(&plan.dialect, &plan.templates[template].sql, &plan.tables[table], values, text);
     }
+}
+
+#[cold]
+fn not_prepared() -> wire::Error {
+    wire::Error::Unsupported("a statement was not prepared".to_owned())
 }
 
 fn as_text(bytes: &[u8]) -> Result<&str, wire::Error> {

@@ -32,19 +32,24 @@ pub fn header(bytes: &[u8]) -> Option<Header> {
 }
 
 /// A protocol error with these words.
+#[cold]
 pub fn malformed<R>(what: impl Into<String>) -> Result<R, Error> {
     Err(Error::Protocol(what.into()))
 }
 
 /// Complains when a frame is not the next one.
+#[inline]
 pub fn check_sequence(header: Header, expected: u8) -> Result<(), Error> {
-    if header.sequence == expected {
-        return Ok(());
-    }
-    malformed(format!("packet {} came where packet {expected} was due", header.sequence))
+    if header.sequence == expected { Ok(()) } else { out_of_order(header.sequence, expected) }
+}
+
+#[cold]
+fn out_of_order(sequence: u8, expected: u8) -> Result<(), Error> {
+    malformed(format!("packet {sequence} came where packet {expected} was due"))
 }
 
 /// Begins a packet in `out`: room for the header. Give the result to [`finish`] when the payload is appended.
+#[inline]
 pub fn begin(out: &mut Vec<u8>) -> usize {
     out.extend_from_slice(&[0; HEADER_BYTES]);
     out.len() - HEADER_BYTES
@@ -52,24 +57,29 @@ pub fn begin(out: &mut Vec<u8>) -> usize {
 
 /// Writes the header of the packet that began at `start`, splitting a payload of 16 MiB and more into frames.
 /// Advances `sequence` by the number of frames.
+#[inline]
 pub fn finish(out: &mut Vec<u8>, start: usize, sequence: &mut u8) {
     let payload_start = start + HEADER_BYTES;
     let payload_len = out.len() - payload_start;
     if payload_len >= FRAME_BYTES_MAX {
-        let payload = out.split_off(payload_start);
-        out.truncate(start);
-        let mut chunks = payload.chunks_exact(FRAME_BYTES_MAX);
-        for chunk in &mut chunks {
-            push_header(out, chunk.len(), sequence);
-            out.extend_from_slice(chunk);
-        }
-        // The last frame is shorter than the maximum, be it empty: it is what ends the packet.
-        push_header(out, chunks.remainder().len(), sequence);
-        out.extend_from_slice(chunks.remainder());
-        return;
+        return finish_in_frames(out, start, sequence);
     }
     out[start..payload_start].copy_from_slice(&header_bytes(payload_len, *sequence));
     *sequence = sequence.wrapping_add(1);
+}
+
+#[cold]
+fn finish_in_frames(out: &mut Vec<u8>, start: usize, sequence: &mut u8) {
+    let payload = out.split_off(start + HEADER_BYTES);
+    out.truncate(start);
+    let mut chunks = payload.chunks_exact(FRAME_BYTES_MAX);
+    for chunk in &mut chunks {
+        push_header(out, chunk.len(), sequence);
+        out.extend_from_slice(chunk);
+    }
+    // The last frame is shorter than the maximum, be it empty: it is what ends the packet.
+    push_header(out, chunks.remainder().len(), sequence);
+    out.extend_from_slice(chunks.remainder());
 }
 
 fn push_header(out: &mut Vec<u8>, len: usize, sequence: &mut u8) {
@@ -77,6 +87,7 @@ fn push_header(out: &mut Vec<u8>, len: usize, sequence: &mut u8) {
     *sequence = sequence.wrapping_add(1);
 }
 
+#[inline]
 pub(crate) fn header_bytes(len: usize, sequence: u8) -> [u8; HEADER_BYTES] {
     let [a, b, c, ..] = (len as u32).to_le_bytes();
     [a, b, c, sequence]
@@ -144,8 +155,14 @@ pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
+#[cold]
+fn ends_early<R>(missing: usize) -> Result<R, Error> {
+    malformed(format!("a packet ends {missing} bytes early"))
+}
+
 impl<'a> Reader<'a> {
     /// Reads `payload` from its first byte.
+    #[inline]
     pub fn new(payload: &'a [u8]) -> Reader<'a> {
         Reader { rest: payload }
     }
@@ -156,16 +173,18 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `count` bytes.
+    #[inline]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
         match self.rest.split_at_checked(count) {
             Some((taken, rest)) => {
                 self.rest = rest;
                 Ok(taken)
             }
-            None => malformed(format!("a packet ends {} bytes early", count - self.rest.len())),
+            None => ends_early(count - self.rest.len()),
         }
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let mut bytes = [0; N];
         bytes.copy_from_slice(self.take(N)?);
@@ -173,29 +192,40 @@ impl<'a> Reader<'a> {
     }
 
     /// int<1>
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, Error> {
         Ok(self.array::<1>()?[0])
     }
 
     /// int<2>
+    #[inline]
     pub fn u16(&mut self) -> Result<u16, Error> {
         self.array().map(u16::from_le_bytes)
     }
 
     /// int<4>
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, Error> {
         self.array().map(u32::from_le_bytes)
     }
 
     /// int<8>
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, Error> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// int<lenenc>. NULL (0xfb) and the error mark (0xff) are no integers.
+    #[inline]
     pub fn lenenc(&mut self) -> Result<u64, Error> {
         match self.u8()? {
             small @ 0..=0xfa => Ok(u64::from(small)),
+            marked => self.lenenc_after(marked),
+        }
+    }
+
+    fn lenenc_after(&mut self, mark: u8) -> Result<u64, Error> {
+        match mark {
             0xfc => self.u16().map(u64::from),
             0xfd => {
                 let [a, b, c] = self.array()?;

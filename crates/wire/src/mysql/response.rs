@@ -32,6 +32,7 @@ struct Ok {
     warnings: u16,
 }
 
+#[inline]
 fn parse_ok(payload: &[u8]) -> Result<Ok, Error> {
     let mut reader = Reader::new(payload);
     reader.u8()?;
@@ -41,6 +42,16 @@ fn parse_ok(payload: &[u8]) -> Result<Ok, Error> {
         status: reader.u16()?,
         warnings: reader.u16()?,
     })
+}
+
+#[cold]
+fn misplaced<R>(first: u8) -> Result<R, Error> {
+    malformed(format!("packet {first:#04x} where the column definitions should end"))
+}
+
+#[cold]
+fn too_many_columns<R>(columns: u64) -> Result<R, Error> {
+    malformed(format!("a result of {columns} columns"))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +118,7 @@ pub struct Answer {
 
 impl Answer {
     /// Expects the answer to a command whose last frame had the number before `sequence`.
+    #[inline]
     pub fn new(dialect: Dialect, sequence: u8) -> Answer {
         Answer {
             state: State::Head,
@@ -122,6 +134,7 @@ impl Answer {
 
     /// Makes [`Answer::skip`] stop where a prepared statement's column definitions follow that the server will
     /// not send again.
+    #[inline]
     pub fn keeping_definitions(mut self) -> Answer {
         self.keeps_definitions = self.dialect.cache_metadata;
         self
@@ -148,6 +161,7 @@ impl Answer {
     }
 
     /// Takes a whole packet. A server's error ends the answer and is returned as such.
+    #[inline]
     pub fn accept(&mut self, payload: &[u8]) -> Result<Event, Error> {
         let Some(&first) = payload.first() else { return malformed("an empty packet") };
         match self.state {
@@ -165,7 +179,7 @@ impl Answer {
                     Ok(Event::Nothing)
                 }
                 0xff => self.fail(payload),
-                _ => malformed(format!("packet {first:#04x} where the column definitions should end")),
+                _ => misplaced(first),
             },
             State::Rows => {
                 if self.is_row(first, payload.len()) {
@@ -181,6 +195,7 @@ impl Answer {
         }
     }
 
+    #[inline]
     fn accept_head(&mut self, first: u8, payload: &[u8]) -> Result<Event, Error> {
         match first {
             0x00 => {
@@ -195,7 +210,7 @@ impl Answer {
                 let mut reader = Reader::new(payload);
                 let columns = reader.lenenc()?;
                 if columns == 0 || columns > COLUMNS_MAX {
-                    return malformed(format!("a result of {columns} columns"));
+                    return too_many_columns(columns);
                 }
                 let columns = columns as u32;
                 let has_definitions = !self.dialect.cache_metadata || reader.u8()? != 0;
@@ -210,6 +225,7 @@ impl Answer {
         }
     }
 
+    #[inline]
     fn column_seen(&mut self, left: u32) {
         self.state = match left {
             0 | 1 if self.dialect.deprecate_eof => State::Rows,
@@ -218,6 +234,7 @@ impl Answer {
         };
     }
 
+    #[inline]
     fn accept_rows_end(&mut self, payload: &[u8]) -> Result<Event, Error> {
         let (status, warnings) = if self.dialect.deprecate_eof {
             let ok = parse_ok(payload)?;
@@ -231,6 +248,7 @@ impl Answer {
         Ok(self.end_statement(status, warnings))
     }
 
+    #[inline]
     fn end_statement(&mut self, status: u16, warnings: u16) -> Event {
         self.current.warnings = warnings;
         let ended = std::mem::take(&mut self.current);
@@ -245,6 +263,7 @@ impl Answer {
         Event::StatementEnd(ended)
     }
 
+    #[cold]
     fn fail(&mut self, payload: &[u8]) -> Result<Event, Error> {
         self.state = State::Finished;
         Err(server_error(payload))
@@ -264,6 +283,7 @@ impl Answer {
     /// Goes over `bytes` without looking at rows and column definitions. Returns how many bytes are used up and
     /// why it stopped: [`Event::LocalFile`]; [`Event::Head`] as [`Answer::keeping_definitions`] says;
     /// [`Event::StatementEnd`] when everything is over; [`Event::Nothing`] when more bytes are needed.
+    #[inline]
     pub fn skip(&mut self, bytes: &[u8]) -> (usize, Result<Event, Error>) {
         let mut at = 0;
         loop {
@@ -346,6 +366,7 @@ impl Answer {
         at
     }
 
+    #[inline]
     fn take_frame(&mut self, header: Header) {
         self.sequence = self.sequence.wrapping_add(1);
         self.skip_bytes = header.len;

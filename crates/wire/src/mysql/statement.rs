@@ -57,11 +57,7 @@ impl Statement {
     pub fn encode(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<u8, Error> {
         let params: &[ParamType] = &self.params;
         if values.len() != params.len() {
-            return Err(Error::Unsupported(format!(
-                "the statement takes {} values and was given {}",
-                params.len(),
-                values.len()
-            )));
+            return Err(miscounted(params.len(), values.len()));
         }
         let start = begin(out);
         let [a, b, c, d] = self.id.to_le_bytes();
@@ -102,6 +98,11 @@ impl Statement {
         finish(out, start, &mut sequence);
         Ok(sequence)
     }
+}
+
+#[cold]
+fn miscounted(params: usize, values: usize) -> Error {
+    Error::Unsupported(format!("the statement takes {params} values and was given {values}"))
 }
 
 #[cold]

@@ -141,10 +141,8 @@ impl Answer {
                         if self.skip == 0 {
                             self.done.rows += cursor.skip_whole_rows();
                         }
-                    } else {
-                        let Some(body) = cursor.take(header) else { break };
-                        parse_row(body, cells)?;
-                        self.show_row(&Row::new(body, cells), rows)?;
+                    } else if !self.take_row(&mut cursor, header, rows, cells)? {
+                        break;
                     }
                     self.done.rows += 1;
                 }
@@ -172,6 +170,21 @@ impl Answer {
             }
         }
         Ok((cursor.consumed(), Progress::Read))
+    }
+
+    /// A row that somebody looks at, out of the way of those that are skipped. False: not all of it is there.
+    #[inline(never)]
+    fn take_row(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        header: Header,
+        rows: &mut Rows<'_>,
+        cells: &mut Vec<Option<Cell>>,
+    ) -> Result<bool, Error> {
+        let Some(body) = cursor.take(header) else { return Ok(false) };
+        parse_row(body, cells)?;
+        self.show_row(&Row::new(body, cells), rows)?;
+        Ok(true)
     }
 
     /// What does not occur in the answer to a running workload's statement. `None`: not all of it is there.
@@ -248,6 +261,7 @@ impl Answer {
         Ok(Some(Progress::Read))
     }
 
+    #[inline]
     fn acknowledge(&mut self, header: Header) -> Result<(), Error> {
         match (self.request, header.tag) {
             (Request::Execute { has_result_set }, b'2') => {
@@ -256,17 +270,13 @@ impl Answer {
             }
             (Request::Prepare, b'1') => {}
             (Request::Close, b'3') => self.is_ended = true,
-            (request, tag) => {
-                return Err(Error::Protocol(format!(
-                    "message {} may not come in answer to {request:?}",
-                    tag.escape_ascii()
-                )));
-            }
+            (request, tag) => return Err(uncalled_for(request, tag)),
         }
         self.is_acknowledged = true;
         Ok(())
     }
 
+    #[inline]
     fn expects_completion(&self) -> bool {
         match self.request {
             Request::Query => self.error.is_none(),
@@ -275,11 +285,12 @@ impl Answer {
         }
     }
 
+    #[inline]
     fn check_end(&self) -> Result<(), Error> {
         if self.is_ended && !self.in_result || self.request == Request::Sync {
             return Ok(());
         }
-        Err(Error::Protocol(format!("the answer to {:?} ended before it was complete", self.request)))
+        Err(incomplete(self.request))
     }
 
     fn show_row(&mut self, row: &Row<'_>, rows: &mut Rows<'_>) -> Result<(), Error> {
@@ -322,10 +333,22 @@ impl Answer {
     }
 }
 
+#[cold]
+fn uncalled_for(request: Request, tag: u8) -> Error {
+    Error::Protocol(format!("message {} may not come in answer to {request:?}", tag.escape_ascii()))
+}
+
+#[cold]
+fn incomplete(request: Request) -> Error {
+    Error::Protocol(format!("the answer to {request:?} ended before it was complete"))
+}
+
+#[cold]
 fn malformed(what: &str) -> Error {
     Error::Protocol(format!("malformed {what}"))
 }
 
+#[inline]
 fn transaction_status(body: &[u8]) -> Result<TransactionStatus, Error> {
     match body {
         b"I" => Ok(TransactionStatus::Idle),

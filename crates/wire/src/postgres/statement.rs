@@ -65,11 +65,7 @@ impl Statement {
     pub(super) fn encode(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), Error> {
         let params: &[ParamType] = &self.params;
         if values.len() != params.len() {
-            return Err(Error::Unsupported(format!(
-                "{} values given for {} parameters",
-                values.len(),
-                params.len()
-            )));
+            return Err(miscounted(params.len(), values.len()));
         }
         let start = out.len();
         let count = (params.len() as u16).to_be_bytes();
@@ -83,9 +79,14 @@ impl Statement {
         }
         out.extend_from_slice(&count);
         for (index, (&param, &value)) in params.iter().zip(values).enumerate() {
-            let encoded = Encoded::new(index, param, value)?;
-            out.extend_from_slice(&encoded.length().to_be_bytes());
-            out.extend_from_slice(encoded.bytes());
+            match Encoded::new(index, param, value)? {
+                // Most parameters, in one piece.
+                Encoded::Int([a, b, c, d]) => out.extend_from_slice(&[0, 0, 0, 4, a, b, c, d]),
+                encoded => {
+                    out.extend_from_slice(&encoded.length().to_be_bytes());
+                    out.extend_from_slice(encoded.bytes());
+                }
+            }
             if out.len() - start > MESSAGE_BYTES_MAX / 2 {
                 return Err(too_long(out.len() - start));
             }
@@ -104,7 +105,16 @@ fn name(number: u32) -> String {
 }
 
 /// Appends a number in decimal.
+#[inline]
 fn push_digits(number: u32, out: &mut Vec<u8>) {
+    match number {
+        0..=9 => out.push(b'0' + number as u8),
+        10..=99 => out.extend_from_slice(&[b'0' + (number / 10) as u8, b'0' + (number % 10) as u8]),
+        _ => push_many_digits(number, out),
+    }
+}
+
+fn push_many_digits(number: u32, out: &mut Vec<u8>) {
     let mut digits = [0; 10];
     let mut at = digits.len();
     let mut rest = number;
@@ -117,6 +127,11 @@ fn push_digits(number: u32, out: &mut Vec<u8>) {
         }
     }
     out.extend_from_slice(&digits[at..]);
+}
+
+#[cold]
+fn miscounted(params: usize, values: usize) -> Error {
+    Error::Unsupported(format!("{values} values given for {params} parameters"))
 }
 
 #[cold]

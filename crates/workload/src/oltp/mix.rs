@@ -66,6 +66,8 @@ enum Drawn {
     Text { start: u32, length: u32 },
 }
 
+/// Most statements have so many parameters at most: every value that could be is written to the stack.
+const VALUES_FEW: usize = 4;
 /// Statements with more parameters than this pay for an allocation.
 const VALUES_INLINE: usize = 24;
 
@@ -81,16 +83,31 @@ impl Program {
     /// Lends the parameters of a statement.
     #[inline]
     pub(super) fn with_values<R>(&self, op: Op, lend: impl FnOnce(&[wire::Value<'_>]) -> R) -> R {
-        let count = op.count as usize;
-        if count > VALUES_INLINE {
-            let values: Vec<_> = (0..count).map(|index| self.value(op, index)).collect();
-            return lend(&values);
+        match op.count as usize {
+            0..=VALUES_FEW => self.lend_array::<VALUES_FEW, R>(op, lend),
+            _ => self.with_many_values(op, lend),
         }
-        let mut values = [wire::Value::Null; VALUES_INLINE];
-        for (index, value) in values[..count].iter_mut().enumerate() {
+    }
+
+    /// Out of line, because of its frame.
+    #[inline(never)]
+    fn with_many_values<R>(&self, op: Op, lend: impl FnOnce(&[wire::Value<'_>]) -> R) -> R {
+        let count = op.count as usize;
+        if count <= VALUES_INLINE {
+            return self.lend_array::<VALUES_INLINE, R>(op, lend);
+        }
+        let values: Vec<_> = (0..count).map(|index| self.value(op, index)).collect();
+        lend(&values)
+    }
+
+    #[inline]
+    fn lend_array<const N: usize, R>(&self, op: Op, lend: impl FnOnce(&[wire::Value<'_>]) -> R) -> R {
+        let mut values = [wire::Value::Null; N];
+        let values = &mut values[..op.count as usize];
+        for (index, value) in values.iter_mut().enumerate() {
             *value = self.value(op, index);
         }
-        lend(&values[..count])
+        lend(values)
     }
 
     /// Parameter `index` of a statement.

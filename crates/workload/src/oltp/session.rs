@@ -1,5 +1,6 @@
 //! A session of the family: draws a transaction, then sends it.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -65,9 +66,8 @@ impl OltpSession {
         let (template, table) = (op.template as usize, op.table as usize);
         let connection = link.connection()?;
         if !statements.is_ready(template, table) {
-            // Boxed, because it is rare and would make the session's future larger.
-            let prepared = Box::pin(statements.prepare(connection, template, table)).await;
-            prepared.map_err(|error| link.failure(&error))?;
+            let prepared = statements.prepare_late(connection, template, table).await;
+            prepared.map_err(|error| link.failed(error))?;
         }
         let connection = link.connection()?;
         let started = program.with_values(op, |values| statements.start(connection, template, table, values));
@@ -75,7 +75,7 @@ impl OltpSession {
             Ok(started) => statements.finish(connection, template, table, started).await,
             Err(error) => Err(error),
         };
-        done.map_err(|error| link.failure(&error))
+        done.map_err(|error| link.failed(error))
     }
 
     async fn statements_of_transaction(&mut self, recorder: &Recorder) -> Result<(), Failure> {
@@ -103,24 +103,36 @@ impl OltpSession {
         Ok(())
     }
 
+    /// A new connection in place of the old one. Boxed, and out of line: it is rare, and would make the session's future
+    /// and every statement's stack frame larger.
+    #[cold]
+    #[inline(never)]
+    fn reopen(&mut self) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + '_>> {
+        Box::pin(async {
+            self.link.close().await;
+            self.open().await
+        })
+    }
+
     async fn attempt(&mut self, recorder: &Recorder) -> Result<(), Failure> {
         if self.settings.reconnect > 0 && self.transactions >= self.settings.reconnect {
             // In the transaction's latency, as in sysbench, but no statement's.
-            self.link.close().await;
-            self.open().await?;
+            self.reopen().await?;
             recorder.restart();
         }
-        if !self.mix.is_transaction {
-            return self.statements_of_transaction(recorder).await;
+        let is_transaction = self.mix.is_transaction;
+        if is_transaction {
+            self.tally.begin();
+            let done = self.link.begin().await?;
+            recorder.lap(0, done.kind());
         }
-        self.tally.begin();
-        let done = self.link.begin().await?;
-        recorder.lap(0, done.kind());
         self.statements_of_transaction(recorder).await?;
-        self.tally.committing();
-        self.link.commit().await?;
-        self.tally.committed();
-        recorder.lap(self.mix.commit_class(), StatementKind::Other);
+        if is_transaction {
+            self.tally.committing();
+            self.link.commit().await?;
+            self.tally.committed();
+            recorder.lap(self.mix.commit_class(), StatementKind::Other);
+        }
         Ok(())
     }
 }

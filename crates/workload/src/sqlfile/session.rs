@@ -236,7 +236,7 @@ impl FileSession {
             let values: Vec<Value<'_>> = drawn.iter().map(|val| as_value(*val, text)).collect();
             statements.execute(connection, template, 0, &values).await
         };
-        sent.map_err(|error| link.failure(&error))
+        sent.map_err(|error| link.failed(error))
     }
 }
 

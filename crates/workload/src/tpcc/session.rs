@@ -130,7 +130,7 @@ impl Wire {
                 recorder.lap(book.templates[index].class, done.kind());
                 Ok(done)
             }
-            Err(error) => Err(link.failure(&error)),
+            Err(error) => Err(link.failed(error)),
         }
     }
 
@@ -155,7 +155,7 @@ impl Wire {
                 recorder.lap(book.templates[index].class, done.kind());
                 Ok(done)
             }
-            Err(error) => Err(link.failure(&error)),
+            Err(error) => Err(link.failed(error)),
         }
     }
 
