@@ -15,6 +15,7 @@ use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 use std::time::{Duration, Instant};
 
 use crate::histogram::Counts;
+use crate::memory;
 use crate::time::{Clock, Ticker};
 
 /// How often deadlines of waiting sockets are looked at: a statement's time limit is kept to this precision and
@@ -257,6 +258,11 @@ impl Core {
         let slot = &mut tasks[id];
         slot.is_queued = false;
         let Some(mut future) = slot.future.take() else { return };
+        if let Some(next) = self.ready.borrow().front()
+            && let Some(TaskSlot { future: Some(next), .. }) = tasks.get(*next)
+        {
+            memory::fetch(&**next);
+        }
         drop(tasks);
         self.poll_number.set(self.poll_number.get() + 1);
         self.turns.set(0);

