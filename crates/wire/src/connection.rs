@@ -153,14 +153,13 @@ impl<T: Transport> Connection<T> {
         started: Started,
     ) -> Result<Done, Error> {
         match (self, started) {
-            (Connection::Mysql(c), Started::Mysql(posted)) => match statement {
-                Some(Statement::Mysql(statement)) => {
-                    let done = c.finish_slowly(posted, Some(statement)).await?;
-                    statement.types_are_known();
-                    Ok(done)
-                }
-                _ => c.finish_slowly(posted, None).await,
-            },
+            (Connection::Mysql(c), Started::Mysql(posted)) => {
+                let statement = match statement {
+                    Some(Statement::Mysql(statement)) => Some(statement),
+                    _ => None,
+                };
+                c.finish_slowly(posted, statement).await
+            }
             (Connection::Postgres(c), Started::Postgres(posted)) => c.finish_slowly(posted).await,
             _ => foreign_statement(),
         }
@@ -267,7 +266,7 @@ type Slow<'a> = Pin<Box<dyn Future<Output = Result<Done, Error>> + 'a>>;
 /// is each step through code that has left the caches, and the answer that nearly always comes takes the shortest way.
 #[must_use = "the answer has to be read"]
 pub struct Finish<'a, T: Transport> {
-    /// Taken when nothing is left to be done, or by `slow`.
+    /// Until `slow` takes them.
     parts: Option<(&'a mut Connection<T>, Option<&'a mut Statement>, Started)>,
     /// Boxed, because it is rare.
     slow: Option<Slow<'a>>,

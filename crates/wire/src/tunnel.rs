@@ -145,7 +145,7 @@ impl<T: Transport> Tunnel<T> {
 /// So much is read at once when it is to be inflated.
 const COMPRESSED_BYTES: usize = 16 * 1024;
 
-/// Out of line throughout: their buffers must not lie in the stack frames of what goes straight through.
+/// Reading and writing stand out of line: their buffers must not lie in the stack frames of what goes straight through.
 impl Layers {
     #[cold]
     #[inline(never)]

@@ -97,7 +97,7 @@ impl StatementPlan {
 #[derive(Debug)]
 pub struct Statements {
     plan: Arc<StatementPlan>,
-    /// How many the plan has.
+    /// How many the plan has: here, because the plan's memory is another line to wait for with each statement.
     tables: usize,
     /// By template, then table; filled when the connection is opened, where all statements fit.
     all: Vec<Option<Statement>>,

@@ -207,13 +207,17 @@ impl<T: Transport> Connection<T> {
     pub(crate) async fn finish_slowly(
         &mut self,
         posted: Posted,
-        statement: Option<&mut Statement>,
+        mut statement: Option<&mut Statement>,
     ) -> Result<Done, Error> {
         let answer = self.sent(posted).await?;
         let event = self.surprise.take().unwrap_or(Event::Nothing);
-        let definitions = statement.map(|statement| &mut statement.columns);
+        let definitions = statement.as_deref_mut().map(|statement| &mut statement.columns);
         let outcome = self.skip_the_rest(answer, event, definitions).await;
-        self.settle(outcome)
+        let done = self.settle(outcome)?;
+        if let Some(statement) = statement {
+            statement.types_are_known();
+        }
+        Ok(done)
     }
 
     /// See [`crate::Connection::execute_rows`].
