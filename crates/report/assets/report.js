@@ -123,6 +123,12 @@
     },
   });
 
+  // The values of a curve in pieces, one behind each gap: a stroke across categories that were not asked for is fair, one
+  // across a category whose runs do not count would look like a figure.
+  const strokes = (values, gaps) => [-1, ...gaps]
+    .map((from, i) => values.map((v, at) => (at > from && at < (gaps[i] ?? values.length) ? v : null)))
+    .filter((piece) => piece.some((v) => v !== null));
+
   const ladder = (spec, prefix) => ({
     title: spec.title, unit: spec.unit, names: spec.lines.map((line) => line.name),
     option: (t, { width, extra }) => {
@@ -136,12 +142,12 @@
           series.push({ type: 'bar', name: line.name, data: values, itemStyle: { color: colour }, barCategoryGap: '30%', barGap: '0%' });
           series.push(whiskers(t, line, colour, measured.indexOf(line), measured.length));
         } else {
-          series.push({
-            type: spec.bars ? 'scatter' : 'line', name: line.name, data: values, connectNulls: true, symbol: SYMBOLS[line.style % 8],
+          strokes(values, line.gaps).forEach((data) => series.push({
+            type: spec.bars ? 'scatter' : 'line', name: line.name, data, connectNulls: true, symbol: SYMBOLS[line.style % 8],
             symbolSize: line.reference ? 7 : 8, z: 4, itemStyle: { color: line.reference ? t.paper : colour, borderColor: colour, borderWidth: 1.5 },
             lineStyle: { color: colour, width: line.reference ? 1.3 : 2.2, type: line.reference ? 'dashed' : 'solid' },
             emphasis: { disabled: true },
-          });
+          }));
           if (!line.reference) series.push(whiskers(t, line, colour));
         }
         if (line.invalid.length) {

@@ -50,6 +50,9 @@ pub(crate) struct Line {
     pub(crate) reference: bool,
     /// For each category.
     pub(crate) points: Vec<Option<Spot>>,
+    /// Categories that were run without a figure to show for it: the curve is interrupted there, for a stroke across
+    /// would look like one.
+    pub(crate) gaps: Vec<usize>,
     /// Runs that do not count: `[category, value, run id]`.
     pub(crate) invalid: Vec<(usize, f64, String)>,
 }
@@ -161,6 +164,7 @@ fn ladder(
             style: styles.of(name),
             reference: false,
             points: points.iter().map(|point| point.and_then(|point| estimate(point, metric))).collect(),
+            gaps: gaps(points.iter().map(|point| point.map(|point| estimate(point, metric).is_some()))),
             invalid: points
                 .iter()
                 .enumerate()
@@ -183,6 +187,11 @@ fn ladder(
         bars,
         lines,
     }
+}
+
+/// Where points were run that have no figure. `has_figure`: for each category, of the point that stands there.
+pub(crate) fn gaps(has_figure: impl Iterator<Item = Option<bool>>) -> Vec<usize> {
+    has_figure.enumerate().filter(|(_, has)| *has == Some(false)).map(|(at, _)| at).collect()
 }
 
 fn estimate(point: &Point, metric: &str) -> Option<Spot> {
@@ -256,7 +265,14 @@ fn published_at(
         .into_iter()
         .filter(|(_, points)| points.iter().any(Option::is_some))
         .enumerate()
-        .map(|(style, (name, points))| Line { name, style, reference: true, points, invalid: vec![] })
+        .map(|(style, (name, points))| Line {
+            name,
+            style,
+            reference: true,
+            points,
+            gaps: vec![],
+            invalid: vec![],
+        })
         .collect()
 }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use report::{Report, Selection};
 use serde_json::{Value, json};
+use store::Store;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -193,6 +194,29 @@ fn a_report_opens_offline_with_its_charts() {
         "{requests:?}"
     );
     assert_eq!(requests.iter().filter(|url| url.starts_with("file://")).count(), 1, "{requests:?}");
+}
+
+#[test]
+fn a_curve_is_interrupted_where_no_run_counts() {
+    let Some(mut browser) = Browser::start() else { return };
+    let mut wide_strokes = |store: Store| {
+        let directory = tempfile::tempdir().unwrap();
+        let report = Report::of_stores(&[&store], &Selection::Latest).unwrap();
+        let page = directory.path().join("report.html");
+        std::fs::write(&page, report::html(&report).unwrap()).unwrap();
+        browser.open(&page, 1280);
+        let found = browser.value(
+            "[...document.querySelector('.charts[data-metric=tps] .chart').querySelectorAll('svg path')]\
+             .filter((path) => path.getAttribute('stroke-width') === '2.2' && path.getBBox().width > 100).length",
+        );
+        assert_eq!(browser.complaints(), Vec::<&Value>::new());
+        found
+    };
+    let results = tempfile::tempdir().unwrap();
+    assert_eq!(wide_strokes(common::ladder(results.path(), 5, 3)), 2, "a curve for each server");
+    // Of three levels the middle one is gone: two points, and nothing between them.
+    let results = tempfile::tempdir().unwrap();
+    assert_eq!(wide_strokes(common::ladder_with_gap(results.path(), 5, 3)), 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! cpus with the server makes scaling look different from what it is.
 
 use super::{Ratio, Section, Table, dash, groups, name, per_transaction, ratio, values_of};
-use crate::charts::{Ladder, Line, published_by_point};
+use crate::charts::{Ladder, Line, gaps, published_by_point};
 use crate::model::{Point, StudyReport};
 use crate::text::{number, value_text};
 use crate::wishes::Wishes;
@@ -115,7 +115,8 @@ fn chart(study: &StudyReport, before: &str, after: &str, pairs: &[Pair<'_>]) -> 
                     points[*category] = Some(point.clone());
                 }
             }
-            Line { name: name.clone(), style: line, reference: false, points, invalid: vec![] }
+            let gaps = gaps(points.iter().map(|point| Some(point.is_some())));
+            Line { name: name.clone(), style: line, reference: false, points, gaps, invalid: vec![] }
         })
         .collect();
     lines.extend(published_by_point(study, &of_category, "scaling"));

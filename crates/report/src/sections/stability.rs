@@ -1,7 +1,7 @@
 //! How even throughput was at each level, and the curve of the Universal Scalability Law where it holds.
 
 use super::{Section, Table, drawn, groups, name};
-use crate::charts::{Ladder, Line};
+use crate::charts::{Ladder, Line, gaps};
 use crate::model::{Point, StudyReport};
 use crate::text::{number, percent};
 use crate::wishes::Wishes;
@@ -134,9 +134,17 @@ fn fit(study: &StudyReport, label: &str, points: &[&Point], table: &mut Table, c
                 style: 0,
                 reference: false,
                 points: points.iter().map(|point| drawn(point)).collect(),
+                gaps: gaps(points.iter().map(|point| Some(drawn(point).is_some()))),
                 invalid: vec![],
             },
-            Line { name: "fit".to_owned(), style: 1, reference: true, points: curve, invalid: vec![] },
+            Line {
+                name: "fit".to_owned(),
+                style: 1,
+                reference: true,
+                points: curve,
+                gaps: vec![],
+                invalid: vec![],
+            },
         ],
     });
 }

@@ -1,7 +1,7 @@
 //! Throughput by version, one line for each set of settings: one chart for each of the other axes' combinations.
 
 use super::{Section, drawn, groups, name, values_of};
-use crate::charts::{Ladder, Line, published};
+use crate::charts::{Ladder, Line, gaps, published};
 use crate::model::StudyReport;
 use crate::text::value_text;
 use crate::wishes::Wishes;
@@ -15,21 +15,24 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
     let charts = groups(study, &["server", "settings"])
         .into_iter()
         .map(|(key, points)| {
-            let line = |(style, variant): (usize, &serde_json::Value)| Line {
-                name: value_text(variant),
-                style,
-                reference: false,
-                points: servers
-                    .iter()
-                    .map(|server| {
-                        let point = points.iter().find(|point| {
-                            point.identity.get("server") == Some(server)
-                                && point.identity.get("settings") == Some(variant)
-                        });
-                        point.and_then(|point| drawn(point))
+            let line = |(style, variant): (usize, &serde_json::Value)| {
+                let point_of = |server| {
+                    points.iter().find(|point| {
+                        point.identity.get("server") == Some(server)
+                            && point.identity.get("settings") == Some(variant)
                     })
-                    .collect(),
-                invalid: vec![],
+                };
+                let spot = |server| point_of(server).and_then(|point| drawn(point));
+                Line {
+                    name: value_text(variant),
+                    style,
+                    reference: false,
+                    points: servers.iter().map(spot).collect(),
+                    gaps: gaps(
+                        servers.iter().map(|server| point_of(server).map(|point| drawn(point).is_some())),
+                    ),
+                    invalid: vec![],
+                }
             };
             let facet = name(study, &key, &[]);
             let categories: Vec<String> = servers.iter().map(value_text).collect();

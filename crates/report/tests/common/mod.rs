@@ -289,16 +289,30 @@ pub(crate) fn ladder(directory: &Path, blocks: u32, seconds: i64) -> Store {
     store
 }
 
+/// The same, but that no run counts of mariadb, oltp_read_only, 8 sessions.
+pub(crate) fn ladder_with_gap(directory: &Path, blocks: u32, seconds: i64) -> Store {
+    let mut store = Store::open(directory).unwrap();
+    let machine = host("bench1", "Linux 6.1.0-30-amd64");
+    let spoil = |end: &mut RunEnd, _block, server: &str, workload: &str, sessions| {
+        if (server, workload, sessions) == (SERVERS[0], "oltp_read_only", 8) {
+            end.status = Status::Invalid;
+            end.error = Some("noisy_host: 30 % of the cpu was taken".to_owned());
+        }
+    };
+    add_runs_of_ladder(&mut store, &ladder_study(blocks), &machine, seconds, 1, &spoil);
+    store
+}
+
 /// The same, recorded with another study file.
 pub(crate) fn ladder_of(directory: &Path, blocks: u32, seconds: i64, file_text: &str) -> Store {
     let mut store = Store::open(directory).unwrap();
     let study = Study { file_text: file_text.to_owned(), ..ladder_study(blocks) };
-    add_runs_of_ladder(&mut store, &study, &host("bench1", "Linux 6.1.0-30-amd64"), seconds, 1);
+    add_runs_of_ladder(&mut store, &study, &host("bench1", "Linux 6.1.0-30-amd64"), seconds, 1, &spoil);
     store
 }
 
 pub(crate) fn add_ladder(store: &mut Store, machine: &Host, blocks: u32, seconds: i64, seed: u64) -> StudyId {
-    add_runs_of_ladder(store, &ladder_study(blocks), machine, seconds, seed)
+    add_runs_of_ladder(store, &ladder_study(blocks), machine, seconds, seed, &spoil)
 }
 
 fn ladder_study(blocks: u32) -> Study {
@@ -316,7 +330,14 @@ fn ladder_study(blocks: u32) -> Study {
     study("quickstart", axes, comparisons, blocks, blocks * 12)
 }
 
-fn add_runs_of_ladder(store: &mut Store, study: &Study, machine: &Host, seconds: i64, seed: u64) -> StudyId {
+fn add_runs_of_ladder(
+    store: &mut Store,
+    study: &Study,
+    machine: &Host,
+    seconds: i64,
+    seed: u64,
+    spoil: &dyn Fn(&mut RunEnd, u32, &str, &str, u32),
+) -> StudyId {
     let study_id = store.add_study(study).unwrap();
     let host_id = store.add_host(machine).unwrap();
     let mut noise = Noise(seed);
