@@ -7,7 +7,7 @@ use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wire::{Connection, Endpoint, ParamType, Protocol, Secret, Target, TlsMode, Transport, Value};
 
@@ -31,7 +31,7 @@ impl Transport for Tape<'_> {
         Poll::Ready(Ok(buf.len()))
     }
 
-    fn set_deadline(&mut self, _: Option<Instant>) {}
+    fn set_limit(&mut self, _: Duration) {}
 
     fn is_private(&self) -> bool {
         true

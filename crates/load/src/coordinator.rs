@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::crew::{Shared, StepShared};
 use crate::histogram::{Histogram, Total};
@@ -17,7 +17,7 @@ use crate::result::{
 use crate::run::{Event, LoadError};
 use crate::schedule::Share;
 use crate::session::Failure;
-use crate::time::Clock;
+use crate::time::{Clock, Moment};
 use crate::worker::{Command, Report, WorkerStep};
 
 /// Between the command and the start of a step: all workers must have heard of it.
@@ -165,7 +165,7 @@ impl<'a> Coordinator<'a> {
         step: &Step,
         observer: &mut dyn FnMut(Event<'_>),
     ) -> Result<Connected, LoadError> {
-        let began = Instant::now();
+        let began = Moment::now();
         self.command(|_| Command::Prepare { sessions: step.sessions, ramp: self.plan.ramp });
         let (mut connected, mut failure, mut now) = (0, None, began);
         let mut waiting = self.links.len();
@@ -196,7 +196,7 @@ impl<'a> Coordinator<'a> {
         if let Some(failure) = failure {
             return Ok(Connected::Not { connected, failure });
         }
-        let took = began.elapsed();
+        let took = Moment::now() - began;
         // All that the sessions allocate is there, and none of them is running.
         memory::gather();
         observer(Event::Connected { step: index, sessions: connected, took });
@@ -207,12 +207,12 @@ impl<'a> Coordinator<'a> {
         &mut self,
         index: usize,
         step: &Step,
-        now: Instant,
+        now: Moment,
         connect_s: f64,
         observer: &mut dyn FnMut(Event<'_>),
     ) -> StepResult {
         observer(Event::StepStarted { index, step });
-        let now = if self.clock == Clock::Simulated { now } else { Instant::now() };
+        let now = if self.clock == Clock::Simulated { now } else { Moment::now() };
         let start = now + HEAD_START;
         let measured = start + step.warmup;
         let (end, tickets) = match step.length {
@@ -353,10 +353,10 @@ impl<'a> Coordinator<'a> {
                 result.backlog_at_end += theirs.backlog;
                 busiest_s = busiest_s.max(theirs.thread.cpu.as_secs_f64());
                 queued_s += theirs.thread.queued.as_secs_f64();
-                worker_s += theirs.at.saturating_duration_since(timeline.measured).as_secs_f64();
+                worker_s += theirs.at.duration_since(timeline.measured).as_secs_f64();
             }
         }
-        result.duration_s = end.saturating_duration_since(timeline.measured).as_secs_f64();
+        result.duration_s = end.duration_since(timeline.measured).as_secs_f64();
         result.latency = totals.latency();
         result.by_statement = self.by_statement(&totals);
         result.client = ClientUsage {
@@ -386,7 +386,7 @@ impl<'a> Coordinator<'a> {
 }
 
 enum Connected {
-    All { took: Duration, now: Instant },
+    All { took: Duration, now: Moment },
     Not { connected: u32, failure: Failure },
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::driver::Turn;
 use crate::executor::Core;
@@ -21,6 +21,7 @@ use crate::rng::Rng;
 use crate::run::Stop;
 use crate::schedule::Schedule;
 use crate::session::Failure;
+use crate::time::Moment;
 use crate::usage::{ProcessCpu, ThreadMeter, ThreadTime};
 use crate::worker::Report;
 
@@ -130,18 +131,18 @@ pub(crate) enum Phase {
 pub(crate) struct Seat {
     pub(crate) index: u32,
     /// Open loop: the arrival that was handed to it while it was idle.
-    assigned: Cell<Option<Instant>>,
+    assigned: Cell<Option<Moment>>,
     is_idle: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     pub(crate) is_connected: Cell<bool>,
     pub(crate) is_busy: Cell<bool>,
     pub(crate) has_finished: Cell<bool>,
     /// When it may begin to connect.
-    pub(crate) opens_at: Instant,
+    pub(crate) opens_at: Moment,
 }
 
 impl Seat {
-    pub(crate) fn new(index: u32, opens_at: Instant) -> Seat {
+    pub(crate) fn new(index: u32, opens_at: Moment) -> Seat {
         Seat {
             index,
             assigned: Cell::new(None),
@@ -170,14 +171,13 @@ impl Seat {
 pub(crate) struct StepState {
     pub(crate) timeline: Timeline,
     pub(crate) shared: Arc<StepShared>,
-    pub(crate) has_tickets: bool,
     /// Tickets claimed and not used.
     pub(crate) tickets: u64,
     /// The common count is used up too.
     pub(crate) is_out_of_tickets: bool,
     /// Transactions with a ticket that have not ended.
     pub(crate) counted_busy: u32,
-    pub(crate) last_end: Instant,
+    pub(crate) last_end: Moment,
     pub(crate) thread_before: ThreadTime,
     pub(crate) end: Option<StepEnd>,
 }
@@ -185,7 +185,7 @@ pub(crate) struct StepState {
 /// Where a worker stood when its measured phase ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepEnd {
-    pub(crate) at: Instant,
+    pub(crate) at: Moment,
     pub(crate) in_flight: u64,
     pub(crate) backlog: u64,
     pub(crate) thread: ThreadTime,
@@ -215,13 +215,18 @@ pub(crate) struct Crew {
     pub(crate) schedule: RefCell<Option<Schedule>>,
     arrivals_waker: RefCell<Option<Waker>>,
     pub(crate) step: RefCell<Option<StepState>>,
+    /// The step's transactions are counted out. Beside [`Crew::step`], which closed loops without a fixed number of
+    /// transactions have no other need to look at.
+    has_tickets: Cell<bool>,
+    /// A closed loop, and not counted out: whoever has ended a transaction begins the next.
+    is_plain_loop: Cell<bool>,
     /// When the present interval ends: looked at with each reading of the clock.
-    boundary: Cell<Instant>,
-    interval_began: Cell<Instant>,
+    boundary: Cell<Moment>,
+    interval_began: Cell<Moment>,
     pub(crate) recording: RefCell<Recording>,
     pub(crate) rng: RefCell<Rng>,
     /// While connecting: when the server first refused, and the last refusal.
-    pub(crate) refusal: RefCell<Option<(Instant, Failure)>>,
+    pub(crate) refusal: RefCell<Option<(Moment, Failure)>>,
 }
 
 impl Crew {
@@ -258,6 +263,8 @@ impl Crew {
             schedule: RefCell::new(None),
             arrivals_waker: RefCell::new(None),
             step: RefCell::new(None),
+            has_tickets: Cell::new(false),
+            is_plain_loop: Cell::new(false),
             boundary: Cell::new(far_from(now)),
             interval_began: Cell::new(now),
             recording: RefCell::new(Recording::new(classes)),
@@ -341,15 +348,35 @@ impl Crew {
     // ---- turns ----
 
     /// Waits until the session is to run a transaction. `None`: it is to leave.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll_turn(&self, seat: &Rc<Seat>, cx: &Context<'_>) -> Poll<Option<Turn>> {
+        let is_plain = self.phase.get() == Phase::Running
+            && self.is_plain_loop.get()
+            && !seat.has_finished.get()
+            && !self.is_leaving(seat);
+        if !is_plain || !self.core.take_turn() {
+            return self.poll_turn_slowly(seat, is_plain, cx);
+        }
+        let now = self.core.now();
+        self.roll_if_due(now);
+        // The end of an interval may have been that of the measured phase.
+        if self.phase.get() != Phase::Running {
+            return seat.wait(cx);
+        }
+        self.occupy(seat);
+        Poll::Ready(Some(Turn { intended: now, start: now, is_counted: true }))
+    }
+
+    /// [`Crew::poll_turn`] where there is more to it than to go on.
+    #[inline(never)]
+    fn poll_turn_slowly(&self, seat: &Rc<Seat>, was_refused: bool, cx: &Context<'_>) -> Poll<Option<Turn>> {
         if self.is_leaving(seat) {
             return Poll::Ready(None);
         }
         if self.phase.get() == Phase::Between || seat.has_finished.get() {
             return seat.wait(cx);
         }
-        if !self.core.take_turn() {
+        if was_refused || !self.core.take_turn() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -361,8 +388,7 @@ impl Crew {
         };
         match turn {
             Some(turn) => {
-                seat.is_busy.set(true);
-                self.busy.set(self.busy.get() + 1);
+                self.occupy(seat);
                 Poll::Ready(Some(turn))
             }
             None => {
@@ -372,8 +398,17 @@ impl Crew {
         }
     }
 
+    #[inline]
+    fn occupy(&self, seat: &Seat) {
+        seat.is_busy.set(true);
+        self.busy.set(self.busy.get() + 1);
+    }
+
     /// Without a transaction left to give out or to wait for, the measured phase of this worker is over.
-    fn end_if_out_of_tickets(&self, now: Instant) {
+    fn end_if_out_of_tickets(&self, now: Moment) {
+        if !self.has_tickets.get() {
+            return;
+        }
         let is_out = |step: &StepState| step.is_out_of_tickets && step.counted_busy == 0;
         if self.phase.get() == Phase::Running && self.step.borrow().as_ref().is_some_and(is_out) {
             let last_end = self.step.borrow().as_ref().map_or(now, |step| step.last_end);
@@ -382,7 +417,7 @@ impl Crew {
     }
 
     #[inline]
-    fn closed_turn(&self, now: Instant) -> Option<Turn> {
+    fn closed_turn(&self, now: Moment) -> Option<Turn> {
         if self.phase.get() != Phase::Running {
             return None;
         }
@@ -391,7 +426,7 @@ impl Crew {
     }
 
     #[inline(never)]
-    fn open_turn(&self, seat: &Rc<Seat>, schedule: &mut Schedule, now: Instant) -> Option<Turn> {
+    fn open_turn(&self, seat: &Rc<Seat>, schedule: &mut Schedule, now: Moment) -> Option<Turn> {
         // The ticket of an arrival that was handed over has been taken then.
         if let Some(intended) = seat.assigned.take() {
             return Some(Turn { intended, start: now, is_counted: true });
@@ -410,7 +445,7 @@ impl Crew {
 
     /// Hands arrivals that are due to idle sessions. Ready with the time of the next arrival, or pending while
     /// nobody is idle: then whoever becomes idle looks at the schedule first.
-    pub(crate) fn poll_arrivals(&self, cx: &Context<'_>) -> Poll<Instant> {
+    pub(crate) fn poll_arrivals(&self, cx: &Context<'_>) -> Poll<Moment> {
         let now = self.core.now();
         self.roll_if_due(now);
         let mut guard = self.schedule.borrow_mut();
@@ -446,11 +481,16 @@ impl Crew {
     /// Whether the next transaction is counted; `None` when the last one has been given out.
     #[inline]
     fn take_ticket(&self) -> Option<bool> {
-        let mut step = self.step.borrow_mut();
-        let step = step.as_mut()?;
-        if !step.has_tickets {
+        if !self.has_tickets.get() {
             return Some(true);
         }
+        self.take_counted_ticket()
+    }
+
+    #[inline(never)]
+    fn take_counted_ticket(&self) -> Option<bool> {
+        let mut step = self.step.borrow_mut();
+        let step = step.as_mut()?;
         if self.recording.borrow().stage == Stage::Warmup {
             return Some(false);
         }
@@ -465,13 +505,19 @@ impl Crew {
 
     /// A transaction is over, whatever its outcome.
     #[inline]
-    pub(crate) fn release(&self, seat: &Seat, turn: &Turn, end: Instant) {
+    pub(crate) fn release(&self, seat: &Seat, turn: &Turn, end: Moment) {
         if !seat.is_busy.replace(false) {
             return;
         }
         self.busy.set(self.busy.get() - 1);
-        if let Some(step) = self.step.borrow_mut().as_mut().filter(|step| step.has_tickets && turn.is_counted)
-        {
+        if self.has_tickets.get() {
+            self.release_ticket(turn, end);
+        }
+    }
+
+    #[inline(never)]
+    fn release_ticket(&self, turn: &Turn, end: Moment) {
+        if let Some(step) = self.step.borrow_mut().as_mut().filter(|_| turn.is_counted) {
             step.counted_busy -= 1;
             step.last_end = step.last_end.max(end);
         }
@@ -479,12 +525,11 @@ impl Crew {
     }
 
     /// The session has no more to do in this step; what it took a turn for counts as nothing.
-    pub(crate) fn finish(&self, seat: &Seat, turn: &Turn, now: Instant) {
+    pub(crate) fn finish(&self, seat: &Seat, turn: &Turn, now: Moment) {
         if seat.is_busy.replace(false) {
             self.busy.set(self.busy.get() - 1);
-            if let Some(step) =
-                self.step.borrow_mut().as_mut().filter(|step| step.has_tickets && turn.is_counted)
-            {
+            let is_ticket = self.has_tickets.get() && turn.is_counted;
+            if let Some(step) = self.step.borrow_mut().as_mut().filter(|_| is_ticket) {
                 step.counted_busy -= 1;
                 step.tickets += 1;
             }
@@ -508,13 +553,13 @@ impl Crew {
         drop(recording);
         self.boundary.set(boundary);
         self.interval_began.set(timeline.start);
-        let has_tickets = shared.tickets.is_some();
+        self.has_tickets.set(shared.tickets.is_some());
+        self.is_plain_loop.set(schedule.is_none() && shared.tickets.is_none());
         self.core.is_punctual.set(schedule.is_some());
         *self.schedule.borrow_mut() = schedule;
         *self.step.borrow_mut() = Some(StepState {
             timeline,
             shared,
-            has_tickets,
             tickets: 0,
             is_out_of_tickets: false,
             counted_busy: 0,
@@ -556,21 +601,21 @@ impl Crew {
     }
 
     /// When the present interval ends, while a step runs.
-    pub(crate) fn next_boundary(&self) -> Option<Instant> {
+    pub(crate) fn next_boundary(&self) -> Option<Moment> {
         (self.step.borrow().is_some() && self.phase.get() == Phase::Running).then(|| self.boundary.get())
     }
 
     /// Ends the intervals that are over at `now`. Every reading of the clock that is noted comes through here
     /// first, so that each note falls into the interval of its own time.
     #[inline]
-    pub(crate) fn roll_if_due(&self, now: Instant) {
+    pub(crate) fn roll_if_due(&self, now: Moment) {
         if now >= self.boundary.get() {
             self.roll(now);
         }
     }
 
     #[cold]
-    fn roll(&self, now: Instant) {
+    fn roll(&self, now: Moment) {
         while self.phase.get() == Phase::Running && now >= self.boundary.get() {
             let boundary = self.boundary.get();
             let Some(timeline) = self.step.borrow().as_ref().map(|step| step.timeline) else { break };
@@ -586,7 +631,7 @@ impl Crew {
     }
 
     /// Sends the present interval, which ends at `at`, and takes an empty one.
-    fn emit(&self, at: Instant) {
+    fn emit(&self, at: Moment) {
         let fresh = self.spares.try_recv().unwrap_or_else(|_| Box::new(IntervalData::new(self.classes)));
         let backlog = self.schedule.borrow_mut().as_mut().map_or(0, |schedule| schedule.due(at));
         let mut recording = self.recording.borrow_mut();
@@ -596,7 +641,7 @@ impl Crew {
             recording.current.service = Some(crate::histogram::Counts::new());
         }
         drop(recording);
-        full.duration = at.saturating_duration_since(self.interval_began.replace(at));
+        full.duration = at.duration_since(self.interval_began.replace(at));
         full.backlog = backlog;
         full.connected = self.connected.get();
         full.in_flight = self.busy.get();
@@ -604,7 +649,7 @@ impl Crew {
     }
 
     /// The measured phase of this worker ends: on time, with the last transaction, or because it was stopped.
-    pub(crate) fn end_measured(&self, at: Instant) {
+    pub(crate) fn end_measured(&self, at: Moment) {
         if self.phase.get() != Phase::Running {
             return;
         }
@@ -627,7 +672,7 @@ impl Crew {
     }
 
     /// Ends the step at once (stopped, or something fatal): nothing new begins, not even what has arrived.
-    pub(crate) fn halt(&self, now: Instant) {
+    pub(crate) fn halt(&self, now: Moment) {
         self.end_measured(now);
     }
 
@@ -645,6 +690,8 @@ impl Crew {
     /// The step is over: forgets it and answers what is left of it.
     pub(crate) fn close_step(&self) -> Option<(StepState, Outcomes, u64)> {
         let step = self.step.borrow_mut().take()?;
+        self.has_tickets.set(false);
+        self.is_plain_loop.set(false);
         self.phase.set(Phase::Between);
         let assigned = |(seat, _): &(Rc<Seat>, usize)| u64::from(seat.assigned.take().is_some());
         let handed_over: u64 = self.seats.borrow().values().map(assigned).sum();
@@ -686,6 +733,6 @@ impl Drop for Opening {
 }
 
 /// A time that does not come.
-fn far_from(now: Instant) -> Instant {
+fn far_from(now: Moment) -> Moment {
     now + Duration::from_secs(100 * 365 * 86_400)
 }

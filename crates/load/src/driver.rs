@@ -3,14 +3,14 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::crew::{Crew, Seat};
 use crate::recorder::Recorder;
 use crate::recording::Ended;
 use crate::retry;
 use crate::session::{Completion, Failure, Session};
-use crate::time;
+use crate::time::{self, Moment};
 
 /// Waits between attempts to open a connection: from the first to the longest.
 const REOPEN_PAUSE: Duration = Duration::from_millis(10);
@@ -27,9 +27,9 @@ pub struct Driver {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
     /// When it should have begun: response time counts from here.
-    pub(crate) intended: Instant,
+    pub(crate) intended: Moment,
     /// When it began.
-    pub(crate) start: Instant,
+    pub(crate) start: Moment,
     /// Whether it belongs to the figures of the step.
     pub(crate) is_counted: bool,
 }
@@ -133,7 +133,7 @@ impl Driver {
         const SLICE: Duration = Duration::from_secs(1);
         let until = time::now() + pause;
         while !self.crew.is_leaving(&self.seat) {
-            let left = until.saturating_duration_since(time::now());
+            let left = until.duration_since(time::now());
             if left.is_zero() {
                 return;
             }
@@ -141,7 +141,7 @@ impl Driver {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn completed(&self, completion: Completion, turn: &Turn) {
         let ended = self.ended(turn);
         if completion == Completion::Finished {

@@ -12,17 +12,17 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, RawWaker, RawWakerVTable, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::histogram::Counts;
 use crate::memory;
-use crate::time::{Clock, Ticker};
+use crate::time::{Clock, Moment, Ticker};
 
 /// How often deadlines of waiting sockets are looked at: a statement's time limit is kept to this precision and
 /// costs neither a timer nor a system call.
 pub(crate) const SWEEP: Duration = Duration::from_millis(50);
 /// A timer so far away may be served late by what has passed since the last reading of the clock.
-const FAR: Duration = Duration::from_millis(5);
+const FAR_NS: u64 = 5_000_000;
 /// Sockets that one call of epoll may name.
 const EVENTS_MAX: usize = 512;
 /// Transactions that a task may finish without waiting before others get their turn.
@@ -49,14 +49,14 @@ pub(crate) struct SocketSlot {
     pub(crate) is_hung_up: bool,
     /// A sweep found the deadline passed.
     pub(crate) is_expired: bool,
-    pub(crate) deadline: Option<Instant>,
+    pub(crate) deadline: Moment,
     /// Who waits.
     pub(crate) waker: Option<Waker>,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Timer {
-    due: Instant,
+    due: Moment,
     /// First set, first served.
     sequence: u64,
     slot: usize,
@@ -67,7 +67,7 @@ pub(crate) struct Core {
     epoll: OwnedFd,
     ticker: Ticker,
     /// The last reading of the clock, whoever took it.
-    last_read: Cell<Instant>,
+    last_read: Cell<Moment>,
     /// Whether the clock was read in this turn of the loop.
     was_read: Cell<bool>,
     /// Timers fire right after the wait, before the sessions that epoll named: for arrivals.
@@ -82,7 +82,7 @@ pub(crate) struct Core {
     timer_wakers: RefCell<Vec<Option<Waker>>>,
     free_timers: RefCell<Vec<usize>>,
     timer_sequence: Cell<u64>,
-    sweep_due: Cell<Instant>,
+    sweep_due: Cell<Moment>,
     /// Counts polls: two clock readings with the same number have nothing but the task's own code between them.
     poll_number: Cell<u64>,
     turns: Cell<u32>,
@@ -120,7 +120,7 @@ impl Core {
             }
             OwnedFd::from_raw_fd(fd)
         };
-        let now = Instant::now();
+        let now = Moment::now();
         Ok(Rc::new(Core {
             epoll,
             ticker: Ticker::new(clock, now),
@@ -172,7 +172,7 @@ impl Core {
     }
 
     #[inline]
-    pub(crate) fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Moment {
         let now = self.ticker.now();
         self.last_read.set(now);
         self.was_read.set(true);
@@ -181,7 +181,7 @@ impl Core {
 
     /// The last reading of the clock, at most two turns of the loop old: good for deadlines.
     #[inline]
-    pub(crate) fn coarse_now(&self) -> Instant {
+    pub(crate) fn coarse_now(&self) -> Moment {
         self.last_read.get()
     }
 
@@ -281,7 +281,7 @@ impl Core {
     // ---- timers ----
 
     /// Calls the waker once the time has come.
-    pub(crate) fn wake_at(&self, due: Instant, waker: Waker) {
+    pub(crate) fn wake_at(&self, due: Moment, waker: Waker) {
         let mut wakers = self.timer_wakers.borrow_mut();
         let slot = match self.free_timers.borrow_mut().pop() {
             Some(slot) => slot,
@@ -296,7 +296,7 @@ impl Core {
         self.timers.borrow_mut().push(Reverse(Timer { due, sequence, slot }));
     }
 
-    fn fire_timers(&self, now: Instant) {
+    fn fire_timers(&self, now: Moment) {
         loop {
             let mut timers = self.timers.borrow_mut();
             match timers.peek() {
@@ -305,7 +305,7 @@ impl Core {
             }
             let Some(Reverse(timer)) = timers.pop() else { return };
             drop(timers);
-            self.lag.borrow_mut().record((now - timer.due).as_nanos() as u64);
+            self.lag.borrow_mut().record(now.nanos_since(timer.due));
             let waker = self.timer_wakers.borrow_mut()[timer.slot].take();
             self.free_timers.borrow_mut().push(timer.slot);
             if let Some(waker) = waker {
@@ -314,17 +314,17 @@ impl Core {
         }
     }
 
-    fn next_due(&self) -> Instant {
+    fn next_due(&self) -> Moment {
         let sweep = self.sweep_due.get();
         self.timers.borrow().peek().map_or(sweep, |Reverse(timer)| timer.due.min(sweep))
     }
 
     /// Finds the waiting sockets whose deadline has passed.
-    fn sweep(&self, now: Instant) {
+    fn sweep(&self, now: Moment) {
         self.sweep_due.set(now + SWEEP);
         let mut expired = Vec::new();
         for slot in self.sockets.borrow_mut().iter_mut() {
-            if slot.waker.is_some() && slot.deadline.is_some_and(|deadline| deadline <= now) {
+            if slot.waker.is_some() && slot.deadline <= now {
                 slot.is_expired = true;
                 expired.extend(slot.waker.take());
             }
@@ -406,7 +406,13 @@ impl Core {
         let waker = known.waker.take();
         drop(sockets);
         if let Some(waker) = waker {
-            waker.wake();
+            match task_of(&waker) {
+                Some(task) => {
+                    std::mem::forget(waker);
+                    self.queue(task);
+                }
+                None => waker.wake(),
+            }
         }
     }
 
@@ -416,7 +422,7 @@ impl Core {
     /// [`SWEEP`].
     pub(crate) fn run(
         &self,
-        mut on_sweep: impl FnMut(Instant),
+        mut on_sweep: impl FnMut(Moment),
         mut is_done: impl FnMut() -> bool,
     ) -> io::Result<()> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
@@ -452,19 +458,19 @@ impl Core {
 
     /// Waits for sockets, no longer than until the next timer.
     fn wait(&self, events: &mut [libc::epoll_event]) -> io::Result<usize> {
-        let mut timeout = Duration::ZERO;
+        let mut timeout_ns = 0;
         if self.ready.borrow().is_empty() {
             let due = self.next_due();
             if self.ticker.is_simulated() {
                 self.ticker.advance_to(due);
             } else {
-                timeout = due.saturating_duration_since(self.coarse_now());
-                if timeout <= FAR {
-                    timeout = due.saturating_duration_since(self.now());
+                timeout_ns = due.nanos_since(self.coarse_now());
+                if timeout_ns <= FAR_NS {
+                    timeout_ns = due.nanos_since(self.now());
                 }
             }
         }
-        match epoll_wait(self.epoll.as_raw_fd(), events, timeout) {
+        match epoll_wait(self.epoll.as_raw_fd(), events, timeout_ns) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
             other => other,
         }
@@ -479,17 +485,18 @@ impl SocketSlot {
             is_writable: false,
             is_hung_up: false,
             is_expired: false,
-            deadline: None,
+            deadline: Moment::NEVER,
             waker: None,
         }
     }
 }
 
 /// epoll with a time limit in ns: whole milliseconds would make arrivals late by half of one on average.
-fn epoll_wait(epoll: RawFd, events: &mut [libc::epoll_event], timeout: Duration) -> io::Result<usize> {
+#[inline]
+fn epoll_wait(epoll: RawFd, events: &mut [libc::epoll_event], timeout_ns: u64) -> io::Result<usize> {
     let limit = libc::timespec {
-        tv_sec: timeout.as_secs() as libc::time_t,
-        tv_nsec: timeout.subsec_nanos() as libc::c_long,
+        tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
     };
     // SAFETY: the kernel writes at most `events.len()` events into `events`; the other pointers are valid or
     // null as epoll_pwait2(2) allows.
@@ -507,22 +514,43 @@ fn epoll_wait(epoll: RawFd, events: &mut [libc::epoll_event], timeout: Duration)
     if named >= 0 {
         return Ok(named as usize);
     }
+    after_failed_wait(epoll, events, timeout_ns)
+}
+
+#[cold]
+#[inline(never)]
+fn after_failed_wait(epoll: RawFd, events: &mut [libc::epoll_event], timeout_ns: u64) -> io::Result<usize> {
     let error = io::Error::last_os_error();
     if error.raw_os_error() != Some(libc::ENOSYS) {
         return Err(error);
     }
     // Before Linux 5.11: the next whole millisecond.
-    let limit_ms = timeout.as_nanos().div_ceil(1_000_000) as libc::c_int;
+    let limit_ms = timeout_ns.div_ceil(1_000_000) as libc::c_int;
     // SAFETY: as above.
     let named =
         unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as libc::c_int, limit_ms) };
     if named < 0 { Err(io::Error::last_os_error()) } else { Ok(named as usize) }
 }
 
+static VTABLE: RawWakerVTable =
+    RawWakerVTable::new(|task| RawWaker::new(task, &VTABLE), wake_task, wake_task, |_task| {});
+
+/// The task that a waker of this executor stands for: what its functions would do is then done without calling them,
+/// for each call by address is one that the processor cannot foresee after a sleep.
+#[inline]
+fn task_of(waker: &Waker) -> Option<usize> {
+    std::ptr::eq(waker.vtable(), &VTABLE).then(|| waker.data().addr())
+}
+
+/// Another of the same.
+#[inline]
+pub(crate) fn clone_of(waker: &Waker) -> Waker {
+    task_of(waker).map_or_else(|| waker.clone(), waker_of)
+}
+
 /// A waker is the index of its task: nothing to count, nothing to free.
+#[inline]
 fn waker_of(task: usize) -> Waker {
-    const VTABLE: RawWakerVTable =
-        RawWakerVTable::new(|task| RawWaker::new(task, &VTABLE), wake_task, wake_task, |_task| {});
     // SAFETY: the data pointer is never followed; `wake_task` may be called on any thread and as often as one
     // likes, since it looks only at the core of the thread it runs on.
     unsafe { Waker::from_raw(RawWaker::new(std::ptr::without_provenance(task), &VTABLE)) }
@@ -551,9 +579,9 @@ mod tests {
                 log.borrow_mut().push((hours, time::now()));
             }));
         }
-        let real = Instant::now();
+        let real = Moment::now();
         core.run(|_| {}, || core.live_tasks() == 0).unwrap();
-        assert!(real.elapsed() < Duration::from_secs(10));
+        assert!(Moment::now() - real < Duration::from_secs(10));
         let log: Vec<_> = log.borrow().iter().map(|(h, at)| (*h, (*at - began).as_secs())).collect();
         assert_eq!(log, [(1, 60), (2, 120), (3, 180)]);
     }

@@ -14,12 +14,12 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wire::{Endpoint, Transport};
 
-use crate::executor::Core;
-use crate::time;
+use crate::executor::{Core, clone_of};
+use crate::time::{self, Moment};
 
 /// First and longest pause before a unix socket whose queue of connections is full is tried again.
 const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(1);
@@ -33,19 +33,20 @@ pub struct Socket {
     is_private: bool,
 }
 
-/// Connects to a server: a unix socket, or TCP without Nagle's delay. Gives up at the deadline with
+/// Connects to a server: a unix socket, or TCP without Nagle's delay. Gives up after `limit` with
 /// `ErrorKind::TimedOut`. Only inside a session's task.
 ///
 /// A host name is looked up once for each process and then remembered; the look-up blocks the worker, which is
 /// why the caller should connect once before the load starts.
-pub async fn connect(endpoint: &Endpoint, deadline: Instant) -> io::Result<Socket> {
+pub async fn connect(endpoint: &Endpoint, limit: Duration) -> io::Result<Socket> {
+    let deadline = time::now() + limit;
     match endpoint {
         Endpoint::Unix(path) => connect_unix(path, deadline).await,
         Endpoint::Tcp { host, port } => connect_tcp(&look_up(host, *port)?, deadline).await,
     }
 }
 
-async fn connect_unix(path: &Path, deadline: Instant) -> io::Result<Socket> {
+async fn connect_unix(path: &Path, deadline: Moment) -> io::Result<Socket> {
     let (address, length) = unix_address(path)?;
     let fd = new_socket(libc::AF_UNIX)?;
     let mut pause = QUEUE_FULL_PAUSE;
@@ -71,7 +72,7 @@ async fn connect_unix(path: &Path, deadline: Instant) -> io::Result<Socket> {
     }
 }
 
-async fn connect_tcp(addresses: &[SocketAddr], deadline: Instant) -> io::Result<Socket> {
+async fn connect_tcp(addresses: &[SocketAddr], deadline: Moment) -> io::Result<Socket> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     for address in addresses {
         match connect_address(address, deadline).await {
@@ -82,7 +83,7 @@ async fn connect_tcp(addresses: &[SocketAddr], deadline: Instant) -> io::Result<
     Err(last)
 }
 
-async fn connect_address(address: &SocketAddr, deadline: Instant) -> io::Result<Socket> {
+async fn connect_address(address: &SocketAddr, deadline: Moment) -> io::Result<Socket> {
     let (storage, length) = ip_address(address);
     let fd = new_socket(if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 })?;
     let on: libc::c_int = 1;
@@ -104,8 +105,8 @@ async fn connect_address(address: &SocketAddr, deadline: Instant) -> io::Result<
     if error.raw_os_error() != Some(libc::EINPROGRESS) {
         return Err(error);
     }
-    let mut socket = Socket::new(fd, false, false)?;
-    socket.set_deadline(Some(deadline));
+    let socket = Socket::new(fd, false, false)?;
+    socket.set_deadline(deadline);
     poll_fn(|cx| socket.wait(cx, |known| known.is_writable)).await?;
     if let Some(error) = socket.pending_error()? {
         return Err(error);
@@ -213,10 +214,18 @@ impl Socket {
             }
             match &known.waker {
                 Some(waker) if waker.will_wake(cx.waker()) => {}
-                _ => known.waker = Some(cx.waker().clone()),
+                _ => known.waker = Some(clone_of(cx.waker())),
             }
             Poll::Pending
         })
+    }
+
+    #[inline]
+    fn set_deadline(&self, deadline: Moment) {
+        self.core.with_socket(self.slot, |known| {
+            known.deadline = deadline;
+            known.is_expired = false;
+        });
     }
 
     /// The outcome of a TCP connection that was being made.
@@ -301,20 +310,13 @@ impl Transport for Socket {
     }
 
     #[inline]
-    fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.core.with_socket(self.slot, |known| {
-            known.deadline = deadline;
-            known.is_expired = false;
-        });
+    fn set_limit(&mut self, limit: Duration) {
+        // Coarse: a deadline may lag by a turn of the loop.
+        self.set_deadline(self.core.coarse_now() + limit);
     }
 
     fn is_private(&self) -> bool {
         self.is_private
-    }
-
-    #[inline]
-    fn now(&self) -> Instant {
-        self.core.coarse_now()
     }
 }
 

@@ -3,19 +3,20 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wire::StatementKind;
 
 use crate::crew::Crew;
+use crate::time::Moment;
 
 /// A session's handle on the recording of its worker. Not `Send`.
 pub struct Recorder {
     crew: Rc<Crew>,
     /// When the transaction began.
-    began: Cell<Instant>,
+    began: Cell<Moment>,
     /// Where the next lap begins.
-    mark: Cell<Instant>,
+    mark: Cell<Moment>,
     /// The poll in which `mark` was read from the clock: while it goes on, nothing but the session's own code
     /// has run since.
     marked_in_poll: Cell<u64>,
@@ -37,7 +38,7 @@ impl Recorder {
     }
 
     /// The clock that all times come from.
-    pub fn now(&self) -> Instant {
+    pub fn now(&self) -> Moment {
         self.crew.core.now()
     }
 
@@ -68,21 +69,31 @@ impl Recorder {
 
     /// Notes one statement by its times: `start` and `end` enclose the exchange and nothing else.
     #[inline]
-    pub fn statement(&self, class: usize, kind: StatementKind, start: Instant, end: Instant) {
+    pub fn statement(&self, class: usize, kind: StatementKind, start: Moment, end: Moment) {
         self.crew.roll_if_due(end);
-        self.crew.recording.borrow_mut().statement(class, Some(kind), self.is_counted.get(), end - start);
+        self.crew.recording.borrow_mut().statement(
+            class,
+            Some(kind),
+            self.is_counted.get(),
+            end.nanos_since(start),
+        );
     }
 
     /// Notes a latency that is not a statement's (the response time of a type of transaction) under a class of
     /// its own: statement counts do not change.
-    pub fn span(&self, class: usize, start: Instant, end: Instant) {
+    pub fn span(&self, class: usize, start: Moment, end: Moment) {
         self.crew.roll_if_due(end);
-        self.crew.recording.borrow_mut().statement(class, None, self.is_counted.get(), end - start);
+        self.crew.recording.borrow_mut().statement(
+            class,
+            None,
+            self.is_counted.get(),
+            end.nanos_since(start),
+        );
     }
 
     /// A transaction begins.
     #[inline]
-    pub(crate) fn begin(&self, start: Instant, is_counted: bool) {
+    pub(crate) fn begin(&self, start: Moment, is_counted: bool) {
         self.began.set(start);
         self.set_mark(start);
         self.is_counted.set(is_counted);
@@ -91,7 +102,7 @@ impl Recorder {
     /// When the transaction that has just returned ended: the end of its last statement if nothing but the
     /// session's own code ran since, else now.
     #[inline]
-    pub(crate) fn end(&self, start: Instant) -> Instant {
+    pub(crate) fn end(&self, start: Moment) -> Moment {
         let mark = self.mark.get();
         if self.marked_in_poll.get() == self.crew.core.poll_number() && mark > start {
             mark
@@ -105,7 +116,7 @@ impl Recorder {
     }
 
     #[inline]
-    fn set_mark(&self, at: Instant) {
+    fn set_mark(&self, at: Moment) {
         self.mark.set(at);
         self.marked_in_poll.set(self.crew.core.poll_number());
     }

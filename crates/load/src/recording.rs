@@ -1,13 +1,14 @@
 //! What one worker has counted: the interval that is being filled, and the sums of the step.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wire::StatementKind;
 
 use crate::histogram::Counts;
 use crate::result::{ErrorTally, Outcomes};
 use crate::session::{Completion, Failure};
+use crate::time::Moment;
 
 /// Different error codes that are told apart; the rest is tallied under [`OTHER_CODES`].
 const CODES_MAX: usize = 200;
@@ -17,18 +18,18 @@ const OTHER_CODES: &str = "(other codes)";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeline {
     /// The warm-up begins.
-    pub(crate) start: Instant,
+    pub(crate) start: Moment,
     /// The measured phase begins.
-    pub(crate) measured: Instant,
+    pub(crate) measured: Moment,
     /// It ends, if by the clock.
-    pub(crate) end: Option<Instant>,
+    pub(crate) end: Option<Moment>,
 }
 
 impl Timeline {
     /// The interval that the warm-up begins with, and when it ends. Intervals are aligned to the beginning of
     /// the measured phase, whose first second is number 1.
-    pub(crate) fn first_interval(&self) -> (i64, Instant) {
-        let warmup = self.measured.saturating_duration_since(self.start);
+    pub(crate) fn first_interval(&self) -> (i64, Moment) {
+        let warmup = self.measured.duration_since(self.start);
         let rest = Duration::from_nanos(warmup.subsec_nanos().into());
         let whole = warmup.as_secs() as i64;
         match (warmup.is_zero(), rest.is_zero()) {
@@ -39,11 +40,11 @@ impl Timeline {
     }
 
     /// When the interval after one that ended at `boundary` ends.
-    pub(crate) fn after(&self, boundary: Instant) -> Instant {
+    pub(crate) fn after(&self, boundary: Moment) -> Moment {
         self.clip(boundary + SECOND)
     }
 
-    fn clip(&self, boundary: Instant) -> Instant {
+    fn clip(&self, boundary: Moment) -> Moment {
         self.end.map_or(boundary, |end| boundary.min(end))
     }
 }
@@ -121,9 +122,9 @@ pub(crate) enum Stage {
 /// One transaction that has ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ended {
-    pub(crate) intended: Instant,
-    pub(crate) start: Instant,
-    pub(crate) end: Instant,
+    pub(crate) intended: Moment,
+    pub(crate) start: Moment,
+    pub(crate) end: Moment,
     pub(crate) is_counted: bool,
 }
 
@@ -173,13 +174,13 @@ impl Recording {
         class: usize,
         kind: Option<StatementKind>,
         is_counted: bool,
-        took: Duration,
+        took_ns: u64,
     ) {
         if !self.is_filling() || !is_counted {
             return;
         }
         let current = &mut *self.current;
-        current.classes[class].record(nanos(took));
+        current.classes[class].record(took_ns);
         match kind {
             Some(StatementKind::Read) => current.reads += 1,
             Some(StatementKind::Write) => current.writes += 1,
@@ -216,9 +217,9 @@ impl Recording {
         let current = &mut *self.current;
         count(&mut current.outcomes);
         if has_latency {
-            current.response.record(nanos(ended.end - ended.intended));
+            current.response.record(ended.end.nanos_since(ended.intended));
             if let Some(service) = &mut current.service {
-                service.record(nanos(ended.end - ended.start));
+                service.record(ended.end.nanos_since(ended.start));
             }
         }
     }
@@ -247,17 +248,13 @@ impl Recording {
     }
 }
 
-fn nanos(duration: Duration) -> u64 {
-    duration.as_secs() * 1_000_000_000 + u64::from(duration.subsec_nanos())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn intervals_align_to_the_measured_phase() {
-        let start = Instant::now();
+        let start = Moment::now();
         let check = |warmup_ms: u64, length_ms: u64, expect: &[(i64, u64)]| {
             let measured = start + Duration::from_millis(warmup_ms);
             let end = measured + Duration::from_millis(length_ms);

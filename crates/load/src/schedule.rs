@@ -1,10 +1,11 @@
 //! When transactions arrive in open loop: a schedule for each worker, computed ahead of time and never adjusted
 //! to how fast the server answers.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::plan::Arrivals;
 use crate::rng::Rng;
+use crate::time::Moment;
 
 /// A worker's part of the whole arrival process.
 #[derive(Debug, Clone, Copy)]
@@ -19,12 +20,12 @@ pub(crate) struct Share {
 /// One pass over the arrivals.
 #[derive(Debug, Clone)]
 struct Cursor {
-    start: Instant,
+    start: Moment,
     share: Share,
     rng: Rng,
     /// In units of 1 / rate.
     position: f64,
-    next: Instant,
+    next: Moment,
     passed: u64,
 }
 
@@ -56,11 +57,11 @@ pub(crate) struct Schedule {
     /// At the next arrival that was not due when somebody last asked: the backlog is what lies between.
     counting: Cursor,
     /// No arrival at or after this time.
-    end: Option<Instant>,
+    end: Option<Moment>,
 }
 
 impl Schedule {
-    pub(crate) fn new(start: Instant, share: Share, rng: Rng) -> Schedule {
+    pub(crate) fn new(start: Moment, share: Share, rng: Rng) -> Schedule {
         let mut cursor = Cursor { start, share, rng, position: share.offset, next: start, passed: 0 };
         if share.arrivals == Arrivals::Poisson {
             cursor.position = cursor.rng.exponential();
@@ -70,26 +71,26 @@ impl Schedule {
     }
 
     /// No arrivals from then on.
-    pub(crate) fn end_at(&mut self, end: Instant) {
+    pub(crate) fn end_at(&mut self, end: Moment) {
         self.end = Some(self.end.map_or(end, |known| known.min(end)));
     }
 
     /// The next arrival that nobody has taken, if there will be one.
     #[inline]
-    pub(crate) fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Moment> {
         self.end.is_none_or(|end| self.taking.next < end).then_some(self.taking.next)
     }
 
     /// Takes the next arrival if it is due.
     #[inline]
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Instant> {
+    pub(crate) fn take_due(&mut self, now: Moment) -> Option<Moment> {
         let due = self.next().filter(|due| *due <= now)?;
         self.taking.advance();
         Some(due)
     }
 
     /// How many were due before `now` and have not been taken. Asked with times that do not go back.
-    pub(crate) fn due(&mut self, now: Instant) -> u64 {
+    pub(crate) fn due(&mut self, now: Moment) -> u64 {
         while self.counting.next < now && self.end.is_none_or(|end| self.counting.next < end) {
             self.counting.advance();
         }
@@ -101,8 +102,8 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    fn taken(share: Share, seconds: u64) -> (Instant, Vec<Instant>) {
-        let start = Instant::now();
+    fn taken(share: Share, seconds: u64) -> (Moment, Vec<Moment>) {
+        let start = Moment::now();
         let mut schedule = Schedule::new(start, share, Rng::new(7, 1));
         let until = start + Duration::from_secs(seconds);
         (start, std::iter::from_fn(|| schedule.take_due(until)).collect())
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_is_not_taken_stays_due() {
-        let start = Instant::now();
+        let start = Moment::now();
         let share = Share { rate_tps: 1_000.0, offset: 0.0, arrivals: Arrivals::Constant };
         let mut schedule = Schedule::new(start, share, Rng::new(1, 1));
         schedule.end_at(start + Duration::from_secs(2));

@@ -2,8 +2,10 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::mem::MaybeUninit;
+use std::ops::{Add, Sub};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::executor::Core;
 
@@ -18,15 +20,84 @@ pub enum Clock {
     Simulated,
 }
 
+/// A reading of the engine's clock: nanoseconds of CLOCK_MONOTONIC, which last for 584 years.
+///
+/// One number, where [`std::time::Instant`] is seconds and nanoseconds whose every difference and comparison has branches
+/// and is a call out of the crate: a statement takes half a dozen of them. Ends of the range are kept to, never crossed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
+
+/// What is longer than 584 years is as long as that.
+#[inline]
+fn nanos(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
+}
+
+impl Moment {
+    /// The end of the range.
+    pub(crate) const NEVER: Moment = Moment(u64::MAX);
+
+    /// CLOCK_MONOTONIC, whatever the engine's clock is.
+    #[inline]
+    pub fn now() -> Moment {
+        let mut time = MaybeUninit::<libc::timespec>::uninit();
+        // SAFETY: the call fills `time`; with this clock and a valid pointer it cannot fail (clock_gettime(2)).
+        let time = unsafe {
+            libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
+            time.assume_init()
+        };
+        Moment(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    }
+
+    /// Nanoseconds since `earlier`; 0 if that is later.
+    #[inline]
+    pub fn nanos_since(self, earlier: Moment) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// Time since `earlier`; zero if that is later.
+    #[inline]
+    pub fn duration_since(self, earlier: Moment) -> Duration {
+        Duration::from_nanos(self.nanos_since(earlier))
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Moment;
+
+    #[inline]
+    fn add(self, duration: Duration) -> Moment {
+        Moment(self.0.saturating_add(nanos(duration)))
+    }
+}
+
+impl Sub<Duration> for Moment {
+    type Output = Moment;
+
+    #[inline]
+    fn sub(self, duration: Duration) -> Moment {
+        Moment(self.0.saturating_sub(nanos(duration)))
+    }
+}
+
+impl Sub for Moment {
+    type Output = Duration;
+
+    #[inline]
+    fn sub(self, earlier: Moment) -> Duration {
+        self.duration_since(earlier)
+    }
+}
+
 /// A worker's running clock.
 #[derive(Debug)]
 pub(crate) enum Ticker {
     Monotonic,
-    Simulated(Cell<Instant>),
+    Simulated(Cell<Moment>),
 }
 
 impl Ticker {
-    pub(crate) fn new(clock: Clock, now: Instant) -> Ticker {
+    pub(crate) fn new(clock: Clock, now: Moment) -> Ticker {
         match clock {
             Clock::Monotonic => Ticker::Monotonic,
             Clock::Simulated => Ticker::Simulated(Cell::new(now)),
@@ -34,15 +105,15 @@ impl Ticker {
     }
 
     #[inline]
-    pub(crate) fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Moment {
         match self {
-            Ticker::Monotonic => Instant::now(),
+            Ticker::Monotonic => Moment::now(),
             Ticker::Simulated(at) => at.get(),
         }
     }
 
     /// Moves a simulated clock forward; the real one needs no help.
-    pub(crate) fn advance_to(&self, when: Instant) {
+    pub(crate) fn advance_to(&self, when: Moment) {
         if let Ticker::Simulated(at) = self {
             at.set(at.get().max(when));
         }
@@ -55,12 +126,12 @@ impl Ticker {
 
 /// What time it is for the session that asks: CLOCK_MONOTONIC, or the simulated time under
 /// [`Clock::Simulated`].
-pub fn now() -> Instant {
-    Core::current().map_or_else(Instant::now, |core| core.now())
+pub fn now() -> Moment {
+    Core::current().map_or_else(Moment::now, |core| core.now())
 }
 
 /// Waits until then. Only inside a session's task: elsewhere it would wait for ever.
-pub async fn sleep_until(when: Instant) {
+pub async fn sleep_until(when: Moment) {
     let mut is_set = false;
     poll_fn(|cx| {
         let Some(core) = Core::current() else { return Poll::Pending };
@@ -80,5 +151,23 @@ pub async fn sleep_until(when: Instant) {
 pub async fn sleep(duration: Duration) {
     if !duration.is_zero() {
         sleep_until(now() + duration).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_told_apart_to_the_nanosecond_and_keep_to_their_range() {
+        let now = Moment::now();
+        let later = now + Duration::new(3, 7);
+        assert_eq!(later - now, Duration::new(3, 7));
+        assert_eq!(later.nanos_since(now), 3_000_000_007);
+        assert_eq!(later - Duration::new(3, 7), now);
+        assert_eq!(now - later, Duration::ZERO, "never negative");
+        assert_eq!(now + Duration::MAX, Moment::NEVER);
+        assert!(now < later && later < Moment::NEVER);
+        assert!(Moment::now() >= now);
     }
 }

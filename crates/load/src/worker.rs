@@ -6,7 +6,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::crew::{Crew, Phase, Rules, Seat, Shared, StepEnd, StepShared};
 use crate::driver::Driver;
@@ -17,7 +17,7 @@ use crate::result::{ErrorTally, Outcomes};
 use crate::rng::Rng;
 use crate::schedule::{Schedule, Share};
 use crate::session::{Failure, SessionFactory};
-use crate::time::{self, Clock};
+use crate::time::{self, Clock, Moment};
 use crate::usage::{self, Urgency};
 
 /// How long sessions may take to say good-bye.
@@ -34,7 +34,7 @@ pub(crate) enum Command {
 /// What a worker tells the coordinator.
 pub(crate) enum Report {
     /// All sessions of this worker are connected, or `refusal` says why not.
-    Prepared { connected: u32, refusal: Option<Failure>, now: Instant },
+    Prepared { connected: u32, refusal: Option<Failure>, now: Moment },
     /// An interval is over.
     Interval { worker: usize, data: Box<IntervalData> },
     /// The step is over, drained.
@@ -241,7 +241,7 @@ fn stopped_while_connecting() -> Failure {
 }
 
 /// Starts the step on time and ends each interval on time, however quiet the sessions are.
-async fn conduct(crew: Rc<Crew>, start: Instant) {
+async fn conduct(crew: Rc<Crew>, start: Moment) {
     time::sleep_until(start).await;
     crew.start();
     while let Some(boundary) = crew.next_boundary() {
@@ -251,7 +251,7 @@ async fn conduct(crew: Rc<Crew>, start: Instant) {
 }
 
 /// Hands arrivals to idle sessions when they are due.
-async fn usher(crew: Rc<Crew>, start: Instant) {
+async fn usher(crew: Rc<Crew>, start: Moment) {
     time::sleep_until(start).await;
     loop {
         let next = poll_fn(|cx| crew.poll_arrivals(cx)).await;
@@ -261,7 +261,7 @@ async fn usher(crew: Rc<Crew>, start: Instant) {
 
 impl Crew {
     /// When what is still going on is given up.
-    fn drain_ends_at(&self) -> Option<Instant> {
+    fn drain_ends_at(&self) -> Option<Moment> {
         if self.phase.get() != Phase::Draining {
             return None;
         }

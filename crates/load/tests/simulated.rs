@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use load::{
     AnySession, Arrivals, Clock, Completion, Event, Failure, FailureClass, Length, LoadError, LoadPlan,
@@ -35,7 +35,7 @@ struct Scripted {
     attempts: Rc<Cell<u64>>,
     opens: u32,
     refuse: fn(u32) -> bool,
-    started: Instant,
+    started: time::Moment,
 }
 
 fn failure(class: FailureClass) -> Failure {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use load::net::{self, Socket};
 use load::{
     AnySession, Completion, Failure, FailureClass, Length, LoadError, LoadPlan, LoadResult, Pacing, Recorder,
-    Session, SessionFactory, Step, Stop, run, time,
+    Session, SessionFactory, Step, Stop, run,
 };
 use wire::{Endpoint, StatementKind, Transport};
 
@@ -53,7 +53,7 @@ fn lost(error: &io::Error) -> Failure {
 impl Echo {
     async fn exchange(&mut self) -> io::Result<()> {
         let socket = self.socket.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        socket.set_deadline(Some(socket.now() + self.limit));
+        socket.set_limit(self.limit);
         let request = vec![7; self.request];
         let (mut sent, mut buffer, mut received) = (0, vec![0; 4096], 0);
         while received < request.len() {
@@ -82,7 +82,7 @@ impl Echo {
 impl Session for Echo {
     async fn open(&mut self) -> Result<(), Failure> {
         self.socket = None;
-        let opened = net::connect(&self.endpoint, time::now() + Duration::from_secs(5)).await;
+        let opened = net::connect(&self.endpoint, Duration::from_secs(5)).await;
         self.socket = Some(opened.map_err(|error| lost(&error))?);
         Ok(())
     }

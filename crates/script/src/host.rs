@@ -8,7 +8,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::messages::{Asked, refusal, tell_failure, tell_refusal};
 use crate::symbols::{Counter, Counters};
@@ -22,8 +22,8 @@ use wire::{
 pub trait Open {
     /// The socket.
     type Socket: Transport;
-    /// Connects before `deadline`.
-    fn open(&self, endpoint: &Endpoint, deadline: Instant) -> impl Future<Output = io::Result<Self::Socket>>;
+    /// Connects within `limit`.
+    fn open(&self, endpoint: &Endpoint, limit: Duration) -> impl Future<Output = io::Result<Self::Socket>>;
     /// Pauses.
     fn pause(&self, duration: Duration) -> impl Future<Output = ()>;
 }
@@ -34,8 +34,8 @@ pub struct OnEngine;
 
 impl Open for OnEngine {
     type Socket = load::net::Socket;
-    async fn open(&self, endpoint: &Endpoint, deadline: Instant) -> io::Result<load::net::Socket> {
-        load::net::connect(endpoint, deadline).await
+    async fn open(&self, endpoint: &Endpoint, limit: Duration) -> io::Result<load::net::Socket> {
+        load::net::connect(endpoint, limit).await
     }
     async fn pause(&self, duration: Duration) {
         load::time::sleep(duration).await;
@@ -48,8 +48,8 @@ pub struct Blocking;
 
 impl Open for Blocking {
     type Socket = wire::blocking::Socket;
-    async fn open(&self, endpoint: &Endpoint, deadline: Instant) -> io::Result<wire::blocking::Socket> {
-        wire::blocking::Socket::connect(endpoint, deadline.saturating_duration_since(Instant::now()))
+    async fn open(&self, endpoint: &Endpoint, limit: Duration) -> io::Result<wire::blocking::Socket> {
+        wire::blocking::Socket::connect(endpoint, limit)
     }
     async fn pause(&self, duration: Duration) {
         std::thread::sleep(duration);
@@ -298,8 +298,7 @@ impl<O: Open> Host<O> {
     }
 
     async fn dial(&self, target: &Target) -> Result<Connection<O::Socket>, Problem> {
-        let deadline = Instant::now() + target.connect_timeout;
-        let opened = match self.opener.open(&target.endpoint, deadline).await {
+        let opened = match self.opener.open(&target.endpoint, target.connect_timeout).await {
             Ok(socket) => Connection::open(socket, target).await,
             Err(error) => Err(Error::Io(error)),
         };

@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn fixed_counts_every_query_and_every_instance() {
-        let start = std::time::Instant::now();
+        let start = load::time::Moment::now();
         let mut instances = instances();
         instances[0].span = Some((start, start + Duration::from_millis(400)));
         instances[1].span = Some((start + Duration::from_millis(100), start + Duration::from_millis(500)));

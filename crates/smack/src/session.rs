@@ -2,9 +2,10 @@
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use load::net::Socket;
+use load::time::Moment;
 use load::{Completion, Failure, Recorder, Session};
 use wire::{Connection, Target};
 use workload::Dialect;
@@ -63,7 +64,7 @@ pub struct Instance {
     /// By group.
     pub groups: Vec<GroupFigures>,
     /// Start of the first and end of the last query.
-    pub span: Option<(Instant, Instant)>,
+    pub span: Option<(Moment, Moment)>,
 }
 
 /// Where the text of `print` and of reports goes; lines of several clients do not mix.
@@ -194,7 +195,7 @@ impl Session for SmackSession {
         cancel(abandoned, &self.shared.target).await;
         let start = load::time::now();
         let target = &self.shared.target;
-        let opened = match load::net::connect(&target.endpoint, start + target.connect_timeout).await {
+        let opened = match load::net::connect(&target.endpoint, target.connect_timeout).await {
             Ok(socket) => Connection::open(socket, target).await,
             Err(error) => Err(wire::Error::Io(error)),
         };

@@ -170,8 +170,8 @@ impl Transport for Socket {
         }
     }
 
-    fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.deadline = deadline;
+    fn set_limit(&mut self, limit: Duration) {
+        self.deadline = Instant::now().checked_add(limit);
     }
 
     fn is_private(&self) -> bool {

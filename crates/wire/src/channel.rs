@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
@@ -20,9 +20,6 @@ const INPUT_BYTES_KEPT: usize = 1024 * 1024;
 /// A transport notices its deadline when it has to wait. A server that never stops sending never makes it wait,
 /// so after this many reads the clock is looked at here.
 const READS_UNWATCHED: u32 = 64;
-
-/// A request on its way: whether all of it was sent.
-pub(crate) type Posted = Result<bool, Box<Error>>;
 
 /// Bytes to and from one server.
 #[derive(Debug)]
@@ -40,6 +37,10 @@ pub(crate) struct Channel<T: Transport> {
     has_timed_out: bool,
     /// When [`READS_UNWATCHED`] of them were over.
     watched_since: Option<Instant>,
+    /// Whether [`Channel::post`] has sent all of its request.
+    is_posted: bool,
+    /// Why it has not, where more than patience is wanted.
+    post_error: Option<Box<Error>>,
     /// A request under construction. [`Channel::flush`] sends it and keeps its memory.
     pub(crate) output: Vec<u8>,
 }
@@ -56,19 +57,19 @@ impl<T: Transport> Channel<T> {
             reads: 0,
             has_timed_out: false,
             watched_since: None,
+            is_posted: true,
+            post_error: None,
             output: Vec::new(),
         }
     }
 
     /// From now on reads and writes give up after `limit`.
+    #[inline]
     pub(crate) fn arm(&mut self, limit: Duration) {
         self.limit = limit;
         self.reads = 0;
         self.watched_since = None;
-        // A limit beyond what the clock can express is no limit.
-        let transport = self.tunnel.transport_mut();
-        let deadline = transport.now().checked_add(limit);
-        transport.set_deadline(deadline);
+        self.tunnel.transport_mut().set_limit(limit);
     }
 
     /// Whether the bytes cannot be overheard without being on this machine.
@@ -119,6 +120,7 @@ impl<T: Transport> Channel<T> {
     }
 
     /// What has been received and not consumed.
+    #[inline]
     pub(crate) fn unread(&self) -> &[u8] {
         &self.input[self.start..self.end]
     }
@@ -147,10 +149,6 @@ impl<T: Transport> Channel<T> {
     /// The buffer grows only after it has been filled, never by a length that the server claims.
     #[inline]
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        // A buffer is not fetched for an answer that has not come.
-        if self.input.is_empty() {
-            ready!(self.tunnel.poll_readable(cx));
-        }
         self.make_room();
         let room = &mut self.input[self.end..];
         let room_bytes = room.len();
@@ -165,16 +163,63 @@ impl<T: Transport> Channel<T> {
             self.check_limit()?;
         }
         Poll::Ready(match read {
-            Ok(0) => Err(Error::Io(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the server closed the connection",
-            ))),
-            Ok(count) => {
+            Ok(count @ 1..) => {
                 self.end += count.min(room_bytes);
                 Ok(())
             }
-            Err(error) => Err(self.failed(Error::Io(error))),
+            other => Err(self.read_failed(other)),
         })
+    }
+
+    /// Waits until something may have come. Ready is no promise.
+    #[inline]
+    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.tunnel.poll_readable(cx)
+    }
+
+    /// Where nothing is unread: reads once and shows `parse` what came. If that makes nothing of it, it is unread now, and
+    /// `None`. An answer that one read brings as a whole never touches the memory of its channel.
+    #[inline]
+    pub(crate) fn poll_whole<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        parse: impl FnOnce(&[u8]) -> Option<R>,
+    ) -> Poll<Result<Option<R>, Error>> {
+        if !self.input.is_empty() {
+            return Poll::Ready(Ok(None));
+        }
+        let mut input = INPUT.take();
+        if input.is_empty() {
+            input = vec![0; INPUT_BYTES];
+        }
+        let Poll::Ready(read) = self.tunnel.poll_read(cx, &mut input) else {
+            INPUT.set(input);
+            return Poll::Pending;
+        };
+        let whole = match read {
+            Ok(count @ 1..) => match input.get(..count).and_then(parse) {
+                None => {
+                    self.end = count.min(input.len());
+                    self.input = input;
+                    return Poll::Ready(Ok(None));
+                }
+                whole => Ok(whole),
+            },
+            other => Err(self.read_failed(other)),
+        };
+        INPUT.set(input);
+        Poll::Ready(whole)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_failed(&mut self, read: io::Result<usize>) -> Error {
+        match read {
+            Ok(_) => {
+                Error::Io(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection"))
+            }
+            Err(error) => self.failed(Error::Io(error)),
+        }
     }
 
     #[cold]
@@ -214,28 +259,52 @@ impl<T: Transport> Channel<T> {
         }
     }
 
-    /// Sends `bytes`, or as many as the transport takes at once; the rest is kept in [`Channel::output`], for
-    /// [`Channel::flush`]. False: there is a rest. Nothing of the request has to live on while it is waited for.
-    pub(crate) fn post(&mut self, bytes: &[u8]) -> Posted {
-        let mut sent = 0;
-        if !self.tunnel.holds_back() {
-            // Should it have to wait, `flush` polls again with a waker that somebody listens to.
-            let mut cx = Context::from_waker(Waker::noop());
-            while sent < bytes.len() {
-                match self.tunnel.poll_write(&mut cx, &bytes[sent..]) {
-                    Poll::Ready(Ok(0)) => return Err(Box::new(takes_nothing())),
-                    Poll::Ready(Ok(count)) => sent += count,
-                    Poll::Ready(Err(error)) => return Err(Box::new(self.failed(Error::Io(error)))),
-                    Poll::Pending => break,
-                }
+    /// Sends `bytes`, or as many as the transport takes at once. Where that is not all of them
+    /// ([`Channel::is_posted`]), [`Channel::post_rest`] must follow; nothing of the request has to live on until then.
+    #[inline]
+    pub(crate) fn post(&mut self, bytes: &[u8]) {
+        self.is_posted = true;
+        // Should it have to wait, `flush` polls again with a waker that somebody listens to.
+        let mut cx = Context::from_waker(Waker::noop());
+        let taken = match self.tunnel.holds_back() {
+            true => Poll::Pending,
+            false => self.tunnel.poll_write(&mut cx, bytes),
+        };
+        if !matches!(taken, Poll::Ready(Ok(count)) if count == bytes.len()) {
+            self.keep_rest(bytes, taken);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn keep_rest(&mut self, bytes: &[u8], taken: Poll<io::Result<usize>>) {
+        self.is_posted = false;
+        let sent = match taken {
+            Poll::Ready(Ok(count)) => count.min(bytes.len()),
+            Poll::Ready(Err(error)) => {
+                let error = self.failed(Error::Io(error));
+                self.post_error = Some(Box::new(error));
+                bytes.len()
             }
-        }
-        if sent >= bytes.len() {
-            return Ok(true);
-        }
+            Poll::Pending => 0,
+        };
         self.output.clear();
         self.output.extend_from_slice(&bytes[sent..]);
-        Ok(false)
+    }
+
+    /// Whether [`Channel::post`] sent everything, as it nearly always does.
+    #[inline]
+    pub(crate) fn is_posted(&self) -> bool {
+        self.is_posted
+    }
+
+    /// Sends what [`Channel::post`] could not.
+    pub(crate) async fn post_rest(&mut self) -> Result<(), Error> {
+        self.is_posted = true;
+        match self.post_error.take() {
+            Some(error) => Err(*error),
+            None => self.flush().await,
+        }
     }
 
     /// Sends [`Channel::output`] and empties it.

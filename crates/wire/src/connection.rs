@@ -1,11 +1,10 @@
 //! One API over both protocols.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::cancel::Abandoned;
-use crate::channel::Posted;
 use crate::error::Error;
 use crate::target::{Protocol, Target};
 use crate::tls::login_error;
@@ -33,12 +32,8 @@ pub enum Statement {
 
 /// A statement that was sent and whose answer is still to be read: [`Connection::finish`] must follow.
 #[derive(Debug)]
-pub enum Started {
-    /// MySQL, MariaDB, Percona Server.
-    Mysql(Posted),
-    /// PostgreSQL.
-    Postgres(Posted),
-}
+#[must_use = "the answer has to be read"]
+pub struct Started(());
 
 #[cold]
 fn foreign_statement<R>() -> Result<R, Error> {
@@ -76,9 +71,10 @@ impl<T: Transport> Connection<T> {
     #[inline]
     pub fn start_query(&mut self, sql: &str) -> Result<Started, Error> {
         match self {
-            Connection::Mysql(c) => c.start_query(sql).map(Started::Mysql),
-            Connection::Postgres(c) => c.start_query(sql).map(Started::Postgres),
+            Connection::Mysql(c) => c.start_query(sql),
+            Connection::Postgres(c) => c.start_query(sql),
         }
+        .map(Started)
     }
 
     /// [`Connection::query`] that shows each row to `on_row`.
@@ -116,10 +112,11 @@ impl<T: Transport> Connection<T> {
     #[inline]
     pub fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<Started, Error> {
         match (self, statement) {
-            (Connection::Mysql(c), Statement::Mysql(s)) => c.start(s, values).map(Started::Mysql),
-            (Connection::Postgres(c), Statement::Postgres(s)) => c.start(s, values).map(Started::Postgres),
+            (Connection::Mysql(c), Statement::Mysql(s)) => c.start(s, values),
+            (Connection::Postgres(c), Statement::Postgres(s)) => c.start(s, values),
             _ => foreign_statement(),
         }
+        .map(Started)
     }
 
     /// The second half: reads the answer. `statement`: the prepared statement that was started.
@@ -128,40 +125,50 @@ impl<T: Transport> Connection<T> {
         Finish { parts: Some((self, statement, started)), slow: None }
     }
 
-    /// How nearly all statements end: the request went out at once, the answer has no surprises. `None`:
-    /// [`Connection::finish_slowly`] must follow.
-    ///
-    /// One level of futures for each statement of a workload, however deep the layers are: each level would be walked
-    /// through twice a statement, with memory that has left the caches.
+    /// After a statement was started: whether it is too early for [`Connection::poll_finish`], as it is nearly always.
     #[inline]
-    fn poll_finish(&mut self, cx: &mut Context<'_>, started: &Started) -> Poll<Option<Result<Done, Error>>> {
-        let (Started::Mysql(posted) | Started::Postgres(posted)) = started;
-        if !matches!(posted, Ok(true)) {
-            return Poll::Ready(None);
-        }
-        match (self, started) {
-            (Connection::Mysql(c), Started::Mysql(_)) => c.poll_finish(cx),
-            (Connection::Postgres(c), Started::Postgres(_)) => c.poll_finish(cx),
-            _ => Poll::Ready(Some(foreign_statement())),
+    pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Connection::Mysql(c) => c.poll_readable(cx),
+            Connection::Postgres(c) => c.poll_readable(cx),
         }
     }
 
-    /// All other ends.
-    async fn finish_slowly(
+    /// [`Connection::finish`] for whoever is polled itself: how nearly all statements end, the request having gone out at
+    /// once and the answer without surprises. `None`: [`Connection::finish`] must follow.
+    ///
+    /// One level of futures for each statement of a workload, however deep the layers are: each level would be walked
+    /// through twice a statement, with memory that has left the caches.
+    #[inline(always)]
+    pub fn poll_finish(
         &mut self,
         statement: Option<&mut Statement>,
-        started: Started,
-    ) -> Result<Done, Error> {
-        match (self, started) {
-            (Connection::Mysql(c), Started::Mysql(posted)) => {
+        _: &Started,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Done, Error>>> {
+        match self {
+            Connection::Mysql(c) => {
                 let statement = match statement {
                     Some(Statement::Mysql(statement)) => Some(statement),
                     _ => None,
                 };
-                c.finish_slowly(posted, statement).await
+                c.poll_finish(statement, cx)
             }
-            (Connection::Postgres(c), Started::Postgres(posted)) => c.finish_slowly(posted).await,
-            _ => foreign_statement(),
+            Connection::Postgres(c) => c.poll_finish(cx),
+        }
+    }
+
+    /// All other ends.
+    async fn finish_slowly(&mut self, statement: Option<&mut Statement>) -> Result<Done, Error> {
+        match self {
+            Connection::Mysql(c) => {
+                let statement = match statement {
+                    Some(Statement::Mysql(statement)) => Some(statement),
+                    _ => None,
+                };
+                c.finish_slowly(statement).await
+            }
+            Connection::Postgres(c) => c.finish_slowly().await,
         }
     }
 
@@ -278,15 +285,8 @@ impl<T: Transport> Future for Finish<'_, T> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some((connection, statement, started)) = &mut self.parts else { return self.poll_slowly(cx) };
-        let Poll::Ready(outcome) = connection.poll_finish(cx, started) else { return Poll::Pending };
-        match outcome {
-            Some(Ok(done)) => {
-                if let Some(Statement::Mysql(statement)) = statement {
-                    statement.types_are_known();
-                }
-                Poll::Ready(Ok(done))
-            }
-            Some(Err(error)) => Poll::Ready(Err(error)),
+        match ready!(connection.poll_finish(statement.as_deref_mut(), started, cx)) {
+            Some(outcome) => Poll::Ready(outcome),
             None => self.poll_slowly(cx),
         }
     }
@@ -296,8 +296,8 @@ impl<T: Transport> Finish<'_, T> {
     #[cold]
     #[inline(never)]
     fn poll_slowly(&mut self, cx: &mut Context<'_>) -> Poll<Result<Done, Error>> {
-        if let Some((connection, statement, started)) = self.parts.take() {
-            self.slow = Some(Box::pin(connection.finish_slowly(statement, started)));
+        if let Some((connection, statement, _)) = self.parts.take() {
+            self.slow = Some(Box::pin(connection.finish_slowly(statement)));
         }
         match &mut self.slow {
             Some(slow) => slow.as_mut().poll(cx),

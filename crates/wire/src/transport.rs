@@ -2,7 +2,7 @@
 
 use std::io;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::Duration;
 
 /// A byte stream that a connection speaks over. Two implementations exist: the blocking one in
 /// [`crate::blocking`] (control work, tests) and the socket of `load`'s executor.
@@ -21,14 +21,9 @@ pub trait Transport {
     /// Writes some of `buf`. Past the deadline: `ErrorKind::TimedOut`.
     fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>>;
 
-    /// When reads and writes from now on give up. `None`: never.
-    fn set_deadline(&mut self, deadline: Option<Instant>);
-
-    /// The time that deadlines are computed from. It may lag by a turn of an executor's loop: for deadlines
-    /// only, never for measuring.
-    fn now(&self) -> Instant {
-        Instant::now()
-    }
+    /// From now on reads and writes give up after `limit`, all of them together. A limit beyond what the clock can
+    /// express is none.
+    fn set_limit(&mut self, limit: Duration);
 
     /// Whether both ends are on this machine and the bytes cannot be overheard (a unix socket):
     /// passwords may then be sent as they are.

@@ -9,7 +9,7 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use testkit::fake::{mysql, postgres};
 use wire::{Connection, Endpoint, ParamType, Protocol, Secret, Target, TlsMode, Transport, Value};
@@ -83,7 +83,7 @@ impl Transport for Memory {
         Poll::Ready(Ok(buf.len()))
     }
 
-    fn set_deadline(&mut self, _: Option<Instant>) {}
+    fn set_limit(&mut self, _: Duration) {}
 
     fn is_private(&self) -> bool {
         true

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use load::net::Socket;
 use load::{Failure, FailureClass};
-use wire::{Abandoned, Connection, Done, Target};
+use wire::{Abandoned, Connection, Done, Started, Target};
 
 use crate::Dialect;
 
@@ -60,7 +60,7 @@ pub async fn cancel(abandoned: Option<Abandoned>, target: &Target) {
 #[cold]
 async fn send_cancel(abandoned: &Abandoned, target: &Target) {
     let limit = CANCEL_LIMIT.min(target.connect_timeout);
-    if let Ok(socket) = load::net::connect(&target.endpoint, load::time::now() + limit).await {
+    if let Ok(socket) = load::net::connect(&target.endpoint, limit).await {
         let target = Target { connect_timeout: limit, ..target.clone() };
         let _ = abandoned.cancel(socket, &target).await;
     }
@@ -86,8 +86,7 @@ impl Link {
         let plan = Arc::clone(&self.plan);
         let abandoned = self.connection.take().and_then(|connection| connection.abandoned());
         cancel(abandoned, &plan.target).await;
-        let deadline = load::time::now() + plan.target.connect_timeout.min(Duration::from_secs(24 * 3600));
-        let socket = load::net::connect(&plan.target.endpoint, deadline)
+        let socket = load::net::connect(&plan.target.endpoint, plan.target.connect_timeout)
             .await
             .map_err(|error| self.failure(&wire::Error::Io(error)))?;
         let mut connection =
@@ -106,6 +105,12 @@ impl Link {
     #[inline]
     pub fn connection(&mut self) -> Result<&mut Connection<Socket>, Failure> {
         self.connection.as_mut().ok_or_else(not_connected)
+    }
+
+    /// The open connection, where there being none is somebody else's concern.
+    #[inline]
+    pub fn open_connection(&mut self) -> Option<&mut Connection<Socket>> {
+        self.connection.as_mut()
     }
 
     /// What an error means for the transaction.
@@ -159,6 +164,31 @@ impl Link {
         let done = self.text(sql).await?;
         self.in_transaction = false;
         Ok(done)
+    }
+
+    /// The first half of [`Link::begin`]. `None`: there is no connection.
+    ///
+    /// # Errors
+    /// It could not be sent.
+    #[inline]
+    pub fn start_begin(&mut self) -> Option<Result<Started, wire::Error>> {
+        self.in_transaction = true;
+        Some(self.open_connection()?.start_query("BEGIN"))
+    }
+
+    /// The first half of [`Link::commit`]; [`Link::committed`] must follow the answer. `None`: there is no connection.
+    ///
+    /// # Errors
+    /// It could not be sent.
+    #[inline]
+    pub fn start_commit(&mut self) -> Option<Result<Started, wire::Error>> {
+        Some(self.open_connection()?.start_query("COMMIT"))
+    }
+
+    /// COMMIT was answered.
+    #[inline]
+    pub fn committed(&mut self) {
+        self.in_transaction = false;
     }
 
     /// Whether a transaction is open.

@@ -195,8 +195,9 @@ impl Statements {
         Ok(())
     }
 
+    /// The prepared statement, if there is one.
     #[inline]
-    fn find(&mut self, template: usize, table: usize) -> Option<&mut Statement> {
+    pub fn find(&mut self, template: usize, table: usize) -> Option<&mut Statement> {
         let slot = self.slot(template, table);
         match self.all.get_mut(slot) {
             Some(statement) => statement.as_mut(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use load::net::{self, Socket};
-use load::{AnySession, Completion, Failure, FailureClass, Recorder, Session, SessionFactory, time};
+use load::{AnySession, Completion, Failure, FailureClass, Recorder, Session, SessionFactory};
 use testkit::latency_server::{Exchange, read_log};
 use wire::{Connection, Endpoint, ParamType, Protocol, Secret, Statement, Target, TlsMode, Value};
 
@@ -131,8 +131,7 @@ impl Session for FakeSession {
     async fn open(&mut self) -> Result<(), Failure> {
         self.open = None;
         let opened = async {
-            let deadline = time::now() + self.target.connect_timeout;
-            let socket = net::connect(&self.target.endpoint, deadline).await?;
+            let socket = net::connect(&self.target.endpoint, self.target.connect_timeout).await?;
             let mut connection = Connection::open(socket, &self.target).await?;
             let statement = connection.prepare("SELECT c FROM sbtest1 WHERE id=?", &[ParamType::Int]).await?;
             Ok((connection, statement))

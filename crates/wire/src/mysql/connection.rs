@@ -10,12 +10,13 @@ use super::auth::{LoginProcess, Step};
 use super::bulk::{BulkRows, push_head, push_rows};
 use super::handshake::{Greeting, LogIn, capability, push_log_in, push_tls_request};
 use super::packet::{HEADER_BYTES, Whole, begin, finish, header, join, malformed};
+use super::plain::{self, Due};
 use super::reading::{BinaryRows, Definitions, Reading, Sets, TextRows};
 use super::response::{Answer, Dialect, Event, server_error};
 use super::row::Column;
 use super::statement::Statement;
 use crate::cancel::Abandoned;
-use crate::channel::{Channel, Posted, Scratch};
+use crate::channel::{Channel, Scratch};
 use crate::error::Error;
 use crate::target::{Target, TlsMode};
 use crate::transport::Transport;
@@ -43,9 +44,13 @@ pub struct Connection<T: Transport> {
     /// An answer is being read. Still set when the next command comes if a caller dropped the future half-way or
     /// an error left the stream in the middle of a packet.
     is_busy: bool,
-    /// What comes back for a statement that was started. Here and not in the futures, which would hand it from one to
-    /// the next.
-    answer: Answer,
+    /// Which answer a statement that was started gets.
+    due: Due,
+    /// It may still turn out to be a plain one.
+    may_be_plain: bool,
+    /// As far as it has been read, once it has turned out not to be a plain one. Here and not in the futures, which would
+    /// hand it from one to the next.
+    answer: Option<Answer>,
     /// What the answer has turned out to be where that is not what a running workload's statement gets.
     surprise: Option<Event>,
     /// Reused by rows that somebody reads.
@@ -122,7 +127,9 @@ impl<T: Transport> Connection<T> {
             has_bulk: capabilities & capability::BULK_OPERATIONS != 0,
             statement_timeout: target.statement_timeout,
             is_busy: false,
-            answer: Answer::new(Dialect::default(), 0),
+            due: Due { sequence: 0, keeps_definitions: false },
+            may_be_plain: false,
+            answer: None,
             surprise: None,
             cells: Vec::new(),
             text: Vec::new(),
@@ -136,11 +143,12 @@ impl<T: Transport> Connection<T> {
 
     /// See [`crate::Connection::start_query`].
     #[inline]
-    pub(crate) fn start_query(&mut self, sql: &str) -> Result<Posted, Error> {
+    pub(crate) fn start_query(&mut self, sql: &str) -> Result<(), Error> {
         self.begin()?;
         let mut request = Scratch::take();
         let sequence = push_command(&mut request, COM_QUERY, sql.as_bytes());
-        Ok(self.post(&request, Answer::new(self.dialect, sequence)))
+        self.post(&request, Due { sequence, keeps_definitions: false });
+        Ok(())
     }
 
     /// See [`crate::Connection::query_rows`].
@@ -181,18 +189,57 @@ impl<T: Transport> Connection<T> {
 
     /// See [`crate::Connection::start`].
     #[inline]
-    pub(crate) fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<Posted, Error> {
+    pub(crate) fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<(), Error> {
         self.begin()?;
         let mut request = Scratch::take();
         let sequence = statement.encode(values, &mut request)?;
-        Ok(self.post(&request, Answer::new(self.dialect, sequence).keeping_definitions()))
+        self.post(&request, Due { sequence, keeps_definitions: self.dialect.cache_metadata });
+        Ok(())
+    }
+
+    /// See [`crate::Connection::poll_readable`].
+    #[inline]
+    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.channel.is_posted() { self.channel.poll_readable(cx) } else { Poll::Ready(()) }
     }
 
     /// See [`crate::Connection::poll_finish`].
-    #[inline]
-    pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Done, Error>>> {
-        let Connection { channel, answer, .. } = self;
-        let outcome = match ready!(poll_skip(channel, cx, answer)) {
+    #[inline(always)]
+    pub(crate) fn poll_finish(
+        &mut self,
+        statement: Option<&mut Statement>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Done, Error>>> {
+        if self.may_be_plain {
+            let (dialect, due) = (self.dialect, self.due);
+            match ready!(self.channel.poll_whole(cx, |bytes| plain::read(bytes, dialect, due))) {
+                Ok(Some(done)) => {
+                    self.is_busy = false;
+                    if let Some(statement) = statement {
+                        statement.types_are_known();
+                    }
+                    return Poll::Ready(Some(Ok(done)));
+                }
+                Ok(None) => {}
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+        self.poll_by_packet(statement, cx)
+    }
+
+    /// An answer that is not a plain one.
+    #[inline(never)]
+    fn poll_by_packet(
+        &mut self,
+        statement: Option<&mut Statement>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Done, Error>>> {
+        self.may_be_plain = false;
+        if !self.channel.is_posted() || self.surprise.is_some() {
+            return Poll::Ready(None);
+        }
+        let answer = self.answer.get_or_insert_with(|| answer_to(self.due, self.dialect));
+        let outcome = match ready!(poll_skip(&mut self.channel, cx, answer)) {
             Ok(Event::StatementEnd(_)) => Ok(answer.done()),
             Ok(event) => {
                 self.surprise = Some(event);
@@ -200,16 +247,18 @@ impl<T: Transport> Connection<T> {
             }
             Err(error) => Err(error),
         };
+        if let (Ok(_), Some(statement)) = (&outcome, statement) {
+            statement.types_are_known();
+        }
         Poll::Ready(Some(self.settle(outcome)))
     }
 
     /// All other ends. `statement`: the prepared one that was started.
     pub(crate) async fn finish_slowly(
         &mut self,
-        posted: Posted,
         mut statement: Option<&mut Statement>,
     ) -> Result<Done, Error> {
-        let answer = self.sent(posted).await?;
+        let answer = self.sent().await?;
         let event = self.surprise.take().unwrap_or(Event::Nothing);
         let definitions = statement.as_deref_mut().map(|statement| &mut statement.columns);
         let outcome = self.skip_the_rest(answer, event, definitions).await;
@@ -227,8 +276,8 @@ impl<T: Transport> Connection<T> {
         values: &[Value<'_>],
         on_row: &mut dyn FnMut(&Row<'_>),
     ) -> Result<Done, Error> {
-        let posted = self.start(statement, values)?;
-        let answer = self.sent(posted).await?;
+        self.start(statement, values)?;
+        let answer = self.sent().await?;
         let (mut cells, mut text) = (std::mem::take(&mut self.cells), std::mem::take(&mut self.text));
         let mut reading =
             BinaryRows { columns: &mut statement.columns, cells: &mut cells, text: &mut text, on_row };
@@ -336,20 +385,22 @@ impl<T: Transport> Connection<T> {
 
     /// Sends a request as far as that goes without waiting.
     #[inline]
-    fn post(&mut self, request: &[u8], answer: Answer) -> Posted {
+    fn post(&mut self, request: &[u8], due: Due) {
         self.is_busy = true;
-        self.answer = answer;
-        self.channel.post(request)
+        self.due = due;
+        self.answer = None;
+        self.channel.post(request);
+        self.may_be_plain = self.channel.is_posted();
     }
 
     /// Waits until all of a request is sent; the answer that is due.
-    async fn sent(&mut self, posted: Posted) -> Result<Answer, Error> {
-        match posted {
-            Ok(true) => {}
-            Ok(false) => self.send_output().await?,
-            Err(error) => return Err(self.last_words(*error).await),
+    async fn sent(&mut self) -> Result<Answer, Error> {
+        if !self.channel.is_posted()
+            && let Err(error) = self.channel.post_rest().await
+        {
+            return Err(self.last_words(error).await);
         }
-        Ok(self.answer.clone())
+        Ok(self.answer.take().unwrap_or_else(|| answer_to(self.due, self.dialect)))
     }
 
     async fn send_output(&mut self) -> Result<(), Error> {
@@ -660,8 +711,13 @@ async fn read_packet<T: Transport>(channel: &mut Channel<T>, sequence: u8) -> Re
     }
 }
 
+/// The state machine for the answer that is due.
+fn answer_to(due: Due, dialect: Dialect) -> Answer {
+    let answer = Answer::new(dialect, due.sequence);
+    if due.keeps_definitions { answer.keeping_definitions() } else { answer }
+}
+
 /// Goes over what has come of an answer until something is to be done.
-#[inline]
 fn poll_skip<T: Transport>(
     channel: &mut Channel<T>,
     cx: &mut Context<'_>,

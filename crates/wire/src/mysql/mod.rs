@@ -8,6 +8,7 @@ pub mod compression;
 pub mod connection;
 pub mod handshake;
 pub mod packet;
+mod plain;
 mod reading;
 pub mod response;
 pub mod row;

@@ -6,7 +6,7 @@ use crate::error::{Error, ServerError};
 use crate::value::Done;
 
 /// Another result follows.
-const STATUS_MORE_RESULTS: u16 = 0x8;
+pub(super) const STATUS_MORE_RESULTS: u16 = 0x8;
 /// More columns than any server sends (4,096).
 const COLUMNS_MAX: u64 = 65_535;
 
@@ -25,15 +25,29 @@ pub fn server_error(payload: &[u8]) -> Error {
 
 /// The fields of an OK packet that matter here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Ok {
-    affected_rows: u64,
-    last_insert_id: u64,
-    status: u16,
-    warnings: u16,
+pub(super) struct Ok {
+    pub(super) affected_rows: u64,
+    pub(super) last_insert_id: u64,
+    pub(super) status: u16,
+    pub(super) warnings: u16,
 }
 
 #[inline]
-fn parse_ok(payload: &[u8]) -> Result<Ok, Error> {
+pub(super) fn parse_ok(payload: &[u8]) -> Result<Ok, Error> {
+    // Most numbers are small ones, of one byte each.
+    if let [_, affected_rows @ 0..=0xfa, last_insert_id @ 0..=0xfa, a, b, c, d, ..] = *payload {
+        return Ok(Ok {
+            affected_rows: affected_rows.into(),
+            last_insert_id: last_insert_id.into(),
+            status: u16::from_le_bytes([a, b]),
+            warnings: u16::from_le_bytes([c, d]),
+        });
+    }
+    parse_large_ok(payload)
+}
+
+#[inline(never)]
+fn parse_large_ok(payload: &[u8]) -> Result<Ok, Error> {
     let mut reader = Reader::new(payload);
     reader.u8()?;
     Ok(Ok {

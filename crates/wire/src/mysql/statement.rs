@@ -1,7 +1,7 @@
 //! COM_STMT_EXECUTE, encoded for each execution from the little that tells statements apart.
 //! MySQL internals manual, "COM_STMT_EXECUTE".
 
-use super::packet::{begin, finish, push_lenenc_bytes};
+use super::packet::{finish, push_lenenc_bytes};
 use super::row::Column;
 use crate::error::Error;
 use crate::value::{ParamType, Params, Value};
@@ -59,26 +59,15 @@ impl Statement {
         if values.len() != params.len() {
             return Err(miscounted(params.len(), values.len()));
         }
-        let start = begin(out);
+        let start = out.len();
         let [a, b, c, d] = self.id.to_le_bytes();
-        // No cursor; the iteration count is always 1.
-        out.extend_from_slice(&[COM_STMT_EXECUTE, a, b, c, d, 0, 1, 0, 0, 0]);
+        // Room for the header; no cursor; the iteration count is always 1.
+        out.extend_from_slice(&[0, 0, 0, 0, COM_STMT_EXECUTE, a, b, c, d, 0, 1, 0, 0, 0]);
         let nulls_at = out.len();
-        if !params.is_empty() {
-            out.resize(nulls_at + params.len().div_ceil(8), 0);
-            out.push(u8::from(!self.types_are_known));
-            if !self.types_are_known {
-                for param in params {
-                    // LONG, LONGLONG, DOUBLE, VAR_STRING; the second byte would say unsigned.
-                    let kind = match param {
-                        ParamType::Int => 3,
-                        ParamType::BigInt => 8,
-                        ParamType::Double => 5,
-                        ParamType::Text => 253,
-                    };
-                    out.extend_from_slice(&[kind, 0]);
-                }
-            }
+        match params.len() {
+            0 => {}
+            1..=8 if self.types_are_known => out.extend_from_slice(&[0, 0]),
+            _ => self.push_nulls_and_types(out),
         }
         for (i, (value, param)) in values.iter().zip(params).enumerate() {
             match (value, param) {
@@ -97,6 +86,26 @@ impl Statement {
         let mut sequence = 0;
         finish(out, start, &mut sequence);
         Ok(sequence)
+    }
+
+    /// The bits that mark NULLs, none of them set, and the parameters' types where the server does not know them.
+    #[inline(never)]
+    fn push_nulls_and_types(&self, out: &mut Vec<u8>) {
+        out.resize(out.len() + self.params.len().div_ceil(8), 0);
+        out.push(u8::from(!self.types_are_known));
+        if self.types_are_known {
+            return;
+        }
+        for param in &*self.params {
+            // LONG, LONGLONG, DOUBLE, VAR_STRING; the second byte would say unsigned.
+            let kind = match param {
+                ParamType::Int => 3,
+                ParamType::BigInt => 8,
+                ParamType::Double => 5,
+                ParamType::Text => 253,
+            };
+            out.extend_from_slice(&[kind, 0]);
+        }
     }
 }
 

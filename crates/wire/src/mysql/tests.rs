@@ -7,7 +7,7 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::Duration;
 
 use super::handshake::capability;
 use super::packet::{header_bytes, push_lenenc_bytes};
@@ -51,7 +51,7 @@ impl Transport for Script {
         Poll::Ready(if self.is_hung_up.get() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(buf.len()) })
     }
 
-    fn set_deadline(&mut self, _: Option<Instant>) {}
+    fn set_limit(&mut self, _: Duration) {}
 
     fn is_private(&self) -> bool {
         true

@@ -349,7 +349,7 @@ fn malformed(what: &str) -> Error {
 }
 
 #[inline]
-fn transaction_status(body: &[u8]) -> Result<TransactionStatus, Error> {
+pub(super) fn transaction_status(body: &[u8]) -> Result<TransactionStatus, Error> {
     match body {
         b"I" => Ok(TransactionStatus::Idle),
         b"T" => Ok(TransactionStatus::Open),
@@ -361,7 +361,7 @@ fn transaction_status(body: &[u8]) -> Result<TransactionStatus, Error> {
 /// The row count of a command tag (`UPDATE 3`, `INSERT 0 1`), 0 where the command changes no rows.
 /// `SELECT 5` without a result set is a CREATE TABLE AS.
 #[inline]
-fn affected_rows(body: &[u8], has_rows: bool) -> u64 {
+pub(super) fn affected_rows(body: &[u8], has_rows: bool) -> u64 {
     let tag = body.strip_suffix(b"\0").unwrap_or(body);
     let is_write = match tag.first() {
         Some(b'U') => tag.starts_with(b"UPDATE "),

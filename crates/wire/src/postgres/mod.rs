@@ -7,6 +7,7 @@ mod answer;
 mod framing;
 mod frontend;
 mod login;
+mod plain;
 mod scram;
 mod statement;
 
@@ -23,7 +24,7 @@ pub use answer::TransactionStatus;
 pub use statement::Statement;
 
 use crate::cancel::Abandoned;
-use crate::channel::{Channel, Posted, Scratch};
+use crate::channel::{Channel, Scratch};
 use crate::error::{Error, ServerError};
 use crate::target::{Target, TlsMode};
 use crate::transport::Transport;
@@ -41,6 +42,8 @@ pub struct Connection<T: Transport> {
     /// The last answer was read to its end. Not so after a fatal error, nor after a future was dropped half-way:
     /// what is still under way would be taken for the next answer.
     is_in_step: bool,
+    /// What a statement that was started asked for, until its answer turns out not to be a plain one.
+    asked: Option<Request>,
     /// What comes back for the last request. Here and not in the futures, which would hand it from one to the next.
     answer: Answer,
     /// Statements prepared so far, which makes their names.
@@ -90,6 +93,7 @@ impl<T: Transport> Connection<T> {
             statement_timeout: target.statement_timeout,
             status: TransactionStatus::Idle,
             is_in_step: true,
+            asked: None,
             answer: Answer::new(Request::Sync),
             prepared: 0,
             cells: Vec::new(),
@@ -108,12 +112,13 @@ impl<T: Transport> Connection<T> {
 
     /// See [`crate::Connection::start_query`].
     #[inline]
-    pub(crate) fn start_query(&mut self, sql: &str) -> Result<Posted, Error> {
+    pub(crate) fn start_query(&mut self, sql: &str) -> Result<(), Error> {
         self.check_step()?;
         check_text(sql)?;
         let mut request = Scratch::take();
         frontend::query(&mut request, sql);
-        Ok(self.post(&request, Request::Query))
+        self.post(&request, Request::Query);
+        Ok(())
     }
 
     /// See [`crate::Connection::query_rows`].
@@ -129,8 +134,8 @@ impl<T: Transport> Connection<T> {
     }
 
     async fn simple(&mut self, sql: &str, rows: Rows<'_>) -> Result<Done, Error> {
-        let posted = self.start_query(sql)?;
-        self.read(posted, rows).await
+        self.start_query(sql)?;
+        self.read(rows).await
     }
 
     /// See [`crate::Connection::prepare`].
@@ -157,17 +162,48 @@ impl<T: Transport> Connection<T> {
 
     /// See [`crate::Connection::start`].
     #[inline]
-    pub(crate) fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<Posted, Error> {
+    pub(crate) fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<(), Error> {
         self.check_step()?;
         let mut request = Scratch::take();
         statement.encode(values, &mut request)?;
         let has_result_set = statement.has_result_set();
-        Ok(self.post(&request, Request::Execute { has_result_set }))
+        self.post(&request, Request::Execute { has_result_set });
+        Ok(())
+    }
+
+    /// See [`crate::Connection::poll_readable`].
+    #[inline]
+    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.channel.is_posted() { self.channel.poll_readable(cx) } else { Poll::Ready(()) }
     }
 
     /// See [`crate::Connection::poll_finish`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Done, Error>>> {
+        if let Some(request) = self.asked.filter(|_| self.channel.is_posted()) {
+            match ready!(self.channel.poll_whole(cx, |bytes| plain::read(bytes, request))) {
+                Ok(Some((done, status))) => {
+                    self.status = status;
+                    self.is_in_step = true;
+                    return Poll::Ready(Some(Ok(done)));
+                }
+                Ok(None) => {}
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+        self.poll_by_message(cx)
+    }
+
+    /// An answer that is not a plain one.
+    #[inline(never)]
+    fn poll_by_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Done, Error>>> {
+        if !self.channel.is_posted() {
+            return Poll::Ready(None);
+        }
+        self.expect_asked();
+        if self.answer.wants_rows {
+            return Poll::Ready(None);
+        }
         Poll::Ready(match ready!(self.poll_advance(cx, &mut Rows::Skip)) {
             Ok(Progress::CopyIn) => None,
             Ok(_) => Some(self.answer.end()),
@@ -176,8 +212,8 @@ impl<T: Transport> Connection<T> {
     }
 
     /// All other ends.
-    pub(crate) async fn finish_slowly(&mut self, posted: Posted) -> Result<Done, Error> {
-        self.read(posted, Rows::Skip).await
+    pub(crate) async fn finish_slowly(&mut self) -> Result<Done, Error> {
+        self.read(Rows::Skip).await
     }
 
     /// See [`crate::Connection::execute_rows`].
@@ -187,13 +223,14 @@ impl<T: Transport> Connection<T> {
         values: &[Value<'_>],
         on_row: &mut dyn FnMut(&Row<'_>),
     ) -> Result<Done, Error> {
-        let posted = self.start(statement, values)?;
-        self.read(posted, Rows::Each(on_row)).await
+        self.start(statement, values)?;
+        self.read(Rows::Each(on_row)).await
     }
 
     /// Waits until all of a request is sent, and reads the answer to its end.
-    async fn read(&mut self, posted: Posted, rows: Rows<'_>) -> Result<Done, Error> {
-        self.sent(posted).await?;
+    async fn read(&mut self, rows: Rows<'_>) -> Result<Done, Error> {
+        self.sent().await?;
+        self.expect_asked();
         self.read_on(rows).await
     }
 
@@ -307,20 +344,28 @@ impl<T: Transport> Connection<T> {
 
     /// Sends a request as far as that goes without waiting.
     #[inline]
-    fn post(&mut self, request: &[u8], what: Request) -> Posted {
+    fn post(&mut self, request: &[u8], what: Request) {
         self.is_in_step = false;
-        self.answer = Answer::new(what);
+        self.asked = Some(what);
         self.channel.arm(self.statement_timeout);
-        self.channel.post(request)
+        self.channel.post(request);
+    }
+
+    /// The state machine for the request that was posted, unless it is at work already.
+    fn expect_asked(&mut self) {
+        if let Some(request) = self.asked.take() {
+            self.answer = Answer::new(request);
+        }
     }
 
     /// Waits until all of a request is sent.
-    async fn sent(&mut self, posted: Posted) -> Result<(), Error> {
-        match posted {
-            Ok(true) => Ok(()),
-            Ok(false) => self.send_output().await,
-            Err(error) => Err(self.last_words(*error).await),
+    async fn sent(&mut self) -> Result<(), Error> {
+        if !self.channel.is_posted()
+            && let Err(error) = self.channel.post_rest().await
+        {
+            return Err(self.last_words(error).await);
         }
+        Ok(())
     }
 
     /// Reads the answer to a request to its end.
@@ -482,7 +527,7 @@ mod tests {
     use std::future::Future;
     use std::pin::pin;
     use std::task::Waker;
-    use std::time::Instant;
+    use std::time::Duration;
 
     use super::*;
     use crate::{Endpoint, Protocol, Secret};
@@ -506,7 +551,7 @@ mod tests {
             Poll::Ready(Ok(buf.len()))
         }
 
-        fn set_deadline(&mut self, _: Option<Instant>) {}
+        fn set_limit(&mut self, _: Duration) {}
 
         fn is_private(&self) -> bool {
             true

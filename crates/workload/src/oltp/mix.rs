@@ -1,5 +1,7 @@
 //! What a transaction of each member consists of.
 
+use std::ops::Range;
+
 use wire::ParamType;
 
 use super::options::Settings;
@@ -55,6 +57,12 @@ struct Group {
 pub(super) struct Op {
     pub(super) template: u32,
     pub(super) table: u32,
+    /// Its place in the transaction.
+    pub(super) index: u32,
+    /// Of the statement, in the figures.
+    pub(super) class: u16,
+    /// It may change what is tallied: [`Mix::effect`].
+    pub(super) is_tallied: bool,
     first: u32,
     count: u32,
 }
@@ -71,15 +79,43 @@ const VALUES_FEW: usize = 4;
 /// Statements with more parameters than this pay for an allocation.
 const VALUES_INLINE: usize = 24;
 
-/// A transaction that was drawn. Its buffers are kept from one to the next.
+/// So many statements are drawn at once where transactions are small: drawing runs through code and memory that no other
+/// part of a statement's way needs, and that has left the caches by the next time.
+const OPS_AHEAD: usize = 16;
+
+/// Transactions that were drawn. Their buffers are kept.
 #[derive(Debug, Default)]
 pub(super) struct Program {
-    pub(super) ops: Vec<Op>,
+    /// Of all of them.
+    ops: Vec<Op>,
+    /// Where the one begins that is being drawn.
+    begin: usize,
+    /// Where each begins and ends in `ops`.
+    transactions: Vec<Range<usize>>,
+    /// How many of them were run.
+    run: usize,
+    /// The one that is to run.
+    present: Range<usize>,
     params: Vec<Drawn>,
     text: Vec<u8>,
 }
 
 impl Program {
+    /// Goes on to the next transaction. False: one has to be drawn.
+    #[inline]
+    fn advance(&mut self) -> bool {
+        let Some(next) = self.transactions.get(self.run) else { return false };
+        self.present = next.clone();
+        self.run += 1;
+        true
+    }
+
+    /// A statement of the present transaction.
+    #[inline]
+    pub(super) fn op(&self, index: usize) -> Option<Op> {
+        self.ops[self.present.clone()].get(index).copied()
+    }
+
     /// Lends the parameters of a statement.
     #[inline]
     pub(super) fn with_values<R>(&self, op: Op, lend: impl FnOnce(&[wire::Value<'_>]) -> R) -> R {
@@ -123,6 +159,8 @@ impl Program {
 
     fn clear(&mut self) {
         self.ops.clear();
+        self.transactions.clear();
+        self.run = 0;
         self.params.clear();
         self.text.clear();
     }
@@ -135,12 +173,6 @@ impl Program {
         let start = self.text.len();
         digit_groups(rng, groups, &mut self.text);
         self.params.push(Drawn::Text { start: start as u32, length: (self.text.len() - start) as u32 });
-    }
-
-    /// Makes a statement of the parameters pushed since `first`.
-    fn push(&mut self, template: u32, table: u32, first: usize) {
-        let count = (self.params.len() - first) as u32;
-        self.ops.push(Op { template, table, first: first as u32, count });
     }
 }
 
@@ -353,8 +385,22 @@ impl Mix {
         self.groups.push(Group { draw: Draw::Ranges(ranges), template, times: 1 });
     }
 
-    /// Draws the next transaction. `new_id` gives numbers for rows where the server does not.
-    pub(super) fn draw(
+    /// Makes the next transaction the present one. `new_id` gives numbers for rows where the server does not.
+    #[inline]
+    pub(super) fn next(
+        &self,
+        settings: &Settings,
+        rng: &mut Rng,
+        new_id: &mut dyn FnMut() -> i64,
+        program: &mut Program,
+    ) {
+        if !program.advance() {
+            self.draw_ahead(settings, rng, new_id, program);
+        }
+    }
+
+    #[inline(never)]
+    fn draw_ahead(
         &self,
         settings: &Settings,
         rng: &mut Rng,
@@ -362,6 +408,41 @@ impl Mix {
         program: &mut Program,
     ) {
         program.clear();
+        loop {
+            let begin = program.ops.len();
+            program.begin = begin;
+            self.draw(settings, rng, new_id, program);
+            let end = program.ops.len();
+            program.transactions.push(begin..end);
+            if end + (end - begin) > OPS_AHEAD || begin == end {
+                break;
+            }
+        }
+        program.advance();
+    }
+
+    /// Makes a statement of the parameters pushed since `first`.
+    fn push(&self, template: u32, table: u32, first: usize, program: &mut Program) {
+        let kind = &self.kinds[template as usize];
+        program.ops.push(Op {
+            template,
+            table,
+            index: (program.ops.len() - program.begin) as u32,
+            class: kind.template.class as u16,
+            is_tallied: kind.effect != Change::default(),
+            first: first as u32,
+            count: (program.params.len() - first) as u32,
+        });
+    }
+
+    /// Draws one transaction more.
+    fn draw(
+        &self,
+        settings: &Settings,
+        rng: &mut Rng,
+        new_id: &mut dyn FnMut() -> i64,
+        program: &mut Program,
+    ) {
         for group in &self.groups {
             let table = rng.uniform(0, self.tables - 1) as u32;
             for _ in 0..group.times {
@@ -380,7 +461,7 @@ impl Mix {
                     Draw::DeleteInsert => {
                         let id = settings.rows.sample(rng);
                         program.int(id);
-                        program.push(group.template, table, first);
+                        self.push(group.template, table, first, program);
                         self.draw_row(Some(id as i64), settings, rng, group.template + 1, table, program);
                         continue;
                     }
@@ -398,7 +479,7 @@ impl Mix {
                         }
                     }
                 }
-                program.push(group.template, table, first);
+                self.push(group.template, table, first, program);
             }
         }
     }
@@ -417,19 +498,13 @@ impl Mix {
         program.int(settings.rows.sample(rng));
         program.groups(rng, 10);
         program.groups(rng, 5);
-        program.push(template, table, first);
+        self.push(template, table, first, program);
     }
 
     /// What one execution of a template may change at most.
     #[inline]
     pub(super) fn effect(&self, template: u32) -> Change {
         self.kinds[template as usize].effect
-    }
-
-    /// The class of a template.
-    #[inline]
-    pub(super) fn class(&self, template: u32) -> usize {
-        self.kinds[template as usize].template.class
     }
 
     /// The class of COMMIT.
