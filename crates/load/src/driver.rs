@@ -157,7 +157,7 @@ impl Driver {
         self.crew.release(&self.seat, turn, ended.end);
     }
 
-    #[inline]
+    #[inline(always)]
     fn ended(&self, turn: &Turn) -> Ended {
         let end = self.recorder.end(turn.start);
         self.crew.roll_if_due(end);

@@ -253,6 +253,7 @@ impl Core {
         }
     }
 
+    #[inline(always)]
     fn poll_task(&self, id: usize) {
         let mut tasks = self.tasks.borrow_mut();
         let slot = &mut tasks[id];
@@ -384,7 +385,7 @@ impl Core {
     }
 
     /// Looks at or changes what is known of a socket.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with_socket<R>(&self, slot: usize, use_it: impl FnOnce(&mut SocketSlot) -> R) -> R {
         use_it(&mut self.sockets.borrow_mut()[slot])
     }
@@ -457,6 +458,7 @@ impl Core {
     }
 
     /// Waits for sockets, no longer than until the next timer.
+    #[inline(always)]
     fn wait(&self, events: &mut [libc::epoll_event]) -> io::Result<usize> {
         let mut timeout_ns = 0;
         if self.ready.borrow().is_empty() {
@@ -492,7 +494,7 @@ impl SocketSlot {
 }
 
 /// epoll with a time limit in ns: whole milliseconds would make arrivals late by half of one on average.
-#[inline]
+#[inline(always)]
 fn epoll_wait(epoll: RawFd, events: &mut [libc::epoll_event], timeout_ns: u64) -> io::Result<usize> {
     let limit = libc::timespec {
         tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,

@@ -199,7 +199,7 @@ impl Socket {
 
     /// Ready when `is_ready` holds; else the waker is kept for epoll or for the sweep that finds the deadline
     /// passed.
-    #[inline]
+    #[inline(always)]
     fn wait(
         &self,
         cx: &mut Context<'_>,
@@ -220,7 +220,7 @@ impl Socket {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn set_deadline(&self, deadline: Moment) {
         self.core.with_socket(self.slot, |known| {
             known.deadline = deadline;
@@ -245,7 +245,7 @@ impl Socket {
 
 /// recv(2) and send(2) without the C library's wrappers: those make each call a point where a thread may be
 /// cancelled, which costs two atomic operations and means nothing here.
-#[inline]
+#[inline(always)]
 fn receive(fd: RawFd, buf: &mut [u8]) -> libc::c_long {
     let none = std::ptr::null::<libc::c_void>();
     // SAFETY: the kernel writes at most `buf.len()` bytes into `buf`; no address is asked for.
@@ -253,7 +253,7 @@ fn receive(fd: RawFd, buf: &mut [u8]) -> libc::c_long {
 }
 
 /// A peer that is gone gives EPIPE, not a signal.
-#[inline]
+#[inline(always)]
 fn transmit(fd: RawFd, buf: &[u8]) -> libc::c_long {
     let none = std::ptr::null::<libc::c_void>();
     // SAFETY: the kernel reads at most `buf.len()` bytes from `buf`; no address is given.
@@ -261,12 +261,12 @@ fn transmit(fd: RawFd, buf: &[u8]) -> libc::c_long {
 }
 
 impl Transport for Socket {
-    #[inline]
+    #[inline(always)]
     fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.wait(cx, |known| known.is_readable).map(|_| ())
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             std::task::ready!(self.wait(cx, |known| known.is_readable))?;
@@ -289,7 +289,7 @@ impl Transport for Socket {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             std::task::ready!(self.wait(cx, |known| known.is_writable))?;
@@ -309,7 +309,7 @@ impl Transport for Socket {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn set_limit(&mut self, limit: Duration) {
         // Coarse: a deadline may lag by a turn of the loop.
         self.set_deadline(self.core.coarse_now() + limit);

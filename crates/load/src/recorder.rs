@@ -47,7 +47,7 @@ impl Recorder {
     ///
     /// `class` indexes the names that the factory gave; a class out of range is a mistake of the program and
     /// panics.
-    #[inline]
+    #[inline(always)]
     pub fn lap(&self, class: usize, kind: StatementKind) {
         let start = self.mark.get();
         let end = self.crew.core.now();
@@ -68,7 +68,7 @@ impl Recorder {
     }
 
     /// Notes one statement by its times: `start` and `end` enclose the exchange and nothing else.
-    #[inline]
+    #[inline(always)]
     pub fn statement(&self, class: usize, kind: StatementKind, start: Moment, end: Moment) {
         self.crew.roll_if_due(end);
         self.crew.recording.borrow_mut().statement(
@@ -92,7 +92,7 @@ impl Recorder {
     }
 
     /// A transaction begins.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(&self, start: Moment, is_counted: bool) {
         self.began.set(start);
         self.set_mark(start);
@@ -101,7 +101,7 @@ impl Recorder {
 
     /// When the transaction that has just returned ended: the end of its last statement if nothing but the
     /// session's own code ran since, else now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn end(&self, start: Moment) -> Moment {
         let mark = self.mark.get();
         if self.marked_in_poll.get() == self.crew.core.poll_number() && mark > start {
@@ -115,7 +115,7 @@ impl Recorder {
         self.is_counted.get()
     }
 
-    #[inline]
+    #[inline(always)]
     fn set_mark(&self, at: Moment) {
         self.mark.set(at);
         self.marked_in_poll.set(self.crew.core.poll_number());

@@ -168,7 +168,7 @@ impl Recording {
         matches!(self.stage, Stage::Warmup | Stage::Measured)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn statement(
         &mut self,
         class: usize,
@@ -190,7 +190,7 @@ impl Recording {
     }
 
     /// A transaction was confirmed, rolled back or declined.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn completed(&mut self, how: Completion, ended: &Ended) {
         self.note(ended, how != Completion::Skipped, |outcomes| match how {
             Completion::Committed => outcomes.committed += 1,
@@ -205,7 +205,7 @@ impl Recording {
         self.note(ended, true, |outcomes| *outcomes.of_failure(failure.class) += 1);
     }
 
-    #[inline]
+    #[inline(always)]
     fn note(&mut self, ended: &Ended, has_latency: bool, count: impl Fn(&mut Outcomes)) {
         count(&mut self.whole);
         if self.stage == Stage::Drain {

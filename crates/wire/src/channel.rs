@@ -64,7 +64,7 @@ impl<T: Transport> Channel<T> {
     }
 
     /// From now on reads and writes give up after `limit`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arm(&mut self, limit: Duration) {
         self.limit = limit;
         self.reads = 0;
@@ -172,14 +172,14 @@ impl<T: Transport> Channel<T> {
     }
 
     /// Waits until something may have come. Ready is no promise.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.tunnel.poll_readable(cx)
     }
 
     /// Where nothing is unread: reads once and shows `parse` what came. If that makes nothing of it, it is unread now, and
     /// `None`. An answer that one read brings as a whole never touches the memory of its channel.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll_whole<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -261,7 +261,7 @@ impl<T: Transport> Channel<T> {
 
     /// Sends `bytes`, or as many as the transport takes at once. Where that is not all of them
     /// ([`Channel::is_posted`]), [`Channel::post_rest`] must follow; nothing of the request has to live on until then.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post(&mut self, bytes: &[u8]) {
         self.is_posted = true;
         // Should it have to wait, `flush` polls again with a waker that somebody listens to.

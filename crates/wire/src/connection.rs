@@ -109,7 +109,7 @@ impl<T: Transport> Connection<T> {
 
     /// The first half of [`Connection::execute`]: encodes the request and sends it, as far as that goes without
     /// waiting. The values need not live as long as the answer takes. [`Connection::finish`] must follow.
-    #[inline]
+    #[inline(always)]
     pub fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<Started, Error> {
         match (self, statement) {
             (Connection::Mysql(c), Statement::Mysql(s)) => c.start(s, values),
@@ -126,7 +126,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// After a statement was started: whether it is too early for [`Connection::poll_finish`], as it is nearly always.
-    #[inline]
+    #[inline(always)]
     pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Connection::Mysql(c) => c.poll_readable(cx),

@@ -106,7 +106,7 @@ impl<T: Transport> Tunnel<T> {
     }
 
     /// As [`Transport::poll_readable`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.layers {
             None => self.transport.poll_readable(cx),
@@ -116,7 +116,7 @@ impl<T: Transport> Tunnel<T> {
     }
 
     /// As [`Transport::poll_read`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         match &mut self.layers {
             None => self.transport.poll_read(cx, buf),
@@ -125,7 +125,7 @@ impl<T: Transport> Tunnel<T> {
     }
 
     /// As [`Transport::poll_write`]; what is held back goes out with [`Tunnel::poll_flush`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.layers {
             None => self.transport.poll_write(cx, buf),

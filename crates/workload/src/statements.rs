@@ -215,7 +215,7 @@ impl Statements {
     ///
     /// # Errors
     /// A value does not fit; nothing was sent.
-    #[inline]
+    #[inline(always)]
     pub fn start(
         &mut self,
         connection: &mut Connection<Socket>,

@@ -188,7 +188,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// See [`crate::Connection::start`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<(), Error> {
         self.begin()?;
         let mut request = Scratch::take();
@@ -198,7 +198,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// See [`crate::Connection::poll_readable`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.channel.is_posted() { self.channel.poll_readable(cx) } else { Poll::Ready(()) }
     }
@@ -356,7 +356,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Before each command: the last answer must be over, and nothing may have come since.
-    #[inline]
+    #[inline(always)]
     fn begin(&mut self) -> Result<(), Error> {
         if self.is_busy || !self.channel.unread().is_empty() {
             return Err(self.unusable());
@@ -384,7 +384,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Sends a request as far as that goes without waiting.
-    #[inline]
+    #[inline(always)]
     fn post(&mut self, request: &[u8], due: Due) {
         self.is_busy = true;
         self.due = due;

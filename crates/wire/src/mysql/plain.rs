@@ -22,7 +22,7 @@ struct Packets<'a> {
 
 impl<'a> Packets<'a> {
     /// The next packet, if it is one frame in its turn and all of it is there.
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (head, rest) = self.rest.split_first_chunk::<4>()?;
         let head = u32::from_le_bytes(*head);
@@ -38,7 +38,7 @@ impl<'a> Packets<'a> {
 }
 
 /// What the answer at the front of `bytes` comes to, if it is a plain one and ends where they end.
-#[inline]
+#[inline(always)]
 pub(super) fn read(bytes: &[u8], dialect: Dialect, due: Due) -> Option<Done> {
     let mut packets = Packets { rest: bytes, sequence: due.sequence };
     let mut done = Done::default();

@@ -32,7 +32,7 @@ pub(super) struct Ok {
     pub(super) warnings: u16,
 }
 
-#[inline]
+#[inline(always)]
 pub(super) fn parse_ok(payload: &[u8]) -> Result<Ok, Error> {
     // Most numbers are small ones, of one byte each.
     if let [_, affected_rows @ 0..=0xfa, last_insert_id @ 0..=0xfa, a, b, c, d, ..] = *payload {

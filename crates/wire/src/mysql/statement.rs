@@ -53,7 +53,7 @@ impl Statement {
     /// # Errors
     /// [`Error::Unsupported`] for a wrong number of values or one that its declared type cannot hold; `out` then
     /// holds nothing to be sent.
-    #[inline]
+    #[inline(always)]
     pub fn encode(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<u8, Error> {
         let params: &[ParamType] = &self.params;
         if values.len() != params.len() {

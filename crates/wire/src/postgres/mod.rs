@@ -161,7 +161,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// See [`crate::Connection::start`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<(), Error> {
         self.check_step()?;
         let mut request = Scratch::take();
@@ -172,7 +172,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// See [`crate::Connection::poll_readable`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.channel.is_posted() { self.channel.poll_readable(cx) } else { Poll::Ready(()) }
     }
@@ -314,7 +314,7 @@ impl<T: Transport> Connection<T> {
         self.statement_timeout = limit;
     }
 
-    #[inline]
+    #[inline(always)]
     fn check_step(&self) -> Result<(), Error> {
         if self.is_in_step {
             return Ok(());
@@ -343,7 +343,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Sends a request as far as that goes without waiting.
-    #[inline]
+    #[inline(always)]
     fn post(&mut self, request: &[u8], what: Request) {
         self.is_in_step = false;
         self.asked = Some(what);

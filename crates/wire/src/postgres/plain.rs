@@ -7,7 +7,7 @@ use crate::value::Done;
 
 /// What the answer at the front of `bytes` comes to, if it is a plain one and ends where they end (PostgreSQL
 /// documentation, "Message Formats").
-#[inline]
+#[inline(always)]
 pub(super) fn read(bytes: &[u8], request: Request) -> Option<(Done, TransactionStatus)> {
     let mut done = Done::default();
     let mut rest = bytes;

@@ -117,17 +117,17 @@ impl Program {
     }
 
     /// Lends the parameters of a statement.
-    #[inline]
-    pub(super) fn with_values<R>(&self, op: Op, lend: impl FnOnce(&[wire::Value<'_>]) -> R) -> R {
+    #[inline(always)]
+    pub(super) fn with_values<R>(&self, op: Op, mut lend: impl FnMut(&[wire::Value<'_>]) -> R) -> R {
         match op.count as usize {
             0..=VALUES_FEW => self.lend_array::<VALUES_FEW, R>(op, lend),
-            _ => self.with_many_values(op, lend),
+            _ => self.with_many_values(op, &mut lend),
         }
     }
 
     /// Out of line, because of its frame.
     #[inline(never)]
-    fn with_many_values<R>(&self, op: Op, lend: impl FnOnce(&[wire::Value<'_>]) -> R) -> R {
+    fn with_many_values<R>(&self, op: Op, lend: &mut dyn FnMut(&[wire::Value<'_>]) -> R) -> R {
         let count = op.count as usize;
         if count <= VALUES_INLINE {
             return self.lend_array::<VALUES_INLINE, R>(op, lend);
@@ -136,7 +136,7 @@ impl Program {
         lend(&values)
     }
 
-    #[inline]
+    #[inline(always)]
     fn lend_array<const N: usize, R>(&self, op: Op, lend: impl FnOnce(&[wire::Value<'_>]) -> R) -> R {
         let mut values = [wire::Value::Null; N];
         let values = &mut values[..op.count as usize];

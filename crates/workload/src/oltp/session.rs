@@ -93,7 +93,7 @@ impl OltpSession {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn op_or_end(&self, index: usize) -> Part {
         match self.program.op(index) {
             Some(op) => Part::Op(op),
@@ -103,7 +103,7 @@ impl OltpSession {
     }
 
     /// Sends a statement of the program. `None`: it has to be prepared first, or there is no connection.
-    #[inline]
+    #[inline(always)]
     fn start_op(&mut self, op: Op) -> Option<Result<Started, wire::Error>> {
         let OltpSession { link, statements, program, .. } = self;
         let (template, table) = (op.template as usize, op.table as usize);
@@ -134,7 +134,7 @@ impl OltpSession {
     }
 
     /// Looks for the answer. `None`: it has to be waited for in another way.
-    #[inline]
+    #[inline(always)]
     fn poll_answer(
         &mut self,
         part: &Part,
@@ -184,7 +184,7 @@ impl OltpSession {
     }
 
     /// A part is done: notes it; what comes next.
-    #[inline]
+    #[inline(always)]
     fn answered(&mut self, part: &Part, done: &Done, recorder: &Recorder) -> Part {
         let Part::Op(op) = part else { return self.bracket_answered(part, done, recorder) };
         recorder.lap(op.class as usize, done.kind());
