@@ -390,13 +390,13 @@ impl Core {
         use_it(&mut self.sockets.borrow_mut()[slot])
     }
 
-    fn note_event(&self, event: &libc::epoll_event) {
+    /// Notes what epoll says of a socket; the task that waits for it, to be polled.
+    #[inline]
+    fn note_event(&self, event: &libc::epoll_event) -> Option<usize> {
         let (data, flags) = (event.u64, event.events as i32);
         let (slot, generation) = ((data & 0xffff_ffff) as usize, (data >> 32) as u32);
         let mut sockets = self.sockets.borrow_mut();
-        let Some(known) = sockets.get_mut(slot).filter(|known| known.generation == generation) else {
-            return;
-        };
+        let known = sockets.get_mut(slot).filter(|known| known.generation == generation)?;
         if flags & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) != 0 {
             known.is_hung_up = true;
             known.is_readable = true;
@@ -406,15 +406,34 @@ impl Core {
         known.is_writable |= flags & libc::EPOLLOUT != 0;
         let waker = known.waker.take();
         drop(sockets);
-        if let Some(waker) = waker {
-            match task_of(&waker) {
-                Some(task) => {
-                    std::mem::forget(waker);
-                    self.queue(task);
-                }
-                None => waker.wake(),
+        let waker = waker?;
+        let task = task_of(&waker);
+        match task {
+            Some(_) => std::mem::forget(waker),
+            None => waker.wake(),
+        }
+        task
+    }
+
+    /// Notes all events of a wait. One alone with nothing else to do names the task to be polled next, past the queue.
+    #[inline]
+    fn note_events(&self, events: &[libc::epoll_event]) -> Option<usize> {
+        if let [event] = events
+            && self.ready.borrow().is_empty()
+        {
+            let task = self.note_event(event)?;
+            // It was asleep, and so its memory has left the caches.
+            if let Some(TaskSlot { future: Some(future), .. }) = self.tasks.borrow().get(task) {
+                memory::fetch(&**future);
+            }
+            return Some(task);
+        }
+        for event in events {
+            if let Some(task) = self.note_event(event) {
+                self.queue(task);
             }
         }
+        None
     }
 
     // ---- the loop ----
@@ -427,11 +446,11 @@ impl Core {
         mut is_done: impl FnMut() -> bool,
     ) -> io::Result<()> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
+        let mut first = None;
         loop {
             // Only what is ready now: tasks that wake themselves wait for the next turn.
-            let ready_now = self.ready.borrow().len();
-            for _ in 0..ready_now {
-                let Some(id) = self.ready.borrow_mut().pop_front() else { break };
+            let mut ready_now = self.ready.borrow().len();
+            while let Some(id) = first.take().or_else(|| self.next_of(&mut ready_now)) {
                 self.poll_task(id);
             }
             if is_done() {
@@ -446,15 +465,20 @@ impl Core {
             } else {
                 self.coarse_now()
             };
-            for event in &events[..named] {
-                self.note_event(event);
-            }
+            first = self.note_events(&events[..named]);
             self.fire_timers(now);
             if now >= self.sweep_due.get() {
                 self.sweep(now);
                 on_sweep(now);
             }
         }
+    }
+
+    /// The next task of so many that are in the queue.
+    #[inline]
+    fn next_of(&self, left: &mut usize) -> Option<usize> {
+        *left = left.checked_sub(1)?;
+        self.ready.borrow_mut().pop_front()
     }
 
     /// Waits for sockets, no longer than until the next timer.
