@@ -353,10 +353,10 @@ impl<'a> Coordinator<'a> {
                 result.backlog_at_end += theirs.backlog;
                 busiest_s = busiest_s.max(theirs.thread.cpu.as_secs_f64());
                 queued_s += theirs.thread.queued.as_secs_f64();
-                worker_s += theirs.at.duration_since(timeline.measured).as_secs_f64();
+                worker_s += (theirs.at - timeline.measured).as_secs_f64();
             }
         }
-        result.duration_s = end.duration_since(timeline.measured).as_secs_f64();
+        result.duration_s = (end - timeline.measured).as_secs_f64();
         result.latency = totals.latency();
         result.by_statement = self.by_statement(&totals);
         result.client = ClientUsage {

@@ -641,7 +641,7 @@ impl Crew {
             recording.current.service = Some(crate::histogram::Counts::new());
         }
         drop(recording);
-        full.duration = at.duration_since(self.interval_began.replace(at));
+        full.duration = at - self.interval_began.replace(at);
         full.backlog = backlog;
         full.connected = self.connected.get();
         full.in_flight = self.busy.get();

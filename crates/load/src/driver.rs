@@ -133,7 +133,7 @@ impl Driver {
         const SLICE: Duration = Duration::from_secs(1);
         let until = time::now() + pause;
         while !self.crew.is_leaving(&self.seat) {
-            let left = until.duration_since(time::now());
+            let left = until - time::now();
             if left.is_zero() {
                 return;
             }

@@ -49,6 +49,7 @@ pub(crate) struct SocketSlot {
     pub(crate) is_hung_up: bool,
     /// A sweep found the deadline passed.
     pub(crate) is_expired: bool,
+    /// [`Moment::NEVER`] where there is none.
     pub(crate) deadline: Moment,
     /// Who waits.
     pub(crate) waker: Option<Waker>,

@@ -29,7 +29,7 @@ impl Timeline {
     /// The interval that the warm-up begins with, and when it ends. Intervals are aligned to the beginning of
     /// the measured phase, whose first second is number 1.
     pub(crate) fn first_interval(&self) -> (i64, Moment) {
-        let warmup = self.measured.duration_since(self.start);
+        let warmup = self.measured - self.start;
         let rest = Duration::from_nanos(warmup.subsec_nanos().into());
         let whole = warmup.as_secs() as i64;
         match (warmup.is_zero(), rest.is_zero()) {

@@ -54,12 +54,6 @@ impl Moment {
     pub fn nanos_since(self, earlier: Moment) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
-
-    /// Time since `earlier`; zero if that is later.
-    #[inline]
-    pub fn duration_since(self, earlier: Moment) -> Duration {
-        Duration::from_nanos(self.nanos_since(earlier))
-    }
 }
 
 impl Add<Duration> for Moment {
@@ -83,9 +77,10 @@ impl Sub<Duration> for Moment {
 impl Sub for Moment {
     type Output = Duration;
 
+    /// Time since `earlier`; zero if that is later.
     #[inline]
     fn sub(self, earlier: Moment) -> Duration {
-        self.duration_since(earlier)
+        Duration::from_nanos(self.nanos_since(earlier))
     }
 }
 

@@ -159,19 +159,23 @@ fn ladder(
     let mut lines: Vec<Line> = facet
         .lines
         .iter()
-        .map(|(name, points)| Line {
-            name: name.clone(),
-            style: styles.of(name),
-            reference: false,
-            points: points.iter().map(|point| point.and_then(|point| estimate(point, metric))).collect(),
-            gaps: gaps(points.iter().map(|point| point.map(|point| estimate(point, metric).is_some()))),
-            invalid: points
-                .iter()
-                .enumerate()
-                .flat_map(|(at, point)| {
-                    point.map(|point| invalid(study, point, metric, at)).unwrap_or_default()
-                })
-                .collect(),
+        .map(|(name, points)| {
+            let spots: Vec<Option<Spot>> =
+                points.iter().map(|point| point.and_then(|point| estimate(point, metric))).collect();
+            Line {
+                name: name.clone(),
+                style: styles.of(name),
+                reference: false,
+                gaps: gaps(&spots, |at| points[at].is_some()),
+                points: spots,
+                invalid: points
+                    .iter()
+                    .enumerate()
+                    .flat_map(|(at, point)| {
+                        point.map(|point| invalid(study, point, metric, at)).unwrap_or_default()
+                    })
+                    .collect(),
+            }
         })
         .collect();
     lines.extend(references(study, layout, facet, metric));
@@ -189,9 +193,9 @@ fn ladder(
     }
 }
 
-/// Where points were run that have no figure. `has_figure`: for each category, of the point that stands there.
-pub(crate) fn gaps(has_figure: impl Iterator<Item = Option<bool>>) -> Vec<usize> {
-    has_figure.enumerate().filter(|(_, has)| *has == Some(false)).map(|(at, _)| at).collect()
+/// The categories without a figure in which something was run.
+pub(crate) fn gaps(points: &[Option<Spot>], was_run: impl Fn(usize) -> bool) -> Vec<usize> {
+    (0..points.len()).filter(|at| points[*at].is_none() && was_run(*at)).collect()
 }
 
 fn estimate(point: &Point, metric: &str) -> Option<Spot> {

@@ -179,7 +179,7 @@ impl SmackSession {
         match done {
             Ok(done) => {
                 recorder.statement(group, done.kind(), start, end);
-                self.figures.groups[group].note(end.duration_since(start).as_nanos() as u64);
+                self.figures.groups[group].note(end.nanos_since(start));
                 let first = self.figures.span.map_or(start, |(first, _)| first);
                 self.figures.span = Some((first, end));
                 Ok(())
@@ -201,7 +201,7 @@ impl Session for SmackSession {
         };
         self.connection = Some(opened.map_err(|error| self.shared.dialect.failure(&error, &[]))?);
         if self.figures.connect_ns == 0 {
-            self.figures.connect_ns = load::time::now().duration_since(start).as_nanos() as u64;
+            self.figures.connect_ns = load::time::now().nanos_since(start);
         }
         Ok(())
     }

@@ -188,10 +188,7 @@ impl<T: Transport> Channel<T> {
         if !self.input.is_empty() {
             return Poll::Ready(Ok(None));
         }
-        let mut input = INPUT.take();
-        if input.is_empty() {
-            input = vec![0; INPUT_BYTES];
-        }
+        let mut input = shared_input();
         let Poll::Ready(read) = self.tunnel.poll_read(cx, &mut input) else {
             INPUT.set(input);
             return Poll::Pending;
@@ -234,10 +231,7 @@ impl<T: Transport> Channel<T> {
     #[inline]
     fn make_room(&mut self) {
         if self.input.is_empty() {
-            self.input = INPUT.take();
-            if self.input.is_empty() {
-                self.input = vec![0; INPUT_BYTES];
-            }
+            self.input = shared_input();
         } else if self.end == self.input.len() {
             if self.start > self.end / 2 {
                 self.input.copy_within(self.start..self.end, 0);
@@ -348,6 +342,13 @@ thread_local! {
     /// The read buffer of all connections of a thread that have nothing unread: one that is in the caches, where one of
     /// each connection's own would have left them.
     static INPUT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Takes [`INPUT`], or new memory where a connection has kept it.
+#[inline]
+fn shared_input() -> Vec<u8> {
+    let input = INPUT.take();
+    if input.is_empty() { vec![0; INPUT_BYTES] } else { input }
 }
 
 impl Scratch {

@@ -3,7 +3,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::Write as _;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use load::net::Socket;
@@ -154,19 +153,6 @@ impl Statements {
     pub fn is_ready(&self, template: usize, table: usize) -> bool {
         let slot = self.slot(template, table);
         slot < self.all.len() || self.is_sent_as_text(template) || self.late.contains_key(&slot)
-    }
-
-    /// [`Statements::prepare`] for whoever rarely needs it: boxed, so that the caller's future is no larger for it, and
-    /// out of line, so that its frame is not, either.
-    #[cold]
-    #[inline(never)]
-    pub fn prepare_late<'a>(
-        &'a mut self,
-        connection: &'a mut Connection<Socket>,
-        template: usize,
-        table: usize,
-    ) -> Pin<Box<dyn Future<Output = Result<(), wire::Error>> + 'a>> {
-        Box::pin(self.prepare(connection, template, table))
     }
 
     /// Prepares a statement, and makes room for it.

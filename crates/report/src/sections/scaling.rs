@@ -115,7 +115,7 @@ fn chart(study: &StudyReport, before: &str, after: &str, pairs: &[Pair<'_>]) -> 
                     points[*category] = Some(point.clone());
                 }
             }
-            let gaps = gaps(points.iter().map(|point| Some(point.is_some())));
+            let gaps = gaps(&points, |_| true);
             Line { name: name.clone(), style: line, reference: false, points, gaps, invalid: vec![] }
         })
         .collect();

@@ -120,6 +120,7 @@ fn fit(study: &StudyReport, label: &str, points: &[&Point], table: &mut Table, c
         .iter()
         .map(|point| fit.at(f64::from(point.sessions)).map(|value| (value, value, value, 0, String::new())))
         .collect();
+    let measured: Vec<_> = points.iter().map(|point| drawn(point)).collect();
     charts.push(Ladder {
         metric: "stability".into(),
         facet: label.to_owned(),
@@ -133,8 +134,8 @@ fn fit(study: &StudyReport, label: &str, points: &[&Point], table: &mut Table, c
                 name: "measured".to_owned(),
                 style: 0,
                 reference: false,
-                points: points.iter().map(|point| drawn(point)).collect(),
-                gaps: gaps(points.iter().map(|point| Some(drawn(point).is_some()))),
+                gaps: gaps(&measured, |_| true),
+                points: measured,
                 invalid: vec![],
             },
             Line {

@@ -22,15 +22,14 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
                             && point.identity.get("settings") == Some(variant)
                     })
                 };
-                let spot = |server| point_of(server).and_then(|point| drawn(point));
+                let found: Vec<_> = servers.iter().map(point_of).collect();
+                let spots: Vec<_> = found.iter().map(|point| point.and_then(|point| drawn(point))).collect();
                 Line {
                     name: value_text(variant),
                     style,
                     reference: false,
-                    points: servers.iter().map(spot).collect(),
-                    gaps: gaps(
-                        servers.iter().map(|server| point_of(server).map(|point| drawn(point).is_some())),
-                    ),
+                    gaps: gaps(&spots, |at| found[at].is_some()),
+                    points: spots,
                     invalid: vec![],
                 }
             };

@@ -89,7 +89,8 @@ mod tests {
     }
 
     proptest! {
-        /// Answers, most often with a message too many somewhere or an end too early: where this says something, the state machine says the same.
+        /// Answers, most often with a message too many somewhere or an end too early: where this says something, the
+        /// state machine says the same.
         #[test]
         fn agrees_with_the_state_machine(
             kinds in prop::sample::select(vec![vec![0, 1, 1, 3, 4], vec![0, 2, 4], vec![2, 4], vec![0, 3, 5]]),

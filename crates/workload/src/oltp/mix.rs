@@ -88,8 +88,6 @@ const OPS_AHEAD: usize = 16;
 pub(super) struct Program {
     /// Of all of them.
     ops: Vec<Op>,
-    /// Where the one begins that is being drawn.
-    begin: usize,
     /// Where each begins and ends in `ops`.
     transactions: Vec<Range<usize>>,
     /// How many of them were run.
@@ -108,6 +106,11 @@ impl Program {
         self.present = next.clone();
         self.run += 1;
         true
+    }
+
+    /// Statements of the transactions that are complete.
+    fn drawn(&self) -> usize {
+        self.transactions.last().map_or(0, |last| last.end)
     }
 
     /// A statement of the present transaction.
@@ -409,8 +412,7 @@ impl Mix {
     ) {
         program.clear();
         loop {
-            let begin = program.ops.len();
-            program.begin = begin;
+            let begin = program.drawn();
             self.draw(settings, rng, new_id, program);
             let end = program.ops.len();
             program.transactions.push(begin..end);
@@ -427,7 +429,7 @@ impl Mix {
         program.ops.push(Op {
             template,
             table,
-            index: (program.ops.len() - program.begin) as u32,
+            index: (program.ops.len() - program.drawn()) as u32,
             class: kind.template.class as u16,
             is_tallied: kind.effect != Change::default(),
             first: first as u32,
