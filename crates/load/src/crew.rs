@@ -339,10 +339,7 @@ impl Crew {
 
     /// A session that had been connected is so again.
     pub(crate) fn note_reconnect(&self) {
-        let mut recording = self.recording.borrow_mut();
-        if matches!(recording.stage, Stage::Warmup | Stage::Measured) {
-            recording.current.reconnects += 1;
-        }
+        self.recording.borrow_mut().reconnected();
     }
 
     // ---- turns ----
@@ -547,10 +544,7 @@ impl Crew {
     /// A step begins: sets the clockwork; sessions start when `timeline.start` has come.
     pub(crate) fn begin(&self, timeline: Timeline, shared: Arc<StepShared>, schedule: Option<Schedule>) {
         let (second, boundary) = timeline.first_interval();
-        let mut recording = self.recording.borrow_mut();
-        recording.begin(schedule.is_some());
-        recording.current.second = second;
-        drop(recording);
+        self.recording.borrow_mut().begin(schedule.is_some(), second);
         self.boundary.set(boundary);
         self.interval_began.set(timeline.start);
         self.has_tickets.set(shared.tickets.is_some());
@@ -634,13 +628,7 @@ impl Crew {
     fn emit(&self, at: Moment) {
         let fresh = self.spares.try_recv().unwrap_or_else(|_| Box::new(IntervalData::new(self.classes)));
         let backlog = self.schedule.borrow_mut().as_mut().map_or(0, |schedule| schedule.due(at));
-        let mut recording = self.recording.borrow_mut();
-        let mut full = std::mem::replace(&mut recording.current, fresh);
-        recording.current.second = full.second + 1;
-        if recording.is_open_loop && recording.current.service.is_none() {
-            recording.current.service = Some(crate::histogram::Counts::new());
-        }
-        drop(recording);
+        let mut full = self.recording.borrow_mut().turn_over(fresh);
         full.duration = at - self.interval_began.replace(at);
         full.backlog = backlog;
         full.connected = self.connected.get();

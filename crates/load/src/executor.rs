@@ -8,11 +8,15 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 use std::time::Duration;
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
 
 use crate::histogram::Counts;
 use crate::memory;
@@ -79,6 +83,9 @@ pub(crate) struct Core {
     ready: RefCell<VecDeque<usize>>,
     sockets: RefCell<Vec<SocketSlot>>,
     free_sockets: RefCell<Vec<usize>>,
+    open_sockets: Cell<usize>,
+    /// Until then nobody but the task that is being polled has anything to do, and it only for the one socket there is.
+    alone_until: Cell<Moment>,
     timers: RefCell<BinaryHeap<Reverse<Timer>>>,
     timer_wakers: RefCell<Vec<Option<Waker>>>,
     free_timers: RefCell<Vec<usize>>,
@@ -113,14 +120,7 @@ impl std::ops::Deref for Entered {
 
 impl Core {
     pub(crate) fn new(clock: Clock) -> io::Result<Rc<Core>> {
-        // SAFETY: a plain system call; the descriptor it returns is ours alone.
-        let epoll = unsafe {
-            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let now = Moment::now();
         Ok(Rc::new(Core {
             epoll,
@@ -134,6 +134,8 @@ impl Core {
             ready: RefCell::default(),
             sockets: RefCell::default(),
             free_sockets: RefCell::default(),
+            open_sockets: Cell::new(0),
+            alone_until: Cell::new(Moment::START),
             timers: RefCell::default(),
             timer_wakers: RefCell::default(),
             free_timers: RefCell::default(),
@@ -250,6 +252,7 @@ impl Core {
             && !slot.is_queued
         {
             slot.is_queued = true;
+            self.alone_until.set(Moment::START);
             self.ready.borrow_mut().push_back(id);
         }
     }
@@ -260,11 +263,19 @@ impl Core {
         let slot = &mut tasks[id];
         slot.is_queued = false;
         let Some(mut future) = slot.future.take() else { return };
-        if let Some(next) = self.ready.borrow().front()
-            && let Some(TaskSlot { future: Some(next), .. }) = tasks.get(*next)
-        {
-            memory::fetch(&**next);
+        let mut alone_until = Moment::START;
+        match self.ready.borrow().front() {
+            Some(next) => {
+                if let Some(TaskSlot { future: Some(next), .. }) = tasks.get(*next) {
+                    memory::fetch(&**next);
+                }
+            }
+            None if self.open_sockets.get() == 1 && !self.ticker.is_simulated() => {
+                alone_until = self.next_due()
+            }
+            None => {}
         }
+        self.alone_until.set(alone_until);
         drop(tasks);
         self.poll_number.set(self.poll_number.get() + 1);
         self.turns.set(0);
@@ -277,6 +288,29 @@ impl Core {
             self.live_tasks.set(self.live_tasks.get() - 1);
         } else {
             self.tasks.borrow_mut()[id].future = Some(future);
+        }
+    }
+
+    /// Waits for the only socket without a way back through the loop, for the task that is being polled and would do
+    /// nothing else: with one session on a worker that is how nearly every answer comes. Returns at once where others
+    /// may want the thread before long; comes back with nothing when they do.
+    ///
+    /// It counts as a wait between two polls. Only a task that has read the clock since the last one may wait so:
+    /// else it would not be noticed that time goes by.
+    #[inline(always)]
+    pub(crate) fn wait_in_place(&self) {
+        let timeout_ns = self.alone_until.get().nanos_since(self.coarse_now());
+        if timeout_ns <= FAR_NS || !self.was_read.replace(false) {
+            return;
+        }
+        self.poll_number.set(self.poll_number.get() + 1);
+        self.turns.set(0);
+        let mut events = [NO_EVENT; 1];
+        // An error will be met again, and told, by the loop.
+        if let Ok(1) = epoll_wait(&self.epoll, &mut events, timeout_ns)
+            && let Some(task) = self.note_event(&events[0])
+        {
+            self.queue(task);
         }
     }
 
@@ -296,6 +330,7 @@ impl Core {
         let sequence = self.timer_sequence.get();
         self.timer_sequence.set(sequence + 1);
         self.timers.borrow_mut().push(Reverse(Timer { due, sequence, slot }));
+        self.alone_until.set(Moment::START);
     }
 
     fn fire_timers(&self, now: Moment) {
@@ -337,7 +372,7 @@ impl Core {
     // ---- sockets ----
 
     /// Watches a socket. Edge-triggered: what is already there is reported too.
-    pub(crate) fn register(&self, fd: RawFd, is_writable: bool) -> io::Result<usize> {
+    pub(crate) fn register(&self, fd: &OwnedFd, is_writable: bool) -> io::Result<usize> {
         let mut sockets = self.sockets.borrow_mut();
         let slot = match self.free_sockets.borrow_mut().pop() {
             Some(slot) => slot,
@@ -349,32 +384,22 @@ impl Core {
         let generation = sockets[slot].generation;
         sockets[slot] = SocketSlot { is_writable, generation, ..SocketSlot::free() };
         drop(sockets);
-        let watched = self.watch(libc::EPOLL_CTL_ADD, fd, slot, generation, !is_writable);
-        if watched.is_err() {
+        let (data, flags) = watched(slot, generation, !is_writable);
+        if let Err(error) = epoll::add(&self.epoll, fd, data, flags) {
             self.free_sockets.borrow_mut().push(slot);
+            return Err(error.into());
         }
-        watched.map(|()| slot)
+        self.open_sockets.set(self.open_sockets.get() + 1);
+        self.alone_until.set(Moment::START);
+        Ok(slot)
     }
 
     /// Asks for (or no longer for) the moment at which the socket can be written to. Not asked for all the
     /// time: the kernel would report each request that the server has read.
-    pub(crate) fn watch_writable(&self, fd: RawFd, slot: usize, wanted: bool) -> io::Result<()> {
+    pub(crate) fn watch_writable(&self, fd: &OwnedFd, slot: usize, wanted: bool) -> io::Result<()> {
         let generation = self.sockets.borrow()[slot].generation;
-        self.watch(libc::EPOLL_CTL_MOD, fd, slot, generation, wanted)
-    }
-
-    fn watch(&self, op: i32, fd: RawFd, slot: usize, generation: u32, wants_write: bool) -> io::Result<()> {
-        let mut events = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET;
-        if wants_write {
-            events |= libc::EPOLLOUT;
-        }
-        let mut event =
-            libc::epoll_event { events: events as u32, u64: u64::from(generation) << 32 | slot as u64 };
-        // SAFETY: `event` lives through the call; the kernel copies it.
-        if unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), op, fd, &mut event) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
+        let (data, flags) = watched(slot, generation, wanted);
+        Ok(epoll::modify(&self.epoll, fd, data, flags)?)
     }
 
     /// Forgets a socket that is about to be closed (closing removes it from epoll).
@@ -383,6 +408,7 @@ impl Core {
         let generation = sockets[slot].generation.wrapping_add(1);
         sockets[slot] = SocketSlot { generation, ..SocketSlot::free() };
         self.free_sockets.borrow_mut().push(slot);
+        self.open_sockets.set(self.open_sockets.get() - 1);
     }
 
     /// Looks at or changes what is known of a socket.
@@ -393,18 +419,18 @@ impl Core {
 
     /// Notes what epoll says of a socket; the task that waits for it, to be polled.
     #[inline]
-    fn note_event(&self, event: &libc::epoll_event) -> Option<usize> {
-        let (data, flags) = (event.u64, event.events as i32);
+    fn note_event(&self, event: &Event) -> Option<usize> {
+        let (data, flags) = (event.data.u64(), event.flags);
         let (slot, generation) = ((data & 0xffff_ffff) as usize, (data >> 32) as u32);
         let mut sockets = self.sockets.borrow_mut();
         let known = sockets.get_mut(slot).filter(|known| known.generation == generation)?;
-        if flags & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) != 0 {
+        if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
             known.is_hung_up = true;
             known.is_readable = true;
             known.is_writable = true;
         }
-        known.is_readable |= flags & libc::EPOLLIN != 0;
-        known.is_writable |= flags & libc::EPOLLOUT != 0;
+        known.is_readable |= flags.contains(EventFlags::IN);
+        known.is_writable |= flags.contains(EventFlags::OUT);
         let waker = known.waker.take();
         drop(sockets);
         let waker = waker?;
@@ -418,7 +444,7 @@ impl Core {
 
     /// Notes all events of a wait. One alone with nothing else to do names the task to be polled next, past the queue.
     #[inline]
-    fn note_events(&self, events: &[libc::epoll_event]) -> Option<usize> {
+    fn note_events(&self, events: &[Event]) -> Option<usize> {
         if let [event] = events
             && self.ready.borrow().is_empty()
         {
@@ -446,7 +472,7 @@ impl Core {
         mut on_sweep: impl FnMut(Moment),
         mut is_done: impl FnMut() -> bool,
     ) -> io::Result<()> {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
+        let mut events = [NO_EVENT; EVENTS_MAX];
         let mut first = None;
         loop {
             // Only what is ready now: tasks that wake themselves wait for the next turn.
@@ -484,7 +510,7 @@ impl Core {
 
     /// Waits for sockets, no longer than until the next timer.
     #[inline(always)]
-    fn wait(&self, events: &mut [libc::epoll_event]) -> io::Result<usize> {
+    fn wait(&self, events: &mut [Event]) -> io::Result<usize> {
         let mut timeout_ns = 0;
         if self.ready.borrow().is_empty() {
             let due = self.next_due();
@@ -497,7 +523,7 @@ impl Core {
                 }
             }
         }
-        match epoll_wait(self.epoll.as_raw_fd(), events, timeout_ns) {
+        match epoll_wait(&self.epoll, events, timeout_ns) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
             other => other,
         }
@@ -518,44 +544,38 @@ impl SocketSlot {
     }
 }
 
-/// epoll with a time limit in ns: whole milliseconds would make arrivals late by half of one on average.
-#[inline(always)]
-fn epoll_wait(epoll: RawFd, events: &mut [libc::epoll_event], timeout_ns: u64) -> io::Result<usize> {
-    let limit = libc::timespec {
-        tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
-    };
-    // SAFETY: the kernel writes at most `events.len()` events into `events`; the other pointers are valid or
-    // null as epoll_pwait2(2) allows.
-    let named = unsafe {
-        libc::syscall(
-            libc::SYS_epoll_pwait2,
-            epoll,
-            events.as_mut_ptr(),
-            events.len() as libc::c_int,
-            &limit,
-            std::ptr::null::<libc::sigset_t>(),
-            0usize,
-        )
-    };
-    if named >= 0 {
-        return Ok(named as usize);
-    }
-    after_failed_wait(epoll, events, timeout_ns)
+const NO_EVENT: Event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+
+/// How epoll is told of a socket.
+fn watched(slot: usize, generation: u32, wants_write: bool) -> (EventData, EventFlags) {
+    let mut flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+    flags.set(EventFlags::OUT, wants_write);
+    (EventData::new_u64(u64::from(generation) << 32 | slot as u64), flags)
 }
 
+/// epoll with a time limit in ns: whole milliseconds would make arrivals late by half of one on average.
+#[inline(always)]
+fn epoll_wait(epoll: &OwnedFd, events: &mut [Event], timeout_ns: u64) -> io::Result<usize> {
+    let limit = Timespec {
+        tv_sec: (timeout_ns / 1_000_000_000) as i64,
+        tv_nsec: (timeout_ns % 1_000_000_000) as i64,
+    };
+    match epoll::wait(epoll, &mut *events, Some(&limit)) {
+        Ok(named) => Ok(named),
+        Err(Errno::NOSYS) => wait_by_millis(epoll, events, timeout_ns),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Before Linux 5.11, which has no epoll_pwait2: until the next whole millisecond.
 #[cold]
 #[inline(never)]
-fn after_failed_wait(epoll: RawFd, events: &mut [libc::epoll_event], timeout_ns: u64) -> io::Result<usize> {
-    let error = io::Error::last_os_error();
-    if error.raw_os_error() != Some(libc::ENOSYS) {
-        return Err(error);
-    }
-    // Before Linux 5.11: the next whole millisecond.
+fn wait_by_millis(epoll: &OwnedFd, events: &mut [Event], timeout_ns: u64) -> io::Result<usize> {
     let limit_ms = timeout_ns.div_ceil(1_000_000) as libc::c_int;
-    // SAFETY: as above.
-    let named =
-        unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as libc::c_int, limit_ms) };
+    let room = events.len() as libc::c_int;
+    // SAFETY: `Event` has the layout of epoll_event, which rustix hands to the kernel as it is; at most `room` of
+    // them are written.
+    let named = unsafe { libc::epoll_wait(epoll.as_raw_fd(), events.as_mut_ptr().cast(), room, limit_ms) };
     if named < 0 { Err(io::Error::last_os_error()) } else { Ok(named as usize) }
 }
 

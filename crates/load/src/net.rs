@@ -2,13 +2,15 @@
 //!
 //! Edge-triggered reading without futile system calls: a read that gives less than was asked for has drained the
 //! socket, so the next one waits for epoll at once; only a full buffer or a hung-up peer is read again.
+//!
+//! A session that is alone on its worker calls epoll itself instead of going back through the executor.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -16,6 +18,8 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
 use wire::{Endpoint, Transport};
 
 use crate::executor::{Core, clone_of};
@@ -111,7 +115,7 @@ async fn connect_address(address: &SocketAddr, deadline: Moment) -> io::Result<S
     if let Some(error) = socket.pending_error()? {
         return Err(error);
     }
-    socket.core.watch_writable(socket.fd(), socket.slot, false)?;
+    socket.core.watch_writable(&socket.fd, socket.slot, false)?;
     Ok(socket)
 }
 
@@ -188,13 +192,8 @@ impl Socket {
     fn new(fd: OwnedFd, is_private: bool, is_writable: bool) -> io::Result<Socket> {
         let core = Core::current_rc()
             .ok_or_else(|| io::Error::other("load::net::connect outside of a session's task"))?;
-        let slot = core.register(fd.as_raw_fd(), is_writable)?;
+        let slot = core.register(&fd, is_writable)?;
         Ok(Socket { fd, core, slot, is_private })
-    }
-
-    #[inline]
-    fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
     }
 
     /// Ready when `is_ready` holds; else the waker is kept for epoll or for the sweep that finds the deadline
@@ -234,7 +233,13 @@ impl Socket {
         let mut length = mem::size_of_val(&code) as libc::socklen_t;
         // SAFETY: the kernel writes an int into `code` and its length into `length`.
         let done = unsafe {
-            libc::getsockopt(self.fd(), libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut code).cast(), &mut length)
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ERROR,
+                (&raw mut code).cast(),
+                &mut length,
+            )
         };
         if done < 0 {
             return Err(io::Error::last_os_error());
@@ -243,26 +248,12 @@ impl Socket {
     }
 }
 
-/// recv(2) and send(2) without the C library's wrappers: those make each call a point where a thread may be
-/// cancelled, which costs two atomic operations and means nothing here.
-#[inline(always)]
-fn receive(fd: RawFd, buf: &mut [u8]) -> libc::c_long {
-    let none = std::ptr::null::<libc::c_void>();
-    // SAFETY: the kernel writes at most `buf.len()` bytes into `buf`; no address is asked for.
-    unsafe { libc::syscall(libc::SYS_recvfrom, fd, buf.as_mut_ptr(), buf.len(), 0, none, none) }
-}
-
-/// A peer that is gone gives EPIPE, not a signal.
-#[inline(always)]
-fn transmit(fd: RawFd, buf: &[u8]) -> libc::c_long {
-    let none = std::ptr::null::<libc::c_void>();
-    // SAFETY: the kernel reads at most `buf.len()` bytes from `buf`; no address is given.
-    unsafe { libc::syscall(libc::SYS_sendto, fd, buf.as_ptr(), buf.len(), libc::MSG_NOSIGNAL, none, 0usize) }
-}
-
 impl Transport for Socket {
     #[inline(always)]
     fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.core.with_socket(self.slot, |known| known.is_readable) {
+            self.core.wait_in_place();
+        }
         self.wait(cx, |known| known.is_readable).map(|_| ())
     }
 
@@ -270,21 +261,18 @@ impl Transport for Socket {
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             std::task::ready!(self.wait(cx, |known| known.is_readable))?;
-            let got = receive(self.fd(), buf);
-            if got >= 0 {
-                let got = got as usize;
-                if got < buf.len() {
-                    self.core.with_socket(self.slot, |known| known.is_readable = known.is_hung_up);
+            match rustix::net::recv(&self.fd, &mut *buf, RecvFlags::empty()) {
+                Ok((got, _)) => {
+                    if got < buf.len() {
+                        self.core.with_socket(self.slot, |known| known.is_readable = known.is_hung_up);
+                    }
+                    return Poll::Ready(Ok(got));
                 }
-                return Poll::Ready(Ok(got));
-            }
-            let error = io::Error::last_os_error();
-            match error.kind() {
-                io::ErrorKind::Interrupted => {}
-                io::ErrorKind::WouldBlock => {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
                     self.core.with_socket(self.slot, |known| known.is_readable = false);
                 }
-                _ => return Poll::Ready(Err(error)),
+                Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
     }
@@ -293,18 +281,15 @@ impl Transport for Socket {
     fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             std::task::ready!(self.wait(cx, |known| known.is_writable))?;
-            let put = transmit(self.fd(), buf);
-            if put >= 0 {
-                return Poll::Ready(Ok(put as usize));
-            }
-            let error = io::Error::last_os_error();
-            match error.kind() {
-                io::ErrorKind::Interrupted => {}
-                io::ErrorKind::WouldBlock => {
+            // A peer that is gone gives EPIPE, not a signal.
+            match rustix::net::send(&self.fd, buf, SendFlags::NOSIGNAL) {
+                Ok(put) => return Poll::Ready(Ok(put)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
                     self.core.with_socket(self.slot, |known| known.is_writable = false);
-                    self.core.watch_writable(self.fd(), self.slot, true)?;
+                    self.core.watch_writable(&self.fd, self.slot, true)?;
                 }
-                _ => return Poll::Ready(Err(error)),
+                Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
     }

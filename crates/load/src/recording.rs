@@ -13,6 +13,8 @@ use crate::time::Moment;
 /// Different error codes that are told apart; the rest is tallied under [`OTHER_CODES`].
 const CODES_MAX: usize = 200;
 const OTHER_CODES: &str = "(other codes)";
+/// Notes that are counted together.
+const NOTES_MAX: usize = 16;
 
 /// When the phases of a step begin and end. The same for all workers, so that their intervals align.
 #[derive(Debug, Clone, Copy)]
@@ -128,14 +130,28 @@ pub(crate) struct Ended {
     pub(crate) is_counted: bool,
 }
 
+/// What happens with nearly every answer, to be counted in the interval it was noted in.
+#[derive(Debug, Clone, Copy)]
+enum Note {
+    Statement { class: u32, kind: Option<StatementKind>, took_ns: u64 },
+    Committed { response_ns: u64 },
+}
+
 /// A worker's recording.
+///
+/// Histograms and counters are many lines of memory, which have left the caches from one answer to the next. So
+/// what happens most is noted in few lines, and counted some notes at a time: hence the order of the fields, too.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Recording {
-    pub(crate) current: Box<IntervalData>,
     pub(crate) stage: Stage,
     pub(crate) is_open_loop: bool,
+    /// How many of `notes` are yet to be counted.
+    noted: u32,
     /// All transactions of the step.
     pub(crate) whole: Outcomes,
+    notes: [Note; NOTES_MAX],
+    current: Box<IntervalData>,
     /// Ended after the measured phase.
     pub(crate) drained: u64,
     pub(crate) errors: BTreeMap<String, ErrorTally>,
@@ -144,18 +160,22 @@ pub(crate) struct Recording {
 impl Recording {
     pub(crate) fn new(classes: usize) -> Recording {
         Recording {
-            current: Box::new(IntervalData::new(classes)),
             stage: Stage::Off,
             is_open_loop: false,
+            noted: 0,
             whole: Outcomes::default(),
+            notes: [Note::Committed { response_ns: 0 }; NOTES_MAX],
+            current: Box::new(IntervalData::new(classes)),
             drained: 0,
             errors: BTreeMap::new(),
         }
     }
 
-    /// A step begins.
-    pub(crate) fn begin(&mut self, is_open_loop: bool) {
+    /// A step begins, with the interval `second`.
+    pub(crate) fn begin(&mut self, is_open_loop: bool, second: i64) {
+        self.noted = 0;
         self.current.clear();
+        self.current.second = second;
         self.current.service = is_open_loop.then(|| self.current.service.take().unwrap_or_else(Counts::new));
         self.stage = Stage::Warmup;
         self.is_open_loop = is_open_loop;
@@ -164,8 +184,52 @@ impl Recording {
         self.errors.clear();
     }
 
+    /// The present interval is over: answers it and goes on with the next one in `fresh`.
+    pub(crate) fn turn_over(&mut self, fresh: Box<IntervalData>) -> Box<IntervalData> {
+        self.count_notes();
+        let full = std::mem::replace(&mut self.current, fresh);
+        self.current.second = full.second + 1;
+        if self.is_open_loop && self.current.service.is_none() {
+            self.current.service = Some(Counts::new());
+        }
+        full
+    }
+
+    #[inline(always)]
     fn is_filling(&self) -> bool {
         matches!(self.stage, Stage::Warmup | Stage::Measured)
+    }
+
+    #[inline(always)]
+    fn note(&mut self, note: Note) {
+        self.notes[self.noted as usize % NOTES_MAX] = note;
+        self.noted += 1;
+        if self.noted as usize == NOTES_MAX {
+            self.count_notes();
+        }
+    }
+
+    #[inline(never)]
+    fn count_notes(&mut self) {
+        let current = &mut *self.current;
+        for note in &self.notes[..self.noted as usize] {
+            match *note {
+                Note::Statement { class, kind, took_ns } => {
+                    current.classes[class as usize].record(took_ns);
+                    match kind {
+                        Some(StatementKind::Read) => current.reads += 1,
+                        Some(StatementKind::Write) => current.writes += 1,
+                        Some(StatementKind::Other) => current.other += 1,
+                        None => {}
+                    }
+                }
+                Note::Committed { response_ns } => {
+                    current.outcomes.committed += 1;
+                    current.response.record(response_ns);
+                }
+            }
+        }
+        self.noted = 0;
     }
 
     #[inline(always)]
@@ -179,20 +243,24 @@ impl Recording {
         if !self.is_filling() || !is_counted {
             return;
         }
-        let current = &mut *self.current;
-        current.classes[class].record(took_ns);
-        match kind {
-            Some(StatementKind::Read) => current.reads += 1,
-            Some(StatementKind::Write) => current.writes += 1,
-            Some(StatementKind::Other) => current.other += 1,
-            None => {}
-        }
+        self.note(Note::Statement { class: class as u32, kind, took_ns });
     }
 
     /// A transaction was confirmed, rolled back or declined.
     #[inline(always)]
     pub(crate) fn completed(&mut self, how: Completion, ended: &Ended) {
-        self.note(ended, how != Completion::Skipped, |outcomes| match how {
+        let is_plain = how == Completion::Committed && ended.is_counted && !self.is_open_loop;
+        if is_plain && self.is_filling() {
+            self.whole.committed += 1;
+            self.note(Note::Committed { response_ns: ended.end.nanos_since(ended.intended) });
+        } else {
+            self.completed_otherwise(how, ended);
+        }
+    }
+
+    #[inline(never)]
+    fn completed_otherwise(&mut self, how: Completion, ended: &Ended) {
+        self.count(ended, how != Completion::Skipped, |outcomes| match how {
             Completion::Committed => outcomes.committed += 1,
             Completion::RolledBack => outcomes.rolled_back += 1,
             Completion::Skipped => outcomes.skipped += 1,
@@ -202,12 +270,11 @@ impl Recording {
 
     /// A transaction failed for good.
     pub(crate) fn failed(&mut self, failure: &Failure, ended: &Ended) {
-        self.note(ended, true, |outcomes| *outcomes.of_failure(failure.class) += 1);
+        self.count(ended, true, |outcomes| *outcomes.of_failure(failure.class) += 1);
     }
 
-    #[inline(always)]
-    fn note(&mut self, ended: &Ended, has_latency: bool, count: impl Fn(&mut Outcomes)) {
-        count(&mut self.whole);
+    fn count(&mut self, ended: &Ended, has_latency: bool, add: impl Fn(&mut Outcomes)) {
+        add(&mut self.whole);
         if self.stage == Stage::Drain {
             self.drained += 1;
         }
@@ -215,12 +282,19 @@ impl Recording {
             return;
         }
         let current = &mut *self.current;
-        count(&mut current.outcomes);
+        add(&mut current.outcomes);
         if has_latency {
             current.response.record(ended.end.nanos_since(ended.intended));
             if let Some(service) = &mut current.service {
                 service.record(ended.end.nanos_since(ended.start));
             }
+        }
+    }
+
+    /// A session has its connection back.
+    pub(crate) fn reconnected(&mut self) {
+        if self.is_filling() {
+            self.current.reconnects += 1;
         }
     }
 
@@ -275,5 +349,39 @@ mod tests {
         check(2_000, 1_000, &[(-1, 1_000), (0, 2_000), (1, 3_000)]);
         check(1_500, 2_000, &[(-1, 500), (0, 1_500), (1, 2_500), (2, 3_500)]);
         check(200, 300, &[(0, 200), (1, 500)]);
+    }
+
+    #[test]
+    fn what_was_noted_is_counted_in_its_own_interval() {
+        let start = Moment::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut recording = Recording::new(2);
+        recording.begin(false, 1);
+        // No multiple of what is counted together.
+        let transactions = NOTES_MAX as u64 + 3;
+        for took_ms in 1..=transactions {
+            recording.statement(1, Some(StatementKind::Write), true, took_ms * 1_000_000);
+            let ended = Ended { intended: start, start, end: at(took_ms), is_counted: took_ms > 1 };
+            recording.completed(Completion::Committed, &ended);
+        }
+        recording.completed(
+            Completion::RolledBack,
+            &Ended { intended: start, start, end: at(100), is_counted: true },
+        );
+        let full = recording.turn_over(Box::new(IntervalData::new(2)));
+        assert_eq!((full.second, full.writes, full.reads), (1, transactions, 0));
+        assert_eq!((full.outcomes.committed, full.outcomes.rolled_back), (transactions - 1, 1));
+        assert_eq!((recording.whole.committed, recording.whole.rolled_back), (transactions, 1));
+        let (classes, response) = (full.classes[1].to_histogram(), full.response.to_histogram());
+        assert_eq!(
+            (full.classes[0].to_histogram().len(), classes.len(), response.len()),
+            (0, transactions, transactions)
+        );
+        assert_eq!(
+            (classes.max_ms(), response.min_ms(), response.max_ms()),
+            (transactions as f64, 2.0, 100.0)
+        );
+        let next = recording.turn_over(Box::new(IntervalData::new(2)));
+        assert_eq!((next.second, next.writes, next.outcomes.total()), (2, 0, 0));
     }
 }

@@ -34,6 +34,8 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 impl Moment {
+    /// The beginning of the range: over.
+    pub(crate) const START: Moment = Moment(0);
     /// The end of the range.
     pub(crate) const NEVER: Moment = Moment(u64::MAX);
 

@@ -14,11 +14,12 @@ use load::{
 };
 use wire::{Endpoint, StatementKind, Transport};
 
-/// Writes `request` and reads as many bytes back.
+/// Writes `request` and reads as many bytes back; `unnoted` times more in each transaction, without a lap.
 struct Echo {
     endpoint: Endpoint,
     request: usize,
     limit: Duration,
+    unnoted: usize,
     socket: Option<Socket>,
 }
 
@@ -26,6 +27,7 @@ struct Factory {
     endpoint: Endpoint,
     request: usize,
     limit: Duration,
+    unnoted: usize,
 }
 
 impl SessionFactory for Factory {
@@ -34,8 +36,8 @@ impl SessionFactory for Factory {
     }
 
     fn session(&self, _index: u32) -> Box<dyn AnySession> {
-        let Factory { endpoint, request, limit } = self;
-        Box::new(Echo { endpoint: endpoint.clone(), request: *request, limit: *limit, socket: None })
+        let &Factory { ref endpoint, request, limit, unnoted } = self;
+        Box::new(Echo { endpoint: endpoint.clone(), request, limit, unnoted, socket: None })
     }
 }
 
@@ -70,6 +72,7 @@ impl Echo {
                 received += more_received;
                 continue;
             }
+            poll_fn(|cx| socket.poll_readable(cx)).await;
             match poll_fn(|cx| socket.poll_read(cx, &mut buffer)).await? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 more => received += more,
@@ -90,6 +93,9 @@ impl Session for Echo {
     async fn transaction(&mut self, recorder: &Recorder) -> Result<Completion, Failure> {
         self.exchange().await.map_err(|error| lost(&error))?;
         recorder.lap(0, StatementKind::Read);
+        for _ in 0..self.unnoted {
+            self.exchange().await.map_err(|error| lost(&error))?;
+        }
         Ok(Completion::Committed)
     }
 
@@ -150,7 +156,7 @@ fn drive(
     request: usize,
     limit: Duration,
 ) -> Result<LoadResult, LoadError> {
-    run(plan, &Factory { endpoint, request, limit }, &mut |_| {}, &Stop::new())
+    run(plan, &Factory { endpoint, request, limit, unnoted: 0 }, &mut |_| {}, &Stop::new())
 }
 
 const LONG: Duration = Duration::from_secs(30);
@@ -218,6 +224,53 @@ fn a_silent_peer_ends_in_outcomes_not_in_a_hang() {
     let step = &result.steps[0];
     assert_eq!((step.outcomes.connection, step.errors["TimedOut"].count), (4, 4));
     assert!(began.elapsed() < LONG);
+}
+
+/// Answers each byte after a nap.
+fn nap(mut stream: impl Read + Write) {
+    let mut byte = [0];
+    while stream.read_exact(&mut byte).is_ok() {
+        std::thread::sleep(NAP);
+        if stream.write_all(&byte).is_err() {
+            return;
+        }
+    }
+}
+
+const NAP: Duration = Duration::from_millis(20);
+
+#[test]
+fn what_a_session_alone_on_its_worker_waits_for_is_part_of_its_transaction() {
+    let (path, listener) = unix("nap");
+    serve(move || listener.accept().map(|(stream, _)| stream), nap);
+    let factory = Factory { endpoint: Endpoint::Unix(path.0.clone()), request: 1, limit: LONG, unnoted: 1 };
+    let result = run(&transactions(12, 1), &factory, &mut |_| {}, &Stop::new()).unwrap();
+    let step = &result.steps[0];
+    assert_eq!(step.outcomes.committed, 12);
+    let (statement, transaction) = (&step.by_statement[0].latency, &step.latency.response);
+    let nap_ms = NAP.as_secs_f64() * 1e3;
+    assert!(statement.min_ms() >= nap_ms, "{}", statement.min_ms());
+    assert!(transaction.min_ms() >= 2.0 * nap_ms, "{}", transaction.min_ms());
+}
+
+#[test]
+fn a_session_alone_on_its_worker_leaves_the_thread_to_what_is_due() {
+    let (path, listener) = unix("due");
+    serve(
+        move || listener.accept().map(|(stream, _)| stream),
+        |mut stream| {
+            let _ = stream.read(&mut [0; 1]);
+            std::thread::sleep(LONG);
+        },
+    );
+    let length = Length::Time(Duration::from_millis(200));
+    let step = Step { sessions: 1, warmup: Duration::ZERO, length, pacing: Pacing::Closed };
+    let plan = LoadPlan { steps: vec![step], drain: Duration::from_millis(100), ..LoadPlan::default() };
+    let began = Instant::now();
+    let result = drive(&plan, Endpoint::Unix(path.0.clone()), 1, LONG).unwrap();
+    let step = &result.steps[0];
+    assert_eq!((step.intervals.len(), step.in_flight_at_end, step.outcomes.total()), (1, 1, 0));
+    assert!(began.elapsed() < LONG, "the end of the step was served by its timer, not by an answer");
 }
 
 #[test]

@@ -285,6 +285,7 @@ impl<T: Transport> Future for Finish<'_, T> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some((connection, statement, started)) = &mut self.parts else { return self.poll_slowly(cx) };
+        ready!(connection.poll_readable(cx));
         match ready!(connection.poll_finish(statement.as_deref_mut(), started, cx)) {
             Some(outcome) => Poll::Ready(outcome),
             None => self.poll_slowly(cx),
