@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::mem::MaybeUninit;
 use std::ops::{Add, Sub};
 use std::task::Poll;
 use std::time::Duration;
+
+use rustix::time::ClockId;
 
 use crate::executor::Core;
 
@@ -42,12 +43,8 @@ impl Moment {
     /// CLOCK_MONOTONIC, whatever the engine's clock is.
     #[inline]
     pub fn now() -> Moment {
-        let mut time = MaybeUninit::<libc::timespec>::uninit();
-        // SAFETY: the call fills `time`; with this clock and a valid pointer it cannot fail (clock_gettime(2)).
-        let time = unsafe {
-            libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
-            time.assume_init()
-        };
+        // Not by the C library, whose wrapper is code and data more that a wait drives out of the caches.
+        let time = rustix::time::clock_gettime(ClockId::Monotonic);
         Moment(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
 

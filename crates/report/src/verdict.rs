@@ -240,8 +240,9 @@ fn sentence(study: &StudyReport, group: &[&VerdictView]) -> String {
         return format!("{head}: nothing to compare, {metric} has no valid run on both sides.");
     }
     if group.iter().all(|view| view.result.p_adjusted.is_none()) {
-        let n = group.iter().map(|view| view.result.n).max().unwrap_or(0);
-        let blocks = if n == 1 { "1 block".to_owned() } else { format!("{n} blocks") };
+        let compared: Vec<&&VerdictView> = group.iter().filter(|v| v.result.ratio.is_some()).collect();
+        let n = blocks_text(&compared);
+        let blocks = if n == "1" { "1 block".to_owned() } else { format!("{n} blocks") };
         let parts: Vec<String> = group
             .iter()
             .filter_map(|view| Some(format!("{}{}", ratio(view.result.ratio?), where_text(study, view))))
@@ -259,11 +260,18 @@ fn sentence(study: &StudyReport, group: &[&VerdictView]) -> String {
     }
     let unjudged: Vec<&&VerdictView> = group.iter().filter(|v| v.result.p_adjusted.is_none()).collect();
     if !unjudged.is_empty() {
-        let n = unjudged.iter().map(|view| view.result.n).min().unwrap_or(0);
+        let n = blocks_text(&unjudged);
         let least = Rules::default().blocks_min;
         clauses.push(format!("no verdict{} ({n} of {least} valid blocks)", all_where(study, &unjudged)));
     }
     format!("{head}, {metric}: {}.", clauses.join("; "))
+}
+
+/// The blocks that comparisons rest on: from the fewest to the most.
+fn blocks_text(views: &[&&VerdictView]) -> String {
+    let blocks = || views.iter().map(|view| view.result.n);
+    let (fewest, most) = (blocks().min().unwrap_or(0), blocks().max().unwrap_or(0));
+    if fewest == most { format!("{most}") } else { format!("{fewest} to {most}") }
 }
 
 fn clause(study: &StudyReport, verdict: Verdict, views: &[&&VerdictView]) -> String {

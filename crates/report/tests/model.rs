@@ -84,7 +84,10 @@ fn below_five_blocks_there_is_no_verdict_and_it_says_so() {
     let study = &report.studies[0];
     assert!(!study.has_verdicts());
     assert!(study.verdicts.iter().all(|verdict| verdict.result.p_adjusted.is_none()));
-    assert!(study.answer[0].contains("(no verdict: 4 blocks of at least 5)"), "{}", study.answer[0]);
+    // One run of 64 sessions does not count, so that its ratio rests on fewer blocks than the others.
+    assert!(study.answer[0].contains("(no verdict: 3 to 4 blocks of at least 5)"), "{}", study.answer[0]);
+    let other = study.answer.iter().find(|s| s.contains("oltp_read_write, TPS")).unwrap();
+    assert!(other.contains("(no verdict: 3 to 4 blocks of at least 5)"), "{other}");
     let json = report::json(&report);
     assert!(json["comparisons"].as_array().unwrap().iter().all(|c| c["verdict"] == "undecided"));
     assert!(report::html(&report).unwrap().contains("Fewer than 5 blocks: no verdicts."));
