@@ -77,6 +77,7 @@ fn postgres_runs_both_smacks() {
 #[test]
 fn several_clients_run_at_once_and_figures_are_values() {
     let Some(server) = sandbox::testing::server("mariadb") else { return };
+    // Clients print when they come to it, the result is saved at once: before they have anything to print.
     let source = r#"
         client "one" { db "x"; query_barrel ""; }
         query "ping" { query "select 1"; type "ping"; has_result_set "y"; }
@@ -88,10 +89,10 @@ fn several_clients_run_at_once_and_figures_are_values() {
           a.set_num_rounds($1); b.set_num_rounds(7);
           a.create_threads(2); b.create_threads(3);
           a.connect(); b.connect();
+          b.run_save_result("ping", "-");
           a.unload_query_barrel(); b.unload_query_barrel();
           a.collect_threads(); b.collect_threads();
           a.print("a made " . a::ping::num_queries . "|");
-          b.run_save_result("ping", "-");
           a.disconnect(); b.disconnect();
         }"#;
     let data = tempfile::tempdir().unwrap();
