@@ -83,7 +83,6 @@ pub(crate) struct Core {
     ready: RefCell<VecDeque<usize>>,
     sockets: RefCell<Vec<SocketSlot>>,
     free_sockets: RefCell<Vec<usize>>,
-    open_sockets: Cell<usize>,
     /// Until then nobody but the task that is being polled has anything to do, and it only for the one socket there is.
     alone_until: Cell<Moment>,
     timers: RefCell<BinaryHeap<Reverse<Timer>>>,
@@ -134,7 +133,6 @@ impl Core {
             ready: RefCell::default(),
             sockets: RefCell::default(),
             free_sockets: RefCell::default(),
-            open_sockets: Cell::new(0),
             alone_until: Cell::new(Moment::START),
             timers: RefCell::default(),
             timer_wakers: RefCell::default(),
@@ -263,19 +261,12 @@ impl Core {
         let slot = &mut tasks[id];
         slot.is_queued = false;
         let Some(mut future) = slot.future.take() else { return };
-        let mut alone_until = Moment::START;
-        match self.ready.borrow().front() {
-            Some(next) => {
-                if let Some(TaskSlot { future: Some(next), .. }) = tasks.get(*next) {
-                    memory::fetch(&**next);
-                }
-            }
-            None if self.open_sockets.get() == 1 && !self.ticker.is_simulated() => {
-                alone_until = self.next_due()
-            }
-            None => {}
+        let next = self.ready.borrow().front().copied();
+        if let Some(TaskSlot { future: Some(next), .. }) = next.and_then(|next| tasks.get(next)) {
+            memory::fetch(&**next);
         }
-        self.alone_until.set(alone_until);
+        let is_alone = next.is_none() && self.open_sockets() == 1 && !self.ticker.is_simulated();
+        self.alone_until.set(if is_alone { self.next_due() } else { Moment::START });
         drop(tasks);
         self.poll_number.set(self.poll_number.get() + 1);
         self.turns.set(0);
@@ -389,7 +380,6 @@ impl Core {
             self.free_sockets.borrow_mut().push(slot);
             return Err(error.into());
         }
-        self.open_sockets.set(self.open_sockets.get() + 1);
         self.alone_until.set(Moment::START);
         Ok(slot)
     }
@@ -408,7 +398,10 @@ impl Core {
         let generation = sockets[slot].generation.wrapping_add(1);
         sockets[slot] = SocketSlot { generation, ..SocketSlot::free() };
         self.free_sockets.borrow_mut().push(slot);
-        self.open_sockets.set(self.open_sockets.get() - 1);
+    }
+
+    fn open_sockets(&self) -> usize {
+        self.sockets.borrow().len() - self.free_sockets.borrow().len()
     }
 
     /// Looks at or changes what is known of a socket.

@@ -211,19 +211,19 @@ fn a_peer_that_hangs_up_costs_a_transaction_and_a_reconnection() {
 #[test]
 fn a_silent_peer_ends_in_outcomes_not_in_a_hang() {
     let (path, listener) = unix("silent");
-    serve(
-        move || listener.accept().map(|(stream, _)| stream),
-        |mut stream| {
-            let _ = stream.read(&mut [0; 1]);
-            std::thread::sleep(LONG);
-        },
-    );
+    serve(move || listener.accept().map(|(stream, _)| stream), fall_silent);
     let began = Instant::now();
     let plan = transactions(4, 2);
     let result = drive(&plan, Endpoint::Unix(path.0.clone()), 10, Duration::from_millis(100)).unwrap();
     let step = &result.steps[0];
     assert_eq!((step.outcomes.connection, step.errors["TimedOut"].count), (4, 4));
     assert!(began.elapsed() < LONG);
+}
+
+/// Hears something and never answers.
+fn fall_silent(mut stream: impl Read) {
+    let _ = stream.read(&mut [0; 1]);
+    std::thread::sleep(LONG);
 }
 
 /// Answers each byte after a nap.
@@ -256,13 +256,7 @@ fn what_a_session_alone_on_its_worker_waits_for_is_part_of_its_transaction() {
 #[test]
 fn a_session_alone_on_its_worker_leaves_the_thread_to_what_is_due() {
     let (path, listener) = unix("due");
-    serve(
-        move || listener.accept().map(|(stream, _)| stream),
-        |mut stream| {
-            let _ = stream.read(&mut [0; 1]);
-            std::thread::sleep(LONG);
-        },
-    );
+    serve(move || listener.accept().map(|(stream, _)| stream), fall_silent);
     let length = Length::Time(Duration::from_millis(200));
     let step = Step { sessions: 1, warmup: Duration::ZERO, length, pacing: Pacing::Closed };
     let plan = LoadPlan { steps: vec![step], drain: Duration::from_millis(100), ..LoadPlan::default() };

@@ -84,7 +84,7 @@ fn below_five_blocks_there_is_no_verdict_and_it_says_so() {
     let study = &report.studies[0];
     assert!(!study.has_verdicts());
     assert!(study.verdicts.iter().all(|verdict| verdict.result.p_adjusted.is_none()));
-    // One run of 64 sessions does not count, so that its ratio rests on fewer blocks than the others.
+    // One run of each workload does not count, so that the ratio at its level rests on fewer blocks than the others.
     assert!(study.answer[0].contains("(no verdict: 3 to 4 blocks of at least 5)"), "{}", study.answer[0]);
     let other = study.answer.iter().find(|s| s.contains("oltp_read_write, TPS")).unwrap();
     assert!(other.contains("(no verdict: 3 to 4 blocks of at least 5)"), "{other}");
