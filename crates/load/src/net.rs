@@ -8,10 +8,8 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
-use std::mem;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -19,7 +17,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{
+    self, AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
 use wire::{Endpoint, Transport};
 
 use crate::executor::{Core, clone_of};
@@ -51,27 +51,22 @@ pub async fn connect(endpoint: &Endpoint, limit: Duration) -> io::Result<Socket>
 }
 
 async fn connect_unix(path: &Path, deadline: Moment) -> io::Result<Socket> {
-    let (address, length) = unix_address(path)?;
-    let fd = new_socket(libc::AF_UNIX)?;
+    let address = unix_address(path)?;
+    let fd = new_socket(AddressFamily::UNIX)?;
     let mut pause = QUEUE_FULL_PAUSE;
     loop {
-        // SAFETY: `address` is a sockaddr_un of at least `length` bytes.
-        let done = unsafe { libc::connect(fd.as_raw_fd(), (&raw const address).cast(), length) };
-        if done == 0 {
-            return Socket::new(fd, true, true);
-        }
-        let error = io::Error::last_os_error();
-        match error.kind() {
-            io::ErrorKind::Interrupted => {}
+        match net::connect(&fd, &address) {
+            Ok(()) => return Socket::new(fd, true, true),
+            Err(Errno::INTR) => {}
             // The server has not accepted as fast as we ask; nothing tells when it will.
-            io::ErrorKind::WouldBlock => {
+            Err(Errno::AGAIN) => {
                 if time::now() >= deadline {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
                 time::sleep(pause).await;
                 pause = (pause * 2).min(QUEUE_FULL_PAUSE_MAX);
             }
-            _ => return Err(error),
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -88,33 +83,18 @@ async fn connect_tcp(addresses: &[SocketAddr], deadline: Moment) -> io::Result<S
 }
 
 async fn connect_address(address: &SocketAddr, deadline: Moment) -> io::Result<Socket> {
-    let (storage, length) = ip_address(address);
-    let fd = new_socket(if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 })?;
-    let on: libc::c_int = 1;
-    // SAFETY: the option's value is an int that lives through the call; `storage` holds `length` bytes.
-    let done = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_NODELAY,
-            (&raw const on).cast(),
-            mem::size_of_val(&on) as libc::socklen_t,
-        );
-        libc::connect(fd.as_raw_fd(), (&raw const storage).cast(), length)
-    };
-    if done == 0 {
-        return Socket::new(fd, false, true);
-    }
-    let error = io::Error::last_os_error();
-    if error.raw_os_error() != Some(libc::EINPROGRESS) {
-        return Err(error);
+    let fd = new_socket(if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
+    sockopt::set_tcp_nodelay(&fd, true)?;
+    match net::connect(&fd, address) {
+        Ok(()) => return Socket::new(fd, false, true),
+        Err(Errno::INPROGRESS) => {}
+        Err(error) => return Err(error.into()),
     }
     let socket = Socket::new(fd, false, false)?;
     socket.set_deadline(deadline);
     poll_fn(|cx| socket.wait(cx, |known| known.is_writable)).await?;
-    if let Some(error) = socket.pending_error()? {
-        return Err(error);
-    }
+    // How the connection that was being made ended.
+    sockopt::socket_error(&socket.fd)??;
     socket.core.watch_writable(&socket.fd, socket.slot, false)?;
     Ok(socket)
 }
@@ -136,56 +116,19 @@ fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok(addresses)
 }
 
-fn new_socket(family: libc::c_int) -> io::Result<OwnedFd> {
-    // SAFETY: a plain system call; the descriptor it returns is ours alone.
-    unsafe {
-        let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0);
-        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
-    }
+fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    Ok(net::socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
-fn unix_address(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
-    // SAFETY: all zeros is a valid sockaddr_un.
-    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    let bytes = path.as_os_str().as_bytes();
-    // One byte stays zero: the end of the string.
-    if bytes.len() >= address.sun_path.len() {
-        return Err(io::Error::new(
+fn unix_address(path: &Path) -> io::Result<SocketAddrUnix> {
+    SocketAddrUnix::new(path).map_err(|error| match error {
+        Errno::NAMETOOLONG => io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("{}: longer than the 107 bytes a socket's path may have", path.display()),
-        ));
-    }
-    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
-        *to = *from as libc::c_char;
-    }
-    let length = mem::offset_of!(libc::sockaddr_un, sun_path) + bytes.len() + 1;
-    Ok((address, length as libc::socklen_t))
-}
-
-fn ip_address(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
-    // SAFETY: all zeros is a valid sockaddr_storage, which is large and aligned enough for both families.
-    unsafe {
-        let mut storage: libc::sockaddr_storage = mem::zeroed();
-        let length = match address {
-            SocketAddr::V4(v4) => {
-                let to = &mut *(&raw mut storage).cast::<libc::sockaddr_in>();
-                to.sin_family = libc::AF_INET as libc::sa_family_t;
-                to.sin_port = v4.port().to_be();
-                to.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
-                mem::size_of::<libc::sockaddr_in>()
-            }
-            SocketAddr::V6(v6) => {
-                let to = &mut *(&raw mut storage).cast::<libc::sockaddr_in6>();
-                to.sin6_family = libc::AF_INET6 as libc::sa_family_t;
-                to.sin6_port = v6.port().to_be();
-                to.sin6_addr.s6_addr = v6.ip().octets();
-                to.sin6_scope_id = v6.scope_id();
-                mem::size_of::<libc::sockaddr_in6>()
-            }
-        };
-        (storage, length as libc::socklen_t)
-    }
+            format!("{}: longer than the 108 bytes a socket's path may have", path.display()),
+        ),
+        other => other.into(),
+    })
 }
 
 impl Socket {
@@ -226,26 +169,6 @@ impl Socket {
             known.is_expired = false;
         });
     }
-
-    /// The outcome of a TCP connection that was being made.
-    fn pending_error(&self) -> io::Result<Option<io::Error>> {
-        let mut code: libc::c_int = 0;
-        let mut length = mem::size_of_val(&code) as libc::socklen_t;
-        // SAFETY: the kernel writes an int into `code` and its length into `length`.
-        let done = unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ERROR,
-                (&raw mut code).cast(),
-                &mut length,
-            )
-        };
-        if done < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
-    }
 }
 
 impl Transport for Socket {
@@ -261,7 +184,7 @@ impl Transport for Socket {
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             std::task::ready!(self.wait(cx, |known| known.is_readable))?;
-            match rustix::net::recv(&self.fd, &mut *buf, RecvFlags::empty()) {
+            match net::recv(&self.fd, &mut *buf, RecvFlags::empty()) {
                 Ok((got, _)) => {
                     if got < buf.len() {
                         self.core.with_socket(self.slot, |known| known.is_readable = known.is_hung_up);
@@ -282,7 +205,7 @@ impl Transport for Socket {
         loop {
             std::task::ready!(self.wait(cx, |known| known.is_writable))?;
             // A peer that is gone gives EPIPE, not a signal.
-            match rustix::net::send(&self.fd, buf, SendFlags::NOSIGNAL) {
+            match net::send(&self.fd, buf, SendFlags::NOSIGNAL) {
                 Ok(put) => return Poll::Ready(Ok(put)),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {

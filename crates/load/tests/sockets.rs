@@ -282,5 +282,5 @@ fn a_path_too_long_for_a_socket_is_refused_with_words() {
     let path = PathBuf::from(format!("/tmp/{}", "x".repeat(200)));
     let plan = LoadPlan { connect_limit: Duration::from_millis(100), ..transactions(1, 1) };
     let error = drive(&plan, Endpoint::Unix(path), 1, LONG).unwrap_err().to_string();
-    assert!(error.contains("107 bytes"), "{error}");
+    assert!(error.contains("108 bytes"), "{error}");
 }
