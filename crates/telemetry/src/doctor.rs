@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::device::Device;
 
@@ -42,6 +44,7 @@ pub fn examine(place: &Path) -> Vec<Fact> {
         frequency(),
         virtualisation(),
         clock(),
+        wake_ups(),
         memory(),
         files(),
         pressure(),
@@ -162,11 +165,45 @@ fn clock() -> Fact {
 }
 
 fn clock_cost_ns() -> f64 {
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     for _ in 0..1000 {
-        std::hint::black_box(std::time::Instant::now());
+        std::hint::black_box(Instant::now());
     }
     began.elapsed().as_secs_f64() * 1e6
+}
+
+/// Sleeps whose ends are looked at, and how long each is: rare enough that processors go to sleep in between.
+const SLEEPS: usize = 100;
+const SLEEP: Duration = Duration::from_millis(2);
+/// Later than that, wake-ups stand visibly in latencies of milliseconds.
+const LATE: Duration = Duration::from_micros(300);
+
+fn wake_ups() -> Fact {
+    let mut late = late_wake_ups();
+    late.sort();
+    let at = |share: f64| late.get((late.len() as f64 * share) as usize).copied().unwrap_or_default();
+    let found = format!("{} us late, 95 % within {} us", at(0.5).as_micros(), at(0.95).as_micros());
+    if at(0.95) <= LATE {
+        return fact("wake-ups", State::Good, found, "arrivals of open loops start in time");
+    }
+    let meaning = "processors are slow to wake: at low rates latencies contain it, the server's part and the client's; \
+                   keep them awake (tuned-adm profile latency-performance) or compare under load only";
+    fact("wake-ups", State::Limited, found, meaning)
+}
+
+/// By how much a thread that slept was awake too late.
+fn late_wake_ups() -> Vec<Duration> {
+    let sleep = || {
+        // SAFETY: a plain system call without memory. Timers of this thread fire when they are due.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        let late = |_| {
+            let began = Instant::now();
+            thread::sleep(SLEEP);
+            began.elapsed().saturating_sub(SLEEP)
+        };
+        (0..SLEEPS).map(late).collect()
+    };
+    thread::spawn(sleep).join().unwrap_or_default()
 }
 
 fn memory() -> Fact {

@@ -6,11 +6,12 @@
 //! (MySQL 8) and on again before the clock stops.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use sandbox::{Home, Sandbox, Spec, builds, snapshot};
+use sandbox::{Home, Progress, Sandbox, Spec, builds, snapshot};
 use wire::{Protocol, Target};
 use workload::{Configured, Dialect, LoadAt, LoadReport};
 
@@ -147,7 +148,9 @@ fn judge(who: &str, theirs: &[f64], ours: &[Took], ratio_min: f64) -> f64 {
 
 /// Seconds that a snapshot takes.
 struct Restored {
-    /// Copying it into place.
+    /// Writing its files.
+    files_s: f64,
+    /// That, and what the first start on them takes longer than the second, which is mostly their way to the device.
     copy_s: f64,
     /// That, and the start of the server on it.
     whole_s: f64,
@@ -157,10 +160,12 @@ struct Restored {
 /// has to be set up and started before, too. Which of it to count is a matter of what is asked, so all of it is shown.
 fn judge_snapshot(theirs_s: f64, empty_s: f64, restored: &[Restored]) -> bool {
     let copy_s = median(restored.iter().map(|restored| restored.copy_s).collect());
+    let files_s = median(restored.iter().map(|restored| restored.files_s).collect());
     let whole_s = median(restored.iter().map(|restored| restored.whole_s).collect());
     let ratio = theirs_s / copy_s;
     println!(
-        "  snapshot, the data alone     {copy_s:.3} s, ratio to prepare {ratio:.1} (at least {SNAPSHOT_RATIO_MIN})"
+        "  snapshot, the data alone     {copy_s:.3} s (files {files_s:.3} s), ratio to prepare {ratio:.1} \
+         (at least {SNAPSHOT_RATIO_MIN})"
     );
     println!("  snapshot and server's start  {whole_s:.3} s, ratio to prepare {:.1}", theirs_s / whole_s);
     println!(
@@ -185,14 +190,23 @@ fn from_snapshot(
     for turn in 0..SNAPSHOT_TURNS {
         spec.name = format!("load-speed-{}-{turn}", std::process::id());
         spec.snapshot = Some(kept.clone());
+        let steps = Mutex::new(Vec::new());
+        let note = |progress| {
+            if matches!(progress, Progress::Step(_)) {
+                steps.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+            }
+        };
         let started = Instant::now();
-        let mut copy = Sandbox::deploy(home, spec, &|_| ())?;
+        let mut copy = Sandbox::deploy(home, spec, &note)?;
         let whole_s = started.elapsed().as_secs_f64();
+        let steps = steps.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let &[restoring, starting] = &steps[..] else { bail!("{} steps instead of two", steps.len()) };
+        let files_s = (starting - restoring).as_secs_f64();
         let is_loaded = configured.is_loaded(&copy.target(Some("load")))?;
         copy.stop()?;
         let started = Instant::now();
         copy.start()?;
-        times.push(Restored { copy_s: whole_s - started.elapsed().as_secs_f64(), whole_s });
+        times.push(Restored { files_s, copy_s: whole_s - started.elapsed().as_secs_f64(), whole_s });
         copy.destroy()?;
         ensure!(is_loaded, "the snapshot does not hold the tables");
     }
