@@ -125,7 +125,7 @@ fn run_case(case: &Case, seed: u64) -> Result<Vec<Finding>> {
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("log");
     let seed = seed.to_string();
-    let mut arguments = vec!["--latency", LATENCY, "--seed", &seed];
+    let mut arguments = vec!["--latency", LATENCY, "--seed", &seed, "--wait", "awake"];
     arguments.extend(case.stall.iter().flat_map(|stall| ["--stall", stall]));
     let server = FakeServer::start_logged(&log, &arguments)?;
     let pacing = case

@@ -35,6 +35,9 @@ pub struct Options {
     pub stall: Option<Stall>,
     /// Seed of the latencies.
     pub seed: u64,
+    /// Takes a cpu for itself and asks all the time: what arrives is then seen at once, however long a thread that
+    /// sleeps would take to wake up.
+    pub never_sleeps: bool,
 }
 
 struct Peer {
@@ -162,10 +165,12 @@ impl Server {
         }
     }
 
-    /// Sleeps until something arrives or an answer is nearly due.
+    /// Until something arrives or an answer is nearly due; at once for a server that never sleeps.
     fn wait(&self, events: &mut [libc::epoll_event]) -> usize {
         let mut sleep = Duration::from_secs(1);
-        if let Some(Reverse(due)) = self.due.peek() {
+        if self.options.never_sleeps {
+            sleep = Duration::ZERO;
+        } else if let Some(Reverse(due)) = self.due.peek() {
             sleep = Duration::from_nanos(due.at_ns.saturating_sub(now_ns())).saturating_sub(SPIN).min(sleep);
         }
         let limit =
