@@ -572,9 +572,10 @@ impl HeadStart {
     /// Takes in that a thread which was to be woken at some time was awake `late_ns` later.
     fn learn(&self, late_ns: u64) {
         let now_ns = self.learnt_ns.get();
-        let next_ns = match late_ns > now_ns {
-            true => now_ns + 3 * HEAD_START_STEP_NS,
-            false => now_ns.saturating_sub(HEAD_START_STEP_NS),
+        let next_ns = if late_ns > now_ns {
+            now_ns + 3 * HEAD_START_STEP_NS
+        } else {
+            now_ns.saturating_sub(HEAD_START_STEP_NS)
         };
         self.learnt_ns.set(next_ns.min(HEAD_START_MAX_NS));
     }

@@ -150,7 +150,7 @@ fn judge(who: &str, theirs: &[f64], ours: &[Took], ratio_min: f64) -> f64 {
 struct Restored {
     /// Writing its files.
     files_s: f64,
-    /// That, and what the first start on them takes longer than the second, which is mostly their way to the device.
+    /// That, and what the first start on them takes longer than the second.
     copy_s: f64,
     /// That, and the start of the server on it.
     whole_s: f64,

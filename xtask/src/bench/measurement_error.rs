@@ -6,7 +6,8 @@
 //! What is judged is the engine, not the machine: how long a processor takes to wake up from its sleep stands in what
 //! any client sees, in no server's log, and is a multiple of all else on a virtual machine whose host is busy. Where
 //! the kernel allows it (PM QoS: Documentation/power/pm_qos_interface.rst) processors therefore wait awake while the
-//! benchmark runs, as in cyclictest; `--idle` lets them sleep, and so shows what the machine adds. A host that takes
+//! benchmark runs, as in cyclictest, and the server takes one for itself; `--idle` lets processors and server sleep, and
+//! so shows what the machine adds. A host that takes
 //! the processors away now and then does so in some rounds and not in others: the median of the rounds is judged, and
 //! the largest error stands beside it.
 
@@ -88,13 +89,14 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
         }
     }
     let awake = if is_idle { None } else { Some(keep_awake()?) };
-    println!("processors {} while they have nothing to do", if is_idle { "sleep" } else { "wait awake" });
+    let wait = if is_idle { "asleep" } else { "awake" };
+    println!("processors and server wait {wait}");
     let mut findings: Vec<Vec<Vec<Finding>>> = CASES.iter().map(|_| Vec::new()).collect();
     let mut is_reached = true;
     for round in 0..rounds {
         for (number, case) in CASES.iter().enumerate() {
             eprintln!("round {}, {}", round + 1, case.name);
-            let found = run_case(case, round * CASES.len() as u64 + number as u64 + 1)?;
+            let found = run_case(case, wait, round * CASES.len() as u64 + number as u64 + 1)?;
             is_reached &= shows_stall(case, &found);
             findings[number].push(found);
         }
@@ -121,11 +123,12 @@ fn keep_awake() -> Result<File> {
     })
 }
 
-fn run_case(case: &Case, seed: u64) -> Result<Vec<Finding>> {
+/// One round of one case, with a server that waits `wait`.
+fn run_case(case: &Case, wait: &str, seed: u64) -> Result<Vec<Finding>> {
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("log");
     let seed = seed.to_string();
-    let mut arguments = vec!["--latency", LATENCY, "--seed", &seed, "--wait", "awake"];
+    let mut arguments = vec!["--latency", LATENCY, "--seed", &seed, "--wait", wait];
     arguments.extend(case.stall.iter().flat_map(|stall| ["--stall", stall]));
     let server = FakeServer::start_logged(&log, &arguments)?;
     let pacing = case

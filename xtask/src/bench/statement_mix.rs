@@ -12,28 +12,13 @@ use load::{Length, LoadPlan, Pacing, Step, Stop};
 use sandbox::{Home, Sandbox, Spec, builds};
 use wire::blocking::Client;
 use wire::{Protocol, Target};
-use workload::{Dialect, LoadAt};
+use workload::{Dialect, LoadAt, Workload};
 
 use super::lab::on_both_families;
 use super::yardstick;
 
 const TRANSACTIONS: u64 = 10_000;
 const ROWS: &str = "10000";
-
-/// sysbench 1.0's scripts whose events are transactions; bulk_insert's are rows, and compared apart. Named one by one:
-/// Plimsoll has workloads of the same family that sysbench 1.0 does not have.
-const SCRIPTS: [&str; 10] = [
-    "oltp_read_only",
-    "oltp_read_write",
-    "oltp_write_only",
-    "oltp_point_select",
-    "oltp_update_index",
-    "oltp_update_non_index",
-    "oltp_insert",
-    "oltp_delete",
-    "select_random_points",
-    "select_random_ranges",
-];
 
 /// How often each statement was run, values taken out.
 type Counts = BTreeMap<String, u64>;
@@ -53,7 +38,8 @@ fn one_server(home: &Home, selector: &str) -> Result<bool> {
     let log = Log::start(&server, &target)?;
     println!("{selector}: statements of {TRANSACTIONS} transactions, sysbench / plimsoll");
     let mut is_equal = true;
-    for name in SCRIPTS {
+    // Others of the name are not sysbench 1.0's; bulk_insert's events are rows, and it is compared apart.
+    for name in workload::oltp::MEMBERS.iter().map(|member| member.name()) {
         // The tables are made anew for each side: oltp_delete and oltp_insert change them.
         load(name, &target, ROWS)?;
         let theirs = log.during(|| sysbench_run(name, &target))?;
