@@ -321,8 +321,9 @@ fn loaded(
     let loaded = {
         // Half-loaded tables are worth nothing: the first Ctrl-C ends the server, and with it the loading.
         let _expendable = wanted.stop.expendable(sandbox.pid());
-        load(configured, &target, Durability::Expendable, wanted, stage)
-            .and_then(|report| settle(&target).map(|()| report))
+        load(configured, &target, Durability::Expendable, wanted, stage).and_then(|report| {
+            workload::settle(&target).map(|()| report).map_err(|e| Error::Run(e.to_string()))
+        })
     };
     let loaded = match loaded {
         Ok(loaded) => loaded,
@@ -433,21 +434,5 @@ fn how(report: &LoadReport) -> String {
         LoadMethod::Inserts { why } => format!("loaded by INSERT statements: {why}"),
         LoadMethod::Statements => "loaded by the workload's own statements".into(),
         LoadMethod::Nothing => "no tables".into(),
-    }
-}
-
-/// Pays what a bulk load leaves owing, so that the snapshot's runs do not: a slow shutdown purges all of InnoDB's
-/// history and merges its change buffer; a checkpoint empties PostgreSQL's write-ahead log.
-fn settle(target: &Target) -> Result<(), Error> {
-    let mut client = connect(target)?;
-    let sql = match target.protocol {
-        Protocol::Mysql => "SET GLOBAL innodb_fast_shutdown = 0",
-        Protocol::Postgres => "CHECKPOINT",
-    };
-    match client.query(sql) {
-        Ok(_) => Ok(()),
-        // A server without InnoDB has nothing to purge (ER_UNKNOWN_SYSTEM_VARIABLE).
-        Err(wire::Error::Server(refusal)) if refusal.number == 1193 => Ok(()),
-        Err(error) => Err(Error::Run(format!("settling the loaded tables failed: {error}"))),
     }
 }

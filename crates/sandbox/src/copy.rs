@@ -1,18 +1,26 @@
 //! Copying data directories: by reference where the file system can, by several threads where it cannot.
+//!
+//! A copy is laid out as what it is made of. Servers set space aside for their logs before they write to it (MySQL's
+//! spare redo files, MariaDB's one large one); such space is set aside in the copy and not filled with zeros, which
+//! would be most of the bytes written, and another state than that of the server that loaded the data.
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::Errno;
+
 use crate::process::Ids;
 use crate::{Error, OnProgress, Progress};
 
-/// `FICLONE` of linux/fs.h: the new file shares the old one's blocks until either is written to.
-const FICLONE: libc::c_ulong = 0x4004_9409;
+/// Bytes copied at once: enough to hide the cost of the calls, and no more. A piece of 1 MiB makes the kernel cache it
+/// in large folios, which on a virtual machine come from memory that the host has taken back: five times slower, where
+/// that was measured, than pieces of 64 KiB.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// One file to copy.
 struct Job {
@@ -31,9 +39,10 @@ pub(crate) fn tree(from: &Path, to: &Path, ids: Option<Ids>, progress: OnProgres
     let total = jobs.iter().map(|job| job.bytes).sum();
     let (queue, done, failed) = (Mutex::new(jobs), AtomicU64::new(0), Mutex::new(None));
     let work = || {
+        let mut buffer = vec![0; PIECE_BYTES];
         // A poisoned queue only means that another thread panicked; its jobs are still whole.
         while let Some(job) = queue.lock().unwrap_or_else(|e| e.into_inner()).pop() {
-            if let Err(error) = file(&job, ids) {
+            if let Err(error) = file(&job, ids, &mut buffer) {
                 queue.lock().unwrap_or_else(|e| e.into_inner()).clear();
                 failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
                 return;
@@ -77,19 +86,58 @@ fn plan(from: &Path, to: &Path, ids: Option<Ids>, jobs: &mut Vec<Job>) -> Result
     Ok(())
 }
 
-fn file(job: &Job, ids: Option<Ids>) -> Result<(), Error> {
+fn file(job: &Job, ids: Option<Ids>, buffer: &mut [u8]) -> Result<(), Error> {
     let source = File::open(&job.from).map_err(|e| Error::io("copy", &job.from, e))?;
-    let mode = source.metadata().map_err(|e| Error::io("copy", &job.from, e))?.permissions().mode();
+    let meta = source.metadata().map_err(|e| Error::io("copy", &job.from, e))?;
     let fail = |e| Error::io("write", &job.to, e);
-    let mut to = File::options().write(true).create_new(true).open(&job.to).map_err(fail)?;
-    // SAFETY: both descriptors are open.
-    let is_cloned = unsafe { libc::ioctl(to.as_raw_fd(), FICLONE as _, source.as_raw_fd()) } == 0;
-    if !is_cloned {
-        // In the kernel where it can (copy_file_range).
-        io::copy(&mut &source, &mut to).map_err(fail)?;
+    let to = File::options().write(true).create_new(true).open(&job.to).map_err(fail)?;
+    if rustix::fs::ioctl_ficlone(&to, &source).is_err() {
+        set_aside(&to, &meta).map_err(fail)?;
+        copy_data(&source, &to, meta.len(), buffer).map_err(fail)?;
     }
     drop(to);
-    give(&job.to, mode, ids)
+    give(&job.to, meta.permissions().mode(), ids)
+}
+
+/// Gives a new file the length of the other, and its space where that one has all of its own. Where it has holes, all
+/// that is not data becomes a hole.
+fn set_aside(to: &File, from: &fs::Metadata) -> io::Result<()> {
+    let (len, allocated) = (from.len(), from.blocks() * 512);
+    if len == 0 {
+        return Ok(());
+    }
+    if allocated >= len {
+        match rustix::fs::fallocate(to, FallocateFlags::empty(), 0, len) {
+            Ok(()) => return Ok(()),
+            // Some file systems cannot.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    to.set_len(len)
+}
+
+/// Copies the parts of a file that hold data: not its holes, and not what is set aside and was never written
+/// (lseek(2), SEEK_DATA).
+fn copy_data(from: &File, to: &File, len: u64, buffer: &mut [u8]) -> io::Result<()> {
+    let mut at = 0;
+    while at < len {
+        at = match rustix::fs::seek(from, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            // No more data.
+            Err(Errno::NXIO) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let end = rustix::fs::seek(from, SeekFrom::Hole(at))?.min(len);
+        while at < end {
+            let wanted = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            let piece = &mut buffer[..wanted];
+            from.read_exact_at(piece, at)?;
+            to.write_all_at(piece, at)?;
+            at += wanted as u64;
+        }
+    }
+    Ok(())
 }
 
 fn give(path: &Path, mode: u32, ids: Option<Ids>) -> Result<(), Error> {
@@ -120,5 +168,42 @@ mod tests {
         assert_eq!(fs::metadata(to.join("a/b/small")).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(!to.join("socket").exists());
         assert!(tree(&from, &to, None, &|_| ()).is_err());
+    }
+
+    #[test]
+    fn space_set_aside_stays_so_and_holes_stay_holes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir(&from).unwrap();
+        let redo = File::create(from.join("redo")).unwrap();
+        rustix::fs::fallocate(&redo, FallocateFlags::empty(), 0, 8 << 20).unwrap();
+        redo.write_all_at(&[3; 5000], 3 << 20).unwrap();
+        let holes = File::create(from.join("holes")).unwrap();
+        holes.write_all_at(&[4; 5000], 7 << 20).unwrap();
+        holes.set_len(9 << 20).unwrap();
+        for file in [&redo, &holes] {
+            file.sync_all().unwrap();
+        }
+        tree(&from, &to, None, &|_| ()).unwrap();
+        for name in ["redo", "holes"] {
+            assert!(fs::read(from.join(name)).unwrap() == fs::read(to.join(name)).unwrap(), "{name} differs");
+            let copy = File::open(to.join(name)).unwrap();
+            copy.sync_all().unwrap();
+            let there = File::open(from.join(name)).unwrap();
+            assert_eq!(copy.metadata().unwrap().blocks(), there.metadata().unwrap().blocks(), "{name}");
+            assert_eq!(data_parts(&copy), data_parts(&there), "{name}");
+        }
+        assert!(fs::metadata(to.join("redo")).unwrap().blocks() * 512 >= 8 << 20);
+        assert!(fs::metadata(to.join("holes")).unwrap().blocks() * 512 < 1 << 20);
+    }
+
+    /// Where each part with data begins and ends.
+    fn data_parts(file: &File) -> Vec<(u64, u64)> {
+        let (mut parts, mut at) = (Vec::new(), 0);
+        while let Ok(start) = rustix::fs::seek(file, SeekFrom::Data(at)) {
+            at = rustix::fs::seek(file, SeekFrom::Hole(start)).unwrap();
+            parts.push((start, at));
+        }
+        parts
     }
 }

@@ -114,6 +114,23 @@ pub(crate) fn without_redo_log<T>(
     done.and_then(|done| switched.map(|_| done))
 }
 
+/// See [`crate::settle`].
+pub(crate) fn settle(target: &Target) -> Result<(), Error> {
+    let mut control = Control::connect(target, "settle the loaded tables")?;
+    control.client().set_statement_timeout(STATEMENT_LIMIT);
+    let sql = match target.protocol {
+        Protocol::Mysql => "SET GLOBAL innodb_fast_shutdown = 0",
+        Protocol::Postgres => "CHECKPOINT",
+    };
+    match control.run("settling the loaded tables", sql) {
+        // A server without InnoDB has nothing to purge (ER_UNKNOWN_SYSTEM_VARIABLE).
+        Err(Error::Statement { source: wire::Error::Server(refusal), .. }) if refusal.number == 1193 => {
+            Ok(())
+        }
+        other => other.map(drop),
+    }
+}
+
 pub(crate) fn statement_error(doing: &str, sql: &str, source: wire::Error) -> Error {
     Error::Statement { doing: doing.to_owned(), sql: shortened(sql), source }
 }

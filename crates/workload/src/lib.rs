@@ -142,3 +142,12 @@ pub fn without_redo_log<T>(
 ) -> Result<T, Error> {
     control::without_redo_log(target, work)
 }
+
+/// Pays what a bulk load leaves owing, so that runs on a snapshot of it do not: has InnoDB's next stop be a slow one,
+/// which purges all history and merges the change buffer; checkpoints PostgreSQL. Only for a server of one's own.
+///
+/// # Errors
+/// No connection, or no right to.
+pub fn settle(target: &wire::Target) -> Result<(), Error> {
+    control::settle(target)
+}

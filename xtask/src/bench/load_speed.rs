@@ -21,7 +21,7 @@ use super::yardstick;
 const SERVERS: &[&str] = &["mariadb", "mysql@8.0.33", "postgres"];
 const SNAPSHOT_RATIO_MIN: f64 = 15.0;
 /// Turns of what is loaded from a snapshot.
-const SNAPSHOT_TURNS: usize = 3;
+const SNAPSHOT_TURNS: usize = 5;
 
 /// What is asked for on the command line.
 struct Asked<'a> {
@@ -92,7 +92,7 @@ fn one_server(home: &Home, selector: &str, asked: &Asked<'_>) -> Result<bool> {
     let build = builds::resolve(home, &selector.parse()?, &|_| ())?;
     let mut spec = Spec::new(format!("load-speed-{}", std::process::id()), build);
     let begin = Instant::now();
-    let mut server = Sandbox::deploy(home, &spec, &|_| ())?;
+    let server = Sandbox::deploy(home, &spec, &|_| ())?;
     let empty_s = begin.elapsed().as_secs_f64();
     let target = server.target(Some("load"));
     let version = wire::blocking::Client::connect(&server.target(None))?.server().version.clone();
@@ -115,10 +115,8 @@ fn one_server(home: &Home, selector: &str, asked: &Asked<'_>) -> Result<bool> {
             thread::sleep(Duration::from_secs(1));
         }
     }
-    recreate(&target)?;
-    load(Loader::Own, &*configured, &target, asked.rows)?;
-    let restored = from_snapshot(home, &mut spec, &mut server, &*configured)?;
     server.destroy()?;
+    let restored = from_snapshot(home, &mut spec, &*configured, asked.rows)?;
     let of = |loader| took.iter().filter(|(l, _)| *l == loader).map(|(_, took)| *took).collect::<Vec<_>>();
     let theirs: Vec<f64> = of(Loader::Sysbench).iter().map(|took| took.total_s).collect();
     println!("  sysbench prepare             {:.2} s (median)", median(theirs.clone()));
@@ -175,17 +173,24 @@ fn judge_snapshot(theirs_s: f64, empty_s: f64, restored: &[Restored]) -> bool {
     ratio >= SNAPSHOT_RATIO_MIN
 }
 
-/// Deploys sandboxes from a snapshot, and starts each a second time, which says how much of the first was the start.
+/// Loads a fresh sandbox and keeps its snapshot, as a run does; deploys sandboxes from that, and starts each a second
+/// time, which says how much of the first was the start.
 fn from_snapshot(
     home: &Home,
     spec: &mut Spec,
-    server: &mut Sandbox,
     configured: &dyn Configured,
+    rows: &str,
 ) -> Result<Vec<Restored>> {
+    let mut server = Sandbox::deploy(home, spec, &|_| ())?;
+    let target = server.target(Some("load"));
+    recreate(&target)?;
+    load(Loader::Own, configured, &target, rows)?;
+    workload::settle(&target)?;
     let dataset = configured.dataset_key();
     let key = snapshot::key(spec, &dataset);
-    let kept = snapshot::save(home, server, &key, &dataset, u64::MAX, &|_| ())?;
+    let kept = snapshot::save(home, &mut server, &key, &dataset, u64::MAX, &|_| ())?;
     let kept = kept.context("the snapshot is kept")?;
+    server.destroy()?;
     let mut times = Vec::new();
     for turn in 0..SNAPSHOT_TURNS {
         spec.name = format!("load-speed-{}-{turn}", std::process::id());

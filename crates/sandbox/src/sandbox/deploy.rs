@@ -6,6 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::IFlags;
+
 use super::{Sandbox, check_name};
 use crate::build::Version;
 use crate::process::Ids;
@@ -130,6 +132,7 @@ fn check_passable(home: &Home, spec: &Spec) -> Result<(), Error> {
 fn claim(home: &Home, spec: &Spec) -> Result<Sandbox, Error> {
     let sandboxes = home.sandboxes();
     fs::create_dir_all(&sandboxes).map_err(|e| Error::io("create", &sandboxes, e))?;
+    spread(&sandboxes);
     let dir = sandboxes.join(&spec.name);
     if dir.exists() {
         return Err(exists(home, &spec.name));
@@ -152,6 +155,19 @@ fn claim(home: &Home, spec: &Spec) -> Result<Sandbox, Error> {
         // The first error is the one to tell.
         let _ = fs::remove_dir_all(&new);
     })
+}
+
+/// Has ext4 put each directory below this one into a block group of its own (chattr(1), T). It gives a file no inode
+/// that was deleted within the last minutes and walks past every such inode of the group: in the group where the last
+/// sandboxes were destroyed a PostgreSQL's 1,300 files took three times as long. Other file systems refuse, and do not
+/// need it.
+fn spread(dir: &Path) {
+    let Ok(dir) = fs::File::open(dir) else { return };
+    if let Ok(flags) = rustix::fs::ioctl_getflags(&dir)
+        && !flags.contains(IFlags::TOPDIR)
+    {
+        let _ = rustix::fs::ioctl_setflags(&dir, flags | IFlags::TOPDIR);
+    }
 }
 
 fn exists(home: &Home, name: &str) -> Error {
@@ -403,5 +419,21 @@ impl Sandbox {
         }
         client.close();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ext4_is_told_to_spread_sandboxes_and_other_file_systems_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        spread(dir.path());
+        spread(dir.path());
+        let is_ext4 = rustix::fs::statfs(dir.path()).unwrap().f_type == 0xef53;
+        let flags = rustix::fs::ioctl_getflags(fs::File::open(dir.path()).unwrap());
+        assert_eq!(flags.is_ok_and(|flags| flags.contains(IFlags::TOPDIR)), is_ext4);
+        spread(Path::new("/nonexistent"));
     }
 }
