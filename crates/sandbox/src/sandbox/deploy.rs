@@ -427,13 +427,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ext4_is_told_to_spread_sandboxes_and_other_file_systems_are_left_alone() {
+    fn ext4_is_told_to_spread_sandboxes_and_other_file_systems_may_refuse() {
         let dir = tempfile::tempdir().unwrap();
         spread(dir.path());
         spread(dir.path());
         let is_ext4 = rustix::fs::statfs(dir.path()).unwrap().f_type == 0xef53;
         let flags = rustix::fs::ioctl_getflags(fs::File::open(dir.path()).unwrap());
-        assert_eq!(flags.is_ok_and(|flags| flags.contains(IFlags::TOPDIR)), is_ext4);
+        // One that lies over ext4 may hand it through.
+        assert!(!is_ext4 || flags.unwrap().contains(IFlags::TOPDIR));
         spread(Path::new("/nonexistent"));
     }
 }
