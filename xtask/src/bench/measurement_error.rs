@@ -7,9 +7,8 @@
 //! any client sees, in no server's log, and is a multiple of all else on a virtual machine whose host is busy. Where
 //! the kernel allows it (PM QoS: Documentation/power/pm_qos_interface.rst) processors therefore wait awake while the
 //! benchmark runs, as in cyclictest, and the server takes one for itself; `--idle` lets processors and server sleep, and
-//! so shows what the machine adds. A host that takes
-//! the processors away now and then does so in some rounds and not in others: the median of the rounds is judged, and
-//! the largest error stands beside it.
+//! so shows what the machine adds. A host that takes the processors away now and then does so in some rounds and not in
+//! others: the median of the rounds is judged, and the largest error stands beside it.
 
 use std::fs::File;
 use std::io::Write;

@@ -159,8 +159,8 @@ fn claim(home: &Home, spec: &Spec) -> Result<Sandbox, Error> {
 
 /// Has ext4 put each directory below this one into a block group of its own (chattr(1), T). It gives a file no inode
 /// that was deleted within the last minutes and walks past every such inode of the group: in the group where the last
-/// sandboxes were destroyed a PostgreSQL's 1,300 files took three times as long. Other file systems refuse, and do not
-/// need it.
+/// sandboxes were destroyed a PostgreSQL's 1,300 files took 1.6 s, elsewhere 0.3 s. Other file systems refuse, and do
+/// not need it.
 fn spread(dir: &Path) {
     let Ok(dir) = fs::File::open(dir) else { return };
     if let Ok(flags) = rustix::fs::ioctl_getflags(&dir)
