@@ -8,11 +8,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::connection::{Connection, Statement};
 use crate::error::Error;
+use crate::limits::Budget;
 use crate::mysql::BulkRows;
 use crate::target::{Endpoint, Target};
 use crate::transport::Transport;
@@ -23,7 +26,12 @@ use crate::value::{Done, ParamType, ResultSet, Row, ServerInfo, Value};
 pub struct Socket {
     stream: Stream,
     deadline: Option<Instant>,
+    /// Set by whoever wants all waiting to end.
+    stop: Option<Arc<AtomicBool>>,
 }
+
+/// Between two looks at whether somebody wants the waiting to end.
+const STOP_LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 enum Stream {
@@ -39,7 +47,7 @@ impl Socket {
             Endpoint::Unix(path) => Stream::Unix(connect_unix(path, deadline)?),
             Endpoint::Tcp { host, port } => Stream::Tcp(connect_tcp(host, *port, limit)?),
         };
-        Ok(Socket { stream, deadline })
+        Ok(Socket { stream, deadline, stop: None })
     }
 
     fn fd(&self) -> i32 {
@@ -52,6 +60,10 @@ impl Socket {
     /// Waits until the socket is ready for `events` or the deadline has passed.
     fn wait(&self, events: i16) -> io::Result<()> {
         loop {
+            if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let look_ms = STOP_LOOK.as_millis() as i32;
             let timeout_ms = match self.deadline {
                 None => -1,
                 Some(deadline) => {
@@ -62,6 +74,11 @@ impl Socket {
                     // Rounded up, or the last millisecond would be spent spinning.
                     i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX)
                 }
+            };
+            let timeout_ms = match &self.stop {
+                Some(_) if timeout_ms < 0 => look_ms,
+                Some(_) => timeout_ms.min(look_ms),
+                None => timeout_ms,
             };
             let mut poll = libc::pollfd { fd: self.fd(), events, revents: 0 };
             // SAFETY: one valid pollfd, for the length of the call.
@@ -198,12 +215,41 @@ pub struct Client {
     target: Target,
 }
 
+/// Rows as they are shown to whoever asked. Control work keeps what it is shown, so that there is an end to it.
+struct Shown<'a> {
+    budget: Budget,
+    on_row: &'a mut dyn FnMut(&Row<'_>),
+    ended: Result<(), Error>,
+}
+
+impl Shown<'_> {
+    fn row(&mut self, row: &Row<'_>) {
+        if self.ended.is_ok() {
+            let bytes = (0..row.len()).filter_map(|column| row.get(column)).map(<[u8]>::len).sum::<usize>();
+            self.ended = self.budget.take(bytes + row.len());
+        }
+        if self.ended.is_ok() {
+            (self.on_row)(row);
+        }
+    }
+}
+
 /// How long a request to cancel a statement may take.
 const CANCEL_LIMIT: Duration = Duration::from_secs(2);
 
 impl Client {
     /// Connects and logs in within the target's connect timeout.
     pub fn connect(target: &Target) -> Result<Client, Error> {
+        Self::connect_with(target, None)
+    }
+
+    /// The same, for work that somebody may stop: soon after `stop` is set whatever the connection waits for ends in
+    /// [`Error::Timeout`], and the server is told to give up the statement, as after any timeout.
+    pub fn connect_until(target: &Target, stop: Arc<AtomicBool>) -> Result<Client, Error> {
+        Self::connect_with(target, Some(stop))
+    }
+
+    fn connect_with(target: &Target, stop: Option<Arc<AtomicBool>>) -> Result<Client, Error> {
         let start = Instant::now();
         let limit = target.connect_timeout;
         let timeout = || Error::Timeout { waited_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX) };
@@ -211,6 +257,7 @@ impl Client {
             io::ErrorKind::TimedOut => timeout(),
             kind => Error::Io(io::Error::new(kind, format!("{}: {error}", target.endpoint))),
         })?;
+        let socket = Socket { stop, ..socket };
         let left = Target { connect_timeout: limit.saturating_sub(start.elapsed()), ..target.clone() };
         match wait_for(Connection::open(socket, &left)) {
             Ok(connection) => Ok(Client { connection, target: target.clone() }),
@@ -250,10 +297,14 @@ impl Client {
         self.settle(result)
     }
 
-    /// See [`Connection::query_rows`].
+    /// See [`Connection::query_rows`]. Not more than [`limits::RESULT_BYTES_MAX`] of values are shown.
+    ///
+    /// [`limits::RESULT_BYTES_MAX`]: crate::limits::RESULT_BYTES_MAX
     pub fn query_rows(&mut self, sql: &str, on_row: &mut dyn FnMut(&Row<'_>)) -> Result<Done, Error> {
-        let result = wait_for(self.connection.query_rows(sql, on_row));
-        self.settle(result)
+        let mut shown = Shown { budget: Budget::default(), on_row, ended: Ok(()) };
+        let result = wait_for(self.connection.query_rows(sql, &mut |row| shown.row(row)));
+        let done = self.settle(result)?;
+        shown.ended.map(|()| done)
     }
 
     /// See [`Connection::query_sets`].
@@ -293,8 +344,10 @@ impl Client {
         values: &[Value<'_>],
         on_row: &mut dyn FnMut(&Row<'_>),
     ) -> Result<Done, Error> {
-        let result = wait_for(self.connection.execute_rows(statement, values, on_row));
-        self.settle(result)
+        let mut shown = Shown { budget: Budget::default(), on_row, ended: Ok(()) };
+        let result = wait_for(self.connection.execute_rows(statement, values, &mut |row| shown.row(row)));
+        let done = self.settle(result)?;
+        shown.ended.map(|()| done)
     }
 
     /// See [`Connection::close_statement`].
@@ -335,12 +388,17 @@ impl Client {
     }
 
     /// See [`Connection::close`].
-    pub fn close(self) {
-        wait_for(self.connection.close());
-    }
+    pub fn close(self) {}
 
     /// See [`Connection::set_statement_timeout`].
     pub fn set_statement_timeout(&mut self, limit: Duration) {
         self.connection.set_statement_timeout(limit);
+    }
+}
+
+impl Drop for Client {
+    /// A server notes in its log whoever leaves without a word.
+    fn drop(&mut self) {
+        wait_for(self.connection.say_good_bye());
     }
 }

@@ -241,10 +241,14 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Says good-bye. Errors do not matter any more.
-    pub async fn close(self) {
+    pub async fn close(mut self) {
+        self.say_good_bye().await;
+    }
+
+    pub(crate) async fn say_good_bye(&mut self) {
         match self {
-            Connection::Mysql(c) => c.close().await,
-            Connection::Postgres(c) => c.close().await,
+            Connection::Mysql(c) => c.say_good_bye().await,
+            Connection::Postgres(c) => c.say_good_bye().await,
         }
     }
 

@@ -25,6 +25,12 @@ impl ServerError {
     }
 }
 
+/// A SQLSTATE as the standard allows it: digits and capital letters. Anything else is `HY000`.
+pub(crate) fn sqlstate(sent: [u8; 5]) -> [u8; 5] {
+    let is_one = sent.iter().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase());
+    if is_one { sent } else { *b"HY000" }
+}
+
 /// Any failure of a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -37,6 +37,19 @@ pub enum Endpoint {
     },
 }
 
+impl Endpoint {
+    /// Whether what is sent there stays on this machine, as far as the name tells.
+    pub fn is_this_machine(&self) -> bool {
+        match self {
+            Endpoint::Unix(_) => true,
+            Endpoint::Tcp { host, .. } => {
+                host.eq_ignore_ascii_case("localhost")
+                    || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+            }
+        }
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,7 +97,7 @@ pub enum TlsMode {
     Preferred,
     /// Always, unchecked.
     Required,
-    /// Always, and the certificate must come from the named authority.
+    /// Always, and the certificate must come from the named authority, or from one that this system trusts.
     VerifyCa,
     /// Always, authority and host name checked.
     VerifyFull,
@@ -118,7 +131,7 @@ pub struct Target {
     pub database: Option<String>,
     /// Encryption.
     pub tls: TlsMode,
-    /// PEM file of the authority for the two verifying modes.
+    /// PEM file of the authority for the two verifying modes; `None`: those that this system trusts.
     pub tls_ca: Option<PathBuf>,
     /// Certificate and ciphers of this side.
     pub tls_client: TlsClient,

@@ -1,7 +1,7 @@
 //! TLS as a target asks for it: the certificate policies of [`TlsMode`], and its errors in words.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -94,8 +94,8 @@ pub(crate) fn handshake_error(error: &rustls::Error) -> Error {
         R::InvalidMessage(_) => format!("the server's answer cannot be read; most likely {OLD_TLS} ({error})"),
         // A bad signature: another authority of the same name.
         R::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            "the server's certificate does not come from the authority in tls-ca: name the right file, or use \
-             tls=required to encrypt without checking"
+            "the server's certificate does not come from the authority in tls-ca (without tls-ca: from none that this system \
+             trusts): name the right file, or use tls=required to encrypt without checking"
                 .into()
         }
         R::InvalidCertificate(CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }) => {
@@ -197,11 +197,12 @@ struct AuthorityVerifier {
 
 impl AuthorityVerifier {
     fn new(target: &Target, checks_name: bool, provider: &Arc<CryptoProvider>) -> Result<Self, Error> {
-        let path = target.tls_ca.as_deref().ok_or_else(|| {
-            Error::Tls(
-                "verifying a certificate needs the authority's file: add tls-ca=/path/to/ca.pem".into(),
-            )
-        })?;
+        let Some(path) = target.tls_ca.as_deref() else {
+            let inner = WebPkiServerVerifier::builder_with_provider(system_roots()?, Arc::clone(provider))
+                .build()
+                .map_err(|error| Error::Tls(format!("the authorities of this system: {error}")))?;
+            return Ok(AuthorityVerifier { inner, roots: Vec::new(), checks_name });
+        };
         let roots = client::certificates(path)?;
         let mut store = RootCertStore::empty();
         for root in &roots {
@@ -214,6 +215,24 @@ impl AuthorityVerifier {
             .map_err(|error| Error::Tls(format!("{}: {error}", path.display())))?;
         Ok(AuthorityVerifier { inner, roots, checks_name })
     }
+}
+
+/// The authorities that this system trusts, read once: each session has a configuration of its own.
+fn system_roots() -> Result<Arc<RootCertStore>, Error> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    if let Some(roots) = ROOTS.get() {
+        return Ok(Arc::clone(roots));
+    }
+    let loaded = rustls_native_certs::load_native_certs();
+    let mut store = RootCertStore::empty();
+    let (usable, _) = store.add_parsable_certificates(loaded.certs);
+    if usable == 0 {
+        let why = loaded.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
+        return Err(Error::Tls(format!(
+            "this system trusts no authority{why}: add tls-ca=/path/to/ca.pem, or install ca-certificates"
+        )));
+    }
+    Ok(Arc::clone(ROOTS.get_or_init(|| Arc::new(store))))
 }
 
 impl ServerCertVerifier for AuthorityVerifier {

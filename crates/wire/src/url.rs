@@ -33,6 +33,9 @@ impl Target {
     /// tools call the options of TLS is understood too: libpq's `sslmode`, `sslrootcert`, `sslcert` and `sslkey`, and
     /// `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key` and `ssl-cipher` of MySQL's.
     /// User, password, database and values may be percent-encoded.
+    ///
+    /// Where the URL says nothing about TLS, a host that is not this machine is spoken to over TLS if it offers that
+    /// ([`TlsMode::Preferred`]), and this machine is not.
     pub fn parse(url: &str) -> Result<Target, TargetError> {
         let Some((scheme, rest)) = url.split_once("://") else {
             return wrong("a server's URL begins with mysql:// or postgres://");
@@ -45,6 +48,12 @@ impl Target {
         let rest = rest.split_once('#').map_or(rest, |(before, _)| before);
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if path.contains('@') {
+            return wrong(
+                "there is an @ behind the first / of the URL: a / in a password is written as %2F, an @ in a database's \
+                 name as %40",
+            );
+        }
         let (login, address) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
         let (host, port) = parse_address(address)?;
@@ -61,9 +70,14 @@ impl Target {
             connect_timeout: Self::CONNECT_TIMEOUT,
             statement_timeout: Self::STATEMENT_TIMEOUT,
         };
+        let mut says_tls = false;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            says_tls |= TLS_KEYS.contains(&key);
             target.apply(&decode(key)?, decode(value)?)?;
+        }
+        if !says_tls && !target.endpoint.is_this_machine() {
+            target.tls = TlsMode::Preferred;
         }
         if target.user.is_empty() {
             target.user = match protocol {
@@ -84,7 +98,7 @@ impl Target {
                 self.endpoint = Endpoint::Tcp { host: value, port };
             }
             "port" => {
-                let Ok(new_port) = value.parse::<u16>() else { return wrong(format!("bad port {value:?}")) };
+                let Ok(new_port) = value.parse::<u16>() else { return bad_port(&value) };
                 self.set_port(new_port);
             }
             "user" => self.user = value,
@@ -98,7 +112,7 @@ impl Target {
             "compression" => self.is_compressed = self.parse_compression(&value)?,
             "connect-timeout" => self.connect_timeout = parse_seconds(key, &value)?,
             "statement-timeout" => self.statement_timeout = parse_seconds(key, &value)?,
-            other => return wrong(format!("unknown option {other:?}")),
+            other => return unknown_option(other),
         }
         Ok(())
     }
@@ -164,12 +178,33 @@ fn parse_address(address: &str) -> Result<(String, Option<u16>), TargetError> {
         None | Some("") => None,
         Some(text) => match text.parse::<u16>() {
             Ok(port) if port > 0 => Some(port),
-            _ => return wrong(format!("bad port {text:?}")),
+            _ => return bad_port(text),
         },
     };
     let host = decode(host)?;
     Ok((if host.is_empty() { "127.0.0.1".into() } else { host }, port))
 }
+
+/// What stands in a port's place may be a part of a password.
+fn bad_port<R>(text: &str) -> Result<R, TargetError> {
+    match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => wrong(format!("bad port {text:?}")),
+        false => {
+            wrong("bad port: it is no number (a / ? # or @ in a password is written as %2F %3F %23 %40)")
+        }
+    }
+}
+
+/// What stands in an option's place, too.
+fn unknown_option<R>(key: &str) -> Result<R, TargetError> {
+    match key.bytes().all(|byte| byte.is_ascii_alphabetic() || b"-_".contains(&byte)) {
+        true => wrong(format!("unknown option {key:?}")),
+        false => wrong("what follows the ? is no option (a ? in a password is written as %3F)"),
+    }
+}
+
+/// Options that say whether to encrypt.
+const TLS_KEYS: [&str; 3] = ["tls", "sslmode", "ssl-mode"];
 
 fn parse_tls(value: &str) -> Result<TlsMode, TargetError> {
     Ok(match value {
@@ -202,7 +237,7 @@ fn parse_seconds(key: &str, value: &str) -> Result<Duration, TargetError> {
 }
 
 /// Percent-decoding (RFC 3986, section 2.1). The text must be UTF-8 afterwards.
-fn decode(text: &str) -> Result<String, TargetError> {
+pub(crate) fn decode(text: &str) -> Result<String, TargetError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
@@ -254,6 +289,27 @@ mod tests {
         assert_eq!(Target::parse("mysql://[::1]:33/x").unwrap().endpoint, tcp("::1", 33));
         // The last @ ends the login, so an unencoded one in a password does no harm.
         assert_eq!(Target::parse("mysql://u:a@b@h/x").unwrap().password.reveal(), "a@b");
+    }
+
+    #[test]
+    fn other_hosts_are_spoken_to_over_tls_where_they_can() {
+        let tls = |url| Target::parse(url).unwrap().tls;
+        for url in ["mysql://db1/", "postgres://192.0.2.1/x", "mysql://[2001:db8::1]/", "mysql:///?host=db1"]
+        {
+            assert_eq!(tls(url), TlsMode::Preferred, "{url}");
+        }
+        for url in [
+            "mysql://localhost/",
+            "mysql://127.0.0.2/",
+            "postgres://[::1]/",
+            "mysql:///",
+            "mysql://db1/?socket=/s",
+        ] {
+            assert_eq!(tls(url), TlsMode::Disabled, "{url}");
+        }
+        assert_eq!(tls("mysql://db1/?tls=disabled"), TlsMode::Disabled);
+        assert_eq!(tls("postgres://db1/?sslmode=disable"), TlsMode::Disabled);
+        assert_eq!(tls("mysql://localhost/?ssl-mode=REQUIRED"), TlsMode::Required);
     }
 
     #[test]
@@ -328,6 +384,10 @@ mod tests {
             ("mysql://u:se%zzcret@h/", "hexadecimal"),
             ("mysql://u:%ff@h/", "UTF-8"),
             ("mysql://u:secret@h/?connect-timeout=-1", "positive number"),
+            ("mysql://u:sec/ret@h/", "written as %2F"),
+            ("mysql://u:secret/x", "it is no number"),
+            ("mysql://u:33/secret@h/", "written as %2F"),
+            ("mysql://u:33?secret@h/", "no option"),
         ] {
             let text = Target::parse(url).unwrap_err().to_string();
             assert!(text.contains(expected), "{url}: {text}");

@@ -465,7 +465,15 @@ fn native_passwords(server: &Server) {
 }
 
 fn ed25519(server: &Server) {
-    root(server).query("INSTALL SONAME 'auth_ed25519'").unwrap();
+    match root(server).query("INSTALL SONAME 'auth_ed25519'") {
+        Ok(_) => {}
+        // Can't open shared library: builds from Maven come without it, Debian's package has it.
+        Err(Error::Server(error)) if error.number == 1126 => {
+            testkit::not_tested("log-in by ed25519", format!("this build lacks the plugin: {}", error.text));
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    }
     for password in ["s3cret", "a much longer passphrase, with ünïcode"] {
         let how = format!("IDENTIFIED VIA ed25519 USING PASSWORD('{password}')");
         for target in account(server, "ed_user", &how, password) {

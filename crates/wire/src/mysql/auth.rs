@@ -11,6 +11,7 @@ use super::handshake::NONCE_BYTES;
 use super::packet::{Reader, malformed};
 use super::response::server_error;
 use crate::error::Error;
+use crate::limits;
 
 const NATIVE: &[u8] = b"mysql_native_password";
 const CACHING_SHA2: &[u8] = b"caching_sha2_password";
@@ -121,7 +122,7 @@ impl<'a> LoginProcess<'a> {
             return Err(Error::Auth(format!(
                 "the account uses the method {:?}, which Plimsoll does not know: use an account with \
                  mysql_native_password, caching_sha2_password or ed25519",
-                String::from_utf8_lossy(plugin)
+                limits::text(plugin, limits::NAME_BYTES_MAX)
             )));
         };
         self.method = method;
@@ -163,7 +164,7 @@ impl<'a> LoginProcess<'a> {
                 self.awaits_key = true;
                 Ok(Step::Send(vec![REQUEST_PUBLIC_KEY]))
             }
-            other => malformed(format!("caching_sha2_password sent {other:?}")),
+            other => malformed(format!("caching_sha2_password sent {} bytes", other.len())),
         }
     }
 }

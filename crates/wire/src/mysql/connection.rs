@@ -18,6 +18,7 @@ use super::statement::Statement;
 use crate::cancel::Abandoned;
 use crate::channel::{Channel, Scratch};
 use crate::error::Error;
+use crate::limits::{COLUMNS_MAX, CONTROL_BYTES_MAX, LOGIN_BYTES_MAX, ROW_BYTES_MAX};
 use crate::target::{Target, TlsMode};
 use crate::transport::Transport;
 use crate::value::{Cell, Done, ParamType, ResultSet, Row, ServerInfo, Value};
@@ -73,7 +74,7 @@ impl<T: Transport> Connection<T> {
     pub async fn open(transport: T, target: &Target) -> Result<Self, Error> {
         let mut channel = Channel::new(transport);
         channel.arm(target.connect_timeout);
-        let whole = read_packet(&mut channel, 0).await?;
+        let whole = read_packet(&mut channel, 0, LOGIN_BYTES_MAX).await?;
         let greeting = Greeting::parse(whole.payload(channel.unread()))?;
         channel.consume(whole.wire_len);
         let mut sequence = whole.next_sequence;
@@ -337,6 +338,10 @@ impl<T: Transport> Connection<T> {
 
     /// See [`crate::Connection::close`].
     pub async fn close(mut self) {
+        self.say_good_bye().await;
+    }
+
+    pub(crate) async fn say_good_bye(&mut self) {
         if self.is_busy {
             return;
         }
@@ -469,7 +474,7 @@ impl<T: Transport> Connection<T> {
         // What `reading` complains about is told when the answer has been read, so that the connection stays good.
         let mut complaint = Ok(());
         while !answer.is_finished() {
-            let whole = read_packet(&mut self.channel, answer.sequence()).await?;
+            let whole = read_packet(&mut self.channel, answer.sequence(), ROW_BYTES_MAX).await?;
             let payload = whole.payload(self.channel.unread());
             answer.resume(whole.next_sequence);
             let event = answer.accept(payload);
@@ -480,7 +485,7 @@ impl<T: Transport> Connection<T> {
                     }
                     Ok(Event::Column) => complaint = reading.on_column(payload),
                     Ok(Event::Row) => complaint = reading.on_row(payload),
-                    Ok(Event::StatementEnd(done)) => reading.on_statement_end(*done),
+                    Ok(Event::StatementEnd(done)) => complaint = reading.on_statement_end(*done),
                     Ok(Event::Nothing | Event::LocalFile) | Err(_) => {}
                 }
             }
@@ -501,7 +506,7 @@ impl<T: Transport> Connection<T> {
         }
         let mut answer = Answer::new(self.dialect, sequence);
         while !answer.is_finished() {
-            let whole = match read_packet(&mut self.channel, answer.sequence()).await {
+            let whole = match read_packet(&mut self.channel, answer.sequence(), CONTROL_BYTES_MAX).await {
                 Ok(whole) => whole,
                 Err(error) => return error,
             };
@@ -524,15 +529,18 @@ impl<T: Transport> Connection<T> {
 
     /// The answer to COM_STMT_PREPARE: the statement's id, number of parameters and columns.
     async fn read_prepared(&mut self, sequence: u8) -> Result<(u32, u16, Vec<Column>), Error> {
-        let whole = read_packet(&mut self.channel, sequence).await?;
+        let whole = read_packet(&mut self.channel, sequence, CONTROL_BYTES_MAX).await?;
         let head = parse_prepared(whole.payload(self.channel.unread()));
         self.channel.consume(whole.wire_len);
         let (id, columns, params) = head?;
         let mut sequence = whole.next_sequence;
         let mut definitions = Vec::new();
+        if usize::from(columns) > COLUMNS_MAX {
+            return malformed(format!("a statement of {columns} columns"));
+        }
         for (count, is_kept) in [(params, false), (columns, self.dialect.cache_metadata)] {
             for _ in 0..count {
-                let whole = read_packet(&mut self.channel, sequence).await?;
+                let whole = read_packet(&mut self.channel, sequence, CONTROL_BYTES_MAX).await?;
                 if is_kept {
                     definitions.push(Column::parse(whole.payload(self.channel.unread()))?);
                 }
@@ -541,7 +549,7 @@ impl<T: Transport> Connection<T> {
             }
             // Definitions end with an EOF packet where the old form is spoken.
             if count > 0 && !self.dialect.deprecate_eof {
-                let whole = read_packet(&mut self.channel, sequence).await?;
+                let whole = read_packet(&mut self.channel, sequence, CONTROL_BYTES_MAX).await?;
                 sequence = whole.next_sequence;
                 self.channel.consume(whole.wire_len);
             }
@@ -609,7 +617,7 @@ impl<T: Transport> Connection<T> {
         sequence: u8,
         source: &mut dyn FnMut(&mut Vec<u8>) -> bool,
     ) -> Result<Done, Error> {
-        let whole = read_packet(&mut self.channel, sequence).await?;
+        let whole = read_packet(&mut self.channel, sequence, CONTROL_BYTES_MAX).await?;
         let mut answer = Answer::new(self.dialect, whole.next_sequence);
         let event = answer.accept(whole.payload(self.channel.unread()));
         self.channel.consume(whole.wire_len);
@@ -680,7 +688,7 @@ async fn log_in_to_the_end<T: Transport>(
 ) -> Result<(), Error> {
     // A method takes four packets at most; a server that goes on and on is none.
     for _ in 0..10 {
-        let whole = read_packet(channel, sequence).await?;
+        let whole = read_packet(channel, sequence, LOGIN_BYTES_MAX).await?;
         sequence = whole.next_sequence;
         let step = login.on_packet(whole.payload(channel.unread()));
         channel.consume(whole.wire_len);
@@ -699,9 +707,13 @@ async fn log_in_to_the_end<T: Transport>(
 }
 
 /// Waits until a whole packet stands at the front of the channel's buffer.
-async fn read_packet<T: Transport>(channel: &mut Channel<T>, sequence: u8) -> Result<Whole, Error> {
+async fn read_packet<T: Transport>(
+    channel: &mut Channel<T>,
+    sequence: u8,
+    bytes_max: usize,
+) -> Result<Whole, Error> {
     loop {
-        match join(channel.unread_mut(), sequence) {
+        match join(channel.unread_mut(), sequence, bytes_max) {
             Ok(Some(whole)) => return Ok(whole),
             Ok(None) => {}
             Err(_) if is_unasked_error(channel.unread()) => return Err(unasked_packet(channel.unread())),

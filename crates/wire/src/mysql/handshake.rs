@@ -4,6 +4,7 @@
 use super::packet::{Reader, malformed, push_lenenc_bytes};
 use super::response::server_error;
 use crate::error::Error;
+use crate::limits;
 
 /// Capability flags (MySQL internals manual, "Capability Flags").
 pub mod capability {
@@ -99,7 +100,7 @@ impl Greeting {
                 ));
             }
         }
-        let version = String::from_utf8_lossy(reader.null_terminated()).into_owned();
+        let version = limits::text(reader.null_terminated(), limits::NAME_BYTES_MAX);
         let connection_id = reader.u32()?;
         let mut nonce = [0; NONCE_BYTES];
         nonce[..8].copy_from_slice(reader.take(8)?);

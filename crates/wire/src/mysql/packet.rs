@@ -7,9 +7,6 @@ use crate::error::Error;
 pub const HEADER_BYTES: usize = 4;
 /// A frame of this length is continued by the next one.
 pub const FRAME_BYTES_MAX: usize = 0xff_ffff;
-/// The largest packet that a server can be configured to send (`max_allowed_packet`) with some room to spare;
-/// longer ones are refused.
-pub const PACKET_BYTES_MAX: usize = (1 << 30) + (1 << 20);
 
 /// A frame's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,8 +109,9 @@ impl Whole {
 }
 
 /// Whether a whole packet stands at the front of `bytes`; if it came in several frames, their payloads are moved
-/// together in place. `None`: more bytes are needed.
-pub fn join(bytes: &mut [u8], expected_sequence: u8) -> Result<Option<Whole>, Error> {
+/// together in place. `None`: more bytes are needed. A packet that says that it is longer than `bytes_max` is refused
+/// before it has come.
+pub fn join(bytes: &mut [u8], expected_sequence: u8, bytes_max: usize) -> Result<Option<Whole>, Error> {
     let mut at = 0;
     let mut payload_len = 0;
     let mut sequence = expected_sequence;
@@ -122,8 +120,8 @@ pub fn join(bytes: &mut [u8], expected_sequence: u8) -> Result<Option<Whole>, Er
         check_sequence(header, sequence)?;
         sequence = sequence.wrapping_add(1);
         payload_len += header.len;
-        if payload_len > PACKET_BYTES_MAX {
-            return malformed(format!("a packet of more than {PACKET_BYTES_MAX} bytes"));
+        if payload_len > bytes_max {
+            return too_long(payload_len, bytes_max);
         }
         at += HEADER_BYTES + header.len;
         if at > bytes.len() {
@@ -147,6 +145,11 @@ pub fn join(bytes: &mut [u8], expected_sequence: u8) -> Result<Option<Whole>, Er
         to += header.len;
     }
     Ok(Some(Whole { payload_len, wire_len, next_sequence: sequence }))
+}
+
+#[cold]
+fn too_long<R>(bytes: usize, bytes_max: usize) -> Result<R, Error> {
+    malformed(format!("a packet of {bytes} bytes or more, where {bytes_max} are allowed"))
 }
 
 /// Takes elements off the front of a payload.
@@ -288,6 +291,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const ANY: usize = 1 << 30;
+
     fn framed(payload: &[u8], mut sequence: u8) -> Vec<u8> {
         let mut out = Vec::new();
         let start = begin(&mut out);
@@ -314,8 +319,8 @@ mod tests {
             let mut wire = framed(&payload, 254);
             assert_eq!(wire.len(), len + frames * HEADER_BYTES);
             wire.push(99);
-            assert_eq!(join(&mut wire[..len], 254).unwrap(), None, "incomplete");
-            let whole = join(&mut wire, 254).unwrap().unwrap();
+            assert_eq!(join(&mut wire[..len], 254, ANY).unwrap(), None, "incomplete");
+            let whole = join(&mut wire, 254, ANY).unwrap().unwrap();
             assert_eq!(whole.wire_len, wire.len() - 1);
             assert_eq!(whole.next_sequence, 254u8.wrapping_add(frames as u8));
             assert!(whole.payload(&wire) == payload);
@@ -324,19 +329,25 @@ mod tests {
 
     #[test]
     fn frames_out_of_order_are_refused() {
-        let error = join(&mut framed(b"x", 3), 2).unwrap_err();
+        let error = join(&mut framed(b"x", 3), 2, ANY).unwrap_err();
         assert_eq!(error.to_string(), "protocol error: packet 3 came where packet 2 was due");
     }
 
     #[test]
-    fn an_endless_packet_is_refused_before_it_is_stored() {
-        // 65 claimed frames of 16 MiB, of which only the headers would have to be believed.
+    fn a_packet_that_is_too_long_is_refused_before_it_is_stored() {
+        let refused = |wire: &mut [u8], max| join(wire, 0, max).unwrap_err().to_string();
+        assert_eq!(join(&mut header_bytes(100, 0), 0, 100).unwrap(), None);
+        let error = refused(&mut header_bytes(101, 0), 100);
+        assert!(error.contains("101 bytes or more, where 100 are allowed"), "{error}");
+        // One that goes on for ever is refused when the bound is passed, by its headers.
         let mut wire = Vec::new();
-        for sequence in 0..3 {
+        for sequence in 0..2 {
             wire.extend_from_slice(&header_bytes(FRAME_BYTES_MAX, sequence));
             wire.resize(wire.len() + FRAME_BYTES_MAX, 0);
         }
-        assert_eq!(join(&mut wire, 0).unwrap(), None);
+        assert_eq!(join(&mut wire, 0, 2 * FRAME_BYTES_MAX).unwrap(), None);
+        wire.extend_from_slice(&header_bytes(1, 2));
+        assert!(refused(&mut wire, 2 * FRAME_BYTES_MAX).contains("allowed"));
     }
 
     proptest! {
@@ -351,7 +362,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_without_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), sequence: u8) {
-            if let Ok(Some(whole)) = join(&mut bytes, sequence) {
+            if let Ok(Some(whole)) = join(&mut bytes, sequence, ANY) {
                 let mut reader = Reader::new(whole.payload(&bytes));
                 while reader.lenenc_bytes().is_ok() && !reader.rest().is_empty() {}
                 let _ = reader.null_terminated();

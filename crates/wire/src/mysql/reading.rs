@@ -3,6 +3,7 @@
 use super::packet::malformed;
 use super::row::{Column, binary_cells, text_cells};
 use crate::error::Error;
+use crate::limits::{self, Budget};
 use crate::value::{Cell, Done, ResultSet, Row};
 
 /// Who looks at the packets of an answer.
@@ -16,7 +17,9 @@ pub(super) trait Reading {
     fn on_row(&mut self, _payload: &[u8]) -> Result<(), Error> {
         Ok(())
     }
-    fn on_statement_end(&mut self, _done: Done) {}
+    fn on_statement_end(&mut self, _done: Done) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// Shows the rows of the text protocol.
@@ -93,22 +96,43 @@ pub(super) struct Sets {
     current: ResultSet,
     pub(super) sets: Vec<ResultSet>,
     cells: Vec<Option<Cell>>,
+    budget: Budget,
+    /// There is no more room: what has been kept is given up.
+    is_over: bool,
+}
+
+impl Sets {
+    fn pay(&mut self, bytes: usize) -> Result<(), Error> {
+        self.budget.take(bytes).inspect_err(|_| {
+            self.is_over = true;
+            (self.current, self.sets) = (ResultSet::default(), Vec::new());
+        })
+    }
 }
 
 impl Reading for Sets {
     fn on_column(&mut self, payload: &[u8]) -> Result<(), Error> {
-        self.current.columns.push(Column::parse(payload)?.name);
+        let name = Column::parse(payload)?.name;
+        self.pay(name.len() + 2 * size_of::<String>())?;
+        self.current.columns.push(name);
         Ok(())
     }
 
     fn on_row(&mut self, payload: &[u8]) -> Result<(), Error> {
         text_cells(payload, self.current.columns.len(), &mut self.cells)?;
-        self.current.rows.push(Row::new(payload, &self.cells).to_owned_row());
+        let row = Row::new(payload, &self.cells).to_owned_row();
+        self.pay(limits::kept_bytes(&row))?;
+        self.current.rows.push(row);
         Ok(())
     }
 
-    fn on_statement_end(&mut self, done: Done) {
+    fn on_statement_end(&mut self, done: Done) -> Result<(), Error> {
+        if self.is_over {
+            return Ok(());
+        }
+        self.pay(2 * size_of::<ResultSet>())?;
         self.current.done = done;
         self.sets.push(std::mem::take(&mut self.current));
+        Ok(())
     }
 }

@@ -3,12 +3,11 @@
 
 use super::packet::{FRAME_BYTES_MAX, HEADER_BYTES, Header, Reader, check_sequence, malformed};
 use crate::error::{Error, ServerError};
+use crate::limits::{self, COLUMNS_MAX, CONTROL_BYTES_MAX};
 use crate::value::Done;
 
 /// Another result follows.
 pub(super) const STATUS_MORE_RESULTS: u16 = 0x8;
-/// More columns than any server sends (4,096).
-const COLUMNS_MAX: u64 = 65_535;
 
 /// Reads an error packet (`payload[0]` is 0xff).
 pub fn server_error(payload: &[u8]) -> Error {
@@ -20,7 +19,8 @@ pub fn server_error(payload: &[u8]) -> Error {
         // Errors before the log-in carry none.
         _ => (*b"HY000", rest),
     };
-    Error::Server(ServerError { number, sqlstate, text: String::from_utf8_lossy(text).into_owned() })
+    let text = limits::text(text, limits::ERROR_TEXT_BYTES_MAX);
+    Error::Server(ServerError { number, sqlstate: crate::error::sqlstate(sqlstate), text })
 }
 
 /// The fields of an OK packet that matter here.
@@ -66,6 +66,11 @@ fn misplaced<R>(first: u8) -> Result<R, Error> {
 #[cold]
 fn too_many_columns<R>(columns: u64) -> Result<R, Error> {
     malformed(format!("a result of {columns} columns"))
+}
+
+#[cold]
+fn too_long<R>(bytes: usize) -> Result<R, Error> {
+    malformed(format!("a packet of {bytes} bytes that is no row, where {CONTROL_BYTES_MAX} are allowed"))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,7 +228,7 @@ impl Answer {
             _ => {
                 let mut reader = Reader::new(payload);
                 let columns = reader.lenenc()?;
-                if columns == 0 || columns > COLUMNS_MAX {
+                if columns == 0 || columns > COLUMNS_MAX as u64 {
                     return too_many_columns(columns);
                 }
                 let columns = columns as u32;
@@ -343,8 +348,8 @@ impl Answer {
                 }
                 _ => {}
             }
-            if header.len >= FRAME_BYTES_MAX {
-                return (at, malformed("a status packet of 16 MiB"));
+            if header.len > CONTROL_BYTES_MAX {
+                return (at, too_long(header.len));
             }
             let start = at + HEADER_BYTES;
             let Some(payload) = bytes.get(start..start + header.len) else { return (at, Ok(Event::Nothing)) };

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use super::packet::{Reader, malformed};
 use crate::error::Error;
+use crate::limits;
 use crate::value::Cell;
 
 /// The types whose binary form is not simply text.
@@ -43,7 +44,7 @@ impl Column {
         for _catalog_schema_table_org_table in 0..4 {
             reader.lenenc_bytes()?;
         }
-        let name = String::from_utf8_lossy(reader.lenenc_bytes()?).into_owned();
+        let name = limits::text(reader.lenenc_bytes()?, limits::NAME_BYTES_MAX);
         reader.lenenc_bytes()?;
         let mut fixed = Reader::new(reader.lenenc_bytes()?);
         // Character set (2) and display width (4).

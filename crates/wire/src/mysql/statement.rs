@@ -220,7 +220,7 @@ mod tests {
         let big = vec![b'x'; FRAME_BYTES_MAX + 10];
         let (mut packet, next) = encoded(&statement, &[Value::Bytes(&big)]).unwrap();
         assert_eq!(next, 2);
-        let whole = join(&mut packet, 0).unwrap().unwrap();
+        let whole = join(&mut packet, 0, 1 << 30).unwrap().unwrap();
         assert_eq!(whole.payload_len, 10 + 1 + 1 + 2 + 9 + big.len());
     }
 }

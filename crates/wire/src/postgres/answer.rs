@@ -2,11 +2,9 @@
 //! (PostgreSQL documentation, "Message Flow").
 
 use super::framing::{Cursor, Header};
+use crate::limits::{self, Budget, COLUMNS_MAX, ERROR_TEXT_BYTES_MAX, NAME_BYTES_MAX, ROW_BYTES_MAX};
 use crate::value::{Cell, Done, ResultSet, Row};
 use crate::{Error, ServerError};
-
-/// `query_sets` keeps at most this much in memory.
-const SETS_BYTES_MAX: usize = 256 << 20;
 
 /// Whether the session is inside a transaction, as ReadyForQuery tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +67,7 @@ pub(super) struct Answer {
     is_acknowledged: bool,
     /// Something that ends a request was seen.
     is_ended: bool,
-    kept_bytes: usize,
+    budget: Budget,
     /// Bytes of the present message still to be thrown away when they arrive.
     skip: usize,
     /// Of all statements so far.
@@ -92,7 +90,7 @@ impl Answer {
             in_copy_out: false,
             is_acknowledged: false,
             is_ended: false,
-            kept_bytes: 0,
+            budget: Budget::default(),
             skip: 0,
             done: Done::default(),
             params: 0,
@@ -152,7 +150,7 @@ impl Answer {
                 }
                 b'C' if self.expects_completion() => {
                     let Some(body) = cursor.take(header) else { break };
-                    self.complete(body, rows);
+                    self.complete(body, rows)?;
                 }
                 b'Z' => {
                     let Some(body) = cursor.take(header) else { break };
@@ -181,6 +179,12 @@ impl Answer {
         rows: &mut Rows<'_>,
         cells: &mut Vec<Option<Cell>>,
     ) -> Result<bool, Error> {
+        if header.body_bytes > ROW_BYTES_MAX {
+            return Err(Error::Protocol(format!(
+                "a row of {} bytes, where {ROW_BYTES_MAX} are allowed",
+                header.body_bytes
+            )));
+        }
         let Some(body) = cursor.take(header) else { return Ok(false) };
         parse_row(body, cells)?;
         self.show_row(&Row::new(body, cells), rows)?;
@@ -213,6 +217,9 @@ impl Answer {
                 self.is_ended = is_prepare;
                 if let Rows::Keep(sets) = rows {
                     let columns = parse_columns(body)?;
+                    let names =
+                        columns.iter().map(|name| name.len() + 2 * size_of::<String>()).sum::<usize>();
+                    self.keep(names + 2 * size_of::<ResultSet>())?;
                     let done = Done { has_result_set: true, ..Done::default() };
                     sets.push(ResultSet { columns, rows: Vec::new(), done });
                 }
@@ -231,6 +238,7 @@ impl Answer {
                 self.in_result = false;
                 self.is_ended = true;
                 if let Rows::Keep(sets) = rows {
+                    self.keep(2 * size_of::<ResultSet>())?;
                     sets.push(ResultSet::default());
                 }
             }
@@ -293,19 +301,18 @@ impl Answer {
         Err(incomplete(self.request))
     }
 
+    /// What is kept has room for `bytes` more. Once it has not, the session is over: the server would go on sending.
+    fn keep(&mut self, bytes: usize) -> Result<(), Error> {
+        self.budget.take(bytes).map_err(|error| Error::Protocol(error.to_string()))
+    }
+
     fn show_row(&mut self, row: &Row<'_>, rows: &mut Rows<'_>) -> Result<(), Error> {
         match rows {
             Rows::Skip => {}
             Rows::Each(on_row) => on_row(row),
             Rows::Keep(sets) => {
                 let kept = row.to_owned_row();
-                self.kept_bytes += kept.iter().flatten().map(Vec::len).sum::<usize>() + 24 * kept.len() + 24;
-                if self.kept_bytes > SETS_BYTES_MAX {
-                    return Err(Error::Protocol(format!(
-                        "the result exceeds {} MiB, too much to keep; read it row by row",
-                        SETS_BYTES_MAX >> 20
-                    )));
-                }
+                self.keep(limits::kept_bytes(&kept))?;
                 if let Some(set) = sets.last_mut() {
                     set.rows.push(kept);
                     set.done.rows += 1;
@@ -316,11 +323,12 @@ impl Answer {
     }
 
     #[inline]
-    fn complete(&mut self, body: &[u8], rows: &mut Rows<'_>) {
+    fn complete(&mut self, body: &[u8], rows: &mut Rows<'_>) -> Result<(), Error> {
         let affected = affected_rows(body, self.in_result || self.in_copy_out);
         self.done.affected_rows = self.done.affected_rows.saturating_add(affected);
         if let Rows::Keep(sets) = rows {
             if !self.in_result {
+                self.keep(2 * size_of::<ResultSet>())?;
                 sets.push(ResultSet::default());
             }
             if let Some(set) = sets.last_mut() {
@@ -330,6 +338,7 @@ impl Answer {
         self.in_result = false;
         self.in_copy_out = false;
         self.is_ended = true;
+        Ok(())
     }
 }
 
@@ -386,7 +395,11 @@ fn parse_row(body: &[u8], cells: &mut Vec<Option<Cell>>) -> Result<(), Error> {
     cells.clear();
     let (count, _) = body.split_first_chunk::<2>().ok_or_else(|| malformed("DataRow"))?;
     let mut at = 2;
-    for _ in 0..u16::from_be_bytes(*count) {
+    let count = u16::from_be_bytes(*count);
+    if usize::from(count) > COLUMNS_MAX {
+        return Err(Error::Protocol(format!("a row of {count} columns")));
+    }
+    for _ in 0..count {
         let length = body[at..].first_chunk::<4>().ok_or_else(|| malformed("DataRow"))?;
         at += 4;
         match i32::from_be_bytes(*length) {
@@ -407,10 +420,14 @@ fn parse_row(body: &[u8], cells: &mut Vec<Option<Cell>>) -> Result<(), Error> {
 fn parse_columns(body: &[u8]) -> Result<Vec<String>, Error> {
     let bad = || malformed("RowDescription");
     let (count, mut rest) = body.split_first_chunk::<2>().ok_or_else(bad)?;
+    let count = u16::from_be_bytes(*count);
+    if usize::from(count) > COLUMNS_MAX {
+        return Err(Error::Protocol(format!("a result of {count} columns")));
+    }
     let mut columns = Vec::new();
-    for _ in 0..u16::from_be_bytes(*count) {
+    for _ in 0..count {
         let end = rest.iter().position(|&byte| byte == 0).ok_or_else(bad)?;
-        columns.push(String::from_utf8_lossy(&rest[..end]).into_owned());
+        columns.push(limits::text(&rest[..end], NAME_BYTES_MAX));
         // After the name: table, column number, type, type length, type modifier, format.
         rest = rest.get(end + 1 + 18..).ok_or_else(bad)?;
     }
@@ -424,10 +441,10 @@ pub(super) fn parse_error(body: &[u8]) -> ServerError {
         match field.split_first() {
             Some((b'C', code)) => {
                 if let Ok(code) = <[u8; 5]>::try_from(code) {
-                    error.sqlstate = code;
+                    error.sqlstate = crate::error::sqlstate(code);
                 }
             }
-            Some((b'M', text)) => error.text = String::from_utf8_lossy(text).into_owned(),
+            Some((b'M', text)) => error.text = limits::text(text, ERROR_TEXT_BYTES_MAX),
             _ => {}
         }
     }
@@ -636,8 +653,9 @@ mod tests {
     #[test]
     fn a_result_that_is_being_kept_is_bounded() {
         let mut answer = Answer::new(Request::Query);
-        answer.kept_bytes = SETS_BYTES_MAX;
+        answer.keep(limits::RESULT_BYTES_MAX - 100).unwrap();
         let mut sets = vec![ResultSet::default()];
+        assert!(answer.show_row(&Row::new(b"", &[]), &mut Rows::Keep(&mut sets)).is_ok());
         assert!(answer.show_row(&Row::new(b"", &[None]), &mut Rows::Keep(&mut sets)).is_err());
     }
 

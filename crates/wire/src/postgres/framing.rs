@@ -1,11 +1,10 @@
 //! Bytes from the server, cut into messages in place.
 
 use crate::Error;
+use crate::limits::CONTROL_BYTES_MAX;
 
 /// No server sends a longer message: PostgreSQL builds each in a buffer of at most 1 GiB - 1.
 pub(super) const MESSAGE_BYTES_MAX: usize = 0x3fff_ffff;
-/// Messages other than rows and copied data are small; a longer one is a broken or hostile server.
-const CONTROL_BYTES_MAX: usize = 4 << 20;
 /// Tag and length.
 const HEADER_BYTES: usize = 5;
 

@@ -8,6 +8,7 @@ use super::answer::parse_error;
 use super::framing::Cursor;
 use super::frontend;
 use super::scram::{self, Binding, Scram};
+use crate::limits::{self, LOGIN_BYTES_MAX};
 use crate::{Error, Secret, Target};
 
 /// What the connection has to do next.
@@ -114,6 +115,13 @@ impl Login {
                     header.tag.escape_ascii()
                 )));
             }
+            if header.body_bytes > LOGIN_BYTES_MAX {
+                return Err(Error::Protocol(format!(
+                    "message {} of {} bytes during log-in, where {LOGIN_BYTES_MAX} are allowed",
+                    header.tag.escape_ascii(),
+                    header.body_bytes
+                )));
+            }
             let Some(body) = cursor.take(header) else { break };
             match header.tag {
                 b'R' => self.authenticate(body, out)?,
@@ -137,7 +145,7 @@ impl Login {
     fn parameter(&mut self, body: &[u8]) {
         let mut fields = body.split(|&byte| byte == 0);
         if fields.next() == Some(b"server_version") {
-            self.version = String::from_utf8_lossy(fields.next().unwrap_or_default()).into_owned();
+            self.version = limits::text(fields.next().unwrap_or_default(), limits::NAME_BYTES_MAX);
         }
     }
 
@@ -217,7 +225,7 @@ impl Login {
             None if has(scram::MECHANISM) => Ok((scram::MECHANISM, Binding::Unsupported)),
             _ => Err(Error::Auth(format!(
                 "the server offers {}, of which only {} and, over TLS, {} are known",
-                String::from_utf8_lossy(offered).trim_end_matches('\0').replace('\0', ", "),
+                limits::text(offered, limits::NAME_BYTES_MAX).trim_end_matches('\0').replace('\0', ", "),
                 scram::MECHANISM,
                 scram::MECHANISM_PLUS
             ))),

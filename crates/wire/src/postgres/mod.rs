@@ -295,6 +295,10 @@ impl<T: Transport> Connection<T> {
 
     /// See [`crate::Connection::close`].
     pub async fn close(mut self) {
+        self.say_good_bye().await;
+    }
+
+    pub(crate) async fn say_good_bye(&mut self) {
         if self.is_in_step {
             self.channel.arm(self.statement_timeout);
             frontend::terminate(&mut self.channel.output);

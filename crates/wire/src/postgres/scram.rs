@@ -12,6 +12,7 @@ use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::Error;
+use crate::limits;
 
 /// The SASL mechanism without channel binding.
 pub(super) const MECHANISM: &str = "SCRAM-SHA-256";
@@ -122,6 +123,7 @@ impl Scram {
     pub(super) fn finish(&self, server_final: &[u8]) -> Result<(), Error> {
         let server_final = text(server_final)?;
         if let Some(reason) = server_final.strip_prefix("e=") {
+            let reason = limits::text(reason.as_bytes(), limits::ERROR_TEXT_BYTES_MAX);
             return Err(Error::Auth(format!("the server refused the SCRAM exchange: {reason}")));
         }
         let signature = server_final
