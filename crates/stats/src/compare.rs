@@ -1,5 +1,6 @@
 //! Is `other` faster than `base`? Paired t on the blocks' log-ratios, Welch as the fall-back, equivalence by two
-//! one-sided tests (Schuirmann 1987), and one adjustment for all questions of a study.
+//! one-sided tests (Schuirmann 1987), and one adjustment for all questions of a study. A study that is looked at after
+//! every block ([`Design::Watched`]) is judged by e-values instead ([`crate::anytime`]).
 //!
 //! The repeat is the block (a fresh data directory and server life), never a second of a run: seconds are not
 //! independent samples (Kalibera and Jones, ISMM 2013). The ratio of logs makes "twice" and "half" symmetric.
@@ -12,11 +13,12 @@
 //! For that the level of the interval is that of the Benjamini-Hochberg step that decided (the intervals of Benjamini
 //! and Yekutieli 2005 for selected parameters), so it is wider than 95 % where many comparisons share the error.
 
-use std::collections::BTreeMap;
+mod estimate;
+mod needed;
 
-use crate::describe::{mean, standard_deviation};
+use self::estimate::{LogRatio, estimate};
+use self::needed::blocks_needed;
 use crate::multiple::benjamini_hochberg;
-use crate::student::{two_sided_p, upper_quantile};
 
 /// Which values of a metric mean "faster".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +49,15 @@ pub struct Question {
     pub better: Better,
 }
 
+/// Whether the number of blocks was fixed before the first was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Design {
+    /// It was: t-tests, which hold for one look at its end.
+    Fixed,
+    /// Every block may be looked at, and the study may end, go on or grow because of what was seen.
+    Watched,
+}
+
 /// How strict to be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
@@ -56,13 +67,15 @@ pub struct Rules {
     pub alpha: f64,
     /// No verdict below this many blocks (3 against 3 decides nothing at the noise of real machines).
     pub blocks_min: usize,
-    /// Chance to decide that `blocks_needed` is computed for.
+    /// Chance to decide that `blocks_needed` is computed for, in a fixed design.
     pub power: f64,
+    /// How often one may look.
+    pub design: Design,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { margin: 0.05, alpha: 0.05, blocks_min: 5, power: 0.8 }
+        Self { margin: 0.05, alpha: 0.05, blocks_min: 5, power: 0.8, design: Design::Fixed }
     }
 }
 
@@ -98,14 +111,17 @@ pub enum Method {
     Paired,
     /// Welch's t on logs: too few blocks have both sides, but each side has enough runs.
     Welch,
+    /// Anytime-valid t on the log-ratios of blocks that have both sides ([`crate::anytime`]).
+    Anytime,
 }
 
 impl Method {
     /// The word of reports.
     pub fn word(self) -> &'static str {
         match self {
-            Self::Paired => "paired",
+            Self::Paired => "paired t",
             Self::Welch => "welch",
+            Self::Anytime => "anytime t",
         }
     }
 }
@@ -150,56 +166,28 @@ pub struct Comparison {
     pub high: Option<f64>,
     /// Level of the interval, for example 0.95; higher where many comparisons share the error.
     pub confidence: Option<f64>,
-    /// Two-sided p of "no difference", not adjusted.
+    /// Two-sided p of "no difference", not adjusted; 1 / e for [`Method::Anytime`], here and below.
     pub p: Option<f64>,
     /// The same, adjusted over all questions asked together.
     pub p_adjusted: Option<f64>,
     /// p of "the difference is as large as the margin", adjusted over all questions.
     pub p_equivalence_adjusted: Option<f64>,
+    /// p of "worse by the margin or more", adjusted over all questions: the one-sided test of non-inferiority.
+    pub p_not_slower_adjusted: Option<f64>,
+    /// Whether non-inferiority was shown at [`Rules::alpha`].
+    pub is_not_slower: bool,
     /// What can be said.
     pub verdict: Verdict,
-    /// For an undecided one: blocks in all (those there are included) that would decide it with
-    /// [`Rules::power`], if the ratio and its spread stay what they are. `None` when decided, unknown or beyond 10,000.
-    pub blocks_needed: Option<usize>,
+    /// For an undecided one: blocks in all (those there are included) that would decide it: the tenth, fiftieth and
+    /// ninetieth of a hundred ratios and spreads that the blocks so far allow, each at most [`BLOCKS_MAX`]. `None` when
+    /// decided, unknown, or when even the fiftieth is beyond that.
+    pub blocks_needed: Option<[usize; 3]>,
     /// What weakens or prevents the verdict.
     pub reason: Option<Reason>,
 }
 
-/// Estimate of a log-ratio.
-#[derive(Debug, Clone, Copy)]
-struct LogRatio {
-    n: usize,
-    method: Method,
-    centre: f64,
-    /// Standard error; NaN with fewer than two values.
-    error: f64,
-    df: f64,
-    reason: Option<Reason>,
-}
-
-impl LogRatio {
-    fn p_difference(&self) -> f64 {
-        if self.error == 0.0 {
-            return if self.centre == 0.0 { 1.0 } else { 0.0 };
-        }
-        two_sided_p(self.centre / self.error, self.df)
-    }
-
-    /// The larger p of the two one-sided tests.
-    fn p_equivalence(&self, log_margin: f64) -> f64 {
-        let room = log_margin - self.centre.abs();
-        if self.error == 0.0 {
-            return if room > 0.0 { 0.0 } else { 1.0 };
-        }
-        crate::student::cdf(-room / self.error, self.df)
-    }
-
-    /// Interval of the log-ratio that misses with probability `alpha`.
-    fn interval(&self, alpha: f64) -> (f64, f64) {
-        let half = if self.error == 0.0 { 0.0 } else { upper_quantile(alpha / 2.0, self.df) * self.error };
-        (self.centre - half, self.centre + half)
-    }
-}
+/// No study is told to make more blocks than this.
+pub const BLOCKS_MAX: usize = 10_000;
 
 /// Answers one question on its own.
 pub fn compare_one(question: &Question, rules: &Rules) -> Comparison {
@@ -220,7 +208,12 @@ fn answer(estimates: &[Option<LogRatio>], better: &[Better], rules: &Rules) -> V
     let p: Vec<f64> = estimates.iter().map(|e| judged(e).map_or(f64::NAN, |e| e.p_difference())).collect();
     let p_equal: Vec<f64> =
         estimates.iter().map(|e| judged(e).map_or(f64::NAN, |e| e.p_equivalence(log_margin))).collect();
-    let family = Family::new(&p, &p_equal, rules.alpha);
+    let p_not_slower: Vec<f64> = estimates
+        .iter()
+        .zip(better)
+        .map(|(e, better)| judged(e).map_or(f64::NAN, |e| p_not_slower(&e, *better, log_margin)))
+        .collect();
+    let family = Family::new(&p, &p_equal, &p_not_slower, rules.alpha);
     estimates
         .iter()
         .zip(better)
@@ -233,10 +226,19 @@ fn answer(estimates: &[Option<LogRatio>], better: &[Better], rules: &Rules) -> V
         .collect()
 }
 
+/// p of "worse by the margin or more" in the direction of the metric.
+fn p_not_slower(e: &LogRatio, better: Better, log_margin: f64) -> f64 {
+    match better {
+        Better::Higher => e.p_one_sided(-log_margin, 1.0),
+        Better::Lower => e.p_one_sided(log_margin, -1.0),
+    }
+}
+
 /// What the questions asked together share: the levels at which the step-up procedures stopped.
 struct Family {
     difference: Vec<f64>,
     equivalence: Vec<f64>,
+    not_slower: Vec<f64>,
     /// Two-sided level of an interval that excludes 1 exactly when the difference is declared.
     alpha_difference: f64,
     /// Two-sided level of an interval within the margin exactly when equivalence is declared (twice the one-sided).
@@ -245,7 +247,7 @@ struct Family {
 }
 
 impl Family {
-    fn new(p: &[f64], p_equal: &[f64], alpha: f64) -> Self {
+    fn new(p: &[f64], p_equal: &[f64], p_not_slower: &[f64], alpha: f64) -> Self {
         let m = p.iter().filter(|p| !p.is_nan()).count().max(1) as f64;
         let difference = benjamini_hochberg(p);
         let equivalence = benjamini_hochberg(p_equal);
@@ -255,6 +257,7 @@ impl Family {
             alpha_equivalence: 2.0 * alpha * rejected(&equivalence) / m,
             difference,
             equivalence,
+            not_slower: benjamini_hochberg(p_not_slower),
             alpha,
         }
     }
@@ -283,17 +286,24 @@ impl Family {
             n: e.n,
             method: e.method,
             ratio: Some(e.centre.exp()),
-            low: Some(interval.0.exp()),
-            high: Some(interval.1.exp()),
+            low: finite(interval.0.exp()),
+            high: finite(interval.1.exp()),
             confidence: Some(1.0 - alpha),
             p: Some(e.p_difference()),
             p_adjusted: Some(self.difference[i]),
             p_equivalence_adjusted: Some(self.equivalence[i]),
+            p_not_slower_adjusted: Some(self.not_slower[i]),
+            is_not_slower: self.not_slower[i] <= self.alpha,
             verdict,
             blocks_needed,
             reason: e.reason,
         }
     }
+}
+
+/// An end of an interval that excludes nothing is none.
+fn finite(end: f64) -> Option<f64> {
+    (end.is_finite() && end > 0.0).then_some(end)
 }
 
 fn nothing() -> Comparison {
@@ -307,6 +317,8 @@ fn nothing() -> Comparison {
         p: None,
         p_adjusted: None,
         p_equivalence_adjusted: None,
+        p_not_slower_adjusted: None,
+        is_not_slower: false,
         verdict: Verdict::Undecided,
         blocks_needed: None,
         reason: Some(Reason::NoData),
@@ -316,106 +328,26 @@ fn nothing() -> Comparison {
 /// Below the smallest number of blocks: an interval where there are two, no p and no verdict.
 fn without_verdict(e: &LogRatio, rules: &Rules, log_margin: f64) -> Comparison {
     let interval = (e.n >= 2).then(|| e.interval(rules.alpha));
-    let needed =
-        if e.n >= 2 { blocks_needed(e, rules.alpha, rules, log_margin) } else { Some(rules.blocks_min) };
+    let needed = match e.n {
+        0 | 1 => Some([rules.blocks_min; 3]),
+        _ => blocks_needed(e, rules.alpha, rules, log_margin),
+    };
     Comparison {
         n: e.n,
         method: e.method,
         ratio: Some(e.centre.exp()),
-        low: interval.map(|i| i.0.exp()),
-        high: interval.map(|i| i.1.exp()),
+        low: interval.and_then(|i| finite(i.0.exp())),
+        high: interval.and_then(|i| finite(i.1.exp())),
         confidence: interval.map(|_| 1.0 - rules.alpha),
         p: None,
         p_adjusted: None,
         p_equivalence_adjusted: None,
+        p_not_slower_adjusted: None,
+        is_not_slower: false,
         verdict: Verdict::Undecided,
         blocks_needed: needed,
         reason: Some(Reason::TooFewBlocks),
     }
-}
-
-/// Smallest number of blocks at which either test decides with the wanted power, taking centre and spread as they
-/// are: sqrt(n) x distance / spread >= t(1 - alpha / 2) + t(power) (Cohen 1988, the t approximation).
-fn blocks_needed(e: &LogRatio, alpha: f64, rules: &Rules, log_margin: f64) -> Option<usize> {
-    let least = rules.blocks_min.max(e.n + 1);
-    let spread = e.error * (e.n as f64).sqrt();
-    let distance = e.centre.abs().max(log_margin - e.centre.abs());
-    if spread.is_nan() || distance <= 0.0 {
-        return None;
-    }
-    let decides = |n: usize| {
-        let df = n as f64 - 1.0;
-        let needed = upper_quantile(alpha / 2.0, df) + upper_quantile(1.0 - rules.power.max(0.5), df);
-        distance * (n as f64).sqrt() >= needed * spread
-    };
-    let most = 10_000;
-    if !decides(most) {
-        return None;
-    }
-    let (mut low, mut high) = (least.saturating_sub(1), most);
-    while high - low > 1 {
-        let middle = usize::midpoint(low, high);
-        if middle >= 2 && decides(middle) { high = middle } else { low = middle }
-    }
-    Some(high.max(least))
-}
-
-/// Logs by block, several values of a block averaged; and whether any value had to be left out.
-fn logs_by_block(samples: &[Sample]) -> (BTreeMap<u32, f64>, bool) {
-    let mut by_block: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    let mut is_left_out = false;
-    for sample in samples {
-        if sample.value.is_finite() && sample.value > 0.0 {
-            by_block.entry(sample.block).or_default().push(sample.value.ln());
-        } else {
-            is_left_out = true;
-        }
-    }
-    let means = by_block.into_iter().filter_map(|(block, logs)| Some((block, mean(&logs)?))).collect();
-    (means, is_left_out)
-}
-
-fn estimate(question: &Question, rules: &Rules) -> Option<LogRatio> {
-    let (base, left_out_base) = logs_by_block(&question.base);
-    let (other, left_out_other) = logs_by_block(&question.other);
-    let reason = (left_out_base || left_out_other).then_some(Reason::ValuesLeftOut);
-    let ratios: Vec<f64> = base
-        .iter()
-        .filter_map(|(block, b)| other.get(block).map(|o| without_rounding_noise(o - b)))
-        .collect();
-    let enough = rules.blocks_min.max(2);
-    if ratios.len() < enough && base.len() >= enough && other.len() >= enough {
-        let base: Vec<f64> = base.into_values().collect();
-        let other: Vec<f64> = other.into_values().collect();
-        return welch(&base, &other);
-    }
-    let centre = mean(&ratios)?;
-    let n = ratios.len();
-    let error = standard_deviation(&ratios).map_or(f64::NAN, |sd| sd / (n as f64).sqrt());
-    Some(LogRatio { n, method: Method::Paired, centre, error, df: n as f64 - 1.0, reason })
-}
-
-/// Equal values must give a ratio of exactly 1, and a constant ratio no spread: differences of logs carry an error
-/// of some 1e-16 of the logs' size.
-fn without_rounding_noise(x: f64) -> f64 {
-    (x * 1e12).round() / 1e12
-}
-
-/// Welch (1947), with the degrees of freedom of Welch and Satterthwaite.
-fn welch(base: &[f64], other: &[f64]) -> Option<LogRatio> {
-    let (n, m) = (base.len() as f64, other.len() as f64);
-    let a = standard_deviation(base)?.powi(2) / n;
-    let b = standard_deviation(other)?.powi(2) / m;
-    let df =
-        if a + b == 0.0 { n + m - 2.0 } else { (a + b).powi(2) / (a * a / (n - 1.0) + b * b / (m - 1.0)) };
-    Some(LogRatio {
-        n: base.len().min(other.len()),
-        method: Method::Welch,
-        centre: without_rounding_noise(mean(other)? - mean(base)?),
-        error: (a + b).sqrt(),
-        df,
-        reason: Some(Reason::NotPaired),
-    })
 }
 
 #[cfg(test)]

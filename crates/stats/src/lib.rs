@@ -3,6 +3,8 @@
 //!
 //! Never here: IO of any kind, clocks, randomness that was not passed in as a seed, names of metrics or servers.
 
+pub mod anytime;
+pub mod binomial;
 pub mod change;
 pub mod climb;
 pub mod compare;
@@ -17,7 +19,8 @@ pub mod usl;
 pub use change::{ChangePoint, ChangeRules, change_points, change_points_of_many};
 pub use climb::{ClimbComparison, ClimbPoint, compare_climbs};
 pub use compare::{
-    Better, Comparison, Method, Question, Reason, Rules, Sample, Verdict, compare, compare_one,
+    BLOCKS_MAX, Better, Comparison, Design, Method, Question, Reason, Rules, Sample, Verdict, compare,
+    compare_one,
 };
 pub use describe::{Stability, coefficient_of_variation, geometric_mean, mean, median, quantile, stability};
 pub use load_law::{LittleCheck, little};

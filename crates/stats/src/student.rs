@@ -1,6 +1,6 @@
-//! Student's t distribution, as thin words over `statrs`.
+//! Student's t distribution and its limit, the normal one, as thin words over `statrs`.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// P(T <= t) with `df` degrees of freedom (positive, may be fractional).
 pub fn cdf(t: f64, df: f64) -> f64 {
@@ -49,6 +49,11 @@ pub fn upper_quantile(tail: f64, df: f64) -> f64 {
         }
     }
     0.5 * (low + high)
+}
+
+/// The z that P(Z <= z) = `p` holds for, `p` in (0, 1), Z standard normal.
+pub fn normal_quantile(p: f64) -> f64 {
+    Normal::standard().inverse_cdf(p)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 
+use super::estimate::welch;
+use super::needed::blocks_for;
 use super::*;
 use crate::rng::Rng;
 
@@ -53,7 +55,7 @@ fn no_verdict_below_five_blocks_even_where_it_looks_clear() {
     let got =
         compare_one(&question(&[100.0; 4], &[300.0, 301.0, 299.0, 300.0], Better::Higher), &Rules::default());
     assert_eq!((got.verdict, got.reason), (Verdict::Undecided, Some(Reason::TooFewBlocks)));
-    assert_eq!(got.blocks_needed, Some(5));
+    assert_eq!(got.blocks_needed, Some([5; 3]));
     assert!(got.p.is_none() && got.low.is_some());
 }
 
@@ -61,7 +63,7 @@ fn no_verdict_below_five_blocks_even_where_it_looks_clear() {
 fn one_block_has_a_ratio_and_no_interval() {
     let got = compare_one(&question(&[100.0], &[150.0], Better::Higher), &Rules::default());
     assert!((got.ratio.unwrap() - 1.5).abs() < 1e-9);
-    assert_eq!((got.low, got.blocks_needed), (None, Some(5)));
+    assert_eq!((got.low, got.blocks_needed), (None, Some([5; 3])));
 }
 
 #[test]
@@ -102,8 +104,9 @@ fn undecided_names_more_blocks_than_there_are_and_the_noisier_one_more() {
         &Rules::default(),
     );
     assert_eq!((quiet.verdict, noisy.verdict), (Verdict::Undecided, Verdict::Undecided));
-    assert!(quiet.blocks_needed.unwrap() > 6);
-    assert!(noisy.blocks_needed.unwrap() > quiet.blocks_needed.unwrap());
+    let (quiet, noisy) = (quiet.blocks_needed.unwrap(), noisy.blocks_needed.unwrap());
+    assert!(6 < quiet[0] && quiet[0] <= quiet[1] && quiet[1] <= quiet[2], "{quiet:?}");
+    assert!(noisy[1] > quiet[1], "{noisy:?} {quiet:?}");
 }
 
 #[test]
@@ -113,7 +116,7 @@ fn blocks_needed_really_decide_about_four_times_in_five() {
     let e =
         LogRatio { n: 5, method: Method::Paired, centre, error: spread / 5f64.sqrt(), df: 4.0, reason: None };
     let rules = Rules::default();
-    let n = blocks_needed(&e, rules.alpha, &rules, rules.margin.ln_1p()).unwrap();
+    let n = blocks_for(&e, spread, rules.alpha, &rules, rules.margin.ln_1p());
     let decided = (0..400)
         .filter(|_| {
             let other: Vec<f64> = (0..n).map(|_| (centre + spread * rng.normal()).exp()).collect();
@@ -156,6 +159,80 @@ fn zero_and_infinite_values_are_left_out_and_said() {
         &Rules::default(),
     );
     assert_eq!((got.n, got.reason), (5, Some(Reason::ValuesLeftOut)));
+}
+
+/// Simulated log-ratios with a spread, told block by block; the first verdict other than undecided, and its block.
+fn first_verdict(
+    rng: &mut Rng,
+    centre: f64,
+    spread: f64,
+    rules: &Rules,
+    blocks_max: usize,
+) -> (Verdict, usize) {
+    let mut other = Vec::new();
+    for n in 1..=blocks_max {
+        other.push((centre + spread * rng.normal()).exp());
+        let got = compare_one(&question(&vec![1.0; n], &other, Better::Higher), rules);
+        if got.verdict != Verdict::Undecided {
+            return (got.verdict, n);
+        }
+    }
+    (Verdict::Undecided, blocks_max)
+}
+
+#[test]
+fn a_watched_study_may_be_looked_at_after_every_block() {
+    let watched = Rules { design: Design::Watched, margin: 0.0, ..Rules::default() };
+    let fixed = Rules { design: Design::Fixed, ..watched };
+    let mut rng = Rng::new(21);
+    let studies = 400;
+    let mut false_ones = |rules: &Rules| {
+        (0..studies).filter(|_| first_verdict(&mut rng, 0.0, 0.08, rules, 40).0 != Verdict::Undecided).count()
+    };
+    assert!(false_ones(&watched) <= studies / 20);
+    // What the watched design is for: looking as often at a fixed one.
+    assert!(false_ones(&fixed) > studies / 10);
+}
+
+#[test]
+fn a_watched_study_decides_not_much_later_than_a_fixed_one() {
+    let watched = Rules { design: Design::Watched, ..Rules::default() };
+    let mut rng = Rng::new(22);
+    let mut median_blocks = |centre: f64, spread: f64| {
+        let mut blocks: Vec<usize> =
+            (0..200).map(|_| first_verdict(&mut rng, centre, spread, &watched, 100).1).collect();
+        blocks.sort_unstable();
+        blocks[100]
+    };
+    // A fixed design of 80 % power needs 5 and 11.
+    assert!(median_blocks(0.10, 0.05) <= 7);
+    assert!(median_blocks(0.05, 0.05) <= 15);
+    assert!(median_blocks(0.0, 0.03) <= 8);
+}
+
+#[test]
+fn a_watched_question_never_falls_back_to_an_unpaired_test() {
+    let base = samples(&[100.0, 102.0, 98.0, 101.0, 99.0]);
+    let other: Vec<Sample> = samples(&[150.0, 149.0, 152.0, 151.0, 148.0])
+        .into_iter()
+        .map(|s| Sample { block: s.block + 4, ..s })
+        .collect();
+    let rules = Rules { design: Design::Watched, ..Rules::default() };
+    let got = compare_one(&Question { base, other, better: Better::Higher }, &rules);
+    assert_eq!((got.method, got.n, got.reason), (Method::Anytime, 1, Some(Reason::TooFewBlocks)));
+}
+
+#[test]
+fn not_slower_is_shown_by_one_side_alone() {
+    // Truly 3 % faster with a spread of 6 %: neither faster nor equivalent, and surely not 5 % slower.
+    let other = [1.10, 0.98, 1.05, 1.00, 1.04];
+    let rules = Rules::default();
+    let got = compare_one(&question(&[1.0; 5], &other, Better::Higher), &rules);
+    assert_eq!(got.verdict, Verdict::Undecided);
+    assert!(got.is_not_slower && got.p_not_slower_adjusted.unwrap() < 0.05, "{got:?}");
+    // The same values as latencies: up to 10 % longer, and not shown to be within 5 %.
+    let latency = compare_one(&question(&[1.0; 5], &other, Better::Lower), &rules);
+    assert!(!latency.is_not_slower);
 }
 
 /// The A/A control in simulation: with a fixed seed, at the noise measured on a 2-core machine (CV 8 %), false
@@ -217,10 +294,12 @@ proptest! {
     /// The sentence of the module's head, for any family.
     #[test]
     fn verdicts_follow_from_the_interval_shown(
-        seed in any::<u64>(), m in 1usize..12, n in 2usize..9, spread in 0.001f64..0.3, margin in 0.0f64..0.3
+        seed in any::<u64>(), m in 1usize..12, n in 2usize..9, spread in 0.001f64..0.3, margin in 0.0f64..0.3,
+        is_watched in any::<bool>()
     ) {
         let mut rng = Rng::new(seed);
-        let rules = Rules { margin, ..Rules::default() };
+        let design = if is_watched { Design::Watched } else { Design::Fixed };
+        let rules = Rules { margin, design, ..Rules::default() };
         let questions: Vec<Question> = (0..m).map(|_| {
             let shift = 0.3 * (rng.unit() - 0.5);
             let base: Vec<f64> = (0..n).map(|_| (spread * rng.normal()).exp()).collect();
@@ -229,7 +308,8 @@ proptest! {
             question(&base, &other, better)
         }).collect();
         for (q, c) in questions.iter().zip(compare(&questions, &rules)) {
-            let (low, high) = (c.low.unwrap(), c.high.unwrap());
+            // A watched question of few blocks may exclude nothing: an interval without an end.
+            let (low, high) = (c.low.unwrap_or(0.0), c.high.unwrap_or(f64::INFINITY));
             let ratio = c.ratio.unwrap();
             prop_assert!(low <= ratio && ratio <= high);
             if n < 5 { prop_assert_eq!(c.verdict, Verdict::Undecided); continue; }
@@ -241,7 +321,7 @@ proptest! {
                 Verdict::Undecided => {
                     prop_assert!(!excludes && !within);
                     prop_assert!(c.p_adjusted.unwrap() > rules.alpha);
-                    if let Some(needed) = c.blocks_needed { prop_assert!(needed > c.n); }
+                    if let Some(needed) = c.blocks_needed { prop_assert!(needed[0] > c.n); }
                 }
                 Verdict::Faster | Verdict::Slower => {
                     prop_assert!(excludes && !within && c.p_adjusted.unwrap() <= rules.alpha);

@@ -1,0 +1,130 @@
+//! The log-ratio of a question with its standard error, and what can be said of it under either design.
+
+use std::collections::BTreeMap;
+
+use super::{Design, Method, Question, Reason, Rules, Sample};
+use crate::anytime::{half_width, ln_e_above};
+use crate::describe::{mean, standard_deviation};
+use crate::student::{two_sided_p, upper_quantile};
+
+/// Estimate of a log-ratio.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LogRatio {
+    pub(super) n: usize,
+    pub(super) method: Method,
+    pub(super) centre: f64,
+    /// Standard error; NaN with fewer than two values.
+    pub(super) error: f64,
+    pub(super) df: f64,
+    pub(super) reason: Option<Reason>,
+}
+
+impl LogRatio {
+    /// The mean's distance above `point`, in standard errors.
+    fn t_above(&self, point: f64) -> f64 {
+        let distance = self.centre - point;
+        if distance == 0.0 { 0.0 } else { distance / self.error }
+    }
+
+    /// p of "the mean is not above `point`" (`sign` 1) or "not below" (-1): 1 / e for [`Method::Anytime`].
+    pub(super) fn p_one_sided(&self, point: f64, sign: f64) -> f64 {
+        let t = sign * self.t_above(point);
+        match self.method {
+            Method::Anytime => (-ln_e_above(t, self.n)).exp().min(1.0),
+            Method::Paired | Method::Welch if self.error == 0.0 => f64::from(u8::from(t <= 0.0)),
+            Method::Paired | Method::Welch => crate::student::cdf(-t, self.df),
+        }
+    }
+
+    /// p of "no difference".
+    pub(super) fn p_difference(&self) -> f64 {
+        match self.method {
+            Method::Anytime => (2.0 * self.p_one_sided(0.0, 1.0).min(self.p_one_sided(0.0, -1.0))).min(1.0),
+            Method::Paired | Method::Welch if self.error == 0.0 => f64::from(u8::from(self.centre == 0.0)),
+            Method::Paired | Method::Welch => two_sided_p(self.centre / self.error, self.df),
+        }
+    }
+
+    /// The larger p of the two one-sided tests.
+    pub(super) fn p_equivalence(&self, log_margin: f64) -> f64 {
+        self.p_one_sided(-log_margin, 1.0).max(self.p_one_sided(log_margin, -1.0))
+    }
+
+    /// Interval of the log-ratio that misses with probability `alpha`: at this look, or at any ([`Method::Anytime`]).
+    pub(super) fn interval(&self, alpha: f64) -> (f64, f64) {
+        let errors = match self.method {
+            Method::Anytime => half_width(self.n, alpha / 2.0),
+            Method::Paired | Method::Welch if self.error == 0.0 => 0.0,
+            Method::Paired | Method::Welch => upper_quantile(alpha / 2.0, self.df),
+        };
+        let half = if self.error == 0.0 && errors.is_finite() { 0.0 } else { errors * self.error };
+        // Too few values to exclude anything at this level, though they do not differ at all.
+        let half = if half.is_nan() { f64::INFINITY } else { half };
+        (self.centre - half, self.centre + half)
+    }
+}
+
+/// Logs by block, several values of a block averaged; and whether any value had to be left out.
+fn logs_by_block(samples: &[Sample]) -> (BTreeMap<u32, f64>, bool) {
+    let mut by_block: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    let mut is_left_out = false;
+    for sample in samples {
+        if sample.value.is_finite() && sample.value > 0.0 {
+            by_block.entry(sample.block).or_default().push(sample.value.ln());
+        } else {
+            is_left_out = true;
+        }
+    }
+    let means = by_block.into_iter().filter_map(|(block, logs)| Some((block, mean(&logs)?))).collect();
+    (means, is_left_out)
+}
+
+/// The estimate that a question allows; `None` without a single pair.
+pub(super) fn estimate(question: &Question, rules: &Rules) -> Option<LogRatio> {
+    let (base, left_out_base) = logs_by_block(&question.base);
+    let (other, left_out_other) = logs_by_block(&question.other);
+    let reason = (left_out_base || left_out_other).then_some(Reason::ValuesLeftOut);
+    let ratios: Vec<f64> = base
+        .iter()
+        .filter_map(|(block, b)| other.get(block).map(|o| without_rounding_noise(o - b)))
+        .collect();
+    let enough = rules.blocks_min.max(2);
+    // Welch's test is not made for being watched.
+    let may_be_unpaired = rules.design == Design::Fixed;
+    if may_be_unpaired && ratios.len() < enough && base.len() >= enough && other.len() >= enough {
+        let base: Vec<f64> = base.into_values().collect();
+        let other: Vec<f64> = other.into_values().collect();
+        return welch(&base, &other);
+    }
+    let centre = mean(&ratios)?;
+    let n = ratios.len();
+    let error = standard_deviation(&ratios).map_or(f64::NAN, |sd| sd / (n as f64).sqrt());
+    let method = match rules.design {
+        Design::Fixed => Method::Paired,
+        Design::Watched => Method::Anytime,
+    };
+    Some(LogRatio { n, method, centre, error, df: n as f64 - 1.0, reason })
+}
+
+/// Equal values must give a ratio of exactly 1, and a constant ratio no spread: differences of logs carry an error
+/// of some 1e-16 of the logs' size.
+fn without_rounding_noise(x: f64) -> f64 {
+    (x * 1e12).round() / 1e12
+}
+
+/// Welch (1947), with the degrees of freedom of Welch and Satterthwaite.
+pub(super) fn welch(base: &[f64], other: &[f64]) -> Option<LogRatio> {
+    let (n, m) = (base.len() as f64, other.len() as f64);
+    let a = standard_deviation(base)?.powi(2) / n;
+    let b = standard_deviation(other)?.powi(2) / m;
+    let df =
+        if a + b == 0.0 { n + m - 2.0 } else { (a + b).powi(2) / (a * a / (n - 1.0) + b * b / (m - 1.0)) };
+    Some(LogRatio {
+        n: base.len().min(other.len()),
+        method: Method::Welch,
+        centre: without_rounding_noise(mean(other)? - mean(base)?),
+        error: (a + b).sqrt(),
+        df,
+        reason: Some(Reason::NotPaired),
+    })
+}
