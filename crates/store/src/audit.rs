@@ -22,7 +22,7 @@ pub struct AuditId(pub i64);
 pub enum AuditKind {
     /// SIGKILL for all of its processes; the machine stays.
     ProcessCrash,
-    /// Everything is gone that was not handed to the device.
+    /// What was not flushed to the disk is gone ([`AuditRound::unflushed`]).
     PowerCut,
 }
 
@@ -36,6 +36,16 @@ impl AuditKind {
     }
 }
 
+/// What a power cut made of what the disk had been handed and not been told to flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuditUnflushed {
+    /// All of it is gone.
+    Dropped,
+    /// Of each write all of it is there, or nothing, or some of its sectors.
+    Torn,
+}
+
 /// What the settings promise for one way of going down.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditPromise {
@@ -47,6 +57,18 @@ pub struct AuditPromise {
     pub may_lose: bool,
     /// Nothing at all is promised.
     pub may_corrupt: bool,
+}
+
+impl AuditPromise {
+    /// Something is promised at all.
+    pub fn can_be_broken(&self) -> bool {
+        !(self.may_lose && self.may_corrupt)
+    }
+
+    /// Something is gone, or not whole, that is promised to be there.
+    pub fn is_broken_by(&self, round: &AuditRound) -> bool {
+        (round.lost > 0 && !self.may_lose) || (!round.is_consistent() && !self.may_corrupt)
+    }
 }
 
 /// What is known when an audit begins.
@@ -100,6 +122,16 @@ pub struct AuditRound {
     pub recovery_s: Option<f64>,
     /// Why it did not, with its last lines.
     pub failure: Option<String>,
+    /// Of a power cut, what became of unflushed writes; `None` of a round that was recorded by a version that let the
+    /// disk keep all that it had been handed.
+    #[serde(default)]
+    pub unflushed: Option<AuditUnflushed>,
+    /// What the disk held unflushed when the power went.
+    #[serde(default)]
+    pub unflushed_bytes: u64,
+    /// Of it, what was gone.
+    #[serde(default)]
+    pub dropped_bytes: u64,
 }
 
 impl AuditRound {
@@ -113,10 +145,10 @@ impl AuditRound {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuditVerdict {
-    /// Nothing was lost.
-    Held,
-    /// Held, and the loss that the settings permit was seen.
-    HeldWithLoss,
+    /// Nothing was lost: rounds cannot prove that nothing can be, they can only fail to show it.
+    Consistent,
+    /// Consistent, and the loss that the settings permit was seen.
+    ConsistentWithLoss,
     /// Something was lost that the settings promise to keep.
     Contradicted,
 }
@@ -125,8 +157,8 @@ impl AuditVerdict {
     /// As shown.
     pub fn word(self) -> &'static str {
         match self {
-            Self::Held => "held",
-            Self::HeldWithLoss => "held, with the loss that the settings permit",
+            Self::Consistent => "consistent with the promise",
+            Self::ConsistentWithLoss => "consistent with the promise, with the loss that it permits",
             Self::Contradicted => "CONTRADICTED",
         }
     }
@@ -138,11 +170,11 @@ impl AuditVerdict {
         if rounds.is_empty() {
             return None;
         }
-        let breaks = (is_lossy && !promise.may_lose) || (!is_consistent && !promise.may_corrupt);
+        let breaks = rounds.iter().any(|round| promise.is_broken_by(round));
         Some(match () {
             () if breaks => Self::Contradicted,
-            () if is_lossy || !is_consistent => Self::HeldWithLoss,
-            () => Self::Held,
+            () if is_lossy || !is_consistent => Self::ConsistentWithLoss,
+            () => Self::Consistent,
         })
     }
 }
@@ -259,25 +291,29 @@ mod tests {
             broken: Vec::new(),
             recovery_s: Some(0.1),
             failure: None,
+            unflushed: None,
+            unflushed_bytes: 0,
+            dropped_bytes: 0,
         }
     }
 
     #[test]
     fn losses_are_held_against_what_is_promised() {
-        use AuditVerdict::{Contradicted, Held, HeldWithLoss};
+        use AuditVerdict::{Consistent, ConsistentWithLoss, Contradicted};
         let check = |(may_lose, may_corrupt), (lost, partial), want| {
             let promise =
                 AuditPromise { kind: AuditKind::PowerCut, text: String::new(), may_lose, may_corrupt };
             let found = AuditVerdict::of(&promise, &[round(0, 0), round(lost, partial)]);
             assert_eq!(found, Some(want), "{promise:?} {lost} {partial}");
             assert_eq!(AuditVerdict::of(&promise, &[]), None);
+            assert_eq!(promise.can_be_broken(), !(may_lose && may_corrupt));
         };
-        check((false, false), (0, 0), Held);
+        check((false, false), (0, 0), Consistent);
         check((false, false), (1, 0), Contradicted);
-        check((true, false), (1, 0), HeldWithLoss);
-        check((true, false), (0, 0), Held);
+        check((true, false), (1, 0), ConsistentWithLoss);
+        check((true, false), (0, 0), Consistent);
         check((true, false), (50, 1), Contradicted);
-        check((true, true), (50, 1), HeldWithLoss);
+        check((true, true), (50, 1), ConsistentWithLoss);
     }
 
     #[test]

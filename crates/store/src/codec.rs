@@ -25,10 +25,10 @@ pub struct PackedHistogram(pub(crate) Vec<u8>);
 impl PackedHistogram {
     /// Packs it, losing nothing.
     ///
-    /// # Errors
-    /// The encoder's words; it has no reason to refuse a histogram.
-    pub fn of(histogram: &Histogram<u64>) -> Result<PackedHistogram, String> {
-        histogram_to_bytes(histogram).map(PackedHistogram)
+    /// # Panics
+    /// The encoder refuses a histogram, for which it has no reason: it writes to memory.
+    pub fn of(histogram: &Histogram<u64>) -> PackedHistogram {
+        PackedHistogram(histogram_to_bytes(histogram).expect("a histogram is encoded in memory"))
     }
 
     /// HdrHistogram V2, deflated: what any library of HdrHistogram reads.

@@ -43,13 +43,13 @@ pub enum Error {
     },
     /// No space left.
     #[error(
-        "no space left for {} while writing {what}: everything recorded before is safe; free some space and run the same command again, it resumes",
+        "no space left in {} for {what}: everything recorded before is safe; free some space and run the same command again",
         path.display()
     )]
     Full {
         /// The file.
         path: PathBuf,
-        /// What was being written.
+        /// What was being written: "a run".
         what: &'static str,
     },
     /// Another process holds the file.
@@ -57,6 +57,17 @@ pub enum Error {
     Busy {
         /// The file.
         path: PathBuf,
+    },
+    /// Another program changed the file while it was open.
+    #[error(
+        "{} was changed under this plimsoll ({how}): nothing more is written to it, what it held is as it was; run the same command again with the plimsoll that its schema needs, or choose another --results",
+        path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What is different.
+        how: String,
     },
     /// A run that has ended is never written again.
     #[error("run {run} is already recorded as {status}: a recorded run is never overwritten")]
@@ -77,24 +88,31 @@ pub enum Error {
         id: i64,
     },
     /// A value in the file cannot be understood.
-    #[error("{} holds a damaged {what}: {reason}", path.display())]
+    #[error("{} is damaged: {what} cannot be read: {reason}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Which value.
+        /// What was being read: "a run".
         what: String,
         /// Why.
         reason: String,
     },
+    /// It stands where nothing can be written.
+    #[error("{} cannot be written ({reason}): choose another place with --results", path.display())]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's words.
+        reason: String,
+    },
     /// Anything else that SQLite says.
-    #[error("{}: {what} failed", path.display())]
+    #[error("{}: {what} could not be read or written: {cause}", path.display())]
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// What was being done.
+        /// What was being read or written: "a run".
         what: &'static str,
-        /// SQLite's words.
-        #[source]
-        source: rusqlite::Error,
+        /// SQLite's words; not a `source`, whose own source says the same once more.
+        cause: rusqlite::Error,
     },
 }

@@ -16,13 +16,16 @@ mod schema;
 mod study;
 mod write;
 
-pub use audit::{Audit, AuditId, AuditKind, AuditPromise, AuditRound, AuditStart, AuditVerdict};
+pub use audit::{
+    Audit, AuditId, AuditKind, AuditPromise, AuditRound, AuditStart, AuditUnflushed, AuditVerdict,
+};
 pub use codec::PackedHistogram;
 pub use error::Error;
 pub use open::{FILE_NAME, Store};
 pub use run::{
     Check, ClientUsage, ErrorTally, Gate, HotLock, Interval, LatencyUnit, LockSource, Outcomes, Phase,
-    Purpose, Run, RunEnd, RunHead, RunStart, Series, ServerFacts, Statement, Status, Step, WorkloadFacts,
+    Purpose, Run, RunEnd, RunHead, RunStart, Series, ServerFacts, Stalls, Statement, Status, Step, Unended,
+    WorkloadFacts,
 };
 pub use study::{
     Axis, Build, BuildId, Canary, Comparison, Host, HostId, Key, Probe, Quantity, Reference, RunId, Study,

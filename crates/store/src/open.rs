@@ -34,23 +34,24 @@ impl Store {
     }
 
     fn open_at(path: PathBuf) -> Result<Self, Error> {
-        let connection = Connection::open(&path).map_err(|source| sqlite(&path, "opening", source))?;
+        let connection = Connection::open(&path).map_err(|source| for_writing(&path, "the file", source))?;
         let mut store = Self { connection, path };
         store
             .connection
             .execute_batch("PRAGMA foreign_keys = ON; PRAGMA cell_size_check = ON;")
             .and_then(|()| store.connection.busy_timeout(BUSY_TIMEOUT))
-            .map_err(|source| store.sqlite("opening", source))?;
+            .map_err(|source| store.sqlite("the file", source))?;
         let version = store.version()?;
         // DELETE, not WAL: results.db can be copied away at any moment without a second file. EXTRA also
         // synchronises the directory, without which a power cut could bring the journal back.
         store
             .connection
             .execute_batch("PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA;")
-            .map_err(|source| store.sqlite("opening", source))?;
+            .map_err(|source| store.sqlite("the file", source))?;
+        store.try_writing(version)?;
         if version < MIGRATIONS.len() {
             migrate(&mut store.connection, version, MIGRATIONS)
-                .map_err(|source| sqlite(&store.path, "creating the tables", source))?;
+                .map_err(|source| for_writing(&store.path, "its tables", source))?;
         }
         Ok(store)
     }
@@ -64,7 +65,7 @@ impl Store {
         }
         let connection = match open_for_reading(&path) {
             Ok(connection) => connection,
-            Err(source) => return Err(sqlite(&path, "opening", source)),
+            Err(source) => return Err(sqlite(&path, "the file", source)),
         };
         let mut store = Self { connection, path };
         let version = store.version()?;
@@ -73,7 +74,7 @@ impl Store {
                 return Err(Error::Foreign { path: store.path, reason: "it is empty".to_owned() });
             }
             store.connection = migrated_copy(&store.connection, version)
-                .map_err(|source| sqlite(&store.path, "migrating a copy in memory", source))?;
+                .map_err(|source| sqlite(&store.path, "its tables", source))?;
         }
         Ok(store)
     }
@@ -88,13 +89,12 @@ impl Store {
         let read = |pragma: &str| -> rusqlite::Result<i64> {
             self.connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get(0))
         };
-        let application =
-            read("application_id").map_err(|source| self.sqlite("reading the header", source))?;
-        let version = read("user_version").map_err(|source| self.sqlite("reading the header", source))?;
+        let application = read("application_id").map_err(|source| self.sqlite("its header", source))?;
+        let version = read("user_version").map_err(|source| self.sqlite("its header", source))?;
         let tables: i64 = self
             .connection
             .query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))
-            .map_err(|source| self.sqlite("reading the header", source))?;
+            .map_err(|source| self.sqlite("its header", source))?;
         if application != APPLICATION_ID && (application != 0 || tables > 0) {
             let reason = "it is a SQLite file of another program".to_owned();
             return Err(Error::Foreign { path: self.path.clone(), reason });
@@ -104,6 +104,13 @@ impl Store {
             return Err(Error::Newer { path: self.path.clone(), found: version, known });
         }
         Ok(version.max(0) as usize)
+    }
+
+    /// Begins a change and takes it back: what cannot be written is to be known before hours are spent on measuring.
+    fn try_writing(&self, version: usize) -> Result<(), Error> {
+        self.connection
+            .execute_batch(&format!("BEGIN IMMEDIATE; PRAGMA user_version = {version}; ROLLBACK;"))
+            .map_err(|source| for_writing(&self.path, "the file", source))
     }
 
     pub(crate) fn sqlite(&self, what: &'static str, source: rusqlite::Error) -> Error {
@@ -131,11 +138,26 @@ fn migrated_copy(file: &Connection, version: usize) -> rusqlite::Result<Connecti
 
 pub(crate) fn sqlite(path: &Path, what: &'static str, source: rusqlite::Error) -> Error {
     let path = path.to_owned();
+    if let rusqlite::Error::SqliteFailure(failure, _) = &source
+        && failure.extended_code == rusqlite::ffi::SQLITE_READONLY_DBMOVED
+    {
+        return Error::Changed { path, how: "it was moved or replaced".to_owned() };
+    }
     match source.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => Error::Full { path, what },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Busy { path },
         Some(ErrorCode::NotADatabase) => Error::Foreign { path, reason: "it is no SQLite file".to_owned() },
-        _ => Error::Sqlite { path, what, source },
+        _ => Error::Sqlite { path, what, cause: source },
+    }
+}
+
+/// As [`sqlite`], of a file that is to be written to.
+fn for_writing(path: &Path, what: &'static str, source: rusqlite::Error) -> Error {
+    match source.sqlite_error_code() {
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            Error::ReadOnly { path: path.to_owned(), reason: source.to_string() }
+        }
+        _ => sqlite(path, what, source),
     }
 }
 
@@ -169,6 +191,44 @@ mod tests {
         let tables: i64 =
             connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0)).unwrap();
         assert_eq!((version, tables), (1, 1));
+    }
+
+    #[test]
+    fn a_file_that_changes_while_it_is_open_is_not_written_on() {
+        let host = |name: &str| crate::Host {
+            name: name.to_owned(),
+            fingerprint: String::new(),
+            boot_id: String::new(),
+            kernel: String::new(),
+            os: String::new(),
+            arch: String::new(),
+            cpu_model: String::new(),
+            cpus: 1,
+            memory_bytes: 1,
+            facts: std::collections::BTreeMap::new(),
+        };
+        // A newer plimsoll migrates it.
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE_NAME);
+        let mut store = Store::open(directory.path()).unwrap();
+        store.add_host(&host("a")).unwrap();
+        let newer = Connection::open(&path).unwrap();
+        newer.pragma_update(None, "user_version", MIGRATIONS.len() as i64 + 1).unwrap();
+        let error = store.add_host(&host("b")).unwrap_err();
+        assert!(matches!(error, Error::Changed { .. }), "{error}");
+        assert!(error.to_string().contains("its schema is now"), "{error}");
+        let hosts: i64 = newer.query_row("SELECT count(*) FROM host", [], |row| row.get(0)).unwrap();
+        assert_eq!(hosts, 1);
+        // Another file takes its place.
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE_NAME);
+        let mut store = Store::open(directory.path()).unwrap();
+        store.add_host(&host("a")).unwrap();
+        std::fs::rename(&path, directory.path().join("aside")).unwrap();
+        let other = Store::open(directory.path()).unwrap();
+        let error = store.add_host(&host("b")).unwrap_err();
+        assert!(error.to_string().contains("it was moved or replaced"), "{error}");
+        drop(other);
     }
 
     #[test]

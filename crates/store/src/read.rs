@@ -9,8 +9,8 @@ use crate::codec::{PackedHistogram, histogram_from_bytes, points_from_bytes};
 use crate::error::Error;
 use crate::open::Store;
 use crate::run::{
-    ErrorTally, HotLock, Interval, Outcomes, Purpose, Run, RunEnd, RunHead, RunStart, Series, Statement,
-    Status, Step,
+    ErrorTally, HotLock, Interval, Outcomes, Purpose, Run, RunEnd, RunHead, RunStart, Series, Stalls,
+    Statement, Status, Step, Unended,
 };
 use crate::study::{
     Build, BuildId, Canary, Host, HostId, Probe, Reference, RunId, Study, StudyId, StudyRecord,
@@ -34,6 +34,12 @@ fn count(row: &Row<'_>, column: &str) -> Sql<u64> {
 fn histogram(row: &Row<'_>, column: &str) -> Sql<hdrhistogram::Histogram<u64>> {
     let bytes: Vec<u8> = row.get(column)?;
     histogram_from_bytes(&bytes).map_err(|error| damaged(format!("{column}: {error}")))
+}
+
+/// A histogram as it is stored, looked at and left packed.
+fn packed(bytes: Vec<u8>) -> Sql<PackedHistogram> {
+    histogram_from_bytes(&bytes).map_err(damaged)?;
+    Ok(PackedHistogram(bytes))
 }
 
 fn maybe_histogram(row: &Row<'_>, column: &str) -> Sql<Option<hdrhistogram::Histogram<u64>>> {
@@ -363,6 +369,16 @@ fn step(row: &Row<'_>) -> Sql<Step> {
         intervals: vec![],
         client: json(row, "client")?,
         ended_by: row.get("ended_by")?,
+        arrivals_offered: row.get::<_, Option<i64>>("arrivals_offered")?.map(|arrivals| arrivals as u64),
+        failed: maybe_histogram(row, "failed")?,
+        unended: row
+            .get::<_, Option<i64>>("unended")?
+            .zip(row.get::<_, Option<f64>>("unended_from_ms")?)
+            .map(|(transactions, from_ms)| Unended { transactions: transactions as u64, from_ms }),
+        stalls: row
+            .get::<_, Option<u32>>("stalled_s")?
+            .zip(row.get::<_, Option<f64>>("freeze_s")?)
+            .map(|(seconds, longest_s)| Stalls { seconds, longest_s }),
     })
 }
 
@@ -376,8 +392,8 @@ fn interval(row: &Row<'_>) -> Sql<Interval> {
         other: count(row, "other")?,
         retries: count(row, "retries")?,
         backlog: count(row, "backlog")?,
-        response: histogram(row, "response")?,
-        service: maybe_histogram(row, "service")?,
+        response: packed(row.get("response")?)?,
+        service: row.get::<_, Option<Vec<u8>>>("service")?.map(packed).transpose()?,
         by_statement: BTreeMap::new(),
     })
 }

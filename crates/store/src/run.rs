@@ -271,9 +271,9 @@ pub struct Interval {
     /// Scheduled and not started at its end (open loop).
     pub backlog: u64,
     /// Response times in it, in [`LatencyUnit`].
-    pub response: Histogram<u64>,
+    pub response: PackedHistogram,
     /// Service times, where they differ (open loop).
-    pub service: Option<Histogram<u64>>,
+    pub service: Option<PackedHistogram>,
     /// Statements that ended in it, by their place in [`Step::by_statement`]; those that none ended of are absent.
     pub by_statement: BTreeMap<u32, PackedHistogram>,
 }
@@ -327,6 +327,32 @@ pub struct Step {
     pub client: ClientUsage,
     /// What ended the step early, if anything did.
     pub ended_by: Option<String>,
+    /// Arrivals of the measured phase, in open loop.
+    pub arrivals_offered: Option<u64>,
+    /// Response times of transactions that failed, in [`LatencyUnit`].
+    pub failed: Option<Histogram<u64>>,
+    /// Transactions that never ended.
+    pub unended: Option<Unended>,
+    /// Times without a commit.
+    pub stalls: Option<Stalls>,
+}
+
+/// Transactions that never ended: they stand in the response times with the time that they had waited.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Unended {
+    /// How many; 0: every percentile is exact.
+    pub transactions: u64,
+    /// The shortest time that one of them had waited: percentiles from there on are lower bounds.
+    pub from_ms: f64,
+}
+
+/// Times in which no transaction was committed while at least one waited. As in `load`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stalls {
+    /// Whole seconds without a commit.
+    pub seconds: u32,
+    /// The longest time without a commit, among those of a second or longer and those that a second's end lies in.
+    pub longest_s: f64,
 }
 
 /// A telemetry series over a run.

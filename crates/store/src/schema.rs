@@ -9,7 +9,7 @@ use rusqlite::Connection;
 pub(crate) const APPLICATION_ID: i64 = 0x506c_6d73;
 
 /// Each entry takes a file from version `index` to `index + 1`.
-pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3];
+pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
 
 /// Counts are integers, durations REAL seconds, times milliseconds since 1970, seeds the bits of a u64.
 /// Histograms are HdrHistogram V2 payloads, deflated; their values count units of 100 ns.
@@ -128,6 +128,17 @@ CREATE TABLE interval_statement (
   ordinal INTEGER NOT NULL, -- of the statement
   latency BLOB NOT NULL, PRIMARY KEY (step_id, second, ordinal)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// What an open loop was offered, transactions that failed or never ended, and times without a commit. NULL: recorded
+/// before these were measured.
+const V4: &str = "
+ALTER TABLE step ADD COLUMN arrivals_offered INTEGER;
+ALTER TABLE step ADD COLUMN failed BLOB;
+ALTER TABLE step ADD COLUMN unended INTEGER;
+ALTER TABLE step ADD COLUMN unended_from_ms REAL;
+ALTER TABLE step ADD COLUMN stalled_s INTEGER;
+ALTER TABLE step ADD COLUMN freeze_s REAL;
 ";
 
 /// Brings `connection` from version `from` to the end of `migrations`, all or nothing.

@@ -3,10 +3,11 @@
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
-use crate::codec::{histogram_to_bytes, points_to_bytes};
+use crate::codec::{PackedHistogram, histogram_to_bytes, points_to_bytes};
 use crate::error::Error;
 use crate::open::Store;
 use crate::run::{Interval, Outcomes, Purpose, RunEnd, RunStart, Status, Step};
+use crate::schema::MIGRATIONS;
 use crate::study::{Build, BuildId, Canary, Host, HostId, Probe, Reference, RunId, Study, StudyId};
 
 /// Within a transaction everything is a SQLite error; what JSON or a histogram says is wrapped into one.
@@ -202,8 +203,8 @@ impl Store {
         })
     }
 
-    /// Marks the runs of a study that are still `running` as interrupted: for a plimsoll that holds the
-    /// measuring lock and therefore knows that nobody runs them. Returns how many there were.
+    /// Marks the runs of a study that are still `running` as interrupted: for a plimsoll that holds the lock of
+    /// the results directory and therefore knows that nobody runs them. Returns how many there were.
     pub fn interrupt_running(&mut self, study: StudyId) -> Result<usize, Error> {
         self.transaction("interrupted runs", |sql| {
             sql.execute(
@@ -219,14 +220,19 @@ impl Store {
         what: &'static str,
         work: impl FnOnce(&Transaction<'_>) -> Sql<T>,
     ) -> Result<T, Error> {
-        let path = self.path.clone();
-        let result = (|| {
-            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let value = work(&transaction)?;
-            transaction.commit()?;
-            Ok(value)
-        })();
-        result.map_err(|source| crate::open::sqlite(&path, what, source))
+        let fail = |source| crate::open::sqlite(&self.path, what, source);
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
+        // Read within the transaction, so that it holds until the commit.
+        let schema: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
+        let known = MIGRATIONS.len() as i64;
+        if schema != known {
+            let how = format!("its schema is now {schema}, and was {known}");
+            return Err(Error::Changed { path: self.path.clone(), how });
+        }
+        let value = work(&transaction).map_err(fail)?;
+        transaction.commit().map_err(fail)?;
+        Ok(value)
     }
 }
 
@@ -332,8 +338,8 @@ fn insert_step(sql: &Connection, run: RunId, ordinal: usize, step: &Step) -> Sql
         "INSERT INTO step (run_id, ordinal, sessions, rate_tps, arrivals, offset_s, warmup_s, duration_s, connect_s,
          committed, rolled_back, deadlock, serialization, lock_timeout, constraint_, connection, other_failed,
          skipped, outcomes_whole, reads, writes, other, retries, in_flight_at_end, backlog_at_end, drained,
-         response, service, client, ended_by)
-         VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+         response, service, client, ended_by, arrivals_offered, failed, unended, unended_from_ms, stalled_s, freeze_s)
+         VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         params![
             run.0,
             ordinal as i64,
@@ -364,7 +370,13 @@ fn insert_step(sql: &Connection, run: RunId, ordinal: usize, step: &Step) -> Sql
             histogram_to_bytes(&step.response).map_err(wrap)?,
             service,
             to_json(&step.client)?,
-            step.ended_by
+            step.ended_by,
+            step.arrivals_offered.map(|arrivals| arrivals as i64),
+            step.failed.as_ref().map(histogram_to_bytes).transpose().map_err(wrap)?,
+            step.unended.map(|unended| unended.transactions as i64),
+            step.unended.map(|unended| unended.from_ms),
+            step.stalls.map(|stalls| stalls.seconds),
+            step.stalls.map(|stalls| stalls.longest_s)
         ],
     )?;
     let id = sql.last_insert_rowid();
@@ -401,7 +413,6 @@ fn insert_interval(sql: &Connection, step: i64, interval: &Interval) -> Sql<()> 
         other,
         skipped,
     ] = outcome_columns(&interval.outcomes);
-    let service = interval.service.as_ref().map(histogram_to_bytes).transpose().map_err(wrap)?;
     sql.prepare_cached(
         "INSERT INTO interval (step_id, second, duration_s, committed, rolled_back, deadlock, serialization,
          lock_timeout, constraint_, connection, other_failed, skipped, reads, writes, other, retries, backlog,
@@ -425,8 +436,8 @@ fn insert_interval(sql: &Connection, step: i64, interval: &Interval) -> Sql<()> 
         interval.other as i64,
         interval.retries as i64,
         interval.backlog as i64,
-        histogram_to_bytes(&interval.response).map_err(wrap)?,
-        service
+        interval.response.bytes(),
+        interval.service.as_ref().map(PackedHistogram::bytes)
     ])?;
     for (ordinal, latency) in &interval.by_statement {
         sql.prepare_cached(

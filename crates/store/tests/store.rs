@@ -143,6 +143,36 @@ fn a_newer_file_is_refused_with_its_version() {
 }
 
 #[test]
+fn a_step_of_an_earlier_version_is_kept_and_says_nothing_of_what_it_did_not_measure() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let study_id = store.add_study(&study("a")).unwrap();
+    let host_id = store.add_host(&host()).unwrap();
+    let run = store.record_run(study_id, &start(host_id, None, 1), &end(3)).unwrap();
+    let path = store.path().to_owned();
+    drop(store);
+    // As version 3 wrote it.
+    let old = rusqlite::Connection::open(&path).unwrap();
+    for column in ["arrivals_offered", "failed", "unended", "unended_from_ms", "stalled_s", "freeze_s"] {
+        old.execute_batch(&format!("ALTER TABLE step DROP COLUMN {column}")).unwrap();
+    }
+    old.pragma_update(None, "user_version", 3).unwrap();
+    drop(old);
+    let mut expected = end(3).steps;
+    for step in &mut expected {
+        step.arrivals_offered = None;
+        step.failed = None;
+        step.unended = None;
+        step.stalls = None;
+    }
+    let read_only = Store::open_read_only(&path).unwrap();
+    assert_eq!(read_only.run(run).unwrap().end.unwrap().steps, expected);
+    drop(read_only);
+    let migrated = Store::open(directory.path()).unwrap();
+    assert_eq!(migrated.run(run).unwrap().end.unwrap().steps, expected);
+}
+
+#[test]
 fn a_damaged_histogram_is_an_error_not_a_panic() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = Store::open(directory.path()).unwrap();
@@ -202,6 +232,9 @@ fn audits_are_kept_round_by_round() {
         broken: vec!["the accounts add up to 1, the ledger to 2".to_owned()],
         recovery_s: Some(0.5),
         failure: None,
+        unflushed: Some(AuditUnflushed::Torn),
+        unflushed_bytes: 4096,
+        dropped_bytes: 512,
     };
     for number in [1, 2] {
         store.add_audit_round(id, AuditKind::ProcessCrash, &round(number)).unwrap();

@@ -180,13 +180,17 @@ fn step(seconds: i64, outcomes: Outcomes) -> Step {
                 other: 1000,
                 retries: 0,
                 backlog: 3,
-                response: histogram(500),
+                response: PackedHistogram::of(&histogram(500)),
                 service: None,
                 // None ended of the second class in this second.
-                by_statement: BTreeMap::from([(0, PackedHistogram::of(&histogram(400)).unwrap())]),
+                by_statement: BTreeMap::from([(0, PackedHistogram::of(&histogram(400)))]),
             })
             .collect(),
         client: ClientUsage { workers: 1, cpu_share: 0.31, ..ClientUsage::default() },
         ended_by: None,
+        arrivals_offered: Some(12),
+        failed: None,
+        unended: Some(store::Unended { transactions: 0, from_ms: 0.0 }),
+        stalls: Some(store::Stalls { seconds: 1, longest_s: 1.25 }),
     }
 }
