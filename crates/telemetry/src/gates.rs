@@ -6,6 +6,7 @@ mod cache;
 use stats::{Steadiness, SteadyState};
 
 pub use self::cache::{ColdStart, cache_cold, cache_warm};
+use crate::foreign::ForeignProcess;
 use crate::track::Track;
 
 /// What a gate says.
@@ -78,6 +79,49 @@ pub fn client_bound(client: &ClientLoad) -> Gate {
     let remedy =
         "give the client more of the machine: more workers, other cores than the server's, or a lower rate";
     Gate::new("client_bound", client.is_bound, detail, remedy)
+}
+
+/// What an open loop offered, and what became of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Offered {
+    /// Arrivals of the measured phase.
+    pub arrivals: u64,
+    /// Of these: not begun when it ended.
+    pub backlog_at_end: u64,
+    /// Sessions that could have begun them.
+    pub sessions: u32,
+    /// Scheduled and not begun at the end of each whole second.
+    pub backlogs: Vec<u64>,
+}
+
+impl Offered {
+    /// Less than 99 % was served; fewer than one a session wait for chance alone.
+    fn is_unserved(&self) -> bool {
+        let served = self.arrivals.saturating_sub(self.backlog_at_end) as f64;
+        self.backlog_at_end > u64::from(self.sessions) && served < 0.99 * self.arrivals as f64
+    }
+
+    /// More waited in every second of the last third than in any of the first, by more than one a session.
+    fn is_growing(&self) -> bool {
+        let third = self.backlogs.len() / 3;
+        let first = self.backlogs.iter().take(third).max();
+        let last = self.backlogs.iter().rev().take(third).min();
+        first.zip(last).is_some_and(|(first, last)| *last > first + u64::from(self.sessions))
+    }
+}
+
+/// `overloaded`: more arrived than was served. Response times are then a function of how long was measured.
+pub fn overloaded(offered: &Offered) -> Gate {
+    let served = offered.arrivals.saturating_sub(offered.backlog_at_end) as f64;
+    let detail = format!(
+        "{} of the offered transactions were begun in time, {} waited at the end{}",
+        percent(served / (offered.arrivals as f64).max(1.0)),
+        offered.backlog_at_end,
+        if offered.is_growing() { ", more and more of them" } else { "" }
+    );
+    let remedy = "offer less than the server carries (--rate, rate in [load]), or measure what it carries with sessions \
+                  instead of a rate: of an overload only the throughput means anything";
+    Gate::new("overloaded", offered.is_unserved() || offered.is_growing(), detail, remedy)
 }
 
 /// `not_steady`: a slope or a change of level in the measured phase.
@@ -160,18 +204,29 @@ pub fn debt_growing(debts: &[Debt]) -> Gate {
     let shown: Vec<&Debt> = if growing.is_empty() { debts.iter().collect() } else { growing.clone() };
     let detail: Vec<String> = shown
         .iter()
-        .map(|d| format!("{} {:.0} to {:.0} of {:.0} {}", d.name, d.start, d.end, d.limit, d.unit))
+        .map(|d| {
+            let [start, end, limit] = [d.start, d.end, d.limit].map(three_digits);
+            format!("{} {start} to {end} of {limit} {}", d.name, d.unit)
+        })
         .collect();
     let remedy = "measure until the debt has levelled off, let it drain between runs, or give the server the means to \
                   pay it (larger log, more I/O capacity, more purge threads, a keener autovacuum)";
     Gate::new(name, !growing.is_empty(), detail.join("; "), remedy)
 }
 
+/// Enough digits to compare, not more than were measured.
+pub fn three_digits(value: f64) -> String {
+    let digits = if value == 0.0 { 0 } else { (2 - value.abs().log10().floor() as i32).clamp(0, 6) };
+    format!("{value:.*}", digits as usize)
+}
+
 /// What else went on on the machine.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Noise {
     /// CPU used by neither server nor client, as a share of the machine.
     pub foreign_share: Option<f64>,
+    /// Who used most of it, where that was seen.
+    pub busiest: Option<ForeignProcess>,
     /// CPU that the hypervisor gave to others.
     pub steal_share: Option<f64>,
     /// This block's canary divided by the median of the study's: below 1 is a slower machine.
@@ -202,7 +257,10 @@ pub fn noisy_host(noise: &Noise, limits: &NoiseLimits) -> Gate {
     let mut is_tripped = false;
     if let Some(share) = noise.foreign_share {
         is_tripped |= share > limits.foreign_share_max;
-        detail.push(format!("other processes used {} of the machine", percent(share.max(0.0))));
+        let most = noise.busiest.as_ref().filter(|_| share > limits.foreign_share_max);
+        // Without its id, which differs from run to run: the same trouble is to be told as one.
+        let most = most.map_or_else(String::new, |most| format!(", {} the most of it", most.name));
+        detail.push(format!("other processes used {} of the machine{most}", percent(share.max(0.0))));
     }
     if let Some(share) = noise.steal_share {
         is_tripped |= share > limits.steal_share_max;

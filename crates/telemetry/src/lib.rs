@@ -10,6 +10,7 @@ pub mod canary;
 pub mod device;
 pub mod doctor;
 pub mod drain;
+pub mod foreign;
 pub mod gates;
 pub mod host;
 pub mod local;

@@ -358,7 +358,7 @@ mod tests {
         assert!(first.append_sync_us_p50.unwrap() <= first.append_sync_us_p99.unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         if !Device::of(dir.path()).unwrap().has_device() {
-            eprintln!("NOT TESTED: keeping by device, for temporary files have none here");
+            testkit::not_tested("keeping a probe by device", "temporary files have none here");
             return;
         }
         let kept = probe(dir.path(), &options).unwrap();
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn fio_gives_the_same_figures_where_it_is_installed() {
         if fio_version().is_none() {
-            eprintln!("fio is not installed: the probe through fio is NOT tested");
+            testkit::not_tested("the storage probe through fio", "the Debian package fio is not installed");
             return;
         }
         let dir = tempfile::tempdir().unwrap();

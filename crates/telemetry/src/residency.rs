@@ -166,7 +166,7 @@ mod tests {
         let all = Residency::of_data(dir.path()).unwrap();
         assert_eq!(all, Residency { files: 1, bytes: BYTES, resident_bytes: BYTES });
         if crate::device::Device::of(dir.path()).unwrap().filesystem == "tmpfs" {
-            eprintln!("NOT TESTED: dropping pages, for temporary files are in memory here");
+            testkit::not_tested("dropping pages from the page cache", "temporary files are in memory here");
             return;
         }
         // SAFETY: the descriptor is open.
@@ -182,7 +182,7 @@ mod tests {
         fs::read(dir.path().join("t.ibd")).unwrap();
         match by_cachestat(&file) {
             Ok(found) => assert_eq!(found, by_mincore(&file, BYTES).unwrap()),
-            Err(error) => eprintln!("NOT TESTED: cachestat(2): {error}"),
+            Err(error) => testkit::not_tested("cachestat(2)", error),
         }
     }
 

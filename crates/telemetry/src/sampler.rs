@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use wire::Target;
 
+use crate::foreign::{Foreign, ForeignProcess};
 use crate::host::HostSampler;
 use crate::metrics::Metrics;
 use crate::process::ProcessSampler;
@@ -71,6 +72,9 @@ pub struct Telemetry {
     pub missing: Vec<Missing>,
     /// From the first to the last sample, in seconds.
     pub duration_s: f64,
+    /// The process beside server and client that used most cpu meanwhile; `None` where none did to speak of, or the
+    /// server's process is not known.
+    pub busiest_foreign: Option<ForeignProcess>,
 }
 
 impl Telemetry {
@@ -136,6 +140,7 @@ impl Sampler {
             all.costs.extend(part.costs);
             all.missing.extend(part.missing);
             all.duration_s = all.duration_s.max(part.duration_s);
+            all.busiest_foreign = all.busiest_foreign.or(part.busiest_foreign);
         }
         all
     }
@@ -198,6 +203,7 @@ fn sample_system(config: &Config, ticks: &Receiver<f64>) -> Telemetry {
         missing.push(Missing::new("cpu, memory and switches of the server", why));
     }
     let mut client = ProcessSampler::client();
+    let foreign = config.server_pid.map(|pid| Foreign::look(Some(pid)));
     let mut tracks = Tracks::new();
     let mut meters = [Meter::new("host"), Meter::new("process"), Meter::new("client")];
     let mut span: Option<(f64, f64)> = None;
@@ -217,6 +223,7 @@ fn sample_system(config: &Config, ticks: &Receiver<f64>) -> Telemetry {
         costs: meters.iter().filter(|m| m.passes > 0).map(Meter::cost).collect(),
         missing,
         duration_s: span.map_or(0.0, |s| s.1 - s.0),
+        busiest_foreign: foreign.and_then(Foreign::busiest),
     }
 }
 
@@ -239,6 +246,7 @@ fn sample_server(target: &Target, metrics: Option<&Metrics>, ticks: &Receiver<f6
         costs: vec![meter.cost()],
         missing,
         duration_s: span.map_or(0.0, |s| s.1 - s.0),
+        busiest_foreign: None,
     }
 }
 

@@ -50,12 +50,19 @@ fn debt_on_its_way_to_the_limit() {
 #[test]
 fn machine_that_does_something_else() {
     let limits = NoiseLimits::default();
-    let quiet = Noise { foreign_share: Some(0.03), steal_share: Some(0.0), canary_ratio: Some(0.95) };
+    let quiet =
+        Noise { foreign_share: Some(0.03), steal_share: Some(0.0), canary_ratio: Some(0.95), busiest: None };
     check(&noisy_host(&quiet, &limits), Finding::Held);
-    check(&noisy_host(&Noise { foreign_share: Some(0.4), ..quiet }, &limits), Finding::Tripped);
-    check(&noisy_host(&Noise { steal_share: Some(0.3), ..quiet }, &limits), Finding::Tripped);
-    check(&noisy_host(&Noise { canary_ratio: Some(0.4), ..quiet }, &limits), Finding::Tripped);
-    let unknown = Noise { foreign_share: None, steal_share: None, canary_ratio: None };
+    check(&noisy_host(&Noise { foreign_share: Some(0.4), ..quiet.clone() }, &limits), Finding::Tripped);
+    let busiest = Some(crate::foreign::ForeignProcess { name: "rustc".into(), pid: 7, cpu_s: 9.0 });
+    let named = noisy_host(&Noise { foreign_share: Some(0.4), busiest, ..quiet.clone() }, &limits);
+    assert!(
+        named.detail.starts_with("other processes used 40.0 % of the machine, rustc the most of it"),
+        "{named:?}"
+    );
+    check(&noisy_host(&Noise { steal_share: Some(0.3), ..quiet.clone() }, &limits), Finding::Tripped);
+    check(&noisy_host(&Noise { canary_ratio: Some(0.4), ..quiet.clone() }, &limits), Finding::Tripped);
+    let unknown = Noise { foreign_share: None, steal_share: None, canary_ratio: None, busiest: None };
     check(&noisy_host(&unknown, &limits), Finding::NotChecked);
 }
 
@@ -176,4 +183,24 @@ fn values_in_different_notations_are_the_same() {
     for (a, b) in [("1G", "1000000000"), ("on", "off"), ("x", "y"), ("1x", "1")] {
         assert!(!is_same_value(a, b), "{a} {b}");
     }
+}
+
+#[test]
+fn an_open_loop_is_overloaded_when_its_backlog_grows_or_is_left() {
+    let offered = |arrivals, backlog_at_end, backlogs: &[u64]| Offered {
+        arrivals,
+        backlog_at_end,
+        sessions: 4,
+        backlogs: backlogs.to_vec(),
+    };
+    // Twice the capacity; a little more than it; a stall at the end.
+    assert!(overloaded(&offered(10_000, 5_000, &[500, 1_000, 1_500])).is_tripped());
+    assert!(overloaded(&offered(60_000, 300, &[50, 100, 150, 200, 250, 300])).is_tripped());
+    assert!(overloaded(&offered(5_000, 700, &[0, 0, 0, 0, 0, 700])).is_tripped());
+    // Chance, a stall that was caught up with, nothing at all.
+    assert!(!overloaded(&offered(300, 4, &[0, 3, 1, 0, 2, 4])).is_tripped());
+    assert!(!overloaded(&offered(5_000, 0, &[0, 0, 400, 900, 0, 0])).is_tripped());
+    assert_eq!(overloaded(&offered(0, 0, &[])).finding, Finding::Held);
+    let gate = overloaded(&offered(10_000, 5_000, &[500, 1_000, 1_500]));
+    assert!(gate.detail.contains("50.0 %") && gate.detail.contains("more and more"), "{}", gate.detail);
 }

@@ -3,6 +3,8 @@
 mod mysql;
 mod postgres;
 
+pub(crate) use postgres::checkpoint_age as checkpoint_age_of_postgres;
+
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use wire::blocking::Client;

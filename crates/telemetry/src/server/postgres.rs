@@ -73,14 +73,24 @@ impl Counters {
     }
 }
 
+/// The log's end, the difference of two places in it, and where the last checkpoint began: 10 renamed them.
+fn log_functions(version: u32) -> (&'static str, &'static str, &'static str) {
+    match version {
+        100_000.. => ("pg_current_wal_lsn()", "pg_wal_lsn_diff", "redo_lsn"),
+        _ => ("pg_current_xlog_location()", "pg_xlog_location_diff", "redo_location"),
+    }
+}
+
+/// Bytes of log since the last checkpoint began.
+pub(crate) fn checkpoint_age(version: u32) -> String {
+    let (lsn, difference, redo) = log_functions(version);
+    format!("SELECT {difference}({lsn}, {redo}) AS checkpoint_age_bytes FROM pg_control_checkpoint()")
+}
+
 /// What to ask a version (`server_version_num`), each part on its own so that a missing privilege costs only its part
 /// (PostgreSQL documentation, "The Cumulative Statistics System", of each version).
 fn parts(version: u32) -> Vec<(&'static str, String)> {
-    let (lsn, zero_diff, redo) = if version >= 100_000 {
-        ("pg_current_wal_lsn()", "pg_wal_lsn_diff", "redo_lsn")
-    } else {
-        ("pg_current_xlog_location()", "pg_xlog_location_diff", "redo_location")
-    };
+    let (lsn, difference, _) = log_functions(version);
     let writing = if version >= 170_000 {
         "SELECT c.num_timed AS checkpoints_timed, c.num_requested AS checkpoints_requested, \
          c.buffers_written + b.buffers_clean AS pages_written FROM pg_stat_checkpointer c, pg_stat_bgwriter b"
@@ -100,11 +110,8 @@ fn parts(version: u32) -> Vec<(&'static str, String)> {
                 .to_owned(),
         ),
         ("checkpoints and pages written", writing.to_owned()),
-        ("log bytes", format!("SELECT {zero_diff}({lsn}, '0/0') AS log_bytes")),
-        (
-            "checkpoint age",
-            format!("SELECT {zero_diff}({lsn}, {redo}) AS checkpoint_age_bytes FROM pg_control_checkpoint()"),
-        ),
+        ("log bytes", format!("SELECT {difference}({lsn}, '0/0') AS log_bytes")),
+        ("checkpoint age", checkpoint_age(version)),
         (
             "dead tuples",
             "SELECT coalesce(sum(n_dead_tup), 0) AS dead_tuples, coalesce(sum(n_live_tup), 0) AS live_tuples \
