@@ -191,7 +191,21 @@ pub struct Files {
     pub libraries: Vec<PathBuf>,
 }
 
+impl Files {
+    /// All of its paths.
+    pub(crate) fn each_path(&mut self, change: &mut dyn FnMut(&mut PathBuf)) {
+        let Files { server, base, share, messages, plugins, initdb, client, libraries } = self;
+        let optional = [share, messages, plugins, initdb, client].into_iter().flatten();
+        [server, base].into_iter().chain(optional).chain(libraries).for_each(change);
+    }
+}
+
 impl Build {
+    /// Whether its files lie in a home of Plimsoll's, rather than where a package or its owner has put them.
+    pub(crate) fn is_in_a_home(&self) -> bool {
+        !matches!(self.origin, Origin::Installed(_) | Origin::Directory(_))
+    }
+
     /// `flavor@version[+label]`.
     pub fn name(&self) -> String {
         match &self.label {

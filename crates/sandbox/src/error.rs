@@ -29,7 +29,7 @@ pub enum Error {
         why: String,
     },
     /// Nothing installed, fetched or fetchable matches.
-    #[error("no server {selector} here: {detail}")]
+    #[error("there is no server {selector}: {detail}")]
     NoBuild {
         /// What was asked for.
         selector: String,
@@ -115,12 +115,12 @@ pub enum Error {
         name: String,
     },
     /// Another plimsoll holds it.
-    #[error("{what} is in use by another plimsoll{}: wait until it ends", .pid.map(|p| format!(" (pid {p})")).unwrap_or_default())]
+    #[error("{what} is in use by another plimsoll{}: wait until it ends", .holder.as_ref().map(|h| format!(" ({h})")).unwrap_or_default())]
     Busy {
-        /// The machine or the sandbox.
+        /// The machine, the sandbox, the results directory.
         what: String,
         /// Who holds it, where known.
-        pid: Option<u32>,
+        holder: Option<crate::lock::Holder>,
     },
     /// Initialising the data directory failed.
     #[error("{build} could not initialise its data directory: {why}\n{log}")]
@@ -133,7 +133,7 @@ pub enum Error {
         log: String,
     },
     /// The server ended or stayed silent instead of answering.
-    #[error("{build} did not start: {why}\n{log}")]
+    #[error("{build} did not start: {why}{}", unexplained(.log))]
     Start {
         /// The build.
         build: String,
@@ -179,15 +179,25 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            Error::Selector { .. } | Error::Setting { .. } | Error::Name { .. } | Error::Unsupported { .. }
+            Error::Selector { .. }
+                | Error::Setting { .. }
+                | Error::Name { .. }
+                | Error::Exists { .. }
+                | Error::NoSandbox { .. }
+                | Error::Unsupported { .. }
         )
     }
+}
+
+/// The log, where it does not say in one line why.
+fn unexplained(log: &str) -> String {
+    if log.is_empty() || crate::server::cause_in(log).is_some() { String::new() } else { format!("\n{log}") }
 }
 
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            " (free some space, or set PLIMSOLL_HOME to a larger disk; `plimsoll snapshots prune` frees snapshots)"
+            " (free some space, or set PLIMSOLL_HOME to a larger disk; `plimsoll snapshots prune --all` frees snapshots)"
         }
         io::ErrorKind::PermissionDenied => " (check its owner and mode, or set PLIMSOLL_HOME elsewhere)",
         io::ErrorKind::ReadOnlyFilesystem => " (set PLIMSOLL_HOME to a writable disk)",

@@ -34,7 +34,6 @@ pub use cpus::{Assignment, CpuRequest, Cpus};
 pub use error::Error;
 pub use home::Home;
 pub use limits::Limits;
-pub use lock::{MachineLock, lock_machine};
 pub use profile::{Durability, Logging, Profile};
 pub use progress::{OnProgress, Progress};
 pub use sandbox::{Sandbox, State, Status, StopReport, leftovers};

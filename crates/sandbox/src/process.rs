@@ -5,12 +5,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::Cpus;
@@ -215,26 +217,104 @@ pub(crate) fn parent_of(pid: u32) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// All processes whose working directory is `dir`: a server and its children, whoever their parent is now.
-pub(crate) fn living_in(dir: &Path) -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-        .filter(|pid| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == dir))
-        .filter(|&pid| is_alive(pid))
-        .collect()
+/// When a process began, in clock ticks since the machine's start: with the pid it names one process for ever.
+pub(crate) fn started_ticks(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Field 22 of proc_pid_stat(5), of which the bracket closes the second.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// The server among its processes: the one whose parent is not a member.
-pub(crate) fn head_of(family: &[u32]) -> Option<u32> {
-    family.iter().copied().find(|&pid| parent_of(pid).is_none_or(|parent| !family.contains(&parent)))
+/// How long a process is there.
+pub(crate) fn age_of(pid: u32) -> Option<Duration> {
+    let uptime: f64 =
+        std::fs::read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()?;
+    let ticks_per_s = rustix::param::clock_ticks_per_second() as f64;
+    let age_s = uptime - started_ticks(pid)? as f64 / ticks_per_s;
+    Some(Duration::from_secs_f64(age_s.max(0.0)))
 }
 
-/// Sends a signal; a process that is gone already is no error.
-pub(crate) fn signal(pid: u32, signal: i32) {
-    // SAFETY: kill has no memory preconditions. The answer is of no use: the caller waits for the process to end.
-    unsafe { libc::kill(pid as i32, signal) };
+/// Which processes are those of a sandbox: they work in its data directory, as its user, and run a program of its build,
+/// or were started by one that does. Anybody's shell may stand in that directory and is none of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Family {
+    /// The data directory.
+    pub(crate) dir: PathBuf,
+    /// Who they run as.
+    pub(crate) uid: u32,
+    /// The build's programs.
+    pub(crate) programs: Vec<PathBuf>,
+}
+
+impl Family {
+    /// Its living processes, whoever their parent is now.
+    pub(crate) fn living(&self) -> Vec<u32> {
+        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+        let here: Vec<u32> = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+            .filter(|pid| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == self.dir))
+            .filter(|&pid| is_alive(pid) && uid_of(pid) == Some(self.uid))
+            .collect();
+        let (mut family, mut others): (Vec<u32>, Vec<u32>) =
+            here.into_iter().partition(|&pid| self.programs.iter().any(|program| is_running(pid, program)));
+        // A command that a server runs for itself (archiving, COPY FROM PROGRAM) is its child.
+        loop {
+            let is_child = |pid: &u32| parent_of(*pid).is_some_and(|parent| family.contains(&parent));
+            let (children, rest): (Vec<u32>, Vec<u32>) = others.into_iter().partition(is_child);
+            if children.is_empty() {
+                return family;
+            }
+            family.extend(children);
+            others = rest;
+        }
+    }
+
+    /// The server among its processes: the one whose parent is not a member.
+    pub(crate) fn head(&self) -> Option<u32> {
+        let family = self.living();
+        let is_head = |pid: u32| parent_of(pid).is_none_or(|parent| !family.contains(&parent));
+        family.iter().copied().find(|&pid| is_head(pid))
+    }
+
+    /// Sends a signal to one of its processes. A number that belongs to another process by now gets nothing, and one
+    /// that is gone is no error: the caller waits for the end.
+    pub(crate) fn signal(&self, pid: u32, signal: Signal) {
+        let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+        // Held by its descriptor first, then looked at: what is looked at is what gets the signal.
+        match rustix::process::pidfd_open(number, PidfdFlags::empty()) {
+            Ok(process) if self.living().contains(&pid) => {
+                // Ended by itself meanwhile.
+                let _ = rustix::process::pidfd_send_signal(process, signal);
+            }
+            // Before Linux 5.3.
+            Err(rustix::io::Errno::NOSYS) if self.living().contains(&pid) => {
+                let _ = rustix::process::kill_process(number, signal);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The effective uid of a process, which its entry's owner in /proc is not for one that may not be traced.
+fn uid_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Whether a process runs a program: the same file, or one that was there under its name and has been replaced since.
+fn is_running(pid: u32, program: &Path) -> bool {
+    let link = format!("/proc/{pid}/exe");
+    let same = |a: std::fs::Metadata, b: std::fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    if let (Ok(running), Ok(program)) = (std::fs::metadata(&link), std::fs::metadata(program))
+        && same(running, program)
+    {
+        return true;
+    }
+    let Ok(running) = std::fs::read_link(&link) else { return false };
+    let mut replaced = program.canonicalize().unwrap_or_else(|_| program.to_owned()).into_os_string();
+    replaced.push(" (deleted)");
+    running == Path::new(&replaced)
 }
 
 /// Longest pause between two looks at a process or a socket: short beside what a deploy takes, and a look costs
@@ -259,19 +339,21 @@ fn pause_for_end(pid: u32, longest: Duration) {
     }
 }
 
-/// Waits until none of `dir`'s processes is left, reaping `child` on the way; `false` when time is up.
+/// Waits until none of its processes is left, reaping `child` on the way; `false` when time is up.
 pub(crate) fn wait_gone(
-    dir: &Path,
+    family: &Family,
     pid: Option<u32>,
     mut child: Option<&mut Child>,
     patience: Duration,
 ) -> bool {
     let deadline = Instant::now() + patience;
     let mut pause = Duration::from_millis(1);
+    // With its start: a number that another process gets meanwhile is not waited for.
+    let begun = pid.and_then(started_ticks);
     loop {
         let child_gone = child.as_mut().is_none_or(|c| matches!(c.try_wait(), Ok(Some(_)) | Err(_)));
-        let living = pid.filter(|&pid| is_alive(pid));
-        if child_gone && living.is_none() && living_in(dir).is_empty() {
+        let living = pid.filter(|&pid| is_alive(pid) && started_ticks(pid) == begun);
+        if child_gone && living.is_none() && family.living().is_empty() {
             return true;
         }
         let left = deadline.saturating_duration_since(Instant::now());
@@ -288,20 +370,20 @@ pub(crate) fn wait_gone(
     }
 }
 
-/// Kills everything that lives in `dir`, again and again until nothing does, and removes the POSIX shared memory that
-/// PostgreSQL leaves behind when killed.
-pub(crate) fn kill_all_in(dir: &Path, mut child: Option<&mut Child>) {
+/// Kills all of a family, again and again until nothing of it lives, and removes the POSIX shared memory that PostgreSQL
+/// leaves behind when killed.
+pub(crate) fn kill_all_of(family: &Family, mut child: Option<&mut Child>) {
     let deadline = Instant::now() + Duration::from_secs(10);
     let mut segments = Vec::new();
     loop {
-        let pids = living_in(dir);
+        let pids = family.living();
         let child_gone = child.as_mut().is_none_or(|c| matches!(c.try_wait(), Ok(Some(_)) | Err(_)));
         if (pids.is_empty() && child_gone) || Instant::now() >= deadline {
             break;
         }
         for pid in pids {
             segments.extend(shared_memory_of(pid));
-            signal(pid, libc::SIGKILL);
+            family.signal(pid, Signal::KILL);
         }
         if let Some(child) = child.as_mut() {
             // Already ended is as good.
@@ -364,6 +446,12 @@ mod tests {
         }
     }
 
+    /// Processes of ours that run these programs in a directory.
+    fn family(dir: &Path, programs: &[&str]) -> Family {
+        let programs = programs.iter().map(|name| Path::new("/bin").join(name)).collect();
+        Family { dir: dir.to_owned(), uid: rustix::process::geteuid().as_raw(), programs }
+    }
+
     #[test]
     fn a_process_is_found_by_its_directory_and_ended() {
         let dir = tempfile::tempdir().unwrap();
@@ -373,13 +461,50 @@ mod tests {
             move || spawn(launch).unwrap()
         });
         let mut child = spawned.join().unwrap();
+        let family = family(&home, &["sleep"]);
         // The asking thread has ended: the child must not have died with it.
         std::thread::sleep(Duration::from_millis(30));
-        assert_eq!(living_in(&home), [child.id()]);
-        assert!(!wait_gone(&home, Some(child.id()), Some(&mut child), Duration::from_millis(5)));
-        kill_all_in(&home, Some(&mut child));
-        assert!(living_in(&home).is_empty());
+        assert_eq!(family.living(), [child.id()]);
+        assert_eq!(family.head(), Some(child.id()));
+        assert!(!wait_gone(&family, Some(child.id()), Some(&mut child), Duration::from_millis(5)));
+        kill_all_of(&family, Some(&mut child));
+        assert!(family.living().is_empty());
         assert!(!is_alive(child.id()));
+    }
+
+    #[test]
+    fn a_stranger_in_the_directory_is_no_member_and_gets_no_signal() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        let mut stranger = Command::new("sleep").arg("100").current_dir(&home).spawn().unwrap();
+        let server = family(&home, &["tail"]);
+        let of_another = Family { uid: 4242, ..family(&home, &["sleep"]) };
+        for family in [&server, &of_another] {
+            assert!(family.living().is_empty() && family.head().is_none(), "{family:?}");
+            // What a server's number has become.
+            family.signal(stranger.id(), Signal::KILL);
+            kill_all_of(family, None);
+            assert!(wait_gone(family, None, None, Duration::ZERO));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(matches!(stranger.try_wait(), Ok(None)), "it was ended");
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+    }
+
+    #[test]
+    fn what_a_member_starts_belongs_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        let mut child = spawn(launch("sh", &["-c", "sleep 100; true"], &home, &home.join("log"))).unwrap();
+        let family = family(&home, &["sh"]);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while family.living().len() < 2 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!((family.living().len(), family.head()), (2, Some(child.id())));
+        kill_all_of(&family, Some(&mut child));
+        assert!(family.living().is_empty());
     }
 
     #[test]
@@ -389,11 +514,12 @@ mod tests {
         // What it starts outlives it, and is waited for too.
         let script = "sleep 0.2 & exec sleep 0.1";
         let mut child = spawn(launch("sh", &["-c", script], &home, &home.join("log"))).unwrap();
+        let family = family(&home, &["sh", "sleep"]);
         let pid = child.id();
-        assert!(wait_gone(&home, Some(pid), Some(&mut child), Duration::from_secs(60)));
-        assert!(!is_alive(pid) && living_in(&home).is_empty());
+        assert!(wait_gone(&family, Some(pid), Some(&mut child), Duration::from_secs(60)));
+        assert!(!is_alive(pid) && family.living().is_empty());
         // One that is gone already is no reason to wait.
-        assert!(wait_gone(&home, Some(pid), None, Duration::ZERO));
+        assert!(wait_gone(&family, Some(pid), None, Duration::ZERO));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What is written down about a sandbox, so that any later process can look after it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
+use std::fs::{File, Permissions};
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -13,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use crate::build::Build;
 use crate::cpus::Cpus;
 use crate::limits::Limits;
-use crate::process::{self, Ids};
+use crate::process::{self, Family, Ids};
 use crate::profile::{Durability, Logging, Profile};
 use crate::settings::{Isolation, Settings};
 use crate::{Error, Home};
 
-/// The record's format; a record of another one is left alone.
-const SCHEMA: u32 = 1;
+/// The record's format; a record of an unknown one is left alone. In the first one all paths were absolute.
+const SCHEMA: u32 = 2;
 
 /// `sandbox.json` in a sandbox's directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -54,6 +55,12 @@ pub(crate) struct Record {
     pub(crate) outside: Vec<PathBuf>,
     /// Control groups that go with it.
     pub(crate) cgroups: Vec<PathBuf>,
+    /// The home that it was written in.
+    #[serde(default)]
+    pub(crate) home: Option<PathBuf>,
+    /// It is a copy, in a copied home, of a sandbox that is still there: what is outside of the home belongs to that one.
+    #[serde(skip)]
+    pub(crate) is_copy: bool,
 }
 
 impl Record {
@@ -65,32 +72,125 @@ impl Record {
     /// Reads the record of a sandbox's directory.
     pub(crate) fn read(dir: &Path) -> Result<Record, Error> {
         let path = dir.join("sandbox.json");
-        let text = std::fs::read(&path).map_err(|e| Error::io("read the record of a sandbox", &path, e))?;
+        let fail = |e| Error::io("read the record of a sandbox", &path, e);
+        let mut file = File::open(&path).map_err(fail)?;
+        // Once everybody could read it, and the password in it.
+        if file.metadata().map_err(fail)?.permissions().mode() & 0o077 != 0 {
+            // Whoever may read but not change it is not the owner.
+            let _ = file.set_permissions(Permissions::from_mode(0o600));
+        }
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(fail)?;
         let corrupt = |why: String| Error::io("read", &path, std::io::Error::other(why));
-        let record: Record = serde_json::from_slice(&text).map_err(|e| corrupt(e.to_string()))?;
-        if record.schema != SCHEMA {
+        let mut record: Record = serde_json::from_slice(&text).map_err(|e| corrupt(e.to_string()))?;
+        if !(1..=SCHEMA).contains(&record.schema) {
             return Err(corrupt(format!(
                 "written by another version of plimsoll (schema {})",
                 record.schema
             )));
         }
+        record.schema = SCHEMA;
+        if let Some(home) = home_of(dir) {
+            let name = record.build.name();
+            if record.build.is_in_a_home() {
+                record.build.files.each_path(&mut |path| *path = here(path, home, &["builds", &name]));
+            }
+            let name = record.name.clone();
+            record.each_path(&mut |path| *path = here(path, home, &["sandboxes", &name]));
+            let original = record.home.as_deref().filter(|first| *first != home);
+            record.is_copy = original
+                .is_some_and(|first| first.join("sandboxes").join(&name).join("sandbox.json").exists());
+        }
         Ok(record)
     }
 
-    /// Writes it, whole or not at all.
-    pub(crate) fn write(&self, dir: &Path) -> Result<(), Error> {
-        let text = serde_json::to_vec_pretty(self).map_err(|e| Error::io("write", dir, e.into()))?;
-        write_atomically(&dir.join("sandbox.json"), &text)
+    /// The paths of its own that may lie in the home.
+    fn each_path(&mut self, change: &mut dyn FnMut(&mut PathBuf)) {
+        [&mut self.datadir, &mut self.run_dir].into_iter().chain(&mut self.outside).for_each(change);
     }
+
+    /// The processes of its server, and of the programs that make its data directory.
+    pub(crate) fn family(&self) -> Family {
+        let files = &self.build.files;
+        let is_another_s = self.is_copy && self.datadir_is_outside();
+        Family {
+            dir: self.datadir.clone(),
+            // SAFETY: geteuid has no preconditions and cannot fail.
+            uid: self.ids.map_or_else(|| unsafe { libc::geteuid() }, |ids| ids.uid),
+            programs: std::iter::once(&files.server)
+                .chain(&files.initdb)
+                .filter(|_| !is_another_s)
+                .cloned()
+                .collect(),
+        }
+    }
+
+    fn datadir_is_outside(&self) -> bool {
+        self.outside.iter().any(|outside| self.datadir.starts_with(outside))
+    }
+
+    /// Refuses a server on directories that belong to the sandbox that this one is a copy of.
+    pub(crate) fn check_own(&self) -> Result<(), Error> {
+        match self.outside.first().filter(|_| self.is_copy) {
+            None => Ok(()),
+            Some(outside) => Err(Error::Unsupported {
+                what: format!("the sandbox {} of a copied home", self.name),
+                why: format!(
+                    "its directory {} belongs to the first home's, which is still there: destroy it here (that leaves \
+                     the directory alone) and deploy it anew",
+                    outside.display()
+                ),
+            }),
+        }
+    }
+
+    /// Writes it, whole or not at all, for its owner alone. What is in the home is written down from there on, so that a
+    /// home that was moved or copied is one of its own.
+    pub(crate) fn write(&self, dir: &Path) -> Result<(), Error> {
+        let mut record = self.clone();
+        if let Some(home) = home_of(dir) {
+            record.build.files.each_path(&mut |path| *path = from_home(path, home));
+            record.each_path(&mut |path| *path = from_home(path, home));
+            record.home.get_or_insert_with(|| home.to_owned());
+        }
+        let text = serde_json::to_vec_pretty(&record).map_err(|e| Error::io("write", dir, e.into()))?;
+        write_with_mode(&dir.join("sandbox.json"), &text, 0o600)
+    }
+}
+
+/// The home of a build's or a sandbox's directory.
+pub(crate) fn home_of(dir: &Path) -> Option<&Path> {
+    dir.parent()?.parent()
+}
+
+/// A path as it is written down: from the home on, where it lies in it.
+pub(crate) fn from_home(path: &Path, home: &Path) -> PathBuf {
+    path.strip_prefix(home).unwrap_or(path).to_owned()
+}
+
+/// A path as it was written down, in the home where the record is now. Earlier records had all of it, whose part from
+/// `folder` on (`builds/NAME`) is what lies in the home; one that is not there was another home's to begin with.
+pub(crate) fn here(path: &Path, home: &Path, folder: &[&str; 2]) -> PathBuf {
+    if path.is_relative() {
+        return home.join(path);
+    }
+    let parts: Vec<_> = path.iter().collect();
+    let at = parts.windows(2).rposition(|two| two[0] == folder[0] && two[1] == folder[1]);
+    let inside = at.map(|at| parts[at..].iter().fold(home.to_owned(), |to, part| to.join(part)));
+    inside.filter(|inside| inside.exists() || !path.exists()).unwrap_or_else(|| path.to_owned())
 }
 
 /// Writes a file beside its place and renames it, so that a reader sees the old one or the new one.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    write_with_mode(path, bytes, 0o644)
+}
+
+fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}", std::process::id()));
+    beside.push(format!(".{}-{}", std::process::id(), serial()));
     let beside = PathBuf::from(beside);
     let write = || -> std::io::Result<()> {
-        let mut file = File::create(&beside)?;
+        let mut file = File::options().write(true).create_new(true).mode(mode).open(&beside)?;
         file.write_all(bytes)?;
         std::fs::rename(&beside, path)
     };
@@ -115,6 +215,8 @@ impl Lock {
             .create(true)
             .truncate(false)
             .write(true)
+            // Whoever can open it can keep it.
+            .mode(0o600)
             .open(&path)
             .map_err(|e| Error::io("open", &path, e))?;
         let deadline = Instant::now() + patience;
@@ -169,7 +271,10 @@ pub(crate) fn free_ids(home: &Home, name: &str) -> Result<Option<Ids>, Error> {
         .map(|i| UIDS.start + start.wrapping_add(i) % count)
         .find(|uid| !taken.contains(uid))
         .map(|uid| Some(Ids { uid, gid: uid }))
-        .ok_or_else(|| Error::Busy { what: "every uid for sandboxes (64001 to 64989)".to_owned(), pid: None })
+        .ok_or_else(|| Error::Busy {
+            what: "every uid for sandboxes (64001 to 64989)".to_owned(),
+            holder: None,
+        })
 }
 
 /// The processes of this machine, each with its uid; those that only wait to be reaped are among them.
@@ -209,4 +314,26 @@ pub(crate) fn shared_memory_of_uid(uid: u32) -> Vec<PathBuf> {
         .filter(|entry| entry.metadata().is_ok_and(|meta| meta.uid() == uid))
         .map(|entry| entry.path())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_written_from_the_home_on_and_older_ones_are_found_in_the_home_they_are_in() {
+        let (old, new) = (Path::new("/nowhere/plimsoll"), Path::new("/copy/of/it"));
+        let folder = ["builds", "mysql@8.0.33"];
+        let written = from_home(&old.join("builds/mysql@8.0.33/bin/mysqld"), old);
+        assert_eq!(written, Path::new("builds/mysql@8.0.33/bin/mysqld"));
+        assert_eq!(here(&written, new, &folder), new.join(&written));
+        // As they were written before.
+        assert_eq!(here(&old.join(&written), new, &folder), new.join(&written));
+        assert_eq!(here(&old.join(&written), old, &folder), old.join(&written));
+        // What is not in a home stays where it is.
+        for path in ["/usr/sbin/mysqld", "/mnt/nvme/plimsoll-a-1/data", "/x/builds/other/bin/mysqld"] {
+            assert_eq!(from_home(Path::new(path), old), Path::new(path));
+            assert_eq!(here(Path::new(path), new, &folder), Path::new(path));
+        }
+    }
 }

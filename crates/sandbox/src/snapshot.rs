@@ -308,17 +308,23 @@ pub fn list(home: &Home) -> Result<Vec<Snapshot>, Error> {
     Ok(all)
 }
 
+/// What [`prune`] would remove.
+pub fn beyond(home: &Home, limit_bytes: u64) -> Result<Vec<Snapshot>, Error> {
+    let mut left: u64 = 0;
+    let mut beyond = list(home)?;
+    beyond.retain(|snapshot| {
+        let is_kept = left + snapshot.bytes <= limit_bytes;
+        left += if is_kept { snapshot.bytes } else { 0 };
+        !is_kept
+    });
+    Ok(beyond)
+}
+
 /// Removes least recently used snapshots until at most `limit_bytes` are left.
 pub fn prune(home: &Home, limit_bytes: u64) -> Result<Pruned, Error> {
-    let mut left: u64 = 0;
     let mut pruned = Pruned::default();
-    for snapshot in list(home)? {
-        left += snapshot.bytes;
-        if left <= limit_bytes {
-            continue;
-        }
+    for snapshot in beyond(home, limit_bytes)? {
         remove(&snapshot)?;
-        left -= snapshot.bytes;
         pruned.bytes += snapshot.bytes;
         pruned.keys.push(snapshot.key);
     }
@@ -371,6 +377,9 @@ mod tests {
         let keys = |home: &Home| list(home).unwrap().into_iter().map(|s| s.key).collect::<Vec<_>>();
         assert_eq!(keys(&home), ["new", "mid", "old"]);
         assert!(find(&home, "half").unwrap().is_none());
+        let named = beyond(&home, 250).unwrap();
+        assert_eq!(named.iter().map(|s| s.key.as_str()).collect::<Vec<_>>(), ["old"]);
+        assert_eq!(keys(&home), ["new", "mid", "old"], "to name them removes nothing");
         assert_eq!(prune(&home, 250).unwrap(), Pruned { keys: vec!["old".into()], bytes: 100 });
         assert_eq!(keys(&home), ["new", "mid"]);
         assert_eq!(prune(&home, 0).unwrap().bytes, 200);

@@ -34,15 +34,31 @@ pub fn chosen_builds() -> Vec<&'static str> {
         Ok("all") => ERAS.into_iter().chain(OTHERS).collect(),
         Ok("eras") => ERAS.to_vec(),
         _ => {
-            let test = std::thread::current().name().unwrap_or("a test").to_owned();
-            eprintln!("NOT TESTED: {test}; PLIMSOLL_TEST_BUILDS=eras or =all fetches builds and runs them");
+            testkit::not_tested(
+                of_this_test("every era of servers"),
+                "PLIMSOLL_TEST_BUILDS=eras or =all runs them",
+            );
             Vec::new()
         }
     }
 }
 
+/// What of this test: tests run on threads of their names.
+fn of_this_test(what: &str) -> String {
+    format!("{what} in {}", std::thread::current().name().unwrap_or("a test"))
+}
+
+/// Whether tests may use servers; where `PLIMSOLL_TEST_SERVERS=none` forbids it, that `what` is not tested is said.
+pub fn servers_are_wanted(what: &str) -> bool {
+    let is_wanted = std::env::var_os("PLIMSOLL_TEST_SERVERS").is_none_or(|value| value != "none");
+    if !is_wanted {
+        testkit::not_tested(of_this_test(what), "PLIMSOLL_TEST_SERVERS=none");
+    }
+    is_wanted
+}
+
 /// A running sandbox of `selector` (`"mariadb"`, `"mysql@8.0"`, `"postgres@16"`), destroyed when dropped. `None` only
-/// when `PLIMSOLL_TEST_SERVERS=none`, and then it has said on stderr what was not tested.
+/// when `PLIMSOLL_TEST_SERVERS=none`, and then it has said what was not tested.
 ///
 /// # Panics
 /// When no such server can be had: a test that needs one must fail, not pass unseen.
@@ -55,9 +71,7 @@ pub fn server(selector: &str) -> Option<Sandbox> {
 /// # Panics
 /// As [`server`].
 pub fn server_with(selector: &str, change: impl FnOnce(&mut Spec)) -> Option<Sandbox> {
-    if std::env::var_os("PLIMSOLL_TEST_SERVERS").is_some_and(|v| v == "none") {
-        let test = std::thread::current().name().unwrap_or("a test").to_owned();
-        eprintln!("NOT TESTED: {test} needs the server {selector}, and PLIMSOLL_TEST_SERVERS=none");
+    if !servers_are_wanted(selector) {
         return None;
     }
     match deploy(selector, change) {
@@ -96,4 +110,13 @@ pub fn spec(home: &Home, selector: &str) -> Result<Spec, Error> {
         _ => drop(spec.settings.insert("innodb_log_file_size".into(), (32 << 20).to_string())),
     }
     Ok(spec)
+}
+
+/// Unpacks a whole archive into a folder and repairs what is there, as `fetch` does, and runs nothing of it.
+///
+/// # Errors
+/// What `fetch` says of it.
+pub fn unpack(archive: &std::path::Path, into: &std::path::Path) -> Result<(), Error> {
+    builds::unpack::unpack(archive, &[], into, &|_| ())?;
+    builds::unpack::repair(into)
 }

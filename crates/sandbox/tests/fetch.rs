@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use sandbox::builds::{self, FetchOptions, Resolved};
@@ -31,7 +32,9 @@ fn sha256(path: &Path) -> String {
 }
 
 fn home() -> (tempfile::TempDir, Home) {
-    let dir = tempfile::tempdir().unwrap();
+    // Where other users may enter: as root, what is fetched is asked for its version as one of them.
+    let dir = tempfile::tempdir_in("/tmp").unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let home = Home::at(dir.path().join("home")).unwrap();
     (dir, home)
 }
@@ -158,7 +161,7 @@ fn two_fetches_of_one_build_at_once_give_one_build() {
 fn a_full_disk_is_told_and_leaves_nothing() {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("NOT TESTED: a full disk; making one needs root");
+        testkit::not_tested("a full disk below a fetch", "making one needs root");
         return;
     }
     let small = tempfile::tempdir().unwrap();
@@ -167,7 +170,7 @@ fn a_full_disk_is_told_and_leaves_nothing() {
         .arg(small.path())
         .status();
     if !status.is_ok_and(|s| s.success()) {
-        eprintln!("NOT TESTED: a full disk; mount is not allowed here");
+        testkit::not_tested("a full disk below a fetch", "mount is not allowed here");
         return;
     }
     let check = || {
@@ -309,4 +312,131 @@ fn a_binary_that_make_has_replaced_is_another_build() {
     // Another version is not what the name says.
     make("99.5", "three");
     assert!(now().is_err());
+}
+
+/// A tar.gz of some members: a file of that content, or a link of that kind to a target.
+fn tar_gz(path: &Path, members: &[(&str, &str, Option<tar::EntryType>)]) {
+    let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+    for (name, text, link) in members {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o6777);
+        match link {
+            None => {
+                header.set_size(text.len() as u64);
+                tar.append_data(&mut header, name, text.as_bytes()).unwrap();
+            }
+            Some(kind) => {
+                header.set_entry_type(*kind);
+                header.set_size(0);
+                header.as_gnu_mut().unwrap().linkname[..text.len()].copy_from_slice(text.as_bytes());
+                header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+                header.set_cksum();
+                tar.append(&header, std::io::empty()).unwrap();
+            }
+        }
+    }
+    fs::write(path, tar.into_inner().unwrap().finish().unwrap()).unwrap();
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0)
+}
+
+#[test]
+fn what_is_in_an_archive_never_runs_as_root() {
+    if !is_root() {
+        testkit::not_tested("that root runs nothing out of an archive", "it needs root");
+        return;
+    }
+    let (dir, home) = home();
+    let open = dir.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let said = open.join("uid");
+    let script = format!(
+        "#!/bin/sh\n/usr/bin/id -u >> {}\n/usr/bin/id -G >> {}\necho 'postgres (PostgreSQL) 99.3'\n",
+        said.display(),
+        said.display()
+    );
+    let path = dir.path().join("evil.tar.gz");
+    tar_gz(&path, &[("pg/bin/postgres", &script, None), ("pg/bin/initdb", "#!/bin/sh\n", None)]);
+    let build = builds::fetch_archive(&home, &path, None, &|_| ()).unwrap();
+    let uids = fs::read_to_string(&said).expect("the program was asked");
+    assert!(uids.lines().count() >= 2 && uids.lines().all(|uid| uid == "64990"), "{uids}");
+    let mode = fs::metadata(&build.files.server).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o755, "no setuid bit comes out: {mode:o}");
+}
+
+#[test]
+fn hostile_archives_change_nothing_outside_and_leave_nothing() {
+    let (dir, home) = home();
+    let precious = dir.path().join("precious");
+    fs::write(&precious, "x").unwrap();
+    fs::set_permissions(&precious, fs::Permissions::from_mode(0o600)).unwrap();
+    let server = ("pg/bin/postgres", "#!/bin/sh\necho 'postgres (PostgreSQL) 99.4'\n", None);
+    let (symlink, hard) = (Some(tar::EntryType::Symlink), Some(tar::EntryType::Link));
+    // From builds/.new-X/pg: the folder of all homes' things is two and three steps up.
+    let cases: [&[(&str, &str, Option<tar::EntryType>)]; 5] = [
+        &[server, ("pg/a/b/c/l", "../../../../precious", symlink), ("pg/bin/x", "pg/a/b/c/l", hard)],
+        &[server, ("pg/a/b/c/d/l", "../../../../..", symlink), ("pg/scripts", "pg/a/b/c/d/l", hard)],
+        // Inside of the archive, but not of the folder that becomes the build.
+        &[server, ("pg/lib", "../other", symlink)],
+        &[server, ("pg/share/l", "../../x", symlink)],
+        &[server, ("pg/dev", "", Some(tar::EntryType::Char))],
+    ];
+    for members in cases {
+        let path = dir.path().join("evil.tar.gz");
+        tar_gz(&path, members);
+        let error = builds::fetch_archive(&home, &path, None, &|_| ()).unwrap_err();
+        assert!(matches!(error, Error::Archive { .. }), "{members:?}: {error}");
+        assert_eq!(fs::metadata(&precious).unwrap().permissions().mode() & 0o777, 0o600, "{members:?}");
+        assert!(builds_in(&home).is_empty(), "{members:?}");
+    }
+    // A record of its own, of a build that is somewhere else, is not taken over.
+    let path = dir.path().join("own-record.tar.gz");
+    let record = "{\"flavor\":\"postgres\",\"version\":\"1\"}";
+    tar_gz(&path, &[server, ("pg/plimsoll-build.json", record, None)]);
+    let build = builds::fetch_archive(&home, &path, None, &|_| ()).unwrap();
+    assert_eq!(builds::fetched(&home).unwrap(), [build]);
+}
+
+#[test]
+fn a_folder_of_builds_that_others_may_write_to_is_not_run_by_root() {
+    if !is_root() {
+        testkit::not_tested("builds that others could exchange", "they need root");
+        return;
+    }
+    let (dir, home) = home();
+    let path = archive(dir.path(), "own.tar.gz", "99.5");
+    let build = builds::fetch_archive(&home, &path, None, &|_| ()).unwrap();
+    let spec = sandbox::Spec::new("x".to_owned(), build);
+    fs::set_permissions(home.builds(), fs::Permissions::from_mode(0o777)).unwrap();
+    let error = spec.check().unwrap_err();
+    assert!(error.is_usage() && error.to_string().contains("can be written to by every user"), "{error}");
+    let error = builds::fetch_archive(&home, &path, None, &|_| ()).unwrap_err().to_string();
+    assert!(error.contains("can be written to by every user"), "{error}");
+}
+
+#[test]
+fn a_copied_home_has_builds_of_its_own_and_an_older_record_is_read() {
+    let (dir, home) = home();
+    let path = archive(dir.path(), "own.tar.gz", "99.6");
+    let build = builds::fetch_archive(&home, &path, None, &|_| ()).unwrap();
+    let record = home.builds().join("postgres@99.6/plimsoll-build.json");
+    let text = fs::read_to_string(&record).unwrap();
+    let root = home.path().display().to_string();
+    assert!(!text.contains(&root), "it names the home: {text}");
+    let copy = dir.path().join("copy");
+    let copied = std::process::Command::new("cp").args(["-a"]).arg(home.path()).arg(&copy).status().unwrap();
+    assert!(copied.success());
+    let other = Home::at(&copy).unwrap();
+    let found = builds::fetched(&other).unwrap();
+    assert_eq!(found[0].files.server, other.builds().join("postgres@99.6/bin/postgres"));
+    assert_eq!(found[0].identity, build.identity);
+    // As it was written before: whole paths, of the first home, which is gone.
+    let older = text.replace("\"builds/", &format!("\"{root}/builds/"));
+    assert_ne!(older, text);
+    fs::write(copy.join("builds/postgres@99.6/plimsoll-build.json"), older).unwrap();
+    fs::remove_dir_all(home.path()).unwrap();
+    assert_eq!(builds::fetched(&other).unwrap(), found);
 }

@@ -5,11 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::beneath::Root;
 use super::catalogue::{Place, Release};
-use super::{FetchOptions, RECORD, download, inspect, libraries, maven, unpack};
+use super::{FetchOptions, RECORD, ask, download, inspect, libraries, maven, unpack};
 use crate::build::Version;
 use crate::record::{Lock, write_atomically};
-use crate::{Build, Error, Home, OnProgress, Origin, Progress, Selector};
+use crate::{Build, Error, Home, OnProgress, Origin, Progress, Selector, record};
 
 /// How long to wait for another plimsoll that fetches the same build.
 const PATIENCE: Duration = Duration::from_secs(1800);
@@ -25,7 +26,7 @@ pub(crate) fn release(
     let dir = home.downloads().join(&name);
     fs::create_dir_all(&dir).map_err(|e| Error::io("create", &dir, e))?;
     let _lock = Lock::take(&dir, PATIENCE)?
-        .ok_or_else(|| Error::Busy { what: format!("the download of {name}"), pid: None })?;
+        .ok_or_else(|| Error::Busy { what: format!("the download of {name}"), holder: None })?;
     if !options.again
         && let Some(build) = there(home, &name)
     {
@@ -92,6 +93,7 @@ pub(crate) fn archive(
 pub(crate) fn directory(home: &Home, path: &Path, named: Option<&Selector>) -> Result<Build, Error> {
     let path = path.canonicalize().map_err(|e| Error::io("find", path, e))?;
     let server = inspect::server_in(&path).ok_or_else(|| no_server(&path))?;
+    ask::check_place(&server, false)?;
     let found = inspect::inspect(&server)?;
     let mut build = build_of(found, named, Origin::Directory(path.clone()), &path)?;
     build.archive_sha256 = None;
@@ -111,16 +113,12 @@ fn no_server(path: &Path) -> Error {
 
 /// The build of that name, if it is complete.
 fn there(home: &Home, name: &str) -> Option<Build> {
-    let text = fs::read(home.builds().join(name).join(RECORD)).ok()?;
-    serde_json::from_slice(&text).ok().filter(|build: &Build| build.files.server.is_file())
+    super::read_record(&home.builds().join(name)).filter(|build| build.files.server.is_file())
 }
 
 /// A name that already belongs to something else.
 fn refuse_other(dir: &Path, build: &Build) -> Result<(), Error> {
-    let Some(there) = fs::read(dir.join(RECORD)).ok().and_then(|t| serde_json::from_slice::<Build>(&t).ok())
-    else {
-        return Ok(());
-    };
+    let Some(there) = super::read_record(dir) else { return Ok(()) };
     if there.origin == build.origin {
         return Ok(());
     }
@@ -146,8 +144,11 @@ fn unpack_into_place(
     let builds = home.builds();
     fs::create_dir_all(&builds).map_err(|e| Error::io("create", &builds, e))?;
     let new = Passing::new(builds.join(format!(".new-{}-{}", std::process::id(), crate::record::serial())))?;
+    // Before anything out of it is run.
+    ask::check_place(&new.path, true)?;
     unpack::unpack(archive, take, &new.path, progress)?;
     let root = root_of(&new.path).ok_or_else(|| no_server(archive))?;
+    check_whole(archive, &root)?;
     unpack::repair(&root)?;
     supply_libraries(home, &root)?;
     let server = inspect::server_in(&root).ok_or_else(|| no_server(archive))?;
@@ -165,15 +166,31 @@ fn unpack_into_place(
     refuse_other(&place, &build)?;
     // Out of the way first: a directory that is there without being wanted is half-made, or fetched again.
     let _ = Passing { path: builds.join(format!(".gone-{}", crate::record::serial())) }.take_over(&place);
+    // The record makes it a build, so it is complete when it comes into place.
+    build.files.each_path(&mut |path| {
+        if let Ok(relative) = path.strip_prefix(&root) {
+            *path = place.join(relative);
+        }
+    });
+    write_record_in(&root, &place, &build)?;
     fs::rename(&root, &place).map_err(|e| Error::io("put in place", &place, e))?;
-    // Other uids run it.
-    fs::set_permissions(&place, fs::Permissions::from_mode(0o755))
-        .map_err(|e| Error::io("open up", &place, e))?;
-    let relative = server.strip_prefix(&root).unwrap_or(&server);
-    build.files = inspect::files_around(&place.join(relative));
-    // The record makes it a build, so it comes last.
-    write_record(&place, &build)?;
     Ok(build)
+}
+
+/// What holds for the folder of a build that did for the whole archive: its links stay in it, now that it becomes a
+/// folder by itself. A record of a build is for us to write.
+fn check_whole(archive: &Path, root: &Path) -> Result<(), Error> {
+    let fail = |e| Error::io("look through", root, e);
+    let below = Root::open(root).map_err(fail)?;
+    if let Some((name, target)) = below.stray_link().map_err(fail)? {
+        let (name, target) = (name.to_string_lossy(), target.to_string_lossy());
+        let why = format!("its link {name} points outside of its folder ({target})");
+        return Err(Error::Archive { path: archive.to_owned(), why });
+    }
+    match below.remove(Path::new(RECORD)) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(fail(e)),
+        _ => Ok(()),
+    }
 }
 
 /// A directory that goes when it is not needed any more, also on failure.
@@ -184,7 +201,11 @@ struct Passing {
 impl Passing {
     fn new(path: PathBuf) -> Result<Passing, Error> {
         fs::create_dir(&path).map_err(|e| Error::io("create", &path, e))?;
-        Ok(Passing { path })
+        let passing = Passing { path };
+        // Other uids run what is in it, whatever the umask is.
+        fs::set_permissions(&passing.path, fs::Permissions::from_mode(0o755))
+            .map_err(|e| Error::io("open up", &passing.path, e))?;
+        Ok(passing)
     }
 
     /// Moves a directory here, to go.
@@ -207,7 +228,8 @@ fn root_of(dir: &Path) -> Option<PathBuf> {
         if inspect::server_in(&root).is_some() {
             return Some(root);
         }
-        let mut folders = fs::read_dir(&root).ok()?.flatten().map(|e| e.path()).filter(|p| p.is_dir());
+        let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let mut folders = fs::read_dir(&root).ok()?.flatten().filter(is_folder).map(|entry| entry.path());
         root = folders.next()?;
         if folders.next().is_some() {
             return None;
@@ -241,8 +263,17 @@ fn build_of(
 }
 
 fn write_record(dir: &Path, build: &Build) -> Result<(), Error> {
+    write_record_in(dir, dir, build)
+}
+
+/// Writes the record into `dir`, which is to be at `place`: what lies in the home is written down from there on.
+fn write_record_in(dir: &Path, place: &Path, build: &Build) -> Result<(), Error> {
     let path = dir.join(RECORD);
-    let text = serde_json::to_vec_pretty(build).map_err(|e| Error::io("write", &path, e.into()))?;
+    let mut build = build.clone();
+    if let Some(home) = record::home_of(place).filter(|_| build.is_in_a_home()) {
+        build.files.each_path(&mut |path| *path = record::from_home(path, home));
+    }
+    let text = serde_json::to_vec_pretty(&build).map_err(|e| Error::io("write", &path, e.into()))?;
     write_atomically(&path, &text)
 }
 
@@ -255,13 +286,17 @@ fn supply_libraries(home: &Home, root: &Path) -> Result<(), Error> {
         return Ok(());
     }
     let others = super::fetched(home)?;
-    let own = root.join("libs");
+    let below = Root::open(root).map_err(|e| Error::io("open", root, e))?;
     for library in missing {
         let Some(from) = libraries::supplier(&library.library, others.iter().map(|b| &b.files)) else {
             continue;
         };
-        fs::create_dir_all(&own).map_err(|e| Error::io("create", &own, e))?;
-        fs::copy(&from, own.join(&library.library)).map_err(|e| Error::io("copy", &from, e))?;
+        let copy = || -> std::io::Result<()> {
+            let mut to = below.create(&Path::new("libs").join(&library.library))?;
+            std::io::copy(&mut fs::File::open(&from)?, &mut to)?;
+            to.set_permissions(fs::Permissions::from_mode(0o755))
+        };
+        copy().map_err(|e| Error::io("copy", &from, e))?;
     }
     Ok(())
 }

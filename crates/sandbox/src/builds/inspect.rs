@@ -1,12 +1,12 @@
 //! Recognising a server: from a directory or a binary to its flavour, version and files.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use sha2::{Digest, Sha256};
 
+use super::ask;
 use crate::build::{Files, Flavor, Version};
-use crate::{Error, Origin};
+use crate::{Error, Origin, record};
 
 /// Where the server binary may be below the root of a build: packages, then source trees after `make`.
 const SERVER_PLACES: [&str; 13] = [
@@ -89,24 +89,42 @@ pub(crate) fn system_tables(share: &Path) -> Option<&'static str> {
 pub(crate) fn inspect(server: &Path) -> Result<Found, Error> {
     let files = files_around(server);
     let refuse = |why: String| Error::Archive { path: server.to_owned(), why };
-    let mut command = Command::new(server);
-    command.env_clear().env("LC_ALL", "C").arg("--version");
+    let mut env = Vec::new();
     if !files.libraries.is_empty() {
-        command.env("LD_LIBRARY_PATH", library_path(&files.libraries));
+        env.push(("LD_LIBRARY_PATH".into(), library_path(&files.libraries)));
     }
-    let output = command.output().map_err(|e| refuse(format!("it does not run here ({e})")))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
+    let said = ask::ask(server, &["--version".into()], &env).map_err(|e| refuse(unasked(server, &e)))?;
+    if !said.status.success() {
         let missing = super::libraries::missing(&files).unwrap_or_default();
         if !missing.is_empty() {
             return Err(Error::Libraries { build: server.display().to_string(), missing });
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(refuse(format!("`--version` failed: {}", said.trim())));
+        return Err(refuse(format!("`--version` failed: {}", shown(&said.err))));
     }
-    let (flavor, version) = read_version(&text)
-        .ok_or_else(|| refuse(format!("its version cannot be read from \"{}\"", text.trim())))?;
+    let (flavor, version) = read_version(&said.out)
+        .ok_or_else(|| refuse(format!("its version cannot be read from \"{}\"", shown(&said.out))))?;
     Ok(Found { flavor, version, files })
+}
+
+/// What a program that nothing is known about has said: a line's length, and nothing that a terminal would obey.
+fn shown(text: &str) -> String {
+    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
+}
+
+/// Why a program could not be asked. Root asks as another user, who has to get there.
+fn unasked(server: &Path, error: &std::io::Error) -> String {
+    let closed = server.ancestors().skip(1).find(|dir| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::metadata(dir).is_ok_and(|meta| meta.permissions().mode() & 0o001 == 0)
+    });
+    match closed.filter(|_| error.kind() == std::io::ErrorKind::PermissionDenied && record::is_root()) {
+        Some(dir) => format!(
+            "as root Plimsoll runs it under an unprivileged uid, to which {} is closed: put it where other users may \
+             enter, or set PLIMSOLL_HOME to such a place (/var/lib/plimsoll)",
+            dir.display()
+        ),
+        None => format!("it does not run here ({error})"),
+    }
 }
 
 /// `LD_LIBRARY_PATH` of some directories.

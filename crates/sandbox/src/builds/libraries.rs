@@ -1,7 +1,6 @@
 //! Shared libraries: which ones a build needs and the machine lacks, and which Debian package has them.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
 
@@ -54,19 +53,25 @@ pub(crate) fn missing_for(program: &Path, files: &Files) -> Result<Vec<String>, 
     if !is_dynamic(program) {
         return Ok(Vec::new());
     }
-    let output = Command::new(program)
-        .arg("--version")
-        .env_clear()
-        .env("LD_TRACE_LOADED_OBJECTS", "1")
-        .env("LD_LIBRARY_PATH", library_path(&files.libraries))
-        .output()
+    let env = [
+        ("LD_TRACE_LOADED_OBJECTS".into(), "1".into()),
+        ("LD_LIBRARY_PATH".into(), library_path(&files.libraries)),
+    ];
+    // A program names its loader itself, which may be any program: it is not trusted more than the server.
+    let said = super::ask::ask(program, &["--version".into()], &env)
         .map_err(|e| Error::io("look at the libraries of", program, e))?;
-    Ok(not_found(&String::from_utf8_lossy(&output.stdout)))
+    Ok(not_found(&said.out))
 }
 
 fn not_found(listing: &str) -> Vec<String> {
     let lines = listing.lines().filter_map(|line| line.split_once("=> not found"));
-    lines.map(|(name, _)| name.trim().to_owned()).collect()
+    let names = lines.map(|(name, _)| name.trim());
+    // They become names of files. One with a path in it is not looked for in the directories of libraries anyway.
+    let is_name = |name: &&str| {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'+');
+        !name.is_empty() && !name.starts_with('.') && name.len() < 128 && name.bytes().all(plain)
+    };
+    names.filter(is_name).map(str::to_owned).collect()
 }
 
 /// Whether the loader has a part in starting it: a static program would really run.
@@ -79,8 +84,8 @@ fn is_dynamic(program: &Path) -> bool {
 }
 
 /// The name under which programs ask for a library.
-pub(crate) fn soname(library: &Path) -> Option<String> {
-    with_elf(library, |elf| {
+pub(crate) fn soname_of(library: std::fs::File) -> Option<String> {
+    with_elf_file(library, |elf| {
         let (endian, data) = (elf.endian(), elf.data());
         let sections = elf.elf_header().sections(endian, data).ok()?;
         let (dynamic, strings) = sections.dynamic(endian, data).ok()??;
@@ -95,8 +100,15 @@ fn with_elf<R>(
     path: &Path,
     look: impl FnOnce(&ElfFile64<'_, object::Endianness, &object::ReadCache<std::fs::File>>) -> R,
 ) -> Option<R> {
+    with_elf_file(std::fs::File::open(path).ok()?, look)
+}
+
+fn with_elf_file<R>(
+    file: std::fs::File,
+    look: impl FnOnce(&ElfFile64<'_, object::Endianness, &object::ReadCache<std::fs::File>>) -> R,
+) -> Option<R> {
     // Reads only the parts that are looked at: some of these files have a hundred megabytes.
-    let cache = object::ReadCache::new(std::fs::File::open(path).ok()?);
+    let cache = object::ReadCache::new(file);
     let elf = ElfFile64::<object::Endianness, _>::parse(&cache).ok()?;
     Some(look(&elf))
 }
@@ -115,6 +127,9 @@ mod tests {
         let listing = "\tlinux-vdso.so.1 (0x00007fff)\n\tlibaio.so.1 => not found\n\tlibc.so.6 => /lib/libc.so.6 (0x1)\n\
                        \tlibnuma.so.1 => not found\n";
         assert_eq!(not_found(listing), ["libaio.so.1", "libnuma.so.1"]);
+        // A hostile loader's list: each would be a file to copy.
+        let hostile = "\t/etc/shadow => not found\n\t../x => not found\n\t.. => not found\n\t => not found\n";
+        assert!(not_found(hostile).is_empty());
     }
 
     #[test]
@@ -122,7 +137,7 @@ mod tests {
         let libc =
             ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/lib/aarch64-linux-gnu/libc.so.6"];
         let libc = libc.iter().map(Path::new).find(|p| p.is_file()).expect("a C library");
-        assert_eq!(soname(libc).as_deref(), Some("libc.so.6"));
+        assert_eq!(soname_of(std::fs::File::open(libc).unwrap()).as_deref(), Some("libc.so.6"));
         assert!(is_dynamic(&std::env::current_exe().unwrap()));
         assert!(!is_dynamic(Path::new("/etc/passwd")));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::fs::IFlags;
 
-use super::{Sandbox, check_name};
+use super::{Sandbox, check_new_name};
 use crate::build::Version;
 use crate::process::Ids;
 use crate::record::{self, Lock, Record};
@@ -22,7 +22,7 @@ use crate::{
 const SOCKET_PATH_MAX: usize = 107;
 
 pub(super) fn deploy(home: &Home, spec: &Spec, progress: OnProgress<'_>) -> Result<Sandbox, Error> {
-    check_name(&spec.name)?;
+    check_new_name(&spec.name)?;
     spec.check()?;
     check_passable(home, spec)?;
     let mut sandbox = claim(home, spec)?;
@@ -46,6 +46,7 @@ impl Spec {
     /// environment and settings that it does not have. Starts no server; asks the program for its variables when some
     /// are to be set.
     pub fn check(&self) -> Result<(), Error> {
+        builds::check_place(&self.build)?;
         let missing = builds::missing_libraries(&self.build)?;
         if !missing.is_empty() {
             return Err(Error::Libraries { build: self.build.name(), missing });
@@ -142,7 +143,7 @@ fn claim(home: &Home, spec: &Spec) -> Result<Sandbox, Error> {
     make_dir(&new, 0o711, None)?;
     let claimed = || -> Result<Sandbox, Error> {
         let lock = Lock::take(&new, Duration::ZERO)?
-            .ok_or_else(|| Error::Busy { what: format!("the sandbox {}", spec.name), pid: None })?;
+            .ok_or_else(|| Error::Busy { what: format!("the sandbox {}", spec.name), holder: None })?;
         let record = plan(home, spec, &dir, &new)?;
         record.write(&new)?;
         rename_to_free_name(&new, &dir).map_err(|e| match e.raw_os_error() {
@@ -247,6 +248,8 @@ fn plan(home: &Home, spec: &Spec, dir: &Path, new: &Path) -> Result<Record, Erro
         limits: spec.storage.as_ref().map(|s| s.limits).unwrap_or_default(),
         outside,
         cgroups: Vec::new(),
+        home: Some(home.path().to_owned()),
+        is_copy: false,
     })
 }
 
@@ -265,7 +268,7 @@ fn free_port(home: &Home, name: &str) -> Result<u16, Error> {
         .find(|port| !taken.contains(port) && TcpListener::bind(("127.0.0.1", *port)).is_ok())
         .ok_or_else(|| Error::Busy {
             what: "every port for sandboxes (20000 to 31999)".to_owned(),
-            pid: None,
+            holder: None,
         })
 }
 
@@ -412,10 +415,21 @@ impl Sandbox {
                 statements
             }
         };
+        // Not into a log of statements, with the password in it.
+        let quiet: &[&str] = match self.record.build.flavor {
+            Flavor::Postgres => &[
+                "SET log_statement = 'none'",
+                "SET log_min_duration_statement = -1",
+                "SET log_duration = off",
+            ],
+            Flavor::Mysql | Flavor::Mariadb | Flavor::Percona => {
+                &["SET SESSION sql_log_off = 1", "SET SESSION long_query_time = 3600"]
+            }
+        };
         let fail = |source| Error::Wire { build: self.record.build.name(), source };
         let mut client = wire::blocking::Client::connect(&self.target(None)).map_err(fail)?;
-        for statement in statements {
-            client.query(&statement).map_err(fail)?;
+        for statement in quiet.iter().copied().chain(statements.iter().map(String::as_str)) {
+            client.query(statement).map_err(fail)?;
         }
         client.close();
         Ok(())

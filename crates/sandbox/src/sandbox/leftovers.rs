@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use super::check_name;
 use crate::process;
 use crate::record::{self, Lock, Record, serial};
@@ -67,15 +69,15 @@ fn is_younger_than(dir: &Path, age: Duration) -> bool {
 /// Ends a server whose data go with it, so there is nothing to stop gracefully; PostgreSQL is asked first, since only it
 /// puts away its shared memory.
 pub(super) fn end_all_of(record: &Record, mut child: Option<&mut Child>) {
-    let dir = &record.datadir;
+    let (dir, family) = (&record.datadir, record.family());
     if record.build.flavor == Flavor::Postgres {
-        let family = process::living_in(dir);
-        let segments: Vec<PathBuf> = family.iter().flat_map(|&pid| process::shared_memory_of(pid)).collect();
-        if let Some(pid) = process::head_of(&family) {
-            process::signal(pid, libc::SIGQUIT);
-            process::wait_gone(dir, Some(pid), child.as_deref_mut(), Duration::from_secs(5));
+        let segments: Vec<PathBuf> =
+            family.living().iter().flat_map(|&pid| process::shared_memory_of(pid)).collect();
+        if let Some(pid) = family.head() {
+            family.signal(pid, Signal::QUIT);
+            process::wait_gone(&family, Some(pid), child.as_deref_mut(), Duration::from_secs(5));
         }
-        process::kill_all_in(dir, child);
+        process::kill_all_of(&family, child);
         postgres::remove_shared_memory(dir);
         // A backend that is told to quit between making a segment and writing it down leaves it.
         let of_uid = record.ids.map(|ids| record::shared_memory_of_uid(ids.uid)).unwrap_or_default();
@@ -84,7 +86,7 @@ pub(super) fn end_all_of(record: &Record, mut child: Option<&mut Child>) {
             let _ = fs::remove_file(segment);
         }
     } else {
-        process::kill_all_in(dir, child);
+        process::kill_all_of(&family, child);
     }
 }
 
@@ -93,7 +95,7 @@ pub(super) fn remove_all_of(record: &Record, dir: &Path) -> Result<(), Error> {
     for group in &record.cgroups {
         crate::limits::remove_group(group)?;
     }
-    for outside in &record.outside {
+    for outside in record.outside.iter().filter(|_| !record.is_copy) {
         remove_dir(outside)?;
     }
     remove_dir(dir)

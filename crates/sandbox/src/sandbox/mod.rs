@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 pub use leftovers::leftovers;
 
+use crate::build::Version;
 use crate::process;
 use crate::record::{Lock, Record};
 use crate::server::{self, mysql, postgres, probe};
@@ -165,6 +166,7 @@ impl Sandbox {
     /// Starts the server and waits until it answers; nothing to do when it runs.
     pub fn start(&mut self) -> Result<(), Error> {
         let _lock = self.hold()?;
+        self.record.check_own()?;
         if self.pid().is_some() {
             return self.wait_until_ready();
         }
@@ -180,7 +182,7 @@ impl Sandbox {
         self.child = Some(child);
         let ready = self.wait_until_ready();
         if ready.is_err() {
-            process::kill_all_in(&self.record.datadir, self.child.as_mut());
+            process::kill_all_of(&self.record.family(), self.child.as_mut());
             self.child = None;
         }
         ready
@@ -189,9 +191,12 @@ impl Sandbox {
     fn wait_until_ready(&mut self) -> Result<(), Error> {
         let deadline = Instant::now() + START_PATIENCE;
         let mut pause = Duration::from_millis(1);
-        let socket = self.socket();
+        let (socket, target) = (self.socket(), self.target(None));
+        let build = &self.record.build;
+        let tells_in_file = build.flavor == Flavor::Postgres && build.numbers() >= Version(10, 0, 0, 0);
         loop {
-            if probe::answers(self.record.build.flavor, &socket) {
+            let is_worth_asking = !tells_in_file || probe::postgres_says_ready(&self.record.datadir);
+            if is_worth_asking && probe::answers(&target, &socket) {
                 return Ok(());
             }
             let ended = match self.child.as_mut() {
@@ -217,7 +222,8 @@ impl Sandbox {
 
     fn start_error(&self, why: String) -> Error {
         let log = self.log_tail(20).join("\n");
-        let why = why + server::out_of_space(&self.record.datadir, &log);
+        let cause = server::cause_in(&log).map_or_else(String::new, |cause| format!(": {cause}"));
+        let why = format!("{why}{cause}{}", server::out_of_space(&self.record.datadir, &log));
         Error::Start { build: self.record.build.name(), why, log }
     }
 
@@ -227,10 +233,11 @@ impl Sandbox {
         let begin = Instant::now();
         let mut killed = false;
         if let Some(pid) = self.pid() {
-            process::signal(pid, server::stop_signal(self.record.build.flavor));
-            if !process::wait_gone(&self.record.datadir, Some(pid), self.child.as_mut(), patience) {
+            let family = self.record.family();
+            family.signal(pid, server::stop_signal(self.record.build.flavor));
+            if !process::wait_gone(&family, Some(pid), self.child.as_mut(), patience) {
                 killed = true;
-                process::kill_all_in(&self.record.datadir, self.child.as_mut());
+                process::kill_all_of(&family, self.child.as_mut());
             }
         }
         self.reap();
@@ -271,7 +278,7 @@ impl Sandbox {
     /// Ends the server at once with SIGKILL, as a crash would.
     pub fn kill(&mut self) -> Result<(), Error> {
         let _lock = self.hold()?;
-        process::kill_all_in(&self.record.datadir, self.child.as_mut());
+        process::kill_all_of(&self.record.family(), self.child.as_mut());
         self.reap();
         Ok(())
     }
@@ -310,7 +317,7 @@ impl Sandbox {
             return Err(gone());
         }
         let lock = Lock::take(&self.dir, LOCK_PATIENCE)?
-            .ok_or_else(|| Error::Busy { what: format!("the sandbox {}", self.record.name), pid: None })?;
+            .ok_or_else(|| Error::Busy { what: format!("the sandbox {}", self.record.name), holder: None })?;
         // It may have been destroyed while we waited.
         if !self.dir.join("sandbox.json").is_file() { Err(gone()) } else { Ok(Some(lock)) }
     }
@@ -384,12 +391,7 @@ impl Sandbox {
         if let Some(child) = &self.child {
             return Some(child.id()).filter(|&pid| process::is_alive(pid));
         }
-        let family = process::living_in(&self.record.datadir);
-        // The server is the one whose parent is not a member.
-        family
-            .iter()
-            .copied()
-            .find(|&pid| process::parent_of(pid).is_none_or(|parent| !family.contains(&parent)))
+        self.record.family().head()
     }
 
     /// The last lines of its log.
@@ -449,6 +451,20 @@ impl Drop for Sandbox {
     }
 }
 
+/// A name for a new sandbox: one that `--server` takes for a flavour could not be reached by it.
+pub(crate) fn check_new_name(name: &str) -> Result<(), Error> {
+    check_name(name)?;
+    if Flavor::ALL.iter().any(|flavor| flavor.name() == name) {
+        return Err(Error::Unsupported {
+            what: format!("a sandbox named {name}"),
+            why: format!(
+                "that is the name of a flavour, and `--server {name}` means its builds: choose another --name"
+            ),
+        });
+    }
+    Ok(())
+}
+
 /// A name that is a plain file name and short enough for a socket's path.
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
@@ -463,6 +479,22 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flavours_name_is_no_name_for_a_new_sandbox() {
+        for name in ["mysql", "mariadb", "percona", "postgres"] {
+            let error = check_new_name(name).unwrap_err();
+            assert!(error.is_usage() && error.to_string().contains("choose another --name"), "{error}");
+            // One that is there already can still be stopped and destroyed.
+            assert!(check_name(name).is_ok());
+        }
+        for name in ["mariadb-10", "MariaDB", "postgresql"] {
+            assert!(check_new_name(name).is_ok(), "{name}");
+        }
+        for name in ["mariadb@10.11", "mariadb@", "a+b"] {
+            assert!(check_new_name(name).is_err(), "{name}");
+        }
+    }
 
     #[test]
     fn names_that_leave_the_directory_are_refused() {

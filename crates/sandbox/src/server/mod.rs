@@ -7,8 +7,11 @@ pub(crate) mod probe;
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
+
+use rustix::process::Signal;
 
 use crate::build::{Build, Flavor};
 use crate::process::{self, Launch};
@@ -48,10 +51,10 @@ pub(crate) fn launch(record: &Record, dir: &Path) -> Result<Launch, Error> {
 }
 
 /// The signal for a graceful stop: for PostgreSQL the "fast" one, which does not wait for clients to leave.
-pub(crate) fn stop_signal(flavor: Flavor) -> i32 {
+pub(crate) fn stop_signal(flavor: Flavor) -> Signal {
     match flavor {
-        Flavor::Postgres => libc::SIGINT,
-        Flavor::Mysql | Flavor::Mariadb | Flavor::Percona => libc::SIGTERM,
+        Flavor::Postgres => Signal::INT,
+        Flavor::Mysql | Flavor::Mariadb | Flavor::Percona => Signal::TERM,
     }
 }
 
@@ -70,7 +73,13 @@ pub(crate) fn environment(
 
 /// A launch in the data directory of a sandbox, with the program still to be named.
 fn launch_of(record: &Record, _dir: &Path, log: &Path) -> Result<Launch, Error> {
-    let log = File::options().create(true).append(true).open(log).map_err(|e| Error::io("write", log, e))?;
+    // A log may hold statements, and with them what is in them.
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(log)
+        .map_err(|e| Error::io("write", log, e))?;
     Ok(Launch {
         program: record.build.files.server.clone(),
         args: Vec::new(),
@@ -98,6 +107,25 @@ pub(crate) fn out_of_space(datadir: &Path, log: &str) -> &'static str {
     ""
 }
 
+/// The line of a log that says why a server ended: its first error; what follows are its consequences. PostgreSQL's
+/// hint goes with it.
+pub(crate) fn cause_in(log: &str) -> Option<String> {
+    let marks = ["[ERROR]", "FATAL:", "PANIC:"];
+    let mut lines = log.lines();
+    let is_summary = |said: &str| said.ends_with("Aborting") || said.contains("Parsing options for plugin");
+    let first = lines.by_ref().find_map(|line| {
+        let said = marks.iter().find_map(|mark| line.split_once(mark)).map(|(_, said)| said.trim())?;
+        (!is_summary(said)).then_some(said)
+    })?;
+    // MySQL 8: "[MY-000077] [Server] ...".
+    let mut said = first;
+    while let Some((_, rest)) = said.strip_prefix('[').and_then(|tail| tail.split_once(']')) {
+        said = rest.trim_start();
+    }
+    let hint = lines.next().and_then(|line| line.split_once("HINT:")).map(|(_, hint)| hint.trim());
+    Some(hint.map_or_else(|| said.to_owned(), |hint| format!("{said} ({})", hint.trim_end_matches('.'))))
+}
+
 /// Runs a program that prepares the data directory, to its end.
 fn run_init(record: &Record, launch: Launch, log: &Path) -> Result<(), Error> {
     let fail = |why: String| {
@@ -113,10 +141,32 @@ fn run_init(record: &Record, launch: Launch, log: &Path) -> Result<(), Error> {
     let mut child = process::spawn(launch)
         .map_err(|e| fail(format!("{} cannot be started ({e}){hint}", program.display())))?;
     let pid = child.id();
-    if !process::wait_gone(&record.datadir, Some(pid), Some(&mut child), INIT_PATIENCE) {
-        process::kill_all_in(&record.datadir, Some(&mut child));
+    let family = record.family();
+    if !process::wait_gone(&family, Some(pid), Some(&mut child), INIT_PATIENCE) {
+        process::kill_all_of(&family, Some(&mut child));
         return Err(fail(format!("it took more than {} s", INIT_PATIENCE.as_secs())));
     }
     let status = child.wait().map_err(|e| fail(e.to_string()))?;
     if status.success() { Ok(()) } else { Err(fail(format!("{} ended with {status}", program.display()))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cause_in;
+
+    #[test]
+    fn the_first_error_of_a_log_is_the_cause() {
+        let mysql = "2026 0 [System] [MY-010116] [Server] mysqld starting\n\
+                     2026 0 [ERROR] [MY-000077] [Server] mysqld: Error while setting value 'x' to 'innodb-flush-method'.\n\
+                     2026 0 [ERROR] [MY-010746] [Server] Parsing options for plugin 'InnoDB' failed.\n\
+                     2026 0 [ERROR] [MY-010119] [Server] Aborting\n";
+        let cause = "mysqld: Error while setting value 'x' to 'innodb-flush-method'.";
+        assert_eq!(cause_in(mysql).as_deref(), Some(cause));
+        let postgres = "LOG:  starting\n[7] FATAL:  invalid value for parameter \"wal_level\": \"foo\"\n\
+                        [7] HINT:  Available values: minimal, replica, logical.\n";
+        assert!(
+            cause_in(postgres).unwrap().ends_with("\"foo\" (Available values: minimal, replica, logical)")
+        );
+        assert_eq!(cause_in("[Note] all is well"), None);
+    }
 }

@@ -1,33 +1,40 @@
-//! Whether a server answers, asked with as few bytes as possible: a login would count in the server's own statistics,
-//! and needs a password.
+//! Whether a server answers, asked so that it has nothing to note in its log.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::build::Flavor;
+use wire::blocking::Client;
+use wire::{Protocol, Target};
 
 /// Longest wait for an answer on an accepted connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether the server on this socket takes sessions now.
-pub(crate) fn answers(flavor: Flavor, socket: &Path) -> bool {
-    let Ok(mut stream) = UnixStream::connect(socket) else { return false };
-    if stream.set_read_timeout(Some(PATIENCE)).is_err() || stream.set_write_timeout(Some(PATIENCE)).is_err() {
-        return false;
-    }
-    match flavor {
-        Flavor::Postgres => postgres_answers(&mut stream),
-        Flavor::Mysql | Flavor::Mariadb | Flavor::Percona => mysql_answers(&mut stream),
+/// Whether the server on this socket takes sessions now; `target` leads there.
+pub(crate) fn answers(target: &Target, socket: &Path) -> bool {
+    match target.protocol {
+        Protocol::Mysql => mysql_answers(&Target { connect_timeout: PATIENCE, ..target.clone() }),
+        Protocol::Postgres => {
+            let Ok(mut stream) = UnixStream::connect(socket) else { return false };
+            let is_limited = stream.set_read_timeout(Some(PATIENCE)).is_ok()
+                && stream.set_write_timeout(Some(PATIENCE)).is_ok();
+            is_limited && postgres_answers(&mut stream)
+        }
     }
 }
 
-/// A MySQL server greets first: three bytes length, one sequence number, protocol version 10 (MySQL Internals,
-/// "Protocol::HandshakeV10"). An error packet (0xff, "too many connections") comes from a live server too.
-fn mysql_answers(stream: &mut impl Read) -> bool {
-    let mut head = [0u8; 5];
-    stream.read_exact(&mut head).is_ok() && matches!(head[4], 10 | 0xff)
+/// A whole log-in: MariaDB notes whoever leaves after its greeting. A refusal ("too many connections") comes from a live
+/// server too.
+fn mysql_answers(target: &Target) -> bool {
+    matches!(Client::connect(target), Ok(_) | Err(wire::Error::Server(_)))
+}
+
+/// Whether a PostgreSQL from 10 on takes sessions, as it says itself in line 8 of postmaster.pid (source code:
+/// miscadmin.h, LOCK_FILE_LINE_PM_STATUS): to ask it earlier is a FATAL in its log.
+pub(crate) fn postgres_says_ready(datadir: &Path) -> bool {
+    let text = std::fs::read_to_string(datadir.join("postmaster.pid")).unwrap_or_default();
+    text.lines().nth(7).is_some_and(|status| matches!(status.trim_end(), "ready" | "standby"))
 }
 
 /// A PostgreSQL server answers a startup message with an authentication request ('R') or an error ('E'), whose
@@ -42,7 +49,13 @@ fn postgres_answers(stream: &mut (impl Read + Write)) -> bool {
         return false;
     }
     match kind[0] {
-        b'R' => true,
+        b'R' => {
+            // It says good-bye and hears the rest: to hang up on what was said is an error in the log, too.
+            let heard =
+                stream.write_all(b"X\0\0\0\x04").and_then(|()| std::io::copy(stream, &mut std::io::sink()));
+            drop(heard);
+            true
+        }
         b'E' => {
             let mut rest = [0u8; 512];
             let length = stream.read(&mut rest).unwrap_or(0);
@@ -86,10 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_or_an_error_is_a_live_mysql() {
-        assert!(mysql_answers(&mut Cursor::new(b"\x4a\0\0\0\x0a5.5.34\0".to_vec())));
-        assert!(mysql_answers(&mut Cursor::new(b"\x17\0\0\0\xff\x10\x04Too many".to_vec())));
-        assert!(!mysql_answers(&mut Cursor::new(b"\x4a\0".to_vec())));
-        assert!(!mysql_answers(&mut Cursor::new(b"\x4a\0\0\0\x09old".to_vec())));
+    fn a_postgres_says_in_its_pid_file_when_it_is_ready() {
+        let dir = tempfile::tempdir().unwrap();
+        let says = |text: &str| {
+            std::fs::write(dir.path().join("postmaster.pid"), text).unwrap();
+            postgres_says_ready(dir.path())
+        };
+        let head = "7\n/data\n1\n5432\n/run\n\n  1 2\n";
+        assert!(says(&format!("{head}ready   \n")) && says(&format!("{head}standby \n")));
+        assert!(!says(&format!("{head}starting\n")) && !says(head) && !says(""));
     }
 }

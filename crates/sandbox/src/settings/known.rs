@@ -1,13 +1,11 @@
 //! Which variables a version knows, asked of the server program itself before anything is started.
 
 use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 
 use super::{Settings, canonical};
 use crate::build::{Build, Flavor};
-use crate::process::{self, Launch};
-use crate::{Error, record, server};
+use crate::{Error, builds, record, server};
 
 /// A name that a variable had or has: the older one, the newer one, and what to know.
 struct Renamed {
@@ -136,7 +134,72 @@ pub(crate) fn check(build: &Build, asked: &Settings) -> Result<(), Error> {
     for (name, value) in asked {
         judge(build, &known, name, value, &|name| is_taken_by_postgres(build, name))?;
     }
-    Ok(())
+    match refused_value(build, asked)? {
+        Some((name, why)) => Err(Error::Setting { build: build.name(), name, why }),
+        None => Ok(()),
+    }
+}
+
+/// The variable whose value the program does not take, with what it says; `None` where it takes all of them, or does
+/// not look at values before it serves (5.5 to 10.1 with words of InnoDB).
+fn refused_value(build: &Build, asked: &Settings) -> Result<Option<(String, String)>, Error> {
+    if build.flavor == Flavor::Postgres {
+        for (name, value) in asked.iter().filter(|(name, _)| !name.contains('.')) {
+            let set = format!("{}={value}", canonical(name));
+            let (is_taken, text) = ask_postgres(build, "work_mem", Some(set))?;
+            if !is_taken {
+                return Ok(Some((name.clone(), said_by_postgres(value, &text))));
+            }
+        }
+        return Ok(None);
+    }
+    let checked: Vec<(&String, &String)> =
+        asked.iter().filter(|(name, _)| !is_extra(&canonical(name))).collect();
+    if checked.is_empty() {
+        return Ok(None);
+    }
+    let mut args = help_of_mysql(build);
+    args.push("--loose-log-error-verbosity=3".into());
+    args.extend(checked.iter().map(|(name, value)| format!("--{}={value}", name.replace('_', "-")).into()));
+    args.extend(["--verbose".into(), "--help".into()]);
+    let (_, text) = ask(build, args)?;
+    Ok(complaint_of_mysql(&checked, &text))
+}
+
+/// What `mysqld --verbose --help` said of a value: refused, or changed to another one, with which a run would not be
+/// the one that was asked for.
+fn complaint_of_mysql(asked: &[(&String, &String)], text: &str) -> Option<(String, String)> {
+    let words = ["Error while setting value", "adjusted to", "Unknown suffix", "Incorrect "];
+    let lines = || text.lines().filter(|line| words.iter().any(|word| line.contains(word)));
+    let about = |line: &str, name: &str| {
+        let (line, name) = (canonical(line), canonical(name));
+        [format!("'{name}'"), format!("for {name}")].iter().any(|form| line.contains(form.as_str()))
+    };
+    let (name, value) = asked.iter().find(|(name, _)| lines().any(|line| about(line, name)))?;
+    let adjusted = lines().find(|line| about(line, name) && line.contains("adjusted to"));
+    let is_refused = lines().any(|line| about(line, name) && line.contains("Error while setting value"));
+    let why = match adjusted.and_then(|line| line.split_once("adjusted to ")) {
+        Some((_, made)) if !is_refused => {
+            format!("`{value}` is not possible, the server would take {} instead", made.trim_end_matches('.'))
+        }
+        _ => format!("`{value}` is not a value that it takes"),
+    };
+    Some(((*name).clone(), why))
+}
+
+/// PostgreSQL's own words after FATAL, with its hint.
+fn said_by_postgres(value: &str, text: &str) -> String {
+    let after = |mark: &str| text.lines().find_map(|line| line.split_once(mark)).map(|(_, said)| said.trim());
+    match (after("FATAL:"), after("HINT:")) {
+        (Some(said), Some(hint)) => format!("{said} ({})", hint.trim_end_matches('.')),
+        (Some(said), None) => said.to_owned(),
+        (None, _) => format!("`{value}` is not a value that it takes"),
+    }
+}
+
+/// A variable of an extension or a plugin, known only once that is loaded; "loose_" asks to be let through.
+fn is_extra(name: &str) -> bool {
+    ["loose_", "rocksdb_", "tokudb_", "skip_", "plugin_load"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// `is_hidden` is asked about a name that PostgreSQL does not list: it keeps developers' options to itself.
@@ -162,14 +225,7 @@ fn judge(
     }
     let is_postgres = build.flavor == Flavor::Postgres;
     let has = |candidate: &str| known.iter().any(|k| k == candidate);
-    // An extension's variables are known only when it is loaded; "loose_" asks to be let through.
-    let is_extra = if is_postgres {
-        name.contains('.')
-    } else {
-        ["loose_", "rocksdb_", "tokudb_", "skip_", "plugin_load"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
-    };
+    let is_extra = if is_postgres { name.contains('.') } else { is_extra(&name) };
     let has_newer = |r: &&Renamed| r.is_postgres == is_postgres && r.old == name && has(r.new);
     let is_synonym = SYNONYMS.contains(&name.as_str()) && RENAMED.iter().any(|r| has_newer(&r));
     if (has(&name) && !is_synonym) || is_extra {
@@ -226,11 +282,7 @@ fn known(build: &Build) -> Result<Vec<String>, Error> {
     if build.flavor == Flavor::Postgres {
         args.push("--describe-config".into());
     } else {
-        args.push("--no-defaults".into());
-        args.push(format!("--basedir={}", files.base.display()).into());
-        if let Some(messages) = &files.messages {
-            args.push(format!("--lc-messages-dir={}", messages.display()).into());
-        }
+        args = help_of_mysql(build);
         args.extend(["--verbose".into(), "--help".into()]);
     }
     let (_, text) = ask(build, args)?;
@@ -243,39 +295,33 @@ fn known(build: &Build) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// What the server program says to some arguments with which it does not serve, and whether it ended well.
-fn ask(build: &Build, args: Vec<std::ffi::OsString>) -> Result<(bool, String), Error> {
-    let files = &build.files;
-    let fail = |e| Error::io("ask for the variables of", &files.server, e);
-    // A file without a name, so that nothing is left and the program may write as much as it likes.
-    let path =
-        std::env::temp_dir().join(format!("plimsoll-help-{}-{}", std::process::id(), record::serial()));
-    let mut output = File::options().read(true).write(true).create_new(true).open(&path).map_err(fail)?;
-    std::fs::remove_file(&path).map_err(fail)?;
-    // As nobody in particular: the servers refuse to run as root, even for this.
-    let ids = record::is_root().then_some(process::Ids { uid: 64_990, gid: 64_990 });
-    let launch = Launch {
-        program: files.server.clone(),
-        args,
-        env: server::environment(build, &std::collections::BTreeMap::new()),
-        cwd: "/".into(),
-        ids,
-        passwd: None,
-        stdin: None,
-        log: output.try_clone().map_err(fail)?,
-        cpus: None,
-        dies_with_us: None,
-        cgroups: Vec::new(),
-    };
-    let status = process::spawn(launch).and_then(|mut child| child.wait()).map_err(fail)?;
-    let mut text = Vec::new();
-    std::io::Seek::rewind(&mut output).map_err(fail)?;
-    output.read_to_end(&mut text).map_err(fail)?;
-    Ok((status.success(), String::from_utf8_lossy(&text).into_owned()))
+/// What `mysqld --verbose --help` needs to be asked.
+fn help_of_mysql(build: &Build) -> Vec<std::ffi::OsString> {
+    let mut args: Vec<std::ffi::OsString> =
+        vec!["--no-defaults".into(), format!("--basedir={}", build.files.base.display()).into()];
+    if let Some(messages) = &build.files.messages {
+        args.push(format!("--lc-messages-dir={}", messages.display()).into());
+    }
+    args
 }
 
-/// Whether PostgreSQL has a variable: `-C` prints its value, for which an empty configuration file is enough.
+/// What the server program says to some arguments with which it does not serve, and whether it ended well.
+fn ask(build: &Build, args: Vec<std::ffi::OsString>) -> Result<(bool, String), Error> {
+    let server = &build.files.server;
+    let env = server::environment(build, &std::collections::BTreeMap::new());
+    let said =
+        builds::ask(server, &args, &env).map_err(|e| Error::io("ask for the variables of", server, e))?;
+    Ok((said.status.success(), said.out + &said.err))
+}
+
+/// Whether PostgreSQL has a variable.
 fn is_taken_by_postgres(build: &Build, name: &str) -> Result<bool, Error> {
+    Ok(ask_postgres(build, name, None)?.0)
+}
+
+/// Whether PostgreSQL prints a variable with `-C`, for which an empty configuration file is enough, while another one
+/// is set (`name=value`); and what it said.
+fn ask_postgres(build: &Build, name: &str, set: Option<String>) -> Result<(bool, String), Error> {
     let dir = std::env::temp_dir().join(format!("plimsoll-ask-{}-{}", std::process::id(), record::serial()));
     let fail = |e| Error::io("write", &dir, e);
     let config = dir.join("postgresql.conf");
@@ -286,11 +332,12 @@ fn is_taken_by_postgres(build: &Build, name: &str) -> Result<bool, Error> {
         std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o644))?;
         std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755))
     };
-    let args = vec!["-D".into(), dir.clone().into_os_string(), "-C".into(), name.into()];
+    let mut args = vec!["-D".into(), dir.clone().into_os_string(), "-C".into(), name.into()];
+    args.extend(set.into_iter().flat_map(|set| ["-c".into(), set.into()]));
     let answer = make().map_err(fail).and_then(|()| ask(build, args));
     // Ours, and empty but for that file.
     let _ = std::fs::remove_dir_all(&dir);
-    Ok(answer?.0)
+    answer
 }
 
 /// From `postgres --describe-config`: the first column.
@@ -403,6 +450,31 @@ mod tests {
         check(pg, &["x"], "pg_stat_statements.max", None);
         check(pg, &["x"], "zero_damaged_pages", None);
         check(pg, &["max_connections"], "io_method", Some("knows no such variable"));
+    }
+
+    #[test]
+    fn what_a_server_says_of_a_value_is_told_of_its_variable() {
+        let said = |name: &str, value: &str, text: &str| {
+            let (name, value) = (name.to_owned(), value.to_owned());
+            complaint_of_mysql(&[(&name, &value)], text).map(|(_, why)| why)
+        };
+        let mariadb = "2026-11-23 17:20:14 0 [Warning] Could not increase number of max_open_files to more than 20000\n\
+                       0 [ERROR] Unknown suffix 'a' used for variable 'innodb-buffer-pool-size' (value 'abc').\n\
+                       0 [ERROR] bin/mariadbd: Error while setting value 'abc' to 'innodb-buffer-pool-size'\n";
+        let pool = "innodb_buffer_pool_size";
+        assert_eq!(said(pool, "abc", mariadb).unwrap(), "`abc` is not a value that it takes");
+        assert_eq!(said("innodb_buffer_pool_instances", "1", mariadb), None);
+        assert_eq!(said("max_open_files", "1", mariadb), None);
+        let adjusted = "[Warning] option 'innodb-flush-log-at-trx-commit': unsigned value 9 adjusted to 2.\n";
+        let why = said("innodb_flush_log_at_trx_commit", "9", adjusted).unwrap();
+        assert_eq!(why, "`9` is not possible, the server would take 2 instead");
+        let buffered = "[ERROR] Buffered error: Incorrect unsigned value: '-5' for max_connections\n";
+        assert!(said("max_connections", "-5", buffered).unwrap().contains("`-5`"));
+
+        let text = "GMT [1] FATAL:  invalid value for parameter \"wal_level\": \"foo\"\n\
+                    GMT [1] HINT:  Available values: minimal, replica, logical.\n";
+        let why = "invalid value for parameter \"wal_level\": \"foo\" (Available values: minimal, replica, logical)";
+        assert_eq!(said_by_postgres("foo", text), why);
     }
 
     #[test]
