@@ -31,7 +31,19 @@ impl Control {
     /// # Errors
     /// [`Error::Connect`].
     pub fn connect(target: &Target, doing: &str) -> Result<Control, Error> {
-        let client = Client::connect(target).map_err(|source| Error::Connect {
+        Self::of(Client::connect(target), target, doing)
+    }
+
+    /// The same; once `stop` is requested whatever it waits for fails, and the server is told to stop it.
+    ///
+    /// # Errors
+    /// [`Error::Connect`].
+    pub(crate) fn connect_until(target: &Target, doing: &str, stop: &load::Stop) -> Result<Control, Error> {
+        Self::of(Client::connect_until(target, stop.flag()), target, doing)
+    }
+
+    fn of(client: Result<Client, wire::Error>, target: &Target, doing: &str) -> Result<Control, Error> {
+        let client = client.map_err(|source| Error::Connect {
             at: target.endpoint.to_string(),
             doing: doing.to_owned(),
             source,
@@ -86,6 +98,14 @@ impl Control {
     /// # Errors
     /// [`Error::Statement`] for anything but a missing table.
     pub fn rows_of(&mut self, table: &str) -> Result<Option<u64>, Error> {
+        // PostgreSQL logs each statement about a table that is not there.
+        if self.dialect.flavor == Flavor::Postgres {
+            let sql = format!("SELECT to_regclass({})", literal(table));
+            let found = self.client.query_value(&sql);
+            if found.map_err(|source| statement_error("looking for a table", &sql, source))?.is_none() {
+                return Ok(None);
+            }
+        }
         let sql = format!("SELECT COUNT(*) FROM {table}");
         match self.number("counting rows", &sql) {
             Ok(rows) => Ok(Some(rows as u64)),
@@ -131,6 +151,11 @@ pub(crate) fn settle(target: &Target) -> Result<(), Error> {
     }
 }
 
+/// A text as a literal of standard SQL.
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
 pub(crate) fn statement_error(doing: &str, sql: &str, source: wire::Error) -> Error {
     Error::Statement { doing: doing.to_owned(), sql: shortened(sql), source }
 }
@@ -138,18 +163,32 @@ pub(crate) fn statement_error(doing: &str, sql: &str, source: wire::Error) -> Er
 /// See [`crate::create_database`].
 pub(crate) fn create_database(target: &Target) -> Result<(), Error> {
     let Some(name) = target.database.clone() else { return Ok(()) };
-    // Where it is there already no further rights are needed.
-    if Client::connect(target).map(Client::close).is_ok() {
-        return Ok(());
-    }
     let administrative = match target.protocol {
         Protocol::Mysql => None,
         Protocol::Postgres => Some("postgres".to_owned()),
     };
-    let mut control = Control::connect(
-        &Target { database: administrative, ..target.clone() },
-        &format!("create the database {name}"),
-    )?;
+    let connect = || {
+        let target = Target { database: administrative.clone(), ..target.clone() };
+        Control::connect(&target, &format!("create the database {name}"))
+    };
+    let is_there = match target.protocol {
+        // It is asked, and not tried: PostgreSQL logs each log-in to a database that is not there. Who may not look is left
+        // with trying.
+        Protocol::Postgres => connect().and_then(|mut control| {
+            let sql = format!("SELECT count(*) FROM pg_database WHERE datname = {}", literal(&name));
+            Ok(control.number("looking for the database", &sql)? > 0)
+        }),
+        Protocol::Mysql => Ok(false),
+    };
+    // Where it is there already no further rights are needed.
+    let is_there = match (is_there, target.protocol) {
+        (Ok(is_there), Protocol::Postgres) => is_there,
+        _ => Client::connect(target).is_ok(),
+    };
+    if is_there {
+        return Ok(());
+    }
+    let mut control = connect()?;
     let quoted = control.dialect().quote(&name);
     let doing = format!("creating the database {name}");
     if control.dialect().flavor == Flavor::Postgres {

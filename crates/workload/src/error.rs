@@ -61,4 +61,7 @@ pub enum Error {
     /// The options ask for what this server cannot do.
     #[error("{0}")]
     Unsupported(String),
+    /// The user stopped it.
+    #[error("stopped: the tables are not complete")]
+    Stopped,
 }

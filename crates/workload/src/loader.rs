@@ -3,12 +3,13 @@
 
 mod stand_in;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wire::{ParamType, Target};
+use wire::{Done, ParamType, Target};
 
 use self::stand_in::StandIn;
 use crate::control::{Control, STATEMENT_LIMIT, statement_error};
@@ -65,6 +66,7 @@ struct Range {
 /// What the loading threads share.
 struct Shared<'a> {
     at: &'a LoadAt,
+    hints: &'a Refused,
     dialect: &'a Dialect,
     plan: &'a LoadPlan<'a>,
     /// By table.
@@ -91,12 +93,25 @@ pub fn load(
     plan: LoadPlan<'_>,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<LoadReport, Error> {
+    // What a stop interrupts fails in one way or another, none of which is what happened.
+    fill(at, dialect, plan, progress)
+        .map_err(|error| if at.stop.is_requested() { Error::Stopped } else { error })
+}
+
+fn fill(
+    at: &LoadAt,
+    dialect: &Dialect,
+    plan: LoadPlan<'_>,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<LoadReport, Error> {
     let started = Instant::now();
     let connections = at.connections.max(1);
-    let stand_ins = create_tables(at, &plan, connections, progress)?;
+    let hints = Refused::default();
+    let stand_ins = create_tables(at, &hints, &plan, connections, progress)?;
     let portions = cut(&plan, connections, dialect, &stand_ins);
     let shared = Shared {
         at,
+        hints: &hints,
         dialect,
         plan: &plan,
         stand_ins: &stand_ins,
@@ -111,29 +126,33 @@ pub fn load(
         portions,
     };
     let loaded = in_parallel(connections.min(shared.portions.len()), &|_| load_portions(&shared));
-    let loaded = loaded.and_then(|()| each_stand_in(&at.target, &stand_ins, StandIn::take_place));
+    // Threads that stop in the middle of their portion have met no error.
+    let loaded = loaded.and_then(|()| if at.stop.is_requested() { Err(Error::Stopped) } else { Ok(()) });
+    let loaded = loaded.and_then(|()| each_stand_in(at, &hints, &stand_ins, StandIn::take_place));
     if loaded.is_err() {
-        // The load's own error is the one to tell.
-        let _ = each_stand_in(&at.target, &stand_ins, StandIn::drop);
+        // The load's own error is the one to tell. Also when it was stopped.
+        let at = LoadAt { stop: load::Stop::new(), ..at.clone() };
+        let _ = each_stand_in(&at, &hints, &stand_ins, StandIn::drop);
     }
     loaded?;
     let rows_time = started.elapsed();
     let after: Vec<&[String]> = plan.tables.iter().map(|table| table.after.as_slice()).collect();
     let started = Instant::now();
-    run_by_table(at, Stage::Indexes, "building an index", &after, progress)?;
+    run_by_table(at, &hints, Stage::Indexes, "building an index", &after, progress)?;
     let indexes_time = started.elapsed();
     let started = Instant::now();
     let analyze: Vec<[String; 1]> = plan.tables.iter().map(|table| [dialect.analyze(&table.name)]).collect();
     let analyze: Vec<&[String]> = analyze.iter().map(<[String; 1]>::as_slice).collect();
-    run_by_table(at, Stage::Analyze, "analyzing a table", &analyze, progress)?;
-    let refusal = shared.refusal.into_inner().unwrap_or_else(PoisonError::into_inner);
+    run_by_table(at, &hints, Stage::Analyze, "analyzing a table", &analyze, progress)?;
+    let Shared { refusal, rows, bytes, .. } = shared;
+    let refusal = refusal.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(LoadReport {
-        rows: shared.rows.into_inner(),
-        bytes_sent: shared.bytes.into_inner(),
+        rows: rows.into_inner(),
+        bytes_sent: bytes.into_inner(),
         rows_time,
         indexes_time,
         analyze_time: started.elapsed(),
-        notes: refusal.iter().cloned().collect(),
+        notes: refusal.iter().cloned().chain(hints.into_notes()).collect(),
         method: refusal.map_or(LoadMethod::Stream, |why| LoadMethod::Inserts { why }),
         connections,
     })
@@ -161,23 +180,55 @@ pub fn is_loaded(target: &Target, tables: impl IntoIterator<Item = (String, u64)
     Ok(true)
 }
 
-fn connect(target: &Target) -> Result<Control, Error> {
-    let mut control = Control::connect(target, "load rows")?;
-    control.client().set_statement_timeout(STATEMENT_LIMIT);
-    for sql in control.dialect().syntax().load_setup {
-        control.run("preparing a connection for loading", sql)?;
+/// What a server need not do for us: what it refuses is left out, and told once.
+#[derive(Default)]
+struct Refused {
+    told: Mutex<BTreeSet<String>>,
+}
+
+impl Refused {
+    fn connect(&self, at: &LoadAt) -> Result<Control, Error> {
+        if at.stop.is_requested() {
+            return Err(Error::Stopped);
+        }
+        let mut control = Control::connect_until(&at.target, "load rows", &at.stop)?;
+        control.client().set_statement_timeout(STATEMENT_LIMIT);
+        for sql in control.dialect().syntax().load_hints {
+            self.optional(control.run("preparing a connection for loading", sql))?;
+        }
+        Ok(control)
     }
-    Ok(control)
+
+    /// Takes a refusal for an answer. A lost connection, or any other failure, is one.
+    fn optional(&self, ran: Result<Done, Error>) -> Result<(), Error> {
+        match ran {
+            Err(Error::Statement { sql, source: wire::Error::Server(error), .. }) => {
+                let note = format!(
+                    "the server refuses {sql:?} ({}: {}): left out, the tables are the same without it",
+                    error.code(),
+                    error.text
+                );
+                self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(note);
+                Ok(())
+            }
+            other => other.map(drop),
+        }
+    }
+
+    fn into_notes(self) -> impl Iterator<Item = String> {
+        self.told.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter()
+    }
 }
 
 /// Makes the tables anew, and stand-ins for those that are more than one connection's share: by table.
 fn create_tables(
     at: &LoadAt,
+    hints: &Refused,
     plan: &LoadPlan<'_>,
     connections: usize,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Vec<Option<StandIn>>, Error> {
-    let mut control = connect(&at.target)?;
+    let mut control = hints.connect(at)?;
     for table in plan.tables.iter().rev().filter(|table| !table.create.is_empty()) {
         control.run("dropping an old table", &format!("DROP TABLE IF EXISTS {}", table.name))?;
     }
@@ -200,11 +251,12 @@ fn create_tables(
 }
 
 fn each_stand_in(
-    target: &Target,
+    at: &LoadAt,
+    hints: &Refused,
     stand_ins: &[Option<StandIn>],
     act: fn(&StandIn, &mut Control) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    stand_ins.iter().flatten().try_for_each(|stand_in| act(stand_in, &mut connect(target)?))
+    stand_ins.iter().flatten().try_for_each(|stand_in| act(stand_in, &mut hints.connect(at)?))
 }
 
 /// The rows of a connection, if all get as many.
@@ -272,8 +324,8 @@ fn in_parallel(threads: usize, work: &(dyn Fn(usize) -> Result<(), Error> + Sync
 /// Takes portions until there are none left.
 fn load_portions(shared: &Shared<'_>) -> Result<(), Error> {
     let result = (|| {
-        let mut control = connect(&shared.at.target)?;
-        while !shared.failed.load(Ordering::Relaxed) {
+        let mut control = shared.hints.connect(shared.at)?;
+        while !shared.is_over() {
             let Some(ranges) = shared.portions.get(shared.next.fetch_add(1, Ordering::Relaxed)) else {
                 break;
             };
@@ -304,7 +356,11 @@ fn takes_bulk(shared: &Shared<'_>, control: &mut Control, ranges: &[Range]) -> R
          WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = {} AND ENGINE = 'InnoDB'",
         name_literal(shared.dialect, &shared.plan.tables[range.table].name)
     );
-    Ok(control.number("asking for a table's engine", &sql)? == 1)
+    // A server that does not say has none of InnoDB's ways.
+    match control.number("asking for a table's engine", &sql) {
+        Err(Error::Statement { source: wire::Error::Server(_), .. } | Error::Answer { .. }) => Ok(false),
+        found => Ok(found? == 1),
+    }
 }
 
 /// A table's name without its quotes, as a text of SQL.
@@ -343,7 +399,7 @@ fn bulk_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Resu
             each_field(line, &mut text, &mut |field| rows.push(field));
         }
         shared.sent(row - first, lines.len());
-        row < end && !shared.failed.load(Ordering::Relaxed)
+        row < end && !shared.is_over()
     });
     inserted.map_err(|source| {
         // What this range has counted was not kept.
@@ -394,7 +450,7 @@ fn stream_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Re
             row += 1;
         }
         shared.sent(row - first, out.len() - start);
-        row < end && !shared.failed.load(Ordering::Relaxed)
+        row < end && !shared.is_over()
     });
     streamed.map_err(|source| {
         // What this range has counted was not kept.
@@ -429,7 +485,7 @@ fn insert_range(shared: &Shared<'_>, control: &mut Control, range: &Range) -> Re
         if sql.len() < INSERT_BYTES && row + 1 < range.first + range.rows {
             continue;
         }
-        if shared.failed.load(Ordering::Relaxed) {
+        if shared.is_over() {
             return Ok(());
         }
         control.run("loading rows", &String::from_utf8_lossy(&sql))?;
@@ -482,6 +538,11 @@ fn each_field(line: &[u8], text: &mut Vec<u8>, show: &mut dyn FnMut(Option<&[u8]
 }
 
 impl Shared<'_> {
+    /// Another thread failed, or the user stopped it.
+    fn is_over(&self) -> bool {
+        self.failed.load(Ordering::Relaxed) || self.at.stop.is_requested()
+    }
+
     /// What the rows of a range are inserted into.
     fn into(&self, range: &Range) -> &str {
         let stand_in = self.stand_ins.get(range.table).and_then(Option::as_ref);
@@ -503,6 +564,7 @@ impl Shared<'_> {
 /// Runs each table's statements in order, different tables on different connections.
 fn run_by_table(
     at: &LoadAt,
+    hints: &Refused,
     stage: Stage,
     doing: &str,
     statements: &[&[String]],
@@ -511,10 +573,14 @@ fn run_by_table(
     let busy: Vec<&[String]> = statements.iter().copied().filter(|list| !list.is_empty()).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
     in_parallel(at.connections.max(1).min(busy.len()), &|_| {
-        let mut control = connect(&at.target)?;
+        let mut control = hints.connect(at)?;
         while let Some(list) = busy.get(next.fetch_add(1, Ordering::Relaxed)) {
             for sql in *list {
-                control.run(doing, sql)?;
+                match stage {
+                    // Statistics make a table neither another one nor unusable.
+                    Stage::Analyze => hints.optional(control.run(doing, sql))?,
+                    _ => drop(control.run(doing, sql)?),
+                }
             }
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             progress(Progress { stage, done, total: busy.len() as u64 });

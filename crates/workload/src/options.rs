@@ -101,8 +101,11 @@ impl OptionSpec {
         OptionSpec::new(name, default, OptionKind::Text, help)
     }
 
-    /// The value in its one canonical spelling, or what is allowed instead.
-    fn canonical(&self, value: &str) -> Result<String, String> {
+    /// The value in its one canonical spelling.
+    ///
+    /// # Errors
+    /// What is allowed instead, as a part of a sentence ("wants a whole number from 1 to 10").
+    pub fn canonical(&self, value: &str) -> Result<String, String> {
         match &self.kind {
             OptionKind::Count { min, max } => {
                 let parsed = parse_count(value).filter(|n| (min..=max).contains(&n));

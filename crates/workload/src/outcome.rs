@@ -10,6 +10,8 @@ pub struct LoadAt {
     pub target: wire::Target,
     /// Connections that stream rows at once; at least 1.
     pub connections: usize,
+    /// Ends the load at once: what the server is at is cancelled, and what was loaded until then stays.
+    pub stop: load::Stop,
 }
 
 /// What a load is doing.
@@ -147,6 +149,21 @@ pub struct StatementDoc {
     pub parameters: String,
 }
 
+impl StatementDoc {
+    /// Whether it changes and locks nothing, as far as its text tells: reads, and what frames a transaction.
+    pub fn only_reads(&self) -> bool {
+        let words = self.sql.to_ascii_uppercase();
+        let first = words.split(|c: char| !c.is_ascii_alphabetic()).find(|word| !word.is_empty());
+        let locks =
+            words.contains(" FOR UPDATE") || words.contains(" IN SHARE MODE") || words.contains(" INTO ");
+        match first {
+            Some("SELECT" | "VALUES" | "SHOW") => !locks,
+            Some("BEGIN" | "START" | "COMMIT" | "ROLLBACK") => true,
+            _ => false,
+        }
+    }
+}
+
 /// What a run will ask of the server, to be compared with its limits before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs {
@@ -169,4 +186,32 @@ pub struct Figure {
     pub unit: String,
     /// The limit that the specification sets, where it sets one.
     pub limit: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_that_change_or_lock_are_no_reads() {
+        let only_reads = |sql: &str| {
+            let (class, per_transaction, parameters) = Default::default();
+            StatementDoc { class, sql: sql.to_owned(), per_transaction, parameters }.only_reads()
+        };
+        for sql in ["SELECT c FROM sbtest1 WHERE id=?", "(select 1)", "BEGIN", "COMMIT", "START TRANSACTION"]
+        {
+            assert!(only_reads(sql), "{sql}");
+        }
+        for sql in [
+            "UPDATE t SET a = 1",
+            "SELECT a FROM t FOR UPDATE",
+            "SELECT a FROM t LOCK IN SHARE MODE",
+            "SELECT a INTO OUTFILE '/tmp/x' FROM t",
+            "CALL p()",
+            "WITH w AS (DELETE FROM t RETURNING a) SELECT * FROM w",
+            "",
+        ] {
+            assert!(!only_reads(sql), "{sql}");
+        }
+    }
 }

@@ -8,9 +8,7 @@ mod session;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -58,22 +56,6 @@ Statements are prepared, with variables as parameters (-o db_ps_mode=disable: se
 TRANSACTION), COMMIT (or END) and ROLLBACK are understood: a transaction that ends in ROLLBACK counts as rolled \
 back. The SQL itself is the server's own.";
 
-/// Why a file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum SqlFileError {
-    /// It cannot be read.
-    #[error("{path}: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// It is not what [`FORMAT`] describes.
-    #[error(transparent)]
-    Syntax(#[from] SyntaxError),
-}
-
 /// A workload read from a file.
 #[derive(Debug)]
 pub struct SqlFile {
@@ -98,16 +80,6 @@ const OWN_OPTIONS: [OptionSpec; 2] = [
 ];
 
 impl SqlFile {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// It cannot be read, or a line of it is wrong; the error names line and column.
-    pub fn read(path: &Path) -> Result<SqlFile, SqlFileError> {
-        let text = fs::read_to_string(path)
-            .map_err(|source| SqlFileError::Read { path: path.to_owned(), source })?;
-        Ok(SqlFile::parse(&path.display().to_string(), &text)?)
-    }
-
     /// Parses the text of a file; `file` is what errors call it and its stem is the workload's name.
     ///
     /// # Errors
@@ -371,7 +343,7 @@ impl Configured for ConfiguredFile {
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
         let started = Instant::now();
-        let mut control = Control::connect(&at.target, "set up the tables")?;
+        let mut control = Control::connect_until(&at.target, "set up the tables", &at.stop)?;
         control.client().set_statement_timeout(Duration::from_secs(24 * 3600));
         self.run_all(&mut control, "setting up", &self.script.setup)?;
         let mut words = Vec::new();

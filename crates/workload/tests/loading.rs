@@ -65,7 +65,7 @@ fn a_key_that_is_there_twice_fails_the_load() {
             after: Vec::new(),
         }],
     };
-    let at = LoadAt { target: target.clone(), connections: 2 };
+    let at = LoadAt { target: target.clone(), connections: 2, stop: load::Stop::new() };
     let failed = workload::loader::load(&at, &dialect, plan, &|_| ());
     assert!(
         matches!(&failed, Err(Error::Statement { source: wire::Error::Server(e), .. }) if e.number == 1062),
@@ -99,7 +99,12 @@ fn load_large(
             after: vec!["CREATE INDEX n_of_t ON t (n)".to_owned()],
         }],
     };
-    workload::loader::load(&LoadAt { target: target.clone(), connections: 2 }, &dialect, plan, &|_| ())
+    workload::loader::load(
+        &LoadAt { target: target.clone(), connections: 2, stop: load::Stop::new() },
+        &dialect,
+        plan,
+        &|_| (),
+    )
 }
 
 /// How many tables the server has altered.
@@ -180,7 +185,7 @@ fn chosen_builds_keep_what_was_loaded_without_a_redo_log() {
         let Some(mut sandbox) = sandbox::testing::server(selector) else { return };
         let target = database(&sandbox, "redo");
         let configured = oltp(&target, "innodb");
-        let at = LoadAt { target: target.clone(), connections: 2 };
+        let at = LoadAt { target: target.clone(), connections: 2, stop: load::Stop::new() };
         let is_on = |when: &str| {
             let mut client = Client::connect(&target).expect("the server answers");
             let mut state = None;
@@ -209,5 +214,60 @@ fn chosen_builds_keep_what_was_loaded_without_a_redo_log() {
     }
     for (selector, checksum) in &checksums {
         assert_eq!(*checksum, checksums[0].1, "{selector} against {}", checksums[0].0);
+    }
+}
+
+#[test]
+fn a_load_ends_when_it_is_stopped_and_so_does_what_the_server_is_at() {
+    for selector in ["postgres", "mariadb"] {
+        let Some(sandbox) = sandbox::testing::server(selector) else { return };
+        let target = database(&sandbox, "stopped");
+        let client = Client::connect(&target).expect("the server answers");
+        let dialect = workload::Dialect::of_server(target.protocol, &client.server().version);
+        // Far more rows than anybody would wait for; and an index that takes as long as we like.
+        let sleep = if selector == "postgres" { "SELECT pg_sleep(300)" } else { "SELECT SLEEP(300)" };
+        for (rows, after) in [(4_000_000_000, Vec::new()), (10, vec![sleep.to_owned()])] {
+            let stop = load::Stop::new();
+            let at = LoadAt { target: target.clone(), connections: 2, stop: stop.clone() };
+            let plan = workload::loader::LoadPlan {
+                tables: vec![workload::loader::TableLoad {
+                    name: "t".to_owned(),
+                    create: vec!["CREATE TABLE t (id BIGINT NOT NULL, n INTEGER)".to_owned()],
+                    columns: "id, n".to_owned(),
+                    rows,
+                    push_row: Box::new(|row, out| out.extend_from_slice(format!("{row}\t1\n").as_bytes())),
+                    after,
+                }],
+            };
+            let stopper = std::thread::spawn(move || {
+                std::thread::sleep(std::time::Duration::from_secs(1));
+                stop.request();
+                std::time::Instant::now()
+            });
+            let failed = workload::loader::load(&at, &dialect, plan, &|_| ());
+            let took = stopper.join().expect("no panic").elapsed();
+            assert!(matches!(failed, Err(Error::Stopped)), "{selector}: {failed:?}");
+            assert!(
+                took < std::time::Duration::from_secs(30),
+                "{selector}: ended {took:?} after it was stopped"
+            );
+            // Nothing goes on in the server.
+            let mut client = Client::connect(&target).expect("the server answers");
+            let going_on = match selector {
+                "postgres" => {
+                    "SELECT COUNT(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND state = 'active' \
+                               AND pid <> pg_backend_pid()"
+                }
+                _ => {
+                    "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE '%SLEEP(300)%' \
+                      AND ID <> CONNECTION_ID()"
+                }
+            };
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+            while client.query_value(going_on).expect("a count").as_deref() != Some("0") {
+                assert!(std::time::Instant::now() < deadline, "{selector}: the server goes on");
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        }
     }
 }

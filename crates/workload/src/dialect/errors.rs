@@ -85,10 +85,17 @@ static POSTGRES: &[(&str, FailureClass, Effect)] = &[
     ("53100", Class::Other, Fatal),         // disk full
     ("28", Class::Other, Fatal),            // authentication
     ("3D", Class::Other, Fatal),            // no such database
-    ("42P05", Class::Other, Transaction),   // prepared statement there already
-    ("42", Class::Other, Fatal),            // syntax, missing table or right
-    ("25006", Class::Other, Fatal),         // read-only server
+    ("42", Class::Other, Fatal), // syntax, missing table or right, prepared statement there already
+    ("26000", Class::Other, Fatal), // no such prepared statement
+    ("25006", Class::Other, Fatal), // read-only server
 ];
+
+/// PostgreSQL's errors for a prepared statement that another session has made, or that this one made over another of the
+/// pooler's connections.
+static SHARED_STATEMENTS: &[&str] = &["42P05", "26000"];
+/// What helps then.
+const SHARED_STATEMENTS_HINT: &str = "behind a pooler whose sessions share the server's (PgBouncer in transaction mode) \
+     statements cannot be prepared: -o db_ps_mode=disable sends them as text";
 
 /// MySQL errors that mean: this server does not take LOAD DATA LOCAL.
 static NO_LOCAL_INFILE: &[u16] = &[
@@ -96,6 +103,8 @@ static NO_LOCAL_INFILE: &[u16] = &[
     3948, // loading local data is disabled (8.0)
     4166, // the used command is not allowed because local_infile is off (MariaDB)
     2068, // the client library's own refusal, sent on by proxies
+    1105, // unknown error: what servers that are not MySQL say (go-mysql-server: local_infile needs to be set to 1)
+    1235, // not supported yet
 ];
 
 fn class_of(flavor: Flavor, error: &ServerError) -> (FailureClass, Effect) {
@@ -132,10 +141,14 @@ impl Dialect {
                     class,
                     FailureClass::Deadlock | FailureClass::Serialization | FailureClass::LockTimeout
                 ) || retryable_too.contains(&code.as_str());
+                let mut text = server.text.clone();
+                if self.flavor == Flavor::Postgres && SHARED_STATEMENTS.contains(&server.state()) {
+                    text = format!("{text} ({SHARED_STATEMENTS_HINT})");
+                }
                 Failure {
                     class,
                     code,
-                    text: server.text.clone(),
+                    text,
                     retryable: is_transient && effect == Effect::Transaction,
                     connection_lost: effect == Effect::Connection,
                     fatal: effect == Effect::Fatal,
@@ -219,6 +232,17 @@ mod tests {
         check(Flavor::Postgres, 0, "57P01", Connection, false, true, false);
         check(Flavor::Postgres, 0, "42P01", Other, false, false, true);
         check(Flavor::Postgres, 0, "XX000", Other, false, false, false);
+    }
+
+    #[test]
+    fn a_poolers_shared_statements_name_the_remedy() {
+        for state in ["42P05", "26000"] {
+            check(Flavor::Postgres, 0, state, FailureClass::Other, false, false, true);
+            let failure = dialect(Flavor::Postgres).failure(&server_error(0, state), &[]);
+            assert!(failure.text.contains("-o db_ps_mode=disable"), "{}", failure.text);
+        }
+        let other = dialect(Flavor::Postgres).failure(&server_error(0, "42601"), &[]);
+        assert_eq!(other.text, "words");
     }
 
     #[test]

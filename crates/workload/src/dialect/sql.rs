@@ -58,8 +58,8 @@ pub struct Syntax {
     pub bulk_load: &'static str,
     /// Statistics for the planner (and what makes a fresh table fit to be read); `{table}` is filled in.
     pub analyze: &'static str,
-    /// What a connection sets before it loads rows.
-    pub load_setup: &'static [&'static str],
+    /// What makes a load faster when a connection sets it before. A server that refuses one of them does without.
+    pub load_hints: &'static [&'static str],
     /// LOCK TABLES for reading and for writing; `{tables}` is filled in where a lock takes a list.
     pub unlock_tables: &'static str,
     /// Whether a failed statement makes the rest of its transaction fail.
@@ -81,7 +81,11 @@ static MYSQL: Syntax = Syntax {
     // order of their primary key, 10.11). From 8.0.27 on MySQL sorts a new index in a buffer of the session (Reference
     // Manual, "Configuring Memory for Online DDL Operations"); before, and in MariaDB, which passes over comments
     // of such versions, in one of the server.
-    load_setup: &["SET SESSION foreign_key_checks = 0 /*!80027 , innodb_ddl_buffer_size = 67108864 */"],
+    // The second says the first again where its comment is passed over, because a statement cannot be nothing.
+    load_hints: &[
+        "SET SESSION foreign_key_checks = 0",
+        "SET SESSION foreign_key_checks = 0 /*!80027 , innodb_ddl_buffer_size = 67108864 */",
+    ],
     unlock_tables: "UNLOCK TABLES",
     error_aborts_transaction: false,
 };
@@ -98,7 +102,7 @@ static POSTGRES: Syntax = Syntax {
     bulk_load: "COPY {table} ({columns}) FROM STDIN",
     analyze: "VACUUM ANALYZE {table}",
     // The load is over when the last index is there, and a crash means loading anew; nothing waits for each commit.
-    load_setup: &["SET synchronous_commit = off", "SET maintenance_work_mem = '256MB'"],
+    load_hints: &["SET synchronous_commit = off", "SET maintenance_work_mem = '256MB'"],
     unlock_tables: "COMMIT",
     error_aborts_transaction: true,
 };

@@ -35,7 +35,11 @@ impl StandIn {
         if !helps(control.dialect()) || rows < ROWS_MIN {
             return Ok(None);
         }
-        let Some(stand_in) = StandIn::find(control, table)? else { return Ok(None) };
+        let stand_in = match StandIn::find(control, table) {
+            Err(Error::Statement { source: wire::Error::Server(_), .. }) => None,
+            found => found?,
+        };
+        let Some(stand_in) = stand_in else { return Ok(None) };
         // A server may be without partitions or refuse them for this table; it is loaded directly then.
         match stand_in.create(control) {
             Ok(()) => Ok(Some(stand_in)),
