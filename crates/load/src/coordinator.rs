@@ -57,6 +57,17 @@ impl Merger {
         }
     }
 
+    /// What belongs to the warm-up by its beginning.
+    fn add_earlier(&mut self, data: &IntervalData) {
+        if let Some(earlier) = &data.earlier {
+            let [response, service] = &**earlier;
+            self.response.add(response);
+            if !service.is_empty() {
+                self.service.get_or_insert_with(Total::new).add(service);
+            }
+        }
+    }
+
     fn add(&mut self, data: &IntervalData) {
         self.response.add(&data.response);
         if let Some(service) = &data.service {
@@ -94,8 +105,46 @@ struct Running {
     done: Vec<Option<Box<WorkerStep>>>,
     totals: Merger,
     result: StepResult,
+    freezes: Freezes,
     /// Seconds in a row without a single connection.
     silent_s: f64,
+}
+
+/// Finds the longest time without a commit that somebody waited through, of those with a second's end in them.
+#[derive(Debug, Default)]
+struct Freezes {
+    last_commit: Option<Moment>,
+    /// The freeze that goes on.
+    since: Option<Moment>,
+    longest: Duration,
+}
+
+impl Freezes {
+    /// A second is over: its first and last commit, and since when somebody waits at its end.
+    fn interval(
+        &mut self,
+        commits: Option<(Moment, Moment)>,
+        waiting_since: Option<Moment>,
+        is_measured: bool,
+    ) {
+        if let Some((first, last)) = commits {
+            self.ended(first, is_measured);
+            self.last_commit = Some(last);
+        }
+        let begun = waiting_since.map(|since| self.last_commit.map_or(since, |last| last.max(since)));
+        self.since = match (self.since, begun) {
+            (Some(known), Some(begun)) => Some(known.min(begun)),
+            (_, begun) => begun,
+        };
+    }
+
+    fn ended(&mut self, at: Moment, is_measured: bool) {
+        if let Some(since) = self.since.take()
+            && is_measured
+        {
+            self.longest = self.longest.max(at - since);
+        }
+    }
 }
 
 impl<'a> Coordinator<'a> {
@@ -221,7 +270,7 @@ impl<'a> Coordinator<'a> {
         };
         let timeline = Timeline { start, measured, end };
         let workers = self.links.len();
-        let shared = Arc::new(StepShared::new(tickets, workers as u32, step.pacing != Pacing::Closed));
+        let shared = Arc::new(StepShared::new(tickets, workers as u32));
         self.command(|worker| Command::Begin {
             timeline,
             shared: shared.clone(),
@@ -234,6 +283,7 @@ impl<'a> Coordinator<'a> {
             done: (0..workers).map(|_| None).collect(),
             totals: Merger::new(self.classes.len()),
             result: StepResult { sessions: step.sessions, connect_s, ..StepResult::default() },
+            freezes: Freezes::default(),
             silent_s: 0.0,
         };
         self.listen(&mut running, observer);
@@ -279,12 +329,22 @@ impl<'a> Coordinator<'a> {
         self.scratch.clear();
         let mut interval = IntervalResult { second, ..IntervalResult::default() };
         let is_measured = second >= 1;
+        let (mut commits, mut waiting_since): (Option<(Moment, Moment)>, Option<Moment>) = (None, None);
         for (queue, link) in running.queues.iter_mut().zip(&self.links) {
             if queue.front().is_none_or(|data| data.second != second) {
                 continue;
             }
             let Some(mut data) = queue.pop_front() else { continue };
             self.scratch.add(&data);
+            self.scratch.add_earlier(&data);
+            commits = match (commits, data.commits) {
+                (Some((first, last)), Some((other, later))) => Some((other.min(first), later.max(last))),
+                (one, other) => one.or(other),
+            };
+            waiting_since = match (waiting_since, data.waiting_since) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
             if is_measured {
                 running.totals.add(&data);
             }
@@ -300,6 +360,11 @@ impl<'a> Coordinator<'a> {
             interval.in_flight += data.in_flight;
             data.clear();
             let _ = link.spares.send(data);
+        }
+        running.freezes.interval(commits, waiting_since, is_measured);
+        let is_whole = interval.duration_s > 0.99;
+        if is_measured && is_whole && interval.outcomes.committed == 0 && waiting_since.is_some() {
+            running.result.stalls.seconds += 1;
         }
         interval.latency = self.scratch.latency();
         interval.by_statement = self.scratch.by_class();
@@ -333,7 +398,9 @@ impl<'a> Coordinator<'a> {
 
     /// Makes the step's result of what was summed.
     fn conclude(&self, running: Running, shared: &StepShared) -> StepResult {
-        let Running { timeline, done, totals, mut result, .. } = running;
+        let Running { timeline, done, mut totals, mut result, mut freezes, .. } = running;
+        let (mut failed, mut unended) = (Total::new(), Total::new());
+        let (mut thawed, mut closed) = (None, timeline.measured);
         let mut end = timeline.measured;
         let mut lag = Total::new();
         let (mut busiest_s, mut queued_s, mut worker_s) = (0.0f64, 0.0, 0.0);
@@ -347,16 +414,32 @@ impl<'a> Coordinator<'a> {
                 sum.count += tally.count;
             }
             lag.add(&step.lag);
+            totals.response.add(&step.late.response);
+            if !step.late.service.is_empty() {
+                totals.service.get_or_insert_with(Total::new).add(&step.late.service);
+            }
+            failed.add(&step.late.failed);
+            unended.add_total(&step.late.unended);
+            thawed = [thawed, step.first_drained].into_iter().flatten().min();
+            closed = closed.max(step.closed);
             if let Some(theirs) = step.end {
                 end = end.max(theirs.at);
                 result.in_flight_at_end += theirs.in_flight;
                 result.backlog_at_end += theirs.backlog;
+                if let Some(arrivals) = theirs.arrivals {
+                    *result.arrivals.get_or_insert(0) += arrivals;
+                }
                 busiest_s = busiest_s.max(theirs.thread.cpu.as_secs_f64());
                 queued_s += theirs.thread.queued.as_secs_f64();
                 worker_s += (theirs.at - timeline.measured).as_secs_f64();
             }
         }
         result.duration_s = (end - timeline.measured).as_secs_f64();
+        freezes.ended(thawed.unwrap_or(closed), true);
+        result.stalls.longest_s = freezes.longest.as_secs_f64();
+        result.failed = failed.to_histogram();
+        result.unended = unended.to_histogram();
+        totals.response.add_total(&unended);
         result.latency = totals.latency();
         result.by_statement = self.by_statement(&totals);
         result.client = ClientUsage {
@@ -397,9 +480,19 @@ fn ratio(part: f64, whole: f64) -> f64 {
 /// A worker's part of the arrivals: as large as its part of the sessions.
 fn share_of(step: &Step, worker: usize, workers: usize) -> Option<Share> {
     let Pacing::Open { rate_tps, arrivals } = step.pacing else { return None };
-    let sessions = (worker..step.sessions as usize).step_by(workers).count();
-    let part = sessions as f64 / f64::from(step.sessions);
+    let sessions_of = |worker: usize| (worker..step.sessions as usize).step_by(workers).count() as u64;
+    let before: u64 = (0..worker).map(sessions_of).sum();
+    let mine = sessions_of(worker);
+    let part = mine as f64 / f64::from(step.sessions);
+    let count = match step.length {
+        Length::Time(_) => None,
+        Length::Transactions { count, .. } => {
+            // Rounded so that the parts sum up.
+            let until = |sessions: u64| u128::from(count) * u128::from(sessions) / u128::from(step.sessions);
+            Some((until(before + mine) - until(before)) as u64)
+        }
+    };
     // A worker without sessions gets arrivals that never come.
     let rate_tps = (rate_tps * part).max(f64::MIN_POSITIVE);
-    Some(Share { rate_tps, offset: worker as f64 / workers as f64, arrivals })
+    Some(Share { rate_tps, offset: worker as f64 / workers as f64, arrivals, count })
 }

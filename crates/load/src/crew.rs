@@ -19,7 +19,7 @@ use crate::recording::{IntervalData, Recording, Stage, Timeline};
 use crate::result::Outcomes;
 use crate::rng::Rng;
 use crate::run::Stop;
-use crate::schedule::Schedule;
+use crate::schedule::{Arrival, Schedule};
 use crate::session::Failure;
 use crate::time::Moment;
 use crate::usage::{ProcessCpu, ThreadMeter, ThreadTime};
@@ -75,23 +75,20 @@ impl Shared {
 /// What the workers share in one step.
 #[derive(Debug)]
 pub(crate) struct StepShared {
-    /// Transactions that nobody has claimed; only with a fixed number of them.
+    /// Transactions that nobody has claimed; only in a closed loop with a fixed number of them (in open loop each
+    /// worker's schedule has its own).
     tickets: Option<AtomicU64>,
     workers: u64,
-    batch_max: u64,
     /// Workers whose measured phase is not over.
     measuring: AtomicU32,
     pub(crate) cpu: Mutex<(Option<ProcessCpu>, Option<ProcessCpu>)>,
 }
 
 impl StepShared {
-    pub(crate) fn new(tickets: Option<u64>, workers: u32, is_open_loop: bool) -> StepShared {
+    pub(crate) fn new(tickets: Option<u64>, workers: u32) -> StepShared {
         StepShared {
             tickets: tickets.map(AtomicU64::new),
             workers: workers.into(),
-            // In open loop the arrivals' order is the tickets' order: a worker that had claimed some would hold
-            // them until its own arrivals come.
-            batch_max: if is_open_loop { 1 } else { TICKETS_MAX },
             measuring: AtomicU32::new(workers),
             cpu: Mutex::default(),
         }
@@ -101,7 +98,7 @@ impl StepShared {
     /// transactions that another could run.
     fn claim(&self) -> u64 {
         let Some(tickets) = &self.tickets else { return 0 };
-        let share = |left: u64| (left / (self.workers * 8)).clamp(1, self.batch_max).min(left);
+        let share = |left: u64| (left / (self.workers * 8)).clamp(1, TICKETS_MAX).min(left);
         tickets
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left - share(left)))
             .map_or(0, share)
@@ -131,11 +128,13 @@ pub(crate) enum Phase {
 pub(crate) struct Seat {
     pub(crate) index: u32,
     /// Open loop: the arrival that was handed to it while it was idle.
-    assigned: Cell<Option<Moment>>,
+    assigned: Cell<Option<Arrival>>,
     is_idle: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     pub(crate) is_connected: Cell<bool>,
     pub(crate) is_busy: Cell<bool>,
+    /// The transaction that it is busy with: when it should have begun, and whether it is counted.
+    turn: Cell<(Moment, bool)>,
     pub(crate) has_finished: Cell<bool>,
     /// When it may begin to connect.
     pub(crate) opens_at: Moment,
@@ -150,6 +149,7 @@ impl Seat {
             waker: RefCell::new(None),
             is_connected: Cell::new(false),
             is_busy: Cell::new(false),
+            turn: Cell::new((Moment::START, false)),
             has_finished: Cell::new(false),
             opens_at,
         }
@@ -178,6 +178,8 @@ pub(crate) struct StepState {
     /// Transactions with a ticket that have not ended.
     pub(crate) counted_busy: u32,
     pub(crate) last_end: Moment,
+    /// What has not begun is not begun any more.
+    pub(crate) is_hopeless: bool,
     pub(crate) thread_before: ThreadTime,
     pub(crate) end: Option<StepEnd>,
 }
@@ -188,6 +190,8 @@ pub(crate) struct StepEnd {
     pub(crate) at: Moment,
     pub(crate) in_flight: u64,
     pub(crate) backlog: u64,
+    /// Arrivals of the measured phase, in open loop.
+    pub(crate) arrivals: Option<u64>,
     pub(crate) thread: ThreadTime,
 }
 
@@ -360,7 +364,7 @@ impl Crew {
         if self.phase.get() != Phase::Running {
             return seat.wait(cx);
         }
-        self.occupy(seat);
+        self.occupy(seat, now, true);
         Poll::Ready(Some(Turn { intended: now, start: now, is_counted: true }))
     }
 
@@ -385,7 +389,7 @@ impl Crew {
         };
         match turn {
             Some(turn) => {
-                self.occupy(seat);
+                self.occupy(seat, turn.intended, turn.is_counted);
                 Poll::Ready(Some(turn))
             }
             None => {
@@ -396,17 +400,23 @@ impl Crew {
     }
 
     #[inline]
-    fn occupy(&self, seat: &Seat) {
+    fn occupy(&self, seat: &Seat, intended: Moment, is_counted: bool) {
         seat.is_busy.set(true);
+        seat.turn.set((intended, is_counted));
         self.busy.set(self.busy.get() + 1);
     }
 
     /// Without a transaction left to give out or to wait for, the measured phase of this worker is over.
-    fn end_if_out_of_tickets(&self, now: Moment) {
+    pub(crate) fn end_if_out_of_tickets(&self, now: Moment) {
         if !self.has_tickets.get() {
             return;
         }
-        let is_out = |step: &StepState| step.is_out_of_tickets && step.counted_busy == 0;
+        if self.recording.borrow().stage != Stage::Measured {
+            return;
+        }
+        let is_exhausted = self.schedule.borrow().as_ref().map(Schedule::is_exhausted);
+        let is_out =
+            |step: &StepState| is_exhausted.unwrap_or(step.is_out_of_tickets) && step.counted_busy == 0;
         if self.phase.get() == Phase::Running && self.step.borrow().as_ref().is_some_and(is_out) {
             let last_end = self.step.borrow().as_ref().map_or(now, |step| step.last_end);
             self.end_measured(last_end);
@@ -424,12 +434,10 @@ impl Crew {
 
     #[inline(never)]
     fn open_turn(&self, seat: &Rc<Seat>, schedule: &mut Schedule, now: Moment) -> Option<Turn> {
-        // The ticket of an arrival that was handed over has been taken then.
-        if let Some(intended) = seat.assigned.take() {
-            return Some(Turn { intended, start: now, is_counted: true });
-        }
-        if let Some(is_counted) = schedule.next().filter(|due| *due <= now).and_then(|_| self.take_ticket()) {
-            return schedule.take_due(now).map(|intended| Turn { intended, start: now, is_counted });
+        if let Some(Arrival { intended, is_counted }) =
+            seat.assigned.take().or_else(|| self.take_arrival(schedule, now))
+        {
+            return Some(Turn { intended, start: now, is_counted });
         }
         if !seat.is_idle.replace(true) {
             self.idle.borrow_mut().push_back(seat.clone());
@@ -460,19 +468,30 @@ impl Crew {
             if next > now {
                 return Poll::Ready(next);
             }
-            if self.take_ticket().is_none() {
-                // The measured phase ends with the last transaction that has begun, or here if that is over.
-                drop(idle);
+            let Some(arrival) = self.take_arrival(schedule, now) else {
                 *self.arrivals_waker.borrow_mut() = Some(cx.waker().clone());
-                drop(guard);
-                self.end_if_out_of_tickets(now);
                 return Poll::Pending;
-            }
+            };
             seat.is_idle.set(false);
-            seat.assigned.set(schedule.take_due(now));
+            seat.assigned.set(Some(arrival));
             seat.wake();
             idle.pop_front();
         }
+    }
+
+    /// Takes the next arrival if it is due. One of a fixed number is busy from here on, even while it is handed over.
+    fn take_arrival(&self, schedule: &mut Schedule, now: Moment) -> Option<Arrival> {
+        if self.phase.get() == Phase::Draining && self.is_given_up() {
+            return None;
+        }
+        let arrival = schedule.take_due(now)?;
+        if self.has_tickets.get()
+            && arrival.is_counted
+            && let Some(step) = self.step.borrow_mut().as_mut()
+        {
+            step.counted_busy += 1;
+        }
+        Some(arrival)
     }
 
     /// Whether the next transaction is counted; `None` when the last one has been given out.
@@ -528,7 +547,10 @@ impl Crew {
             let is_ticket = self.has_tickets.get() && turn.is_counted;
             if let Some(step) = self.step.borrow_mut().as_mut().filter(|_| is_ticket) {
                 step.counted_busy -= 1;
-                step.tickets += 1;
+                match self.schedule.borrow_mut().as_mut() {
+                    Some(schedule) => schedule.give_back(),
+                    None => step.tickets += 1,
+                }
             }
         }
         if !seat.has_finished.replace(true) {
@@ -543,12 +565,13 @@ impl Crew {
 
     /// A step begins: sets the clockwork; sessions start when `timeline.start` has come.
     pub(crate) fn begin(&self, timeline: Timeline, shared: Arc<StepShared>, schedule: Option<Schedule>) {
+        let has_tickets = shared.tickets.is_some();
         let (second, boundary) = timeline.first_interval();
         self.recording.borrow_mut().begin(schedule.is_some(), second);
         self.boundary.set(boundary);
         self.interval_began.set(timeline.start);
-        self.has_tickets.set(shared.tickets.is_some());
-        self.is_plain_loop.set(schedule.is_none() && shared.tickets.is_none());
+        self.has_tickets.set(has_tickets);
+        self.is_plain_loop.set(schedule.is_none() && !has_tickets);
         self.core.is_punctual.set(schedule.is_some());
         *self.schedule.borrow_mut() = schedule;
         *self.step.borrow_mut() = Some(StepState {
@@ -558,6 +581,7 @@ impl Crew {
             is_out_of_tickets: false,
             counted_busy: 0,
             last_end: timeline.measured,
+            is_hopeless: false,
             thread_before: ThreadTime::default(),
             end: None,
         });
@@ -585,9 +609,9 @@ impl Crew {
     }
 
     fn begin_measured(&self) {
-        self.recording.borrow_mut().stage = Stage::Measured;
         self.core.lag.borrow_mut().clear();
         if let Some(step) = self.step.borrow_mut().as_mut() {
+            self.recording.borrow_mut().begin_measured(step.timeline.measured);
             step.thread_before = self.meter.read();
             let mut cpu = step.shared.cpu.lock().unwrap_or_else(PoisonError::into_inner);
             cpu.0.get_or_insert_with(ProcessCpu::read);
@@ -627,13 +651,25 @@ impl Crew {
     /// Sends the present interval, which ends at `at`, and takes an empty one.
     fn emit(&self, at: Moment) {
         let fresh = self.spares.try_recv().unwrap_or_else(|_| Box::new(IntervalData::new(self.classes)));
-        let backlog = self.schedule.borrow_mut().as_mut().map_or(0, |schedule| schedule.due(at));
+        let backlog = self.schedule.borrow().as_ref().map_or(0, |schedule| schedule.due(at));
         let mut full = self.recording.borrow_mut().turn_over(fresh);
         full.duration = at - self.interval_began.replace(at);
         full.backlog = backlog;
         full.connected = self.connected.get();
         full.in_flight = self.busy.get();
+        full.waiting_since = self.waiting_since(at);
         self.report(Report::Interval { worker: self.worker, data: full });
+    }
+
+    /// Since when the transaction that has waited longest waits: for its answer, or in open loop for a session.
+    fn waiting_since(&self, now: Moment) -> Option<Moment> {
+        let next = self.schedule.borrow().as_ref().and_then(Schedule::next).filter(|next| *next < now);
+        let seats = self.seats.borrow();
+        let in_seat = |(seat, _): &(Rc<Seat>, usize)| {
+            let busy = Some(seat.turn.get().0).filter(|_| seat.is_busy.get());
+            busy.or(seat.assigned.get().map(|arrival| arrival.intended))
+        };
+        seats.values().filter_map(in_seat).chain(next).min()
     }
 
     /// The measured phase of this worker ends: on time, with the last transaction, or because it was stopped.
@@ -647,11 +683,22 @@ impl Crew {
         self.emit(at);
         self.phase.set(Phase::Draining);
         self.boundary.set(far_from(at));
-        self.recording.borrow_mut().stage = Stage::Drain;
-        let backlog = self.schedule.borrow_mut().as_mut().map_or(0, |schedule| schedule.due(at));
+        self.recording.borrow_mut().begin_drain();
+        let backlog = self.schedule.borrow().as_ref().map_or(0, |schedule| schedule.due(at));
         if let Some(step) = self.step.borrow_mut().as_mut() {
             let thread = self.meter.read().since(step.thread_before);
-            step.end = Some(StepEnd { at, in_flight: self.busy.get().into(), backlog, thread });
+            // Of a fixed number only those that belong to it: what the warm-up began is no part of the figures.
+            let in_flight = if self.has_tickets.get() { step.counted_busy } else { self.busy.get() };
+            let measured = step.timeline.measured;
+            let arrivals = self.schedule.borrow().as_ref().map(|schedule| schedule.between(measured, at));
+            step.end = Some(StepEnd { at, in_flight: in_flight.into(), backlog, arrivals, thread });
+            let served_s = (at - measured).as_secs_f64();
+            if let Some(arrivals) = arrivals {
+                // At the rate that was served, the backlog would take longer than anybody waits: none of it is begun,
+                // which leaves every part of it its lower bound.
+                let served = arrivals.saturating_sub(backlog) as f64 / served_s.max(1e-9);
+                step.is_hopeless = backlog as f64 > served * self.rules.drain.as_secs_f64();
+            }
             let mut cpu = step.shared.cpu.lock().unwrap_or_else(PoisonError::into_inner);
             if step.shared.measuring.fetch_sub(1, Ordering::AcqRel) == 1 {
                 cpu.1 = Some(ProcessCpu::read());
@@ -672,7 +719,12 @@ impl Crew {
         let is_assigned = || self.seats.borrow().values().any(|(seat, _)| seat.assigned.get().is_some());
         let has_backlog =
             || self.schedule.borrow().as_ref().is_some_and(|schedule| schedule.next().is_some());
-        self.shared.must_halt() || !(has_backlog() || is_assigned())
+        self.is_given_up() || !(has_backlog() || is_assigned())
+    }
+
+    /// What has arrived and not begun does not begin any more.
+    fn is_given_up(&self) -> bool {
+        self.shared.must_halt() || self.step.borrow().as_ref().is_some_and(|step| step.is_hopeless)
     }
 
     /// The step is over: forgets it and answers what is left of it.
@@ -681,14 +733,22 @@ impl Crew {
         self.has_tickets.set(false);
         self.is_plain_loop.set(false);
         self.phase.set(Phase::Between);
-        let assigned = |(seat, _): &(Rc<Seat>, usize)| u64::from(seat.assigned.take().is_some());
-        let handed_over: u64 = self.seats.borrow().values().map(assigned).sum();
-        let waiting =
-            self.schedule.borrow_mut().take().map_or(0, |mut schedule| schedule.due(self.core.now()));
-        self.idle.borrow_mut().clear();
+        let now = self.core.now();
         let mut recording = self.recording.borrow_mut();
+        let mut censored = 0;
+        for (seat, _) in self.seats.borrow().values() {
+            if let Some(arrival) = seat.assigned.take() {
+                censored += 1;
+                recording.unended(arrival.intended, now);
+            }
+        }
+        if let Some(schedule) = self.schedule.borrow_mut().take() {
+            censored += schedule.due(now);
+            schedule.waits(step.timeline.measured, now, &mut recording.late.unended);
+        }
+        self.idle.borrow_mut().clear();
         recording.stage = Stage::Off;
-        Some((step, recording.whole, waiting + handed_over))
+        Some((step, recording.whole, censored))
     }
 
     /// Gives up the sessions that still hang in a transaction; they are made anew for the next step.
@@ -700,9 +760,14 @@ impl Crew {
             .filter(|(_, (seat, _))| seat.is_busy.get())
             .map(|(index, (_, task))| (*index, *task))
             .collect();
+        let now = self.core.now();
         for (index, task) in hanging {
             self.core.cancel(task);
             if let Some((seat, _)) = self.seats.borrow_mut().remove(&index) {
+                let (intended, is_counted) = seat.turn.get();
+                if is_counted {
+                    self.recording.borrow_mut().unended(intended, now);
+                }
                 self.set_connected(&seat, false);
                 self.busy.set(self.busy.get() - 1);
             }

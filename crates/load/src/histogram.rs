@@ -74,6 +74,11 @@ impl Counts {
         self.max_ns = self.max_ns.max(kept);
     }
 
+    /// Nothing was recorded.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.low > self.high
+    }
+
     /// Back to nothing recorded, at the cost of the range that was hit.
     pub(crate) fn clear(&mut self) {
         if self.low <= self.high {
@@ -135,6 +140,37 @@ impl Total {
         self.min_ns = self.min_ns.min(counts.min_ns);
         self.max_ns = self.max_ns.max(counts.max_ns);
         self.clamped += counts.clamped;
+    }
+
+    /// Adds one duration so many times.
+    pub(crate) fn record_many(&mut self, ns: u64, times: u64) {
+        if times == 0 {
+            return;
+        }
+        let kept = ns.min(LONGEST_NS);
+        let index = index_of(((kept + UNIT_NS / 2) / UNIT_NS).max(1));
+        self.cells[index] += times;
+        self.widen(index, index);
+        self.sum_ns = self.sum_ns.saturating_add(kept.saturating_mul(times));
+        self.min_ns = self.min_ns.min(kept);
+        self.max_ns = self.max_ns.max(kept);
+        self.clamped += if ns > LONGEST_NS { times } else { 0 };
+    }
+
+    /// Adds other sums.
+    pub(crate) fn add_total(&mut self, other: &Total) {
+        if other.low > other.high {
+            return;
+        }
+        let range = other.low..=other.high;
+        for (sum, count) in self.cells[range.clone()].iter_mut().zip(&other.cells[range]) {
+            *sum += count;
+        }
+        self.widen(other.low, other.high);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.clamped += other.clamped;
     }
 
     /// Adds a packed histogram.

@@ -11,6 +11,7 @@ pub mod histogram;
 mod memory;
 pub mod net;
 pub mod plan;
+mod poisson;
 pub mod recorder;
 mod recording;
 pub mod result;
@@ -25,10 +26,11 @@ mod worker;
 
 pub use driver::Driver;
 pub use histogram::Histogram;
-pub use plan::{Arrivals, Length, LoadPlan, Pacing, RetryPolicy, Step};
+pub use plan::{Arrivals, Length, LoadPlan, Pacing, RATE_MAX_TPS, RetryPolicy, Step};
 pub use recorder::Recorder;
 pub use result::{
-    ClientUsage, ErrorTally, IntervalResult, LatencyPair, LoadResult, Outcomes, StatementResult, StepResult,
+    ClientUsage, ErrorTally, IntervalResult, LatencyPair, LoadResult, Outcomes, Stalls, StatementResult,
+    StepResult,
 };
 pub use run::{Event, LoadError, Stop, run, run_with_clock};
 pub use session::{AnySession, Completion, Failure, FailureClass, Session, SessionFactory};

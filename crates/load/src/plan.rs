@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// Highest rate of an open loop, in transactions per second: one for each nanosecond of the clock. Arrivals closer to
+/// each other than that could not be told apart.
+pub const RATE_MAX_TPS: f64 = 1e9;
+
 /// When transactions arrive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pacing {
@@ -9,7 +13,7 @@ pub enum Pacing {
     Closed,
     /// Transactions arrive by a schedule, whether or not the server keeps up.
     Open {
-        /// Arrivals per second over all sessions.
+        /// Arrivals per second over all sessions; above 0 and at most [`RATE_MAX_TPS`].
         rate_tps: f64,
         /// How they are spread.
         arrivals: Arrivals,

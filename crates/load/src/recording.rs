@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wire::StatementKind;
 
-use crate::histogram::Counts;
+use crate::histogram::{Counts, Total};
 use crate::result::{ErrorTally, Outcomes};
 use crate::session::{Completion, Failure};
 use crate::time::Moment;
@@ -67,9 +67,16 @@ pub(crate) struct IntervalData {
     pub(crate) connected: u32,
     pub(crate) backlog: u64,
     pub(crate) in_flight: u32,
+    /// When its first and its last transaction were committed.
+    pub(crate) commits: Option<(Moment, Moment)>,
+    /// Since when the one that has waited longest at its end has waited.
+    pub(crate) waiting_since: Option<Moment>,
     pub(crate) response: Counts,
     /// Only in open loop, where it differs.
     pub(crate) service: Option<Counts>,
+    /// Response and service times of transactions that belong to the warm-up and ended in the measured phase: shown
+    /// with the interval, no part of the step's figures.
+    pub(crate) earlier: Option<Box<[Counts; 2]>>,
     pub(crate) classes: Vec<Counts>,
 }
 
@@ -87,8 +94,11 @@ impl IntervalData {
             connected: 0,
             backlog: 0,
             in_flight: 0,
+            commits: None,
+            waiting_since: None,
             response: Counts::new(),
             service: None,
+            earlier: None,
             classes: (0..classes).map(|_| Counts::new()).collect(),
         }
     }
@@ -100,6 +110,9 @@ impl IntervalData {
         self.other = 0;
         self.retries = 0;
         self.reconnects = 0;
+        self.commits = None;
+        self.waiting_since = None;
+        self.earlier = None;
         self.response.clear();
         if let Some(service) = &mut self.service {
             service.clear();
@@ -137,6 +150,23 @@ enum Note {
     Committed { response_ns: u64 },
 }
 
+/// What belongs to the measured phase and stands in none of its intervals.
+#[derive(Debug)]
+pub(crate) struct Late {
+    pub(crate) response: Counts,
+    pub(crate) service: Counts,
+    /// Response times of transactions that failed, in the measured phase or after it.
+    pub(crate) failed: Counts,
+    /// What never ended, by the time that it had waited.
+    pub(crate) unended: Total,
+}
+
+impl Default for Late {
+    fn default() -> Late {
+        Late { response: Counts::new(), service: Counts::new(), failed: Counts::new(), unended: Total::new() }
+    }
+}
+
 /// A worker's recording.
 ///
 /// Histograms and counters are many lines of memory, which have left the caches from one answer to the next. So
@@ -148,12 +178,19 @@ pub(crate) struct Recording {
     pub(crate) is_open_loop: bool,
     /// How many of `notes` are yet to be counted.
     noted: u32,
+    /// Latencies of transactions that were to begin before this are no part of the step's figures.
+    counted_from: Moment,
+    last_commit: Moment,
+    /// In the present interval, or since the end of the measured phase.
+    first_commit: Option<Moment>,
     /// All transactions of the step.
     pub(crate) whole: Outcomes,
     notes: [Note; NOTES_MAX],
     current: Box<IntervalData>,
     /// Ended after the measured phase.
     pub(crate) drained: u64,
+    /// Latencies of transactions of the measured phase that ended after it.
+    pub(crate) late: Late,
     pub(crate) errors: BTreeMap<String, ErrorTally>,
 }
 
@@ -163,10 +200,14 @@ impl Recording {
             stage: Stage::Off,
             is_open_loop: false,
             noted: 0,
+            counted_from: Moment::START,
+            last_commit: Moment::START,
             whole: Outcomes::default(),
             notes: [Note::Committed { response_ns: 0 }; NOTES_MAX],
             current: Box::new(IntervalData::new(classes)),
+            first_commit: None,
             drained: 0,
+            late: Late::default(),
             errors: BTreeMap::new(),
         }
     }
@@ -178,16 +219,53 @@ impl Recording {
         self.current.second = second;
         self.current.service = is_open_loop.then(|| self.current.service.take().unwrap_or_else(Counts::new));
         self.stage = Stage::Warmup;
+        self.counted_from = Moment::START;
+        self.first_commit = None;
+        self.late = Late::default();
         self.is_open_loop = is_open_loop;
         self.whole = Outcomes::default();
         self.drained = 0;
         self.errors.clear();
     }
 
+    /// The measured phase begins: what was to begin before it is no part of the step's latency.
+    pub(crate) fn begin_measured(&mut self, at: Moment) {
+        self.stage = Stage::Measured;
+        self.counted_from = at;
+    }
+
+    /// The measured phase is over, and its last interval told.
+    pub(crate) fn begin_drain(&mut self) {
+        self.stage = Stage::Drain;
+        self.first_commit = None;
+    }
+
+    /// The first transaction that was committed after the measured phase.
+    pub(crate) fn first_drained(&self) -> Option<Moment> {
+        self.first_commit.filter(|_| self.stage == Stage::Drain)
+    }
+
+    /// A transaction that will not end in this step has waited so long; it belongs to the step's figures if it was
+    /// `intended` in the measured phase.
+    pub(crate) fn unended(&mut self, intended: Moment, now: Moment) {
+        if intended >= self.counted_from {
+            self.late.unended.record_many(now.nanos_since(intended), 1);
+        }
+    }
+
+    #[inline(always)]
+    fn committed_at(&mut self, at: Moment) {
+        self.last_commit = at;
+        if self.first_commit.is_none() {
+            self.first_commit = Some(at);
+        }
+    }
+
     /// The present interval is over: answers it and goes on with the next one in `fresh`.
     pub(crate) fn turn_over(&mut self, fresh: Box<IntervalData>) -> Box<IntervalData> {
         self.count_notes();
-        let full = std::mem::replace(&mut self.current, fresh);
+        let mut full = std::mem::replace(&mut self.current, fresh);
+        full.commits = self.first_commit.take().map(|first| (first, self.last_commit));
         self.current.second = full.second + 1;
         if self.is_open_loop && self.current.service.is_none() {
             self.current.service = Some(Counts::new());
@@ -249,7 +327,13 @@ impl Recording {
     /// A transaction was confirmed, rolled back or declined.
     #[inline(always)]
     pub(crate) fn completed(&mut self, how: Completion, ended: &Ended) {
-        let is_plain = how == Completion::Committed && ended.is_counted && !self.is_open_loop;
+        let is_plain = how == Completion::Committed
+            && ended.is_counted
+            && !self.is_open_loop
+            && ended.intended >= self.counted_from;
+        if how == Completion::Committed {
+            self.committed_at(ended.end);
+        }
         if is_plain && self.is_filling() {
             self.whole.committed += 1;
             self.note(Note::Committed { response_ns: ended.end.nanos_since(ended.intended) });
@@ -260,33 +344,64 @@ impl Recording {
 
     #[inline(never)]
     fn completed_otherwise(&mut self, how: Completion, ended: &Ended) {
-        self.count(ended, how != Completion::Skipped, |outcomes| match how {
+        self.count(ended, |outcomes| match how {
             Completion::Committed => outcomes.committed += 1,
             Completion::RolledBack => outcomes.rolled_back += 1,
             Completion::Skipped => outcomes.skipped += 1,
             Completion::Finished => {}
         });
+        if matches!(how, Completion::Committed | Completion::RolledBack) && ended.is_counted {
+            self.latency(ended);
+        }
     }
 
     /// A transaction failed for good.
     pub(crate) fn failed(&mut self, failure: &Failure, ended: &Ended) {
-        self.count(ended, true, |outcomes| *outcomes.of_failure(failure.class) += 1);
+        self.count(ended, |outcomes| *outcomes.of_failure(failure.class) += 1);
+        let is_of_step = matches!(self.stage, Stage::Measured | Stage::Drain);
+        if is_of_step && ended.is_counted && ended.intended >= self.counted_from {
+            self.late.failed.record(ended.end.nanos_since(ended.intended));
+        }
     }
 
-    fn count(&mut self, ended: &Ended, has_latency: bool, add: impl Fn(&mut Outcomes)) {
+    fn count(&mut self, ended: &Ended, add: impl Fn(&mut Outcomes)) {
         add(&mut self.whole);
         if self.stage == Stage::Drain {
             self.drained += 1;
         }
-        if !self.is_filling() || !ended.is_counted {
-            return;
+        if self.is_filling() && ended.is_counted {
+            add(&mut self.current.outcomes);
         }
-        let current = &mut *self.current;
-        add(&mut current.outcomes);
-        if has_latency {
-            current.response.record(ended.end.nanos_since(ended.intended));
-            if let Some(service) = &mut current.service {
-                service.record(ended.end.nanos_since(ended.start));
+    }
+
+    /// Response and service time of a transaction that was committed or rolled back.
+    fn latency(&mut self, ended: &Ended) {
+        let response_ns = ended.end.nanos_since(ended.intended);
+        let service_ns = ended.end.nanos_since(ended.start);
+        let is_of_step = ended.intended >= self.counted_from;
+        match self.stage {
+            Stage::Off => {}
+            Stage::Drain if is_of_step => {
+                self.late.response.record(response_ns);
+                if self.is_open_loop {
+                    self.late.service.record(service_ns);
+                }
+            }
+            Stage::Drain => {}
+            Stage::Warmup | Stage::Measured => {
+                let current = &mut *self.current;
+                let (response, service) = match &mut current.earlier {
+                    _ if is_of_step => (&mut current.response, current.service.as_mut()),
+                    earlier => {
+                        let [response, service] =
+                            &mut **earlier.get_or_insert_with(|| Box::new([Counts::new(), Counts::new()]));
+                        (response, Some(service).filter(|_| self.is_open_loop))
+                    }
+                };
+                response.record(response_ns);
+                if let Some(service) = service {
+                    service.record(service_ns);
+                }
             }
         }
     }

@@ -29,6 +29,14 @@ pub struct Outcomes {
     pub skipped: u64,
 }
 
+impl StepResult {
+    /// Whether a percentile (0 to 1) of the response time is but a lower bound: some that never ended had waited no
+    /// longer than it.
+    pub fn is_at_least(&self, quantile: f64) -> bool {
+        !self.unended.is_empty() && self.latency.response.quantile_ns(quantile) >= self.unended.min_ns()
+    }
+}
+
 impl Outcomes {
     /// Deadlock, serialization, lock timeout, constraint, connection and other.
     pub fn failed(&self) -> u64 {
@@ -181,8 +189,18 @@ pub struct StepResult {
     pub drained: u64,
     /// Transactions of the whole step, warm-up and drain included: what the tables must account for.
     pub outcomes_whole: Outcomes,
-    /// Latency of the measured phase.
+    /// Arrivals of the measured phase, in open loop.
+    pub arrivals: Option<u64>,
+    /// Latency of the transactions that were to begin in the measured phase and were committed or rolled back: those
+    /// that ended after it, while draining, included, and in the response times those that never ended, by the time that
+    /// they had waited (see [`StepResult::unended`]).
     pub latency: LatencyPair,
+    /// Response times of those that failed.
+    pub failed: Histogram,
+    /// Those that never ended, by the time that they had waited.
+    pub unended: Histogram,
+    /// Times without a commit while somebody waited for one.
+    pub stalls: Stalls,
     /// By statement class.
     pub by_statement: Vec<StatementResult>,
     /// By code: what went wrong in the measured phase.
@@ -193,6 +211,18 @@ pub struct StepResult {
     pub client: ClientUsage,
     /// What ended the step early, if anything did.
     pub ended_by: Option<String>,
+}
+
+/// Times in which no transaction was committed while at least one waited: the server stood still, or all that was asked of
+/// it takes so long.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Stalls {
+    /// Whole seconds of the measured phase without a commit and with somebody waiting at their end.
+    pub seconds: u32,
+    /// The longest time from one commit (or from when somebody began to wait, if that was later) to the next, of those
+    /// that a second's end lies in: all that last a second or longer. A freeze at the end lasts until the first commit
+    /// while draining, or until nothing more was waited for.
+    pub longest_s: f64,
 }
 
 /// All levels of one run.

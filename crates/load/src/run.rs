@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::coordinator::{Coordinator, Link};
 use crate::crew::{Rules, Shared};
 use crate::memory;
-use crate::plan::{Length, LoadPlan, Pacing, Step};
+use crate::plan::{Length, LoadPlan, Pacing, RATE_MAX_TPS, Step};
 use crate::result::{IntervalResult, LoadResult, StepResult};
 use crate::session::SessionFactory;
 use crate::time::Clock;
@@ -75,6 +75,11 @@ impl Stop {
     /// Whether somebody asked.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// The flag itself, for connections that wait by themselves.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.0.clone()
     }
 }
 
@@ -220,9 +225,12 @@ fn check(plan: &LoadPlan) -> Result<u32, LoadError> {
             return refuse(format!("step {}: 0 sessions", at + 1));
         }
         if let Pacing::Open { rate_tps, .. } = step.pacing
-            && !(rate_tps.is_finite() && rate_tps > 0.0)
+            && !(rate_tps > 0.0 && rate_tps <= RATE_MAX_TPS)
         {
-            return refuse(format!("step {}: a rate of {rate_tps} transactions per second", at + 1));
+            return refuse(format!(
+                "step {}: a rate of {rate_tps} transactions per second; it must be above 0 and at most {RATE_MAX_TPS}",
+                at + 1
+            ));
         }
         if step.length == Length::Time(Duration::ZERO) {
             return refuse(format!("step {}: a measured phase of no length", at + 1));

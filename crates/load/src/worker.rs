@@ -12,7 +12,7 @@ use crate::crew::{Crew, Phase, Rules, Seat, Shared, StepEnd, StepShared};
 use crate::driver::Driver;
 use crate::executor::{Core, Entered};
 use crate::histogram::Counts;
-use crate::recording::{IntervalData, Timeline};
+use crate::recording::{IntervalData, Late, Timeline};
 use crate::result::{ErrorTally, Outcomes};
 use crate::rng::Rng;
 use crate::schedule::{Schedule, Share};
@@ -55,6 +55,11 @@ pub(crate) struct WorkerStep {
     pub(crate) censored: u64,
     pub(crate) errors: BTreeMap<String, ErrorTally>,
     pub(crate) lag: Counts,
+    pub(crate) late: Late,
+    /// When the first transaction after the measured phase was committed.
+    pub(crate) first_drained: Option<Moment>,
+    /// When nothing more was waited for.
+    pub(crate) closed: Moment,
 }
 
 /// What a worker is made of.
@@ -183,6 +188,9 @@ impl Worker<'_> {
         if let (Some(schedule), Some(end)) = (&mut schedule, timeline.end) {
             schedule.end_at(end);
         }
+        if let (Some(schedule), Some(count)) = (&mut schedule, share.and_then(|share| share.count)) {
+            schedule.count_from(timeline.measured, count);
+        }
         crew.begin(timeline, shared, schedule);
         let conductor = self.core.spawn(Box::pin(conduct(crew.clone(), timeline.start)));
         let usher = share.is_some().then(|| self.core.spawn(Box::pin(usher(crew.clone(), timeline.start))));
@@ -204,6 +212,7 @@ impl Worker<'_> {
             self.core.cancel(usher);
         }
         crew.drop_busy();
+        let first_drained = crew.recording.borrow().first_drained();
         let Some((step, whole, censored)) = crew.close_step() else { return Ok(()) };
         let mut recording = crew.recording.borrow_mut();
         let step = WorkerStep {
@@ -213,6 +222,9 @@ impl Worker<'_> {
             censored,
             errors: std::mem::take(&mut recording.errors),
             lag: self.core.lag.borrow().clone(),
+            late: std::mem::take(&mut recording.late),
+            first_drained,
+            closed: self.core.now(),
         };
         drop(recording);
         crew.report(Report::Done { worker: self.worker, step: Box::new(step) });
@@ -246,7 +258,10 @@ async fn conduct(crew: Rc<Crew>, start: Moment) {
     crew.start();
     while let Some(boundary) = crew.next_boundary() {
         time::sleep_until(boundary).await;
-        crew.roll_if_due(crew.core.now());
+        let now = crew.core.now();
+        crew.roll_if_due(now);
+        // A worker whose part of a fixed number of transactions is none.
+        crew.end_if_out_of_tickets(now);
     }
 }
 

@@ -257,6 +257,104 @@ fn a_stall_in_open_loop_shows_in_response_time_alone() {
 }
 
 #[test]
+fn a_stall_at_the_end_of_an_open_loop_counts_in_full() {
+    // 500 arrivals a second for 10 s; whatever begins in the last 1.5 s is answered when these are over.
+    static BEGAN: std::sync::OnceLock<time::Moment> = std::sync::OnceLock::new();
+    let script: &'static Script = &|_, _| {
+        let at = time::now() - *BEGAN.get_or_init(time::now);
+        let stall_end = 10_000 * MS;
+        Act::Take(if at >= 8_500 * MS && at < stall_end { stall_end - at } else { MS })
+    };
+    let steps = vec![Step { pacing: open(500.0, Arrivals::Constant), ..step(4, 10) }];
+    let result = run(&plan(steps, 1), script);
+    let step = &result.steps[0];
+    assert!(step.backlog_at_end > 700, "{}", step.backlog_at_end);
+    assert_eq!((step.arrivals, step.latency.response.len(), step.unended.len()), (Some(5_000), 5_000, 0));
+    let p99_ms = step.latency.response.quantile_ms(0.99);
+    assert!((1_400.0..1_520.0).contains(&p99_ms), "{p99_ms}");
+    assert!(!step.is_at_least(0.99));
+    assert!((1.4..1.6).contains(&step.stalls.longest_s), "{:?}", step.stalls);
+    assert_eq!(step.stalls.seconds, 1);
+}
+
+#[test]
+fn what_never_ends_counts_as_at_least_the_time_that_it_waited() {
+    // Nothing is answered after 9 s.
+    static BEGAN: std::sync::OnceLock<time::Moment> = std::sync::OnceLock::new();
+    let script: &'static Script = &|_, _| {
+        let at = time::now() - *BEGAN.get_or_init(time::now);
+        if at < 9_000 * MS { Act::Take(MS) } else { Act::Hang }
+    };
+    for pacing in [open(100.0, Arrivals::Constant), Pacing::Closed] {
+        let steps = vec![Step { pacing, ..step(4, 10) }];
+        let plan = LoadPlan { drain: Duration::from_secs(3), ..plan(steps, 1) };
+        let result = run(&plan, script);
+        let step = &result.steps[0];
+        let unended = if pacing == Pacing::Closed { 4 } else { 100 };
+        assert_eq!(step.unended.len(), unended, "{pacing:?}");
+        assert_eq!(step.latency.response.len(), step.outcomes.committed + unended);
+        // The first of them has waited for the last second and the drain.
+        assert!(
+            (3_900.0..4_100.0).contains(&step.latency.response.max_ms()),
+            "{}",
+            step.latency.response.max_ms()
+        );
+        assert!(step.is_at_least(0.9999) && !step.is_at_least(0.5));
+        assert!((3.9..4.1).contains(&step.stalls.longest_s), "{:?}", step.stalls);
+        if pacing != Pacing::Closed {
+            assert!(step.is_at_least(0.95) && step.latency.response.quantile_ms(0.95) > 3_000.0);
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_transaction_counts_where_it_was_to_begin() {
+    // Ten transactions of 0.7 s: the one that the warm-up began is none of the step's, the one in flight is.
+    let steps = vec![Step { warmup: 1_000 * MS, ..step(1, 7) }];
+    let result = run(&plan(steps, 1), &|_, _| Act::Take(700 * MS));
+    let step = &result.steps[0];
+    assert_eq!((step.outcomes.committed, step.in_flight_at_end), (10, 1));
+    assert_eq!((step.latency.response.len(), step.latency.response.max_ms()), (10, 700.0));
+    assert_eq!(step.intervals.iter().map(|i| i.latency.response.len()).sum::<u64>(), 11);
+}
+
+#[test]
+fn a_freeze_is_found_wherever_it_lies_and_idleness_is_none() {
+    static BEGAN: std::sync::OnceLock<time::Moment> = std::sync::OnceLock::new();
+    let script: &'static Script = &|_, _| {
+        let at = time::now() - *BEGAN.get_or_init(time::now);
+        let frozen = 3_400 * MS..6_500 * MS;
+        Act::Take(if frozen.contains(&at) { frozen.end - at } else { 10 * MS })
+    };
+    let result = run(&plan(vec![step(4, 12)], 1), script);
+    let stalls = result.steps[0].stalls;
+    assert_eq!(stalls.seconds, 2);
+    assert!((3.09..3.12).contains(&stalls.longest_s), "{stalls:?}");
+    // A transaction every 3 s at a rate, or with think time: nobody waits.
+    let steps = vec![Step { pacing: open(0.3, Arrivals::Constant), ..step(1, 30) }];
+    let quiet = run(&plan(steps, 1), &|_, _| Act::Take(MS)).steps[0].stalls;
+    assert_eq!((quiet.seconds, quiet.longest_s < 0.002), (0, true), "{quiet:?}");
+    let plan = LoadPlan { think_time: 2_500 * MS, ..plan(vec![step(1, 30)], 1) };
+    let quiet = run(&plan, &|_, _| Act::Take(MS)).steps[0].stalls;
+    assert_eq!((quiet.seconds, quiet.longest_s < 0.002), (0, true), "{quiet:?}");
+}
+
+#[test]
+fn a_hopeless_backlog_is_not_begun() {
+    // Ten times what can be served: the rest of 10 s would take 90 s.
+    let steps = vec![Step { pacing: open(1_000.0, Arrivals::Poisson), ..step(1, 10) }];
+    let result = run(&plan(steps, 1), &|_, _| Act::Take(10 * MS));
+    let step = &result.steps[0];
+    assert!(step.drained <= 1, "{}", step.drained);
+    let arrivals = step.arrivals.unwrap();
+    assert_eq!(step.latency.response.len(), arrivals);
+    assert!(step.unended.len() > 8_000 && step.is_at_least(0.5));
+    // Its waits are those of arrivals from 1 s on: up to 9 s, none longer than it was.
+    assert!((8_500.0..9_100.0).contains(&step.unended.max_ms()), "{}", step.unended.max_ms());
+}
+
+#[test]
 fn a_backlog_is_drained_or_censored_and_never_forgotten() {
     // Twice as many arrivals as one session can serve: 10 s leave 1,000 of 2,000 waiting.
     for (drain_s, expect_drained) in [(60, true), (2, false)] {
@@ -287,14 +385,47 @@ fn poisson_arrivals_come_at_the_rate() {
 
 #[test]
 fn open_loop_with_a_number_of_transactions() {
-    let length = Length::Transactions { count: 300, at_most: None };
+    // Also after a warm-up, with fewer transactions than workers, and with more arrivals than can be served.
+    for (count, warmup_s, took, workers) in
+        [(300, 0, 1, 1), (300, 0, 1, 2), (300, 2, 1, 1), (300, 2, 1, 3), (1, 1, 1, 3), (300, 1, 100, 2)]
+    {
+        let length = Length::Transactions { count, at_most: None };
+        let warmup = Duration::from_secs(warmup_s);
+        for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
+            let steps = vec![Step { length, warmup, pacing: open(100.0, arrivals), ..step(4, 1) }];
+            let script: &'static Script =
+                if took == 1 { &|_, _| Act::Take(MS) } else { &|_, _| Act::Take(100 * MS) };
+            let result = run(&plan(steps, workers), script);
+            let step = &result.steps[0];
+            let case = format!("{count} after {warmup_s} s, {took} ms, {workers} workers, {arrivals:?}");
+            assert_eq!((step.outcomes.committed, step.outcomes.skipped), (count, 0), "{case}");
+            assert_eq!((step.in_flight_at_end, step.backlog_at_end), (0, 0), "{case}");
+            let expected_s = count as f64 * if took == 1 { 0.01 } else { 0.025 };
+            let is_about = (step.duration_s / expected_s - 1.0).abs() < 0.5;
+            assert!(count == 1 || is_about, "{case}: {} s", step.duration_s);
+        }
+    }
+}
+
+#[test]
+fn sessions_that_finish_in_open_loop_leave_their_number_to_the_others() {
+    let length = Length::Transactions { count: 200, at_most: None };
     let steps = vec![Step { length, pacing: open(100.0, Arrivals::Constant), ..step(4, 1) }];
-    for workers in [1, 2] {
-        let result = run(&plan(steps.clone(), workers), &|_, _| Act::Take(MS));
+    let script: &'static Script =
+        &|session, n| if session == 0 && n == 5 { Act::Finish } else { Act::Take(MS) };
+    assert_eq!(run(&plan(steps, 2), script).steps[0].outcomes.committed, 200);
+}
+
+#[test]
+fn a_rate_beyond_all_measure_ends_on_time_and_is_counted() {
+    for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
+        let steps = vec![Step { pacing: open(load::RATE_MAX_TPS, arrivals), ..step(2, 5) }];
+        let began = std::time::Instant::now();
+        let result = run(&plan(steps, 1), &|_, _| Act::Take(10 * MS));
+        assert!(began.elapsed() < Duration::from_secs(20), "walked through");
         let step = &result.steps[0];
-        assert_eq!(step.outcomes.committed, 300, "{workers}");
-        // Simulated clocks of several workers do not advance together: one may have taken all of them.
-        assert!(workers > 1 || (step.duration_s - 3.0).abs() < 0.1, "{}", step.duration_s);
+        let all = (step.outcomes.committed + step.in_flight_at_end + step.backlog_at_end) as f64;
+        assert!((all / 5e9 - 1.0).abs() < 1e-3, "{all}");
     }
 }
 
@@ -321,7 +452,7 @@ fn a_retry_has_a_limit_and_an_outcome() {
     let result = run(&plan, &|_, _| Act::Fail(FailureClass::Deadlock));
     let step = &result.steps[0];
     assert_eq!((step.outcomes.deadlock, step.outcomes.committed, step.retries), (10, 0, 30));
-    assert_eq!((step.errors["Deadlock"].count, step.latency.response.len()), (40, 10));
+    assert_eq!((step.errors["Deadlock"].count, step.latency.response.len(), step.failed.len()), (40, 0, 10));
 }
 
 #[test]
@@ -403,7 +534,8 @@ fn sessions_that_always_decline_starve_nobody() {
     let result = run(&plan(vec![step(2, 2)], 1), script);
     let step = &result.steps[0];
     assert_eq!((step.outcomes.skipped, step.outcomes.committed), (10_000, 398));
-    assert_eq!(step.latency.response.len(), 398);
+    // What is declined has no latency; the two in flight at the end have theirs.
+    assert_eq!(step.latency.response.len(), 400);
 }
 
 #[test]
@@ -457,6 +589,21 @@ fn stop_keeps_what_was_measured() {
 }
 
 #[test]
+fn stop_begins_nothing_of_a_backlog() {
+    let stop = Stop::new();
+    let asked = stop.clone();
+    let mut observer = |event: Event<'_>| {
+        if matches!(event, Event::Interval { interval, .. } if interval.second == 2) {
+            asked.request();
+        }
+    };
+    let plan = plan(vec![Step { pacing: open(200.0, Arrivals::Constant), ..step(1, 100_000) }], 1);
+    let result = try_run(&plan, &|_, _| Act::Take(10 * MS), |_| false, &stop, &mut observer).unwrap();
+    let step = &result.steps[0];
+    assert!(result.interrupted && step.drained <= 1 && step.backlog_at_end > 100, "{step:?}");
+}
+
+#[test]
 fn a_panic_in_a_session_is_a_reason_not_a_hang() {
     let script: &'static Script = &|session, n| {
         if session == 0 && n == 20 { Act::Panic } else { Act::Take(10 * MS) }
@@ -475,6 +622,8 @@ fn impossible_plans_are_refused() {
         plan(vec![step(1, 0)], 1),
         plan(vec![Step { pacing: open(0.0, Arrivals::Constant), ..step(1, 1) }], 1),
         plan(vec![Step { pacing: open(f64::NAN, Arrivals::Poisson), ..step(1, 1) }], 1),
+        plan(vec![Step { pacing: open(f64::INFINITY, Arrivals::Poisson), ..step(1, 1) }], 1),
+        plan(vec![Step { pacing: open(1e12, Arrivals::Constant), ..step(1, 1) }], 1),
     ] {
         let refused = try_run(&bad, &|_, _| Act::Hang, |_| false, &Stop::new(), &mut |_| {});
         assert!(matches!(refused, Err(LoadError::Plan(_))), "{bad:?}");
