@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use load::Recorder;
+use load::{Recorder, Stop};
 use mlua::{Function, Lua, Value};
 
 use crate::error::{Error, text_of};
 use crate::fiber::{Answer, Fiber, Surroundings, Wants};
 use crate::host::{self, Host, Open, Problem};
-use crate::lookout::{Lookout, Post};
+use crate::lookout::{self, Lookout, Post};
 use crate::state::State;
 use crate::symbols::{SessionSymbols, enter};
 
@@ -37,8 +37,12 @@ pub struct Course<O: Open> {
     // Goes before the state that runs on it.
     fiber: Fiber,
     state: State,
-    /// Who looks whether the script blocks, and where this thread says that it runs.
-    lookout: Option<(Arc<Lookout>, Arc<Post>)>,
+    /// Where this thread says that it is in a script: a course stays on one thread.
+    post: Arc<Post>,
+    /// Ends a course that is no session's between two of its requests, where somebody asks for it.
+    stop: Option<Stop>,
+    /// Who looks whether the script blocks.
+    lookout: Option<Arc<Lookout>>,
 }
 
 impl<O: Open> Course<O> {
@@ -47,7 +51,15 @@ impl<O: Open> Course<O> {
     /// # Errors
     /// Out of memory.
     pub fn new(state: State, main: &str, host: Host<O>, symbols: SessionSymbols) -> Result<Course<O>, Error> {
-        Ok(Course { fiber: fiber(&state, &host, main)?, state, host, symbols, lookout: None })
+        Ok(Course {
+            fiber: fiber(&state, &host, main)?,
+            state,
+            host,
+            symbols,
+            post: lookout::post(),
+            stop: None,
+            lookout: None,
+        })
     }
 
     /// Begins anew with another native function in the same state.
@@ -62,9 +74,15 @@ impl<O: Open> Course<O> {
         Ok(())
     }
 
+    /// Ends the course, with [`Error::Stopped`], at its first request after somebody has asked for the end; `None`: never.
+    pub fn stopped_by(&mut self, stop: Option<Stop>) {
+        self.stop = stop;
+    }
+
     /// Lets somebody look whether the script blocks its thread.
     pub fn watched_by(mut self, lookout: &Arc<Lookout>) -> Course<O> {
-        self.lookout = Some((lookout.clone(), lookout.post()));
+        self.post = lookout.post();
+        self.lookout = Some(lookout.clone());
         self
     }
 
@@ -88,17 +106,19 @@ impl<O: Open> Course<O> {
         recorder: Option<&Recorder>,
     ) -> Result<Stopped, Error> {
         loop {
-            if let Some((_, post)) = &self.lookout {
-                post.enter();
-            }
+            self.post.enter();
             let fiber = &mut self.fiber;
             let wants = enter(&mut self.symbols, || fiber.resume(answer));
-            if let Some((lookout, post)) = &self.lookout
-                && let Some(slept_ms) = post.leave()
+            if let Some(slept_ms) = self.post.leave()
+                && let Some(lookout) = &self.lookout
             {
                 lookout.tell(slept_ms, self.fiber.last_c_function().as_deref());
             }
-            answer = match wants? {
+            let wants = wants?;
+            if self.stop.as_ref().is_some_and(Stop::is_requested) && !matches!(wants, Wants::Nothing) {
+                return Err(Error::Stopped);
+            }
+            answer = match wants {
                 Wants::Event => return Ok(Stopped::WantsEvent),
                 Wants::Execute(connection, statement) => {
                     answered(self.host.execute(connection, statement, recorder).await)

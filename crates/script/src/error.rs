@@ -8,6 +8,9 @@ pub enum Error {
     /// The script failed; file, line and traceback as Lua tells them.
     #[error("{0}")]
     Script(String),
+    /// Somebody asked for the end.
+    #[error("stopped by the user")]
+    Stopped,
     /// The script cannot be found.
     #[error("Cannot find benchmark '{name}': no such built-in test, file or module")]
     NotFound {

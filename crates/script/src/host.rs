@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::messages::{Asked, refusal, tell_failure, tell_refusal};
 use crate::symbols::{Counter, Counters};
 use load::Recorder;
+use wire::limits::{Budget, kept_bytes};
 use wire::{
     Connection, Done, Endpoint, Error, ParamType, Protocol, ResultSet, StatementKind, Target, Transport,
     Value,
@@ -383,8 +384,16 @@ impl<O: Open> Host<O> {
             live.connection.query_sets(sql).await
         } else {
             let mut set = ResultSet::default();
-            let done = live.connection.query_rows(sql, &mut |row| set.rows.push(row.to_owned_row())).await;
-            done.map(|done| {
+            let (mut budget, mut kept) = (Budget::default(), Ok(()));
+            let mut keep = |row: &wire::Row<'_>| {
+                if kept.is_ok() {
+                    let row = row.to_owned_row();
+                    kept = budget.take(kept_bytes(&row));
+                    set.rows.push(row);
+                }
+            };
+            let done = live.connection.query_rows(sql, &mut keep).await;
+            done.and_then(|done| kept.map(|()| done)).map(|done| {
                 set.done = done;
                 vec![set]
             })
@@ -539,7 +548,7 @@ impl<O: Open> Host<O> {
 
     fn debug(&self, sql: &str) {
         if self.databases.is_debugged {
-            eprintln!("DEBUG: {sql}");
+            eprintln!("DEBUG: {}", wire::shown(sql));
         }
     }
 

@@ -23,4 +23,5 @@ pub mod symbols;
 pub mod watch;
 
 pub use error::Error;
+pub use lookout::Stuck;
 pub use run::{Finished, Onlooker, Outcome, run};

@@ -59,6 +59,48 @@ pub struct Lookout {
     sessions: u32,
 }
 
+/// The posts of all threads that have ever run a script in this process.
+static POSTS: Mutex<Vec<Arc<Post>>> = Mutex::new(Vec::new());
+
+/// The post of this thread.
+pub(crate) fn post() -> Arc<Post> {
+    POST.with_borrow_mut(|own| {
+        own.get_or_insert_with(|| {
+            // SAFETY: a plain system call.
+            let thread = unsafe { libc::gettid() };
+            let post = Arc::new(Post { thread, steps: AtomicU64::new(0), slept_ms: AtomicU64::new(0) });
+            POSTS.lock().unwrap_or_else(PoisonError::into_inner).push(post.clone());
+            post
+        })
+        .clone()
+    })
+}
+
+/// Watches for a script that computes, or sleeps inside C, and does not come back: nothing but the end of the process
+/// stops machine code of LuaJIT's, which looks at no hook.
+#[derive(Debug, Default)]
+pub struct Stuck {
+    seen: Vec<(u64, Option<Instant>)>,
+}
+
+impl Stuck {
+    /// How long the longest stay of a script has been watched by now. To be asked several times a second.
+    pub fn look(&mut self) -> Duration {
+        let now = Instant::now();
+        let posts = POSTS.lock().unwrap_or_else(PoisonError::into_inner);
+        self.seen.resize(posts.len(), (0, None));
+        let mut longest = Duration::ZERO;
+        for (post, (steps, since)) in posts.iter().zip(&mut self.seen) {
+            let present = post.steps.load(Ordering::Relaxed);
+            let is_same_stay = present % 2 == 1 && present == *steps;
+            *steps = present;
+            *since = if is_same_stay { since.or(Some(now)) } else { None };
+            longest = longest.max(since.map_or(Duration::ZERO, |since| now - since));
+        }
+        longest
+    }
+}
+
 thread_local! {
     static POST: RefCell<Option<Arc<Post>>> = const { RefCell::new(None) };
 }
@@ -69,20 +111,14 @@ impl Lookout {
         Lookout { sessions, ..Lookout::default() }
     }
 
-    /// The post of this thread.
+    /// The post of this thread, looked at from now on.
     pub fn post(&self) -> Arc<Post> {
-        POST.with_borrow_mut(|own| {
-            let mut posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(own) = own.as_ref().filter(|own| posts.iter().any(|post| Arc::ptr_eq(post, own))) {
-                return own.clone();
-            }
-            // SAFETY: a plain system call.
-            let thread = unsafe { libc::gettid() };
-            let post = Arc::new(Post { thread, steps: AtomicU64::new(0), slept_ms: AtomicU64::new(0) });
-            posts.push(post.clone());
-            *own = Some(post.clone());
-            post
-        })
+        let own = post();
+        let mut posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
+        if !posts.iter().any(|post| Arc::ptr_eq(post, &own)) {
+            posts.push(own.clone());
+        }
+        own
     }
 
     /// Looks until [`Lookout::end`].

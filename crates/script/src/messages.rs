@@ -39,6 +39,14 @@ pub(crate) fn tell_failure(protocol: Protocol, asked: Asked<'_>, problem: &Probl
         (Protocol::Postgres, Asked::Execute(_)) => fatal(format!("PQexecPrepared() failed: 7 {text}")),
         (Protocol::Postgres, Asked::Prepare) => fatal(format!("PQprepare() failed: ERROR:  {text}\n")),
     }
+    // Another session's prepared statement, or one of this session over another of the pooler's connections.
+    if protocol == Protocol::Postgres && ["42P05", "26000"].contains(&problem.state.as_str()) {
+        fatal(
+            "behind a pooler whose sessions share the server's (PgBouncer in transaction mode) statements cannot be \
+             prepared: --db-ps-mode=disable sends them as text"
+                .into(),
+        );
+    }
 }
 
 /// Tells why there is no connection.

@@ -12,6 +12,7 @@ use workload::{Configured, Dialect, LoadAt, OptionKind, Workload};
 
 use crate::error::Error;
 use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
+use crate::output::{level, tell};
 use crate::run::{Finished, Onlooker, Outcome, banner, is_forced, notice, now_ms, say};
 use crate::script::{given, shown};
 use crate::settings;
@@ -79,7 +80,7 @@ impl Native {
                     options::help_of(self.values.section(Section::Script), |option| option.default.clone());
                 say(out, &format!("{name} options:\n{list}\n"))?;
             }
-            "prepare" => self.prepare(out)?,
+            "prepare" => self.prepare(out, stop)?,
             "prewarm" => self.prewarm(out)?,
             "cleanup" => self.cleanup(out)?,
             "run" => return self.run(out, stop, onlooker),
@@ -119,15 +120,16 @@ impl Native {
         self.workload.configure(&given, dialect).map_err(|error| Error::Usage(error.to_string()))
     }
 
-    fn prepare(&self, out: &mut (dyn Write + Send)) -> Result<(), Error> {
+    fn prepare(&self, out: &mut (dyn Write + Send), stop: &Stop) -> Result<(), Error> {
         let target = self.target()?;
         let connections = settings::threads(&self.values)? as usize;
         notice(out, "Creating and filling the tables...\n")?;
-        let at = LoadAt { target: target.clone(), connections };
+        let at = LoadAt { target: target.clone(), connections, stop: stop.clone() };
         let report = self
             .configured(&target)?
             .load(&at, &|_| ())
             .map_err(|error| Error::Workload(error.to_string()))?;
+        report.notes.iter().for_each(|note| tell(level::WARNING, note));
         notice(out, &format!("{} rows are in place\n", report.rows))
     }
 

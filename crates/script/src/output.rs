@@ -50,7 +50,7 @@ pub fn tell(level: u8, text: &str) {
         _ => "",
     };
     crate::run::flush_lua();
-    println!("{prefix}{shown}");
+    println!("{prefix}{}", wire::shown(shown));
 }
 
 /// Figures of an interval or of a whole run, in the terms of sysbench's report hooks. Times are seconds.

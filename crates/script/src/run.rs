@@ -34,7 +34,8 @@ impl Onlooker for () {
 /// How a call ended.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// The exit code as sysbench's: 0; 1 when something failed, which has been told; 2 after a forced shutdown.
+    /// The exit code as sysbench's: 0; 1 when something failed, which has been told; 2 after a forced shutdown; 4 where
+    /// the user stopped a script before or after its load.
     pub exit_code: i32,
     /// The result of a `run`, for JSON, histograms and the store.
     pub result: Option<Finished>,
@@ -54,6 +55,8 @@ impl Outcome {
         Outcome { exit_code, result: Some(finished) }
     }
 }
+
+const STOPPED: i32 = 4;
 
 /// Tells what ended a command.
 fn tell_end(error: &str) {
@@ -112,10 +115,11 @@ pub fn run(
     let outcome = attempt(arguments, out, stop, onlooker).unwrap_or_else(|error| {
         flush_lua();
         match &error {
-            Error::Usage(text) => eprintln!("{text}"),
+            Error::Usage(text) => eprintln!("{}", wire::shown(text)),
             other => tell_end(&other.to_string()),
         }
-        Outcome { exit_code: 1, result: None }
+        let exit_code = if matches!(error, Error::Stopped) { STOPPED } else { 1 };
+        Outcome { exit_code, result: None }
     });
     flush_lua();
     outcome
@@ -176,7 +180,7 @@ fn attempt(
     }
     // A script from standard input has no commands, whatever the command line says: its file scope is all.
     let command = command.filter(|_| name != "-");
-    match (Script::load(name, command, &words, arguments, compat)?, command) {
+    match (Script::load(name, command, &words, arguments, compat, stop)?, command) {
         (Some(script), Some(command)) => script.command(command, out, stop, onlooker),
         _ => Ok(Outcome::default()),
     }
@@ -248,7 +252,8 @@ fn help(compat: Compat) -> Result<String, Error> {
         "Usage:\n  sysbench [options]... [testname] [command]\n\nCommands implemented by most tests: prepare run cleanup \
          help\n\nGeneral options:\n{}\nPseudo-Random Numbers Generator options:\n{}\nLog options:\n{}\nGeneral database \
          options:\n\n{}\n\n{DRIVERS}mysql options:\n{}\npgsql options:\n{}\nPlimsoll's options:\n{}\nTests: a path or a \
-         module name of a Lua script (see LUA_PATH); the native workloads of `plimsoll workloads`.\n\nSee 'sysbench \
+         module name of a Lua script (see LUA_PATH); the native workloads of `plimsoll workloads`.\nA script is code: \
+         it reads and writes files and runs programs with your rights. Run only what you have read or trust.\n\nSee 'sysbench \
          <testname> help' for a list of options for each test.\n\n",
         section(Section::General),
         section(Section::Random),

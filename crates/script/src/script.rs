@@ -50,6 +50,7 @@ impl Script {
         words: &Words,
         arguments: &[String],
         compat: Compat,
+        stop: &Stop,
     ) -> Result<Option<Script>, Error> {
         let lua_path = lua_path(name);
         let (path, source) = find(name, &lua_path)?;
@@ -74,6 +75,7 @@ impl Script {
         let symbols = SessionSymbols::new(random, generators.sessions[0].clone(), databases.counters.clone());
         let program = Arc::new(program);
         let mut global = course(&program, &bytecode, &databases, 0, "load_only", symbols, print_nothing())?;
+        global.stopped_by(Some(stop.clone()));
         run_blocking(&mut global)?;
         if command.is_none() {
             return Ok(None);
@@ -106,7 +108,7 @@ impl Script {
         onlooker: &mut dyn Onlooker,
     ) -> Result<Outcome, Error> {
         if self.ask("command_defined", command)? {
-            self.own_command(command, out)?;
+            self.own_command(command, out, stop)?;
             return Ok(Outcome::default());
         }
         match command {
@@ -148,7 +150,7 @@ impl Script {
     }
 
     /// A command of the script's table, in as many threads as asked for where the script says so.
-    fn own_command(&mut self, name: &str, out: &mut (dyn Write + Send)) -> Result<(), Error> {
+    fn own_command(&mut self, name: &str, out: &mut (dyn Write + Send), stop: &Stop) -> Result<(), Error> {
         let threads = settings::threads(&self.values)?;
         if threads == 1 || !self.ask("command_parallel", name)? {
             self.global.state().set_native("wanted", name)?;
@@ -169,6 +171,7 @@ impl Script {
                         let main = "load_and_command";
                         let mut course =
                             course(program, bytecode, databases, tid as u32, main, symbols, text)?;
+                        course.stopped_by(Some(stop.clone()));
                         course.state().set_native("wanted", name)?;
                         let ran = run_blocking(&mut course);
                         now_or_never(course.host.close());
@@ -244,6 +247,8 @@ impl Script {
                 std::mem::take(&mut *sessions.tallies.lock().unwrap_or_else(PoisonError::into_inner));
             watch.finish(&load, &tallies)?;
             drop(watch);
+            // The end of a run that was stopped is an end.
+            self.global.stopped_by(None);
             self.call_global("done")?;
             self.global.state().native("end_json")?.call::<()>(()).map_err(Error::lua)?;
             flush_lua();

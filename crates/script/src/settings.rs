@@ -23,7 +23,12 @@ const RESTARTS_MAX: u32 = 10_000;
 /// # Errors
 /// An option that is not supported, a number that is none.
 pub fn databases(values: &Values) -> Result<Databases, Error> {
-    let (mysql, pgsql) = (mysql_targets(values)?, pgsql_targets(values)?);
+    let (mut mysql, mut pgsql) = (mysql_targets(values)?, pgsql_targets(values)?);
+    // As libmysqlclient and libpq do, whose environment and files the original reads; of the servers in use only.
+    let used = if values.text("db-driver") == "pgsql" { &mut pgsql } else { &mut mysql };
+    for target in used {
+        wire::passwords::complete(target).map_err(|error| Error::Usage(error.to_string()))?;
+    }
     let is_emulated = match values.text("db-ps-mode") {
         "auto" => false,
         "disable" => true,
@@ -308,6 +313,12 @@ pub fn plan(values: &Values) -> Result<LoadPlan, Error> {
     let rate = values.count("rate");
     let pacing = match rate {
         0 => Pacing::Closed,
+        rate if rate as f64 > load::RATE_MAX_TPS => {
+            return Err(Error::Usage(format!(
+                "invalid value for --rate: {rate} (at most {:.0} events per second)",
+                load::RATE_MAX_TPS
+            )));
+        }
         rate => Pacing::Open { rate_tps: rate as f64, arrivals: Arrivals::Poisson },
     };
     let sessions = threads(values)?;

@@ -85,11 +85,22 @@ pub enum Error {
         /// Why.
         source: wire::Error,
     },
+    /// The file takes more from the command line than it was given.
+    #[error("the file uses ${number}, and the command line has {given} arguments behind the file's name")]
+    Argument {
+        /// Which.
+        number: usize,
+        /// How many there are.
+        given: usize,
+    },
+    /// The database of the command line's server cannot be had.
+    #[error(transparent)]
+    Database(#[from] workload::Error),
     /// A statement of `main` cannot be carried out.
-    #[error("line {line}: {message}")]
+    #[error("{}{message}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
     Main {
-        /// Line in the file.
-        line: u32,
+        /// Line in the file, where it is about one.
+        line: Option<u32>,
         /// What is wrong.
         message: String,
     },

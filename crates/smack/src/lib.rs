@@ -19,5 +19,5 @@ pub mod table;
 
 pub use error::Error;
 pub use report::{Report, Timing};
-pub use run::{Options, run};
+pub use run::{Options, check, run};
 pub use session::Printer;

@@ -38,6 +38,14 @@ pub struct Options {
     pub create_suffix: String,
 }
 
+/// Reads a file without running it; `name` is used in messages.
+///
+/// # Errors
+/// The first mistake in the file.
+pub fn check(name: &str, source: &str) -> Result<(), Error> {
+    parse::parse(source).map(drop).map_err(|error| error.in_file(name, source))
+}
+
 /// Runs a file; `name` is used in messages. Reports of clients are printed and returned, in the order in which
 /// they ended.
 ///
@@ -52,7 +60,7 @@ pub fn run(
 ) -> Result<Vec<Report>, Error> {
     let script = parse::parse(source).map_err(|error| error.in_file(name, source))?;
     if let Some(server) = &options.server {
-        workload::create_database(server).map_err(|e| Error::Main { line: 0, message: e.to_string() })?;
+        workload::create_database(server)?;
     }
     let definitions = Definitions::build(&script, &options.data, &mut |found, so_far| {
         let Some(client) = so_far.client(&found.client) else { return Ok(()) };
@@ -89,7 +97,7 @@ pub fn run(
         for controller in controllers {
             controller
                 .join()
-                .map_err(|_| Error::Main { line: 0, message: "a client's thread panicked".into() })??;
+                .map_err(|_| Error::Main { line: None, message: "a client's thread panicked".into() })??;
         }
         Ok::<(), Error>(())
     })?;
@@ -130,7 +138,7 @@ pub fn target(client: &Client, options: &Options) -> Target {
     } else {
         client.user.clone()
     };
-    Target {
+    let mut target = Target {
         protocol: options.protocol,
         endpoint,
         user,
@@ -142,7 +150,10 @@ pub fn target(client: &Client, options: &Options) -> Target {
         is_compressed: false,
         connect_timeout: Duration::from_secs(10),
         statement_timeout: Duration::from_secs(3600),
-    }
+    };
+    // As the original does, whose client libraries look there. A password that cannot be used shows itself in the log-in.
+    let _ = wire::passwords::complete(&mut target);
+    target
 }
 
 struct Everything<'a> {
@@ -170,13 +181,8 @@ impl Everything<'_> {
                 match number.checked_sub(1).and_then(|i| self.options.arguments.get(i)) {
                     Some(text) => text.clone(),
                     None => {
-                        return Err(Error::Main {
-                            line: 0,
-                            message: format!(
-                                "the file uses ${number}, and the command line has {} arguments after the file's name",
-                                self.options.arguments.len()
-                            ),
-                        });
+                        let given = self.options.arguments.len();
+                        return Err(Error::Argument { number: *number, given });
                     }
                 }
             }
@@ -264,7 +270,7 @@ impl<'a> Controller<'a> {
                         .map(|value| self.everything.value(value, &self.variables, self.reports))
                         .collect::<Result<Vec<String>, Error>>()?;
                     self.call(*method, &values).map_err(|error| match error {
-                        Error::Main { message, .. } => Error::Main { line: place.line, message },
+                        Error::Main { message, .. } => Error::Main { line: Some(place.line), message },
                         other => other,
                     })?;
                 }
@@ -285,7 +291,7 @@ impl<'a> Controller<'a> {
                 .ok()
                 .filter(|n| *n >= 0.0)
                 .map(|n| n as u64)
-                .ok_or_else(|| Error::Main { line: 0, message: format!("\"{text}\" is not a number") })
+                .ok_or_else(|| Error::Main { line: None, message: format!("\"{text}\" is not a number") })
         };
         match method {
             Method::Init => {}
@@ -293,7 +299,10 @@ impl<'a> Controller<'a> {
             Method::CreateThreads => {
                 let count = u32::try_from(whole(0)?).ok().filter(|n| (1..=100_000).contains(n));
                 let Some(count) = count else {
-                    return Err(Error::Main { line: 0, message: "create_threads takes 1 to 100000".into() });
+                    return Err(Error::Main {
+                        line: None,
+                        message: "create_threads takes 1 to 100000".into(),
+                    });
                 };
                 self.started = Some((count, Instant::now()));
             }
@@ -301,7 +310,7 @@ impl<'a> Controller<'a> {
             Method::UnloadQueryBarrel => {
                 if !self.connected {
                     let message = format!("client {} fires before connect()", self.client.name);
-                    return Err(Error::Main { line: 0, message });
+                    return Err(Error::Main { line: None, message });
                 }
                 self.orders.push(Order::Unload { rounds: Some(self.rounds) });
             }
@@ -347,7 +356,7 @@ impl<'a> Controller<'a> {
 
     fn save(&mut self, query: &str, file: &str) -> Result<(), Error> {
         let Some(query) = self.everything.definitions.queries.iter().find(|q| q.name == query) else {
-            return Err(Error::Main { line: 0, message: format!("no query \"{query}\"") });
+            return Err(Error::Main { line: None, message: format!("no query \"{query}\"") });
         };
         let mut client = self.connection()?;
         let mut text = String::new();

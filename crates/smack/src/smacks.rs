@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use sha2::{Digest, Sha256};
 use wire::Target;
 use workload::{
     Baseline, Check, Configured, Dialect, LoadAt, LoadMethod, LoadReport, Needs, OptionError, OptionSpec,
@@ -15,7 +16,7 @@ use workload::{
 use crate::error::Error;
 use crate::program::{Barrel, DataDir, Definitions};
 use crate::session::{Order, Printer, Shared};
-use crate::syntax::Table;
+use crate::syntax::{DictionarySource, Script, Section, Table, Words};
 use crate::{builtin, parse, table};
 
 /// A .smack file as a workload.
@@ -28,6 +29,7 @@ pub struct Smack {
     client: String,
     barrel: Barrel,
     options: Vec<OptionSpec>,
+    content_sha256: String,
 }
 
 /// The built-in smacks; `data` is where their generated rows are kept.
@@ -48,9 +50,10 @@ impl Smack {
         let definitions = Definitions::build(&script, data, &mut |table, _| {
             if table.data_file.is_empty() { Ok(()) } else { data.rows(table).map(drop) }
         })?;
+        let content_sha256 = content(&source, &script, data)?;
         let firing = definitions.clients.iter().find(|client| !client.barrel.is_empty());
         let Some(firing) = firing else {
-            return Err(Error::Main { line: 0, message: format!("{name}: no client has a query_barrel") });
+            return Err(Error::Main { line: None, message: format!("{name}: no client has a query_barrel") });
         };
         let engine = OptionSpec {
             name: "engine".into(),
@@ -66,8 +69,51 @@ impl Smack {
             data: data.clone(),
             definitions: Arc::new(definitions),
             options: vec![engine],
+            content_sha256,
         })
     }
+
+    /// SHA-256 of the file and of every data file that it names, hexadecimal.
+    pub fn content_sha256(&self) -> &str {
+        &self.content_sha256
+    }
+
+    /// Refuses to load rows from data files that are not those that the file was read with: the dictionaries, and the
+    /// name that the dataset is kept by, are of those.
+    fn unchanged(&self) -> Result<(), workload::Error> {
+        let script = parse::parse(&self.source).map_err(|error| error.in_file(&self.name, &self.source));
+        let now = script.and_then(|script| content(&self.source, &script, &self.data));
+        match now {
+            Ok(now) if now == self.content_sha256 => Ok(()),
+            Ok(_) => Err(workload::Error::Unsupported(format!(
+                "the data files of {} have changed since it was read: start the command anew",
+                self.name
+            ))),
+            Err(error) => Err(workload::Error::Unsupported(error.to_string())),
+        }
+    }
+}
+
+/// The hash of a smack file with its data files, each led in by its name and its length.
+fn content(source: &str, script: &Script, data: &DataDir) -> Result<String, Error> {
+    let mut hash = Sha256::new();
+    let mut add = |name: &str, bytes: &[u8]| {
+        hash.update(format!("{name} {}\n", bytes.len()));
+        hash.update(bytes);
+    };
+    add("", source.as_bytes());
+    for section in &script.sections {
+        match section {
+            Section::Table(table) if !table.data_file.is_empty() => {
+                add(&table.data_file, &data.rows(table)?);
+            }
+            Section::Dictionary(DictionarySource { words: Words::File { path, .. }, .. }) => {
+                add(path, &data.read(path)?);
+            }
+            _ => {}
+        }
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl Workload for Smack {
@@ -182,12 +228,8 @@ impl Configured for ConfiguredSmack {
     }
 
     fn dataset_key(&self) -> String {
-        let tables: Vec<String> = self
-            .tables()
-            .iter()
-            .map(|t| format!("{} {} {} {}", t.create, t.min_rows, t.data_file, t.gen_data_file))
-            .collect();
-        format!("smack 1 {}{}", tables.join(" "), self.suffix)
+        // Queries do not change what a load makes, but telling them apart is not worth a wrong snapshot.
+        format!("smack 2 {}{}", self.smack.content_sha256, self.suffix)
     }
 
     fn data_bytes(&self) -> u64 {
@@ -205,6 +247,7 @@ impl Configured for ConfiguredSmack {
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, workload::Error> {
         let start = Instant::now();
+        self.smack.unchanged()?;
         let (mut rows, mut bytes) = (0, 0);
         let total = self.tables().len() as u64;
         for (done, found) in self.tables().iter().enumerate() {

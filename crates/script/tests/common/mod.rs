@@ -12,6 +12,16 @@ use wire::{Endpoint, Protocol};
 /// Where Debian's package puts sysbench's own scripts.
 pub(crate) const SYSBENCH: &str = "/usr/share/sysbench";
 
+/// Whether Debian's sysbench and its scripts are installed; where not, it is said what is not tested for that.
+pub(crate) fn sysbench_is_installed(what: &str) -> bool {
+    let is_there = Command::new("sysbench").arg("--version").output().is_ok_and(|o| o.status.success())
+        && Path::new(SYSBENCH).is_dir();
+    if !is_there {
+        testkit::not_tested(what, "no sysbench is installed (the Debian package sysbench)");
+    }
+    is_there
+}
+
 /// The options that lead to a sandbox, whose database `sbtest` is made.
 pub(crate) fn connection(server: &sandbox::Sandbox) -> Vec<String> {
     let target = server.target(Some("sbtest"));
