@@ -8,13 +8,14 @@ use store::{HostId, Key, Purpose, RunEnd, RunStart, ServerFacts, Status, Workloa
 
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
-use crate::observe::{Event, Observer, RunLabel};
+use crate::machine::take_machine;
+use crate::observe::{Event, Observer, RunLabel, Stage};
 use crate::provision::{Place, introduce};
 use crate::record;
 use crate::run::{Around, Asked, Order, run};
 use crate::servers::{self, Server};
 use crate::stop::StopSwitch;
-use crate::workloads;
+use crate::workloads::Resolved;
 
 pub use crate::provision::Data;
 
@@ -22,7 +23,7 @@ pub use crate::provision::Data;
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The workload.
-    pub workload: String,
+    pub workload: Resolved,
     /// Its options.
     pub options: BTreeMap<String, String>,
     /// The server.
@@ -75,7 +76,8 @@ impl Level {
             false => (Status::Failed, error.to_string()),
         };
         let options = request.options.clone();
-        let workload = WorkloadFacts { name: request.workload.clone(), options, ..WorkloadFacts::default() };
+        let workload =
+            WorkloadFacts { name: request.workload.name().to_owned(), options, ..WorkloadFacts::default() };
         let end = RunEnd { error: Some(why), workload, ..RunEnd::new(status, record::now_ms()) };
         Level {
             start: start_of(request, &request.server.shown(), index),
@@ -122,7 +124,6 @@ fn levels(
     done: &mut dyn FnMut(Level),
 ) -> Result<(), Error> {
     let Around { stop, observer, .. } = around;
-    let workload = workloads::find(&request.workload)?;
     let _machine = take_machine(observer, stop)?;
     let cleaned = sandbox::leftovers(home)?;
     if !cleaned.is_empty() {
@@ -139,7 +140,7 @@ fn levels(
             blocks: 1,
             key: BTreeMap::from([
                 ("server".to_owned(), subject.name()),
-                ("workload".to_owned(), request.workload.clone()),
+                ("workload".to_owned(), request.workload.name().to_owned()),
             ]),
             levels: vec![sessions],
         };
@@ -154,7 +155,7 @@ fn levels(
             home,
             server_name: subject.name(),
             flavor: subject.flavor(),
-            workload,
+            workload: &request.workload,
             options: &request.options,
             engine: None,
             data,
@@ -189,30 +190,6 @@ fn levels(
     }
     Ok(())
 }
-
-/// Waits until no other plimsoll measures on this machine.
-pub(crate) fn take_machine(observer: Observer<'_>, stop: &StopSwitch) -> Result<sandbox::MachineLock, Error> {
-    let deadline = std::time::Instant::now() + MACHINE_WAIT;
-    let mut told = false;
-    loop {
-        match sandbox::lock_machine(Duration::ZERO, &|_| ()) {
-            Err(sandbox::Error::Busy { pid, .. }) if std::time::Instant::now() < deadline => {
-                if !told {
-                    observer(Event::Waiting { pid });
-                    told = true;
-                }
-            }
-            other => return Ok(other?),
-        }
-        if stop.is_requested() {
-            return Err(Error::Interrupted);
-        }
-        std::thread::sleep(Duration::from_millis(200));
-    }
-}
-
-/// How long a plimsoll waits for another one before it refuses.
-const MACHINE_WAIT: Duration = Duration::from_secs(3600);
 
 /// The server under test.
 enum Subject<'a> {
@@ -327,7 +304,7 @@ fn start_of(request: &Request, server: &str, index: usize) -> RunStart {
         index: index as u32,
         key: Key::from([
             ("server".to_owned(), server.into()),
-            ("workload".to_owned(), request.workload.clone().into()),
+            ("workload".to_owned(), request.workload.name().into()),
         ]),
         levels: vec![request.sessions[index]],
         is_climb: false,
@@ -340,6 +317,17 @@ fn start_of(request: &Request, server: &str, index: usize) -> RunStart {
         build: None,
         started_at_ms: record::now_ms(),
     }
+}
+
+/// Shorter waits are not worth a line.
+const WAIT_TOLD_S: f64 = 0.5;
+
+/// How long a level waited, before its load, for what the server had put off, and what that was; `None` where it was
+/// hardly noticed.
+pub fn waited(level: &Level) -> Option<String> {
+    let drain = level.end.phases.iter().find(|phase| phase.name == Stage::Drain.phase())?;
+    let what = level.end.facts.get("drained")?;
+    (drain.duration_s >= WAIT_TOLD_S).then(|| format!("debt of earlier work was drained {what}"))
 }
 
 /// The lines of the level as the command line prints them.

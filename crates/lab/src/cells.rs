@@ -14,8 +14,17 @@ use crate::study::{Arrivals, Body, CpusChoice, Ladder, Length, Load, SettingsCho
 /// What can be controlled of a server.
 pub(crate) struct Controlled<'a> {
     pub(crate) flavor: Flavor,
-    /// `None` for servers that Plimsoll does not start.
-    pub(crate) build: Option<&'a Build>,
+    pub(crate) life: Life<'a>,
+}
+
+/// Who starts a server.
+pub(crate) enum Life<'a> {
+    /// Plimsoll, for each run.
+    Own(&'a Build),
+    /// Plimsoll, once its build has been fetched.
+    ToFetch,
+    /// Somebody else.
+    Foreign,
 }
 
 /// Refuses, before the first run, cells that no server of theirs can be.
@@ -43,7 +52,10 @@ pub(crate) fn check(
         {
             return refuse("engine", engine, "PostgreSQL's tables are `heap` or `unlogged`");
         }
-        if let Some(build) = server.build {
+        if let Life::ToFetch = server.life {
+            continue;
+        }
+        if let Life::Own(build) = server.life {
             let spec = sandbox_spec(build, cell, load)?;
             if let Some(Err(error)) =
                 spec.engine.as_ref().map(|engine| sandbox::engines::check(build, engine))
@@ -54,8 +66,17 @@ pub(crate) fn check(
             let asked = format!("{} {:?} {:?} {:?}", cell.server, spec.settings, spec.logging, spec.env);
             if checked.insert(asked) {
                 match spec.check() {
-                    Err(error @ sandbox::Error::Setting { .. }) => {
-                        return refuse("settings", &cell.settings.label, &error.to_string());
+                    Err(sandbox::Error::Setting { build, name, why }) => {
+                        let label = &cell.settings.label;
+                        let help = format!(
+                            "write what {build} takes, or leave these cells out with an [[exclude]] of server = \"{}\" \
+                             and settings = \"{label}\"",
+                            plan.servers[cell.server].selector
+                        );
+                        let message =
+                            format!("settings `{label}` are not possible on {build}: {name}: {why}");
+                        let place = format!("settings/{label}/{name}");
+                        return Err(study.refuse(&place, message, "this value, or this name", &help));
                     }
                     other => other?,
                 }
@@ -88,6 +109,72 @@ pub(crate) fn check(
         }
     }
     Ok(())
+}
+
+/// What a reader has to know of the settings of each cell's server, by server and name of the set: that they change
+/// nothing there, or that those of some family are for none of the study's servers.
+pub(crate) struct SettingsNotes {
+    by_set: BTreeMap<(usize, String), String>,
+    of_study: Vec<String>,
+}
+
+impl SettingsNotes {
+    pub(crate) fn of(
+        study: &Study,
+        load: &Load,
+        plan: &Plan,
+        servers: &[Controlled<'_>],
+    ) -> Result<SettingsNotes, Error> {
+        let mut by_set = BTreeMap::new();
+        let mut of_study = BTreeSet::new();
+        let mut seen = BTreeSet::new();
+        for cell in &plan.cells {
+            let label = &cell.settings.label;
+            for family in cell.settings.by_flavor.keys() {
+                if !servers.iter().any(|server| families(server.flavor).contains(&family.as_str())) {
+                    of_study.insert(format!(
+                        "{}: `{family}` of the settings `{label}` is for servers that this study does not have",
+                        study.position(&format!("settings/{label}"))
+                    ));
+                }
+            }
+            let Life::Own(build) = servers[cell.server].life else { continue };
+            let is_named = !label.is_empty() && label != crate::plan::DEFAULT_SETTINGS;
+            if !is_named || !seen.insert((cell.server, label.clone())) {
+                continue;
+            }
+            // A profile that is what the server does anyway is worth its name, unless the defaults are measured too.
+            let is_default = |other: &Cell| {
+                other.server == cell.server && other.settings.label == crate::plan::DEFAULT_SETTINGS
+            };
+            let has_variables = !cell.settings.set.is_empty() || !cell.settings.by_flavor.is_empty();
+            if !has_variables && !plan.cells.iter().any(is_default) {
+                continue;
+            }
+            let asked = sandbox_spec(build, cell, load)?;
+            let plain = Cell { settings: SettingsChoice::default(), ..cell.clone() };
+            let plain = sandbox_spec(build, &plain, load)?;
+            if asked.effective_settings() == plain.effective_settings() {
+                let name = &plan.servers[cell.server].name;
+                let text = format!(
+                    "the settings `{label}` change nothing on {name}: its cells are those of the defaults once more \
+                     (leave them out with an [[exclude]] of server and settings)"
+                );
+                by_set.insert((cell.server, label.clone()), text);
+            }
+        }
+        Ok(SettingsNotes { by_set, of_study: of_study.into_iter().collect() })
+    }
+
+    /// What is to be said of a cell.
+    pub(crate) fn of_cell(&self, cell: &Cell) -> Option<&String> {
+        self.by_set.get(&(cell.server, cell.settings.label.clone()))
+    }
+
+    /// Everything, for the plan.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &String> {
+        self.of_study.iter().chain(self.by_set.values())
+    }
 }
 
 /// The sandbox of a run.
@@ -126,16 +213,20 @@ pub(crate) fn sandbox_spec(build: &Build, cell: &Cell, load: &Load) -> Result<Sp
 /// Variables for every server first, then those of the protocol's family, then those of the flavour itself.
 fn settings_for(choice: &SettingsChoice, flavor: Flavor) -> BTreeMap<String, String> {
     let mut settings = choice.set.clone();
-    let families: &[&str] = match flavor {
+    for family in families(flavor) {
+        settings.extend(choice.by_flavor.get(*family).cloned().unwrap_or_default());
+    }
+    settings
+}
+
+/// The tables of settings that hold for a flavour.
+fn families(flavor: Flavor) -> &'static [&'static str] {
+    match flavor {
         Flavor::Postgres => &["postgres"],
         Flavor::Mysql => &["mysql"],
         Flavor::Mariadb => &["mysql", "mariadb"],
         Flavor::Percona => &["mysql", "percona"],
-    };
-    for family in families {
-        settings.extend(choice.by_flavor.get(*family).cloned().unwrap_or_default());
     }
-    settings
 }
 
 /// `utf8mb4` or `utf8mb4/utf8mb4_bin`.

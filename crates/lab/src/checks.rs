@@ -40,14 +40,17 @@ pub fn descriptors(sessions: u32) -> Result<(), Error> {
 
 /// Whether there is room for tables of so many bytes; `copies` of them when a snapshot is kept too.
 pub(crate) fn disk(path: &Path, data_bytes: u64, copies: u64) -> Result<(), Error> {
-    let needed = data_bytes.saturating_mul(copies) + DISK_BESIDE_BYTES;
+    let needed = data_bytes.saturating_mul(copies).saturating_add(DISK_BESIDE_BYTES);
+    let twice =
+        if copies > 1 { " and as much again for the snapshot that later runs begin with" } else { "" };
     match available_bytes(path) {
         Some(available) if available < needed => Err(Error::Run(format!(
-            "{} has {} free, the tables need about {}: use smaller tables (-o table_size=..), free some space \
-             (`plimsoll snapshots prune`), or set PLIMSOLL_HOME to a larger disk",
+            "{} has {} free, the tables need about {}{twice}: use smaller tables (-o table_size=..), free some space \
+             (`plimsoll snapshots prune --all` where those are large), or take a larger disk (PLIMSOLL_HOME, or the \
+             data directory's)",
             path.display(),
             megabytes(available),
-            megabytes(needed)
+            megabytes(data_bytes.saturating_add(DISK_BESIDE_BYTES))
         ))),
         _ => Ok(()),
     }

@@ -11,7 +11,7 @@ pub enum Class {
     Server,
     /// A run, or the recording of it, failed.
     Run,
-    /// The user stopped it; the same command goes on from there.
+    /// The user stopped it; a study's command goes on from there.
     Interrupted,
 }
 
@@ -24,14 +24,14 @@ pub enum Error {
     /// Anything else that was asked for wrongly.
     #[error("{0}")]
     Usage(String),
-    /// The study file is not the one that the unfinished study was planned from.
+    /// The study file, or the file of a workload, is not the one that the unfinished study was planned from.
     #[error(
-        "{file} has changed since the unfinished study of {when} was planned from it: `--new` starts the study anew \
+        "{what} has changed since the unfinished study of {when} was planned from it: `--new` starts the study anew \
          (what is recorded stays), or bring the file back to finish the old one"
     )]
     Changed {
-        /// The file.
-        file: String,
+        /// The file or files.
+        what: String,
         /// When the old one was planned.
         when: String,
     },
@@ -51,7 +51,7 @@ pub enum Error {
     #[error(transparent)]
     Options(#[from] workload::OptionError),
     /// The user stopped it.
-    #[error("interrupted: run the same command again to go on from here")]
+    #[error("interrupted")]
     Interrupted,
 }
 
@@ -64,7 +64,11 @@ impl Error {
             Error::Sandbox(error) if error.is_usage() => Class::Usage,
             Error::Sandbox(_) | Error::Server(_) => Class::Server,
             Error::Store(
-                store::Error::Missing { .. } | store::Error::Foreign { .. } | store::Error::Newer { .. },
+                store::Error::Missing { .. }
+                | store::Error::Create { .. }
+                | store::Error::ReadOnly { .. }
+                | store::Error::Foreign { .. }
+                | store::Error::Newer { .. },
             ) => Class::Usage,
             Error::Store(_) | Error::Run(_) => Class::Run,
             Error::Interrupted => Class::Interrupted,

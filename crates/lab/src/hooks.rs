@@ -23,6 +23,8 @@ pub struct RunContext {
     pub canary_ratio: Option<f64>,
     /// The caches were emptied before the load: reading is what is measured.
     pub is_cold: bool,
+    /// None of the workload's statements changes anything.
+    pub only_reads: bool,
 }
 
 /// What a hook has found when the run is over.
@@ -51,8 +53,8 @@ pub trait Hook {
 
 /// Makes hooks for runs.
 pub trait Attach: Sync {
-    /// The server is up and loaded, the load is about to begin.
-    fn attach(&self, context: &RunContext) -> Vec<Box<dyn Hook>>;
+    /// The server is up and loaded, the load is about to begin. `told` takes what is waited for, for people.
+    fn attach(&self, context: &RunContext, told: &dyn Fn(&str)) -> Vec<Box<dyn Hook>>;
 }
 
 /// No hooks at all.
@@ -60,7 +62,7 @@ pub trait Attach: Sync {
 pub struct NoHooks;
 
 impl Attach for NoHooks {
-    fn attach(&self, _context: &RunContext) -> Vec<Box<dyn Hook>> {
+    fn attach(&self, _context: &RunContext, _told: &dyn Fn(&str)) -> Vec<Box<dyn Hook>> {
         Vec::new()
     }
 }

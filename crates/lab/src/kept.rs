@@ -15,7 +15,7 @@ use crate::bench::attached_name;
 use crate::error::Error;
 use crate::hooks::{Found, Hook};
 use crate::record;
-use crate::run::{client_bound, describe, engine_of, judge, reported_settings};
+use crate::run::{client_bound, describe, engine_of, judge, overloaded, reported_settings, stalls};
 use crate::watch;
 
 /// What such a command line has run.
@@ -156,9 +156,9 @@ fn end(ran: &Ran<'_>, server: ServerFacts) -> RunEnd {
             ..WorkloadFacts::default()
         },
         phases: Vec::new(),
-        warnings: Vec::new(),
+        warnings: stalls(ran.load),
         // A script that uses no server has nothing but the client to be bound by.
-        gates: ran.target.map(|_| client_bound(ran.load)).into_iter().collect(),
+        gates: ran.target.map(|_| client_bound(ran.load)).into_iter().chain(overloaded(ran.load)).collect(),
         checks: Vec::new(),
         steps: ran
             .load

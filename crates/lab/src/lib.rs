@@ -12,6 +12,7 @@ pub mod hooks;
 pub mod host;
 pub mod kept;
 pub mod locks;
+mod machine;
 pub mod observe;
 pub mod plan;
 mod provision;

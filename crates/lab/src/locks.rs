@@ -26,7 +26,7 @@ const CALLERS_FOR: Duration = Duration::from_millis(1500);
 pub struct LockWatch;
 
 impl Attach for LockWatch {
-    fn attach(&self, context: &RunContext) -> Vec<Box<dyn Hook>> {
+    fn attach(&self, context: &RunContext, _told: &dyn Fn(&str)) -> Vec<Box<dyn Hook>> {
         vec![Box::new(Watching { context: context.clone(), sessions: 0, at_work: None, seen: Vec::new() })]
     }
 }

@@ -21,6 +21,8 @@ pub enum Stage {
     Check,
     /// Running what is not recorded, so that caches are filled.
     Prime,
+    /// Letting the server pay what it has put off: purge, dirty pages, dead rows, a checkpoint.
+    Drain,
     /// Opening connections, warm-up and measured phase.
     Measure,
     /// Comparing the tables with the outcomes, reading settings back.
@@ -38,6 +40,7 @@ impl Stage {
             Stage::Snapshot => "keeping a snapshot",
             Stage::Check => "checking",
             Stage::Prime => "priming",
+            Stage::Drain => "waiting for what the server has put off",
             Stage::Measure => "measuring",
             Stage::Verify => "verifying",
             Stage::Stop => "stopping the server",
@@ -52,6 +55,7 @@ impl Stage {
             Stage::Snapshot => "snapshot",
             Stage::Check => "check",
             Stage::Prime => "prime",
+            Stage::Drain => "drain",
             Stage::Measure => "measure",
             Stage::Verify => "verify",
             Stage::Stop => "stop",
@@ -121,10 +125,12 @@ pub struct RunSummary {
 /// Something that happened.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Another plimsoll measures on this machine; this one waits.
+    /// Another process holds this machine's measuring lock; this one waits.
     Waiting {
-        /// Its process.
-        pid: Option<u32>,
+        /// Who, where it can be seen from here.
+        holder: Option<&'a sandbox::lock::Holder>,
+        /// How long a holder that is another user's is waited for before this one goes on beside it.
+        goes_on_after: Option<Duration>,
     },
     /// Leftovers of crashed plimsolls were removed.
     Cleaned(&'a [String]),

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::study::{Body, CpusChoice, EnvChoice, Ladder, Length, SettingsChoice, StorageChoice};
+use crate::study::{
+    Body, CpusChoice, EnvChoice, Ladder, Length, SettingsChoice, StorageChoice, WorkloadChoice,
+};
+use crate::workloads::Resolved;
 
 /// One point of the axes' product, without the load level.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -16,7 +19,7 @@ pub struct Cell {
     /// The workload's label in the study.
     pub workload_label: String,
     /// The workload.
-    pub workload: String,
+    pub workload: Resolved,
     /// All options that the study gives it.
     pub options: BTreeMap<String, String>,
     /// How long a level is measured; `None`: as the study says.
@@ -121,6 +124,8 @@ pub struct Plan {
     pub cells: Vec<Cell>,
     /// All runs, block by block.
     pub runs: Vec<PlannedRun>,
+    /// See [`StoredPlan::workloads`].
+    pub workloads: BTreeMap<String, String>,
 }
 
 /// What the results file keeps of a plan: enough to make the same one again and to see that it is the same.
@@ -134,6 +139,9 @@ pub struct StoredPlan {
     pub servers: Vec<Pinned>,
     /// See [`Plan::runs`].
     pub runs: Vec<PlannedRun>,
+    /// The files of workloads, by path as the study names them, with the hash of what was in them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub workloads: BTreeMap<String, String>,
 }
 
 impl Plan {
@@ -157,7 +165,7 @@ impl Plan {
                 });
             }
         }
-        Plan { seed, quick, servers, cells, runs }
+        Plan { seed, quick, servers, cells, runs, workloads: workload_files(body) }
     }
 
     /// The part that is stored.
@@ -167,6 +175,7 @@ impl Plan {
             quick: self.quick,
             servers: self.servers.clone(),
             runs: self.runs.clone(),
+            workloads: self.workloads.clone(),
         }
     }
 
@@ -182,6 +191,40 @@ impl Plan {
     }
 }
 
+/// The workloads of a study that were read from files: path and hash of the content.
+pub(crate) fn workload_files(body: &Body) -> BTreeMap<String, String> {
+    let hash =
+        |choice: &WorkloadChoice| Some((choice.name.clone(), choice.workload.content_sha256()?.to_owned()));
+    body.axes.workload.iter().filter_map(hash).collect()
+}
+
+/// Runs, and cells before anything is excluded, that a plan may have: a hundred thousand runs of ten seconds take
+/// twelve days.
+pub(crate) const RUNS_MAX: u128 = 100_000;
+
+/// How many cells the axes of a study have, nothing excluded, by arithmetic alone.
+pub(crate) fn cells_at_most(body: &Body) -> u128 {
+    let axes = &body.axes;
+    let many = |len: usize| len.max(1) as u128;
+    let plain = [
+        axes.settings.len(),
+        axes.engine.len(),
+        axes.storage.len(),
+        axes.cpus.len(),
+        axes.isolation.len(),
+        axes.charset.len(),
+        axes.env.len(),
+    ];
+    let options = axes.options.iter().map(|(_, values)| many(values.len()));
+    let factors = plain.into_iter().map(many).chain(options);
+    factors.fold(axes.server.len() as u128 * axes.workload.len() as u128, u128::saturating_mul)
+}
+
+/// How many runs the plan of a study has.
+pub(crate) fn run_count(body: &Body) -> u128 {
+    points(body, &cells(body)).len() as u128 * u128::from(body.load.blocks)
+}
+
 /// All cells of a study: the product of its axes without what is excluded at every load level.
 pub fn cells(body: &Body) -> Vec<Cell> {
     let axes = &body.axes;
@@ -190,12 +233,12 @@ pub fn cells(body: &Body) -> Vec<Cell> {
         for workload in &axes.workload {
             let mut options = body.options.clone();
             options.extend(workload.options.clone());
-            let known = crate::workloads::option_names(&workload.name);
+            let known = workload.workload.option_names();
             options.retain(|name, _| known.contains(name));
             cells.push(Cell {
                 server,
                 workload_label: workload.label.clone(),
-                workload: workload.name.clone(),
+                workload: workload.workload.clone(),
                 options,
                 length: workload.length,
                 settings: SettingsChoice::default(),
@@ -212,7 +255,7 @@ pub fn cells(body: &Body) -> Vec<Cell> {
     for (name, values) in &axes.options {
         cells = product(cells, values, |cell, value| {
             cell.option_axes.push((name.clone(), value.clone()));
-            if crate::workloads::option_names(&cell.workload).contains(name) {
+            if cell.workload.option_names().contains(name) {
                 cell.options.insert(name.clone(), value.clone());
             }
         });

@@ -1,6 +1,6 @@
 //! A server with loaded tables: restored from a snapshot, loaded anew, or found as it is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sandbox::{Build, Home, Sandbox, Spec, snapshot};
 use wire::blocking::Client;
@@ -97,7 +97,7 @@ impl Provisioned<'_> {
 /// What [`provision`] needs besides the place.
 pub(crate) struct Wanted<'a> {
     pub(crate) home: &'a Home,
-    pub(crate) workload: &'static dyn workload::Workload,
+    pub(crate) workload: &'a dyn workload::Workload,
     pub(crate) options: &'a std::collections::BTreeMap<String, String>,
     pub(crate) engine: Option<&'a str>,
     pub(crate) data: Data,
@@ -118,7 +118,9 @@ pub(crate) fn provision<'a>(
         Place::Deployed(sandbox) => {
             let target = sandbox.target(Some(DATABASE));
             let dialect = dialect_of(sandbox.build(), wanted.engine);
-            let Made { configured, data_from, notes } = on_existing(&target, dialect, wanted, stage)?;
+            let datadir = Some(sandbox.datadir());
+            let Made { configured, data_from, notes } =
+                on_existing(&target, datadir, dialect, wanted, stage)?;
             Ok(Provisioned { server: Running::Deployed(sandbox), target, configured, data_from, notes })
         }
         Place::Attached(given) => {
@@ -126,7 +128,9 @@ pub(crate) fn provision<'a>(
             target.database.get_or_insert_with(|| DATABASE.to_owned());
             let dialect = introduce(&target)?.1;
             let dialect = Dialect { engine: wanted.engine.map(str::to_owned), ..dialect };
-            let Made { configured, data_from, notes } = on_existing(&target, dialect, wanted, stage)?;
+            let datadir = telemetry::local_server(&target).and_then(|local| local.datadir);
+            let Made { configured, data_from, notes } =
+                on_existing(&target, datadir.as_deref(), dialect, wanted, stage)?;
             Ok(Provisioned { server: Running::Attached, target, configured, data_from, notes })
         }
     }
@@ -166,7 +170,11 @@ pub(crate) fn dialect_of(build: &Build, engine: Option<&str>) -> Dialect {
 pub(crate) fn introduce(target: &Target) -> Result<(String, Dialect), Error> {
     // The database may not exist yet: introduce ourselves without it.
     let anywhere = Target { database: administrative(target), ..target.clone() };
-    let client = connect(&anywhere)?;
+    let client = match connect(&anywhere) {
+        Ok(client) => client,
+        // A pooler may know no other databases than those in its configuration.
+        Err(refused) => Client::connect(target).map_err(|_| refused)?,
+    };
     let version = client.server().version.clone();
     let dialect = Dialect::of_server(target.protocol, &version);
     Ok((version, dialect))
@@ -238,7 +246,9 @@ fn own<'a>(
         let made = Made { configured, data_from: "snapshot".into(), notes: Vec::new() };
         return restored(spec, snapshot, made, wanted);
     }
-    checks::disk(&place, configured.data_bytes(), 2)?;
+    // Tables larger than all snapshots may be are not kept as one.
+    let is_kept = wanted.data == Data::Any && configured.data_bytes() <= SNAPSHOTS_BYTES_MAX;
+    checks::disk(&place, configured.data_bytes(), if is_kept { 2 } else { 1 })?;
     if wanted.data == Data::Any && has_limits(&spec) {
         // Limits are for the measured load. A load under them takes long, or dies of an index that is built in more
         // memory than there is.
@@ -358,14 +368,16 @@ fn loaded(
 /// Lines of a server's log that are kept with a failure.
 pub(crate) const LOG_LINES: usize = 20;
 
+/// `datadir` is the server's, where it can be seen from here.
 fn on_existing(
     target: &Target,
+    datadir: Option<&Path>,
     dialect: Dialect,
     wanted: &Wanted<'_>,
     stage: &mut dyn FnMut(Stage),
 ) -> Result<Made, Error> {
     let configured = wanted.workload.configure(wanted.options, dialect)?;
-    connect(&Target { database: administrative(target), ..target.clone() })?.close();
+    introduce(target)?;
     let database = target.database.clone().unwrap_or_default();
     if wanted.data == Data::Keep {
         // Not counted: whoever keeps tables may have changed their size.
@@ -376,6 +388,10 @@ fn on_existing(
     let is_there = configured.is_loaded(target).map_err(|error| Error::Server(error.to_string()))?;
     if is_there && wanted.data == Data::Any {
         return Ok(Made { configured, data_from: "kept".into(), notes: Vec::new() });
+    }
+    // Tables that are there already give their room to those that replace them.
+    if let Some(datadir) = datadir.filter(|_| !is_there) {
+        checks::disk(datadir, configured.data_bytes(), 1)?;
     }
     let loaded = load(configured.as_ref(), target, Durability::Kept, wanted, stage)?;
     let mut notes = loaded.notes.clone();
@@ -403,7 +419,7 @@ fn load(
 ) -> Result<LoadReport, Error> {
     stage(Stage::Load);
     workload::create_database(target).map_err(|error| Error::Server(error.to_string()))?;
-    let at = LoadAt { target: target.clone(), connections: loaders() };
+    let at = LoadAt { target: target.clone(), connections: loaders(), stop: wanted.stop.load().clone() };
     let report = |progress: workload::Progress| {
         let what = match progress.stage {
             workload::Stage::Tables => "creating tables",

@@ -24,6 +24,11 @@ fn outcomes(from: &load::Outcomes) -> store::Outcomes {
     }
 }
 
+/// As it is stored: as counters, a second of them would take 200 kB.
+fn packed(latency: &load::Histogram) -> store::PackedHistogram {
+    store::PackedHistogram::of(&latency.to_hdr())
+}
+
 fn interval(from: &load::IntervalResult) -> store::Interval {
     store::Interval {
         second: from.second,
@@ -34,16 +39,14 @@ fn interval(from: &load::IntervalResult) -> store::Interval {
         other: from.other,
         retries: from.retries,
         backlog: from.backlog,
-        response: from.latency.response.to_hdr(),
-        service: from.latency.service.as_ref().map(load::Histogram::to_hdr),
+        response: packed(&from.latency.response),
+        service: from.latency.service.as_ref().map(packed),
         by_statement: from
             .by_statement
             .iter()
             .enumerate()
             .filter(|(_, latency)| !latency.is_empty())
-            .filter_map(|(at, latency)| {
-                Some((at as u32, store::PackedHistogram::of(&latency.to_hdr()).ok()?))
-            })
+            .map(|(at, latency)| (at as u32, packed(latency)))
             .collect(),
     }
 }
@@ -103,6 +106,10 @@ pub(crate) fn step(planned: &load::Step, from: &StepResult, offset_s: f64) -> st
             is_bound: from.client.is_bound,
         },
         ended_by: from.ended_by.clone(),
+        arrivals_offered: from.arrivals,
+        failed: Some(from.failed.to_hdr()),
+        unended: Some(store::Unended { transactions: from.unended.len(), from_ms: from.unended.min_ms() }),
+        stalls: Some(store::Stalls { seconds: from.stalls.seconds, longest_s: from.stalls.longest_s }),
     }
 }
 

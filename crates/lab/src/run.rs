@@ -17,6 +17,7 @@ use crate::observe::{Event, Observer, RunSummary, Stage};
 use crate::provision::{Data, Failed, LOG_LINES, Place, Provisioned, Wanted, connect, provision};
 use crate::record;
 use crate::stop::StopSwitch;
+use crate::workloads::Resolved;
 
 /// What to run.
 pub(crate) struct Order<'a> {
@@ -24,7 +25,7 @@ pub(crate) struct Order<'a> {
     /// `flavor@version[+label]`.
     pub(crate) server_name: String,
     pub(crate) flavor: sandbox::Flavor,
-    pub(crate) workload: &'static dyn workload::Workload,
+    pub(crate) workload: &'a Resolved,
     pub(crate) options: &'a BTreeMap<String, String>,
     pub(crate) engine: Option<&'a str>,
     pub(crate) data: Data,
@@ -150,15 +151,22 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>) -> En
     let result = life(&mut recording, order, place, around);
     recording.stage(None, &around);
     let mut failure = None;
+    // An error of a start says the cause that the log has, or holds the log.
+    let mut is_log_told = false;
     recording.end.status = match result {
         Ok(()) => judge(&mut recording.end, order.is_lenient),
         Err(failed) => {
             let stopped = around.stop.is_requested();
             let class = if stopped { Class::Interrupted } else { failed.error.class() };
             failure = Some(class);
+            is_log_told = matches!(
+                failed.error,
+                Error::Sandbox(sandbox::Error::Start { .. } | sandbox::Error::Init { .. })
+            );
             recording.end.error =
                 Some(if stopped { "stopped by the user".to_owned() } else { failed.error.to_string() });
-            if !failed.log_tail.is_empty() {
+            // A server that was well until the user had enough of it has nothing to tell.
+            if !stopped && !failed.log_tail.is_empty() {
                 recording.end.log_tail = failed.log_tail.into();
             }
             if class == Class::Interrupted { Status::Interrupted } else { Status::Failed }
@@ -175,7 +183,7 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>) -> En
             .filter(|gate| gate.is_tripped)
             .map(|gate| (gate.name.clone(), gate.remedy.clone()))
             .collect(),
-        log_tail: end.log_tail.clone(),
+        log_tail: if is_log_told { String::new() } else { end.log_tail.clone() },
         steps: end.steps.iter().map(headline).collect(),
         warnings: end.warnings.clone(),
         took: recording.began.elapsed(),
@@ -183,9 +191,19 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>) -> En
     Ended { end, summary, failure, result: recording.result }
 }
 
+/// The fact of a run that tells which version of a workload's file it ran: the SHA-256 of its content.
+const WORKLOAD_CONTENT: &str = "sha256 of the workload's file";
+
 /// Gates that doubt how well was measured; the others doubt what was measured.
-const OF_QUALITY: [&str; 6] =
-    ["client_bound", "not_steady", "debt_growing", "noisy_host", "cpu_frequency", "cache_state"];
+const OF_QUALITY: [&str; 7] = [
+    "client_bound",
+    "overloaded",
+    "not_steady",
+    "debt_growing",
+    "noisy_host",
+    "cpu_frequency",
+    "cache_state",
+];
 
 /// Done, or invalid when a gate has tripped.
 pub(crate) fn judge(end: &mut RunEnd, is_lenient: bool) -> Status {
@@ -222,7 +240,7 @@ fn life(
     checks::descriptors(sessions_max)?;
     let wanted = Wanted {
         home: order.home,
-        workload: order.workload,
+        workload: &**order.workload,
         options: order.options,
         engine: order.engine,
         data: order.data,
@@ -260,6 +278,9 @@ fn measured_life(
     recording.end.workload.options = server.configured.options();
     recording.end.workload.dataset_key = server.configured.dataset_key();
     recording.end.workload.data_from = server.data_from.clone();
+    if let Some(hash) = order.workload.content_sha256() {
+        recording.end.facts.insert(WORKLOAD_CONTENT.to_owned(), hash.to_owned());
+    }
     if recording.end.server.engine.is_empty() {
         let engine = engine_of(order.flavor, &recording.end.workload.options);
         let build = server.sandbox().map(sandbox::Sandbox::build);
@@ -304,7 +325,7 @@ fn measured_life(
     }
     let primed = prime(recording, order, server, around)?;
 
-    recording.stage(Some(Stage::Measure), &around);
+    recording.stage(Some(Stage::Drain), &around);
     let (server_pid, datadir) = match server.sandbox() {
         Some(sandbox) => (sandbox.pid(), Some(sandbox.datadir().to_owned())),
         None => crate::watch::process_of(&server.target),
@@ -319,8 +340,10 @@ fn measured_life(
         began: recording.began,
         canary_ratio: order.canary_ratio,
         is_cold: order.is_cold,
+        only_reads: only_reads(&server.configured.statements()),
     };
-    let mut hooks = around.attach.attach(&context);
+    let mut hooks = around.attach.attach(&context, &|text| (around.observer)(Event::Doing(text)));
+    recording.stage(Some(Stage::Measure), &around);
     let result = drive(recording, order, server, &mut hooks, around);
 
     recording.stage(Some(Stage::Verify), &around);
@@ -342,7 +365,7 @@ fn measured_life(
             let interrupted = result.interrupted || around.stop.is_requested();
             let mut ended = how_it_ended(&result);
             if !interrupted && ended.is_ok() {
-                ended = verify(recording, order, server, &baseline, &add(primed, Ran::of(&result)));
+                ended = verify(recording, order, server, &baseline, &add(primed, Ran::of(&result)), &around);
             }
             recording.result = Some(result);
             if interrupted { Err(Error::Interrupted) } else { ended }
@@ -359,6 +382,11 @@ fn measured_life(
             .map(|sandbox| sandbox.log_tail(LOG_LINES).join("\n").into())
             .unwrap_or_default(),
     })
+}
+
+/// A workload that does not say what it sends may do anything.
+fn only_reads(statements: &[workload::StatementDoc]) -> bool {
+    !statements.is_empty() && statements.iter().all(workload::StatementDoc::only_reads)
 }
 
 /// What went wrong, where the server's process is gone: whatever the sessions saw of it, that is the reason. A server
@@ -502,6 +530,71 @@ fn client_gate(recording: &mut Recording, result: &LoadResult, around: &Around<'
         );
     }
     recording.end.gates.push(client_bound(result));
+    recording.end.gates.extend(overloaded(result));
+    for told in stalls(result) {
+        recording.warn(told, around);
+    }
+}
+
+/// Whether more arrived in an open loop than was served: the first level where it did, else the last one.
+pub(crate) fn overloaded(result: &LoadResult) -> Option<Gate> {
+    let judged = result.steps.iter().filter_map(|step| {
+        let is_whole = |interval: &&load::IntervalResult| interval.second >= 1 && interval.duration_s > 0.99;
+        let gate = telemetry::gates::overloaded(&telemetry::gates::Offered {
+            arrivals: step.arrivals?,
+            backlog_at_end: step.backlog_at_end,
+            sessions: step.sessions,
+            backlogs: step.intervals.iter().filter(is_whole).map(|interval| interval.backlog).collect(),
+        });
+        Some(crate::watch::stored(&gate, &level_of(result, step)))
+    });
+    let (tripped, held): (Vec<Gate>, Vec<Gate>) = judged.partition(|gate| gate.is_tripped);
+    tripped.into_iter().next().or_else(|| held.into_iter().next_back())
+}
+
+/// Names the level where there are several.
+fn level_of(result: &LoadResult, step: &load::StepResult) -> String {
+    if result.steps.len() > 1 { format!("at {} sessions: ", step.sessions) } else { String::new() }
+}
+
+/// A wait is worth a word from this long on.
+const WAIT_TOLD_S: f64 = 1.0;
+/// And where it is so many times the median: all that some statements do takes seconds.
+const WAIT_TOLD_FACTOR: f64 = 10.0;
+
+/// Says where a server stood still, and where a single answer took very much longer than the others.
+pub(crate) fn stalls(result: &LoadResult) -> Vec<String> {
+    let mut told = Vec::new();
+    for step in &result.steps {
+        // Of an overload every response time is long; service times tell how long the server takes.
+        let service = step.latency.service.as_ref().unwrap_or(&step.latency.response);
+        let median_s = service.quantile_ms(0.5) / 1e3;
+        let limit_s = WAIT_TOLD_S.max(WAIT_TOLD_FACTOR * median_s);
+        let (stalls, level) = (step.stalls, level_of(result, step));
+        let look = "look at what the server's log and the series say of that time (checkpoints, flushing, purge, storage)";
+        if stalls.longest_s >= limit_s {
+            told.push(format!(
+                "{level}the server stood still: nothing was committed in {} whole seconds while sessions waited, {:.1} s \
+                 at the longest; {look}",
+                stalls.seconds, stalls.longest_s
+            ));
+        } else if service.max_ms() / 1e3 >= limit_s {
+            told.push(format!(
+                "{level}the slowest answer took {:.1} s, half of them at most {:.1} ms; {look}",
+                service.max_ms() / 1e3,
+                1e3 * median_s
+            ));
+        }
+        if !step.unended.is_empty() {
+            told.push(format!(
+                "{level}{} transactions never ended; response times count them with the time that they had waited, so \
+                 that percentiles from {:.1} ms on are lower bounds",
+                step.unended.len(),
+                step.unended.min_ms()
+            ));
+        }
+    }
+    told
 }
 
 /// Whether the client was what limited the run: the level where it was, else the one where it worked most.
@@ -517,10 +610,7 @@ pub(crate) fn client_bound(result: &LoadResult) -> Gate {
         schedule_lag_p99_ms: client.schedule_lag_p99_ms,
         is_bound: client.is_bound,
     });
-    let level = match step {
-        Some(step) if result.steps.len() > 1 => format!("at {} sessions: ", step.sessions),
-        _ => String::new(),
-    };
+    let level = step.map(|step| level_of(result, step)).unwrap_or_default();
     crate::watch::stored(&gate, &level)
 }
 
@@ -531,6 +621,7 @@ fn verify(
     server: &Provisioned<'_>,
     baseline: &workload::Baseline,
     ran: &Ran,
+    around: &Around<'_>,
 ) -> Result<(), Error> {
     let checks = server
         .configured
@@ -559,7 +650,13 @@ fn verify(
     recording.end.checks = checks.iter().map(record::check).collect();
     let reported = match server.sandbox() {
         Some(sandbox) => sandbox.reported_settings()?,
-        None => reported_settings(&server.target)?,
+        None => match reported_settings(&server.target) {
+            Ok(reported) => reported,
+            Err(error) => {
+                recording.warn(format!("{error}: reports show none of its settings"), around);
+                BTreeMap::new()
+            }
+        },
     };
     let pairs = |map: &BTreeMap<String, String>| -> Vec<(String, String)> {
         map.iter().map(|(name, value)| (name.clone(), value.clone())).collect()

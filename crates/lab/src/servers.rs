@@ -1,12 +1,15 @@
 //! SERVER as users write it: `flavor[@version]`, a sandbox's name, or a URL.
 
+use std::path::Path;
+use std::sync::OnceLock;
+
 use sandbox::builds::Resolved;
 use sandbox::{Build, Flavor, Home, Sandbox, Selector};
-use wire::{Protocol, Target};
+use wire::{Protocol, Secret, Target};
 
 use crate::error::Error;
 use crate::observe::{Event, Observer};
-use crate::study::{mask_passwords, nearest};
+use crate::study::nearest;
 
 /// A SERVER that can be read, not yet looked up.
 #[derive(Debug, Clone)]
@@ -57,7 +60,7 @@ pub fn check_name(text: &str) -> Result<(), NameProblem> {
 pub fn parse(text: &str) -> Result<Server, NameProblem> {
     if text.contains("://") {
         let target = Target::parse(text).map_err(|why| NameProblem {
-            message: format!("`{}` is not a server's URL: {why}", mask_passwords(text)),
+            message: format!("`{}` is not a server's URL: {why}", wire::mask::value(text)),
             help: "for example mysql://user:password@host:3306/db?socket=/path or postgres://user@host/db"
                 .into(),
         })?;
@@ -85,13 +88,42 @@ pub fn parse(text: &str) -> Result<Server, NameProblem> {
     Ok(Server::Sandbox(text.to_owned()))
 }
 
-/// Reads a SERVER of the command line.
+/// The password of `--password-file`, for URLs that name none.
+static PASSWORD: OnceLock<Secret> = OnceLock::new();
+
+/// Reads the file of `--password-file`. Call it before servers are read.
+///
+/// # Errors
+/// The file cannot be read, or holds no password.
+pub fn use_password_file(path: &Path) -> Result<(), Error> {
+    let password = wire::passwords::read_file(path).map_err(|error| Error::Usage(error.to_string()))?;
+    PASSWORD.get_or_init(|| password);
+    Ok(())
+}
+
+/// Reads a SERVER that is going to be used. A URL without a password gets the one that its user has for it elsewhere.
 pub fn parse_argument(text: &str) -> Result<Server, Error> {
-    parse(text).map_err(|problem| Error::Usage(format!("{}: {}", problem.message, problem.help)))
+    let mut server =
+        parse(text).map_err(|problem| Error::Usage(format!("{}: {}", problem.message, problem.help)))?;
+    if let Server::Url(target) = &mut server {
+        if let Some(password) = PASSWORD.get().filter(|_| target.password.is_empty()) {
+            target.password = password.clone();
+        }
+        wire::passwords::complete(target).map_err(|error| Error::Usage(error.to_string()))?;
+    }
+    Ok(server)
 }
 
 /// What a selector means now, fetched where it is not here yet.
 pub fn obtain(home: &Home, selector: &Selector, observer: Observer<'_>) -> Result<Build, Error> {
+    // New ones cannot be named so any more.
+    let name = selector.to_string();
+    if home.sandboxes().join(&name).is_dir() {
+        observer(Event::Warning(&format!(
+            "`{name}` means the newest build of {name}, not the sandbox of that name: to measure on that one give its \
+             URL (`plimsoll sandbox status {name}` shows its socket), or deploy it anew under another name"
+        )));
+    }
     let build = match sandbox::builds::find(home, selector)? {
         Resolved::Here(build) => build,
         Resolved::Away(_) => {

@@ -8,19 +8,20 @@ use sandbox::builds::Resolved;
 use sandbox::{Build, Home, Sandbox};
 use store::{BuildId, HostId, Purpose, RunHead, RunStart, Status, Store, StudyId, StudyRecord};
 
-use crate::bench::{Data, attached_name, take_machine};
-use crate::cells::{Controlled, sandbox_spec, server_facts};
+use crate::bench::{Data, attached_name};
+use crate::cells::{Controlled, Life, SettingsNotes, sandbox_spec, server_facts};
 use crate::error::Error;
 use crate::hooks::Attach;
+use crate::host;
+use crate::machine::{take_machine, take_results};
 use crate::observe::{Event, Observer, RunLabel};
-use crate::plan::{Pinned, Plan, PlannedRun, StoredPlan, draw_seed, fingerprint};
+use crate::plan::{Pinned, Plan, PlannedRun, StoredPlan, draw_seed, fingerprint, workload_files};
 use crate::provision::Place;
 use crate::record;
 use crate::run::{Around, Asked, Order, run};
 use crate::servers::{self, Server};
 use crate::stop::StopSwitch;
-use crate::study::{Body, Ladder, Length, Study, mask_passwords, nearest, one_of};
-use crate::{host, workloads};
+use crate::study::{Body, Ladder, Length, Study, nearest, one_of};
 
 /// What `run` is asked for.
 #[derive(Debug, Clone)]
@@ -76,6 +77,8 @@ pub struct Outline {
     pub run_length: Option<Duration>,
     /// The runs that `only` leaves.
     pub chosen: Vec<PlannedRun>,
+    /// What is worth a second look before hours are spent on it.
+    pub notes: Vec<String>,
 }
 
 /// A server of the study, looked up.
@@ -103,38 +106,74 @@ impl Subject {
     }
 }
 
-/// What `--dry-run` shows. Fetches nothing, connects to nothing, writes nothing.
+/// What `--dry-run` shows. Fetches nothing, connects to nothing, writes nothing; builds that are here are asked whether
+/// they take the study's settings.
 ///
 /// # Errors
 /// The study asks for what there is not.
 pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
     let body = request.study.body(request.quick);
+    sessions_are_possible(&request.study, &body)?;
     let mut pinned = Vec::new();
     let mut to_fetch = Vec::new();
+    let mut found = Vec::new();
     for choice in &body.axes.server {
-        let name = match servers::parse_argument(&choice.server)? {
+        let (name, flavor, build) = match servers::parse_argument(&choice.server)? {
             Server::Selector(selector) => match sandbox::builds::find(home, &selector)? {
-                Resolved::Here(build) => build.name(),
+                Resolved::Here(build) => (build.name(), build.flavor, Some(Some(build))),
                 Resolved::Away(fetchable) => {
                     to_fetch.push((fetchable.name(), fetchable.source.clone()));
-                    fetchable.name()
+                    (fetchable.name(), selector.flavor, Some(None))
                 }
             },
-            Server::Sandbox(name) => name,
-            Server::Url(_) => mask_passwords(&choice.server),
+            Server::Sandbox(name) => {
+                let sandbox = Sandbox::open(home, &name).ok();
+                (name, sandbox.map_or(sandbox::Flavor::Mysql, |sandbox| sandbox.build().flavor), None)
+            }
+            Server::Url(target) => {
+                let flavor = match target.protocol {
+                    wire::Protocol::Mysql => sandbox::Flavor::Mysql,
+                    wire::Protocol::Postgres => sandbox::Flavor::Postgres,
+                };
+                (wire::mask::value(&choice.server), flavor, None)
+            }
         };
         pinned.push(pin(&choice.server, choice.label.as_deref(), &name, ""));
+        found.push((flavor, build));
     }
     no_name_twice(&request.study, &pinned)?;
     let seed = body.load.seed.unwrap_or_else(draw_seed);
     let plan = Plan::new(&body, request.quick, seed, pinned);
+    let controlled: Vec<Controlled<'_>> = found
+        .iter()
+        .map(|(flavor, build)| Controlled {
+            flavor: *flavor,
+            life: match build {
+                Some(Some(build)) => Life::Own(build),
+                Some(None) => Life::ToFetch,
+                None => Life::Foreign,
+            },
+        })
+        .collect();
+    crate::cells::check(&request.study, &body.load, &plan, &controlled)?;
+    let notes = SettingsNotes::of(&request.study, &body.load, &plan, &controlled)?;
+    let notes = notes.all().cloned().collect();
     let chosen = choose(&plan, &request.only)?;
-    Ok(Outline { chosen, plan, to_fetch, run_length: run_length(&body) })
+    Ok(Outline { chosen, plan, to_fetch, run_length: run_length(&body), notes })
+}
+
+/// A ladder that this process could not open the connections for is refused before its first rung.
+fn sessions_are_possible(study: &Study, body: &Body) -> Result<(), Error> {
+    let most = body.axes.ladder.levels().iter().copied().max().unwrap_or(1);
+    crate::checks::descriptors(most).map_err(|error| {
+        let message = format!("{most} sessions are not possible here");
+        study.refuse("sessions", message, "too many for this machine as it is set", &error.to_string())
+    })
 }
 
 fn pin(selector: &str, label: Option<&str>, build_name: &str, identity: &str) -> Pinned {
     Pinned {
-        selector: mask_passwords(selector),
+        selector: wire::mask::value(selector),
         name: label.map_or_else(|| build_name.to_owned(), |label| format!("{build_name}+{label}")),
         build_name: build_name.to_owned(),
         build: identity.to_owned(),
@@ -183,18 +222,23 @@ pub fn run_study(
     stop: &StopSwitch,
 ) -> Result<Outcome, Error> {
     let body = request.study.body(request.quick);
-    let _machine = take_machine(observer, stop)?;
+    sessions_are_possible(&request.study, &body)?;
+    let machine = take_machine(observer, stop)?;
     let cleaned = sandbox::leftovers(home)?;
     if !cleaned.is_empty() {
         observer(Event::Cleaned(&cleaned));
     }
     let mut store = Store::open(&request.results)?;
+    let _results = take_results(&request.results)?;
     let before = if request.new { None } else { unfinished(&store, request, &body)? };
     let (subjects, pinned) = look_up(home, request, &body, before.as_ref(), observer)?;
     no_name_twice(&request.study, &pinned)?;
     let controlled: Vec<Controlled<'_>> = subjects
         .iter()
-        .map(|subject| Controlled { flavor: subject.flavor(), build: build_of(subject) })
+        .map(|subject| Controlled {
+            flavor: subject.flavor(),
+            life: build_of(subject).map_or(Life::Foreign, Life::Own),
+        })
         .collect();
     let (plan, id) = match before {
         Some(record) => (planned_before(&record, &body, request.quick)?, record.id),
@@ -206,8 +250,13 @@ pub fn run_study(
             (plan, id)
         }
     };
+    let notes = SettingsNotes::of(&request.study, &body.load, &plan, &controlled)?;
+    notes.all().for_each(|note| observer(Event::Warning(note)));
     let chosen = choose(&plan, &request.only)?;
     store.interrupt_running(id)?;
+    if let Some(doubt) = &machine.doubt {
+        store.add_note(id, record::now_ms(), doubt)?;
+    }
     let host = store.add_host(&host::facts())?;
     let builds = subjects
         .iter()
@@ -215,8 +264,17 @@ pub fn run_study(
         .collect::<Result<Vec<Option<BuildId>>, store::Error>>()?;
     // After the plan and its fingerprint, which are of the study and not of this machine.
     let body = crate::cells::with_client_apart(body)?;
-    let work =
-        Work { home, request, body: &body, plan: &plan, id, host, subjects: &subjects, builds: &builds };
+    let work = Work {
+        home,
+        request,
+        body: &body,
+        plan: &plan,
+        id,
+        host,
+        subjects: &subjects,
+        builds: &builds,
+        notes: &notes,
+    };
     work.go_on(&mut store, &chosen, Around { stop, observer, attach })
 }
 
@@ -246,9 +304,26 @@ fn unfinished(store: &Store, request: &Request, body: &Body) -> Result<Option<St
         return Ok(None);
     }
     Err(Error::Changed {
-        file: request.study.path.display().to_string(),
+        what: changed(&record, request, body),
         when: crate::study::units::utc(record.study.created_at_ms),
     })
+}
+
+/// The study file, or the files of its workloads, whichever is not what the study was planned from.
+fn changed(record: &StudyRecord, request: &Request, body: &Body) -> String {
+    let file = request.study.path.display().to_string();
+    let stored = serde_json::from_value::<StoredPlan>(record.study.plan.clone()).ok();
+    let before = stored.map(|plan| plan.workloads).unwrap_or_default();
+    let now = workload_files(body);
+    let mut files: Vec<String> = now
+        .iter()
+        .filter(|(path, hash)| before.get(*path).is_some_and(|known| known != *hash))
+        .map(|(path, _)| format!("{path}, a workload of {file},"))
+        .collect();
+    if files.is_empty() || record.study.file_sha256 != request.study.file_sha256 {
+        files.push(file);
+    }
+    files.join(" and ")
 }
 
 /// The last attempt of each run of the plan.
@@ -399,12 +474,14 @@ fn study_row(request: &Request, body: &Body, plan: &Plan) -> Result<store::Study
     })
 }
 
-/// The runs that `--only` leaves.
+/// The runs that `--only` leaves: those with one of the values given for each axis that is named.
 fn choose(plan: &Plan, only: &[(String, String)]) -> Result<Vec<PlannedRun>, Error> {
     let mut chosen = plan.runs.clone();
-    for (axis, value) in only {
+    let mut wanted: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
+    only.iter().for_each(|(axis, value)| wanted.entry(axis).or_default().push(value));
+    for (axis, wanted) in wanted {
         let values = |run: &PlannedRun| -> Vec<String> {
-            match axis.as_str() {
+            match axis {
                 "sessions" | "climb" => run.levels.iter().map(u32::to_string).collect(),
                 "block" => vec![run.block.to_string()],
                 "server" => {
@@ -426,14 +503,16 @@ fn choose(plan: &Plan, only: &[(String, String)]) -> Result<Vec<PlannedRun>, Err
             let hint = nearest(axis, names.clone())
                 .map_or_else(|| one_of(names), |near| format!("did you mean `{near}`?"));
             return Err(Error::Usage(format!(
-                "--only {axis}={value}: `{axis}` is not an axis of this study: {hint}"
+                "--only {axis}={}: `{axis}` is not an axis of this study: {hint}",
+                wanted[0]
             )));
         }
-        if !known.contains(value) {
+        if let Some(value) = wanted.iter().find(|value| !known.contains(value)) {
             let names = known.iter().map(String::as_str);
-            return Err(Error::Usage(format!("--only {axis}={value}: the axis has {}", one_of(names))));
+            let asked = wire::mask::value(value);
+            return Err(Error::Usage(format!("--only {axis}={asked}: the axis has {}", one_of(names))));
         }
-        chosen.retain(|run| values(run).contains(value));
+        chosen.retain(|run| values(run).iter().any(|value| wanted.contains(&value)));
     }
     if chosen.is_empty() {
         return Err(Error::Usage("--only leaves no run of this study".into()));
@@ -459,6 +538,7 @@ struct Work<'a> {
     host: HostId,
     subjects: &'a [Subject],
     builds: &'a [Option<BuildId>],
+    notes: &'a SettingsNotes,
 }
 
 impl Work<'_> {
@@ -680,7 +760,7 @@ impl Work<'_> {
             home: self.home,
             server_name: self.plan.servers[cell.server].name.clone(),
             flavor: subject.flavor(),
-            workload: workloads::find(&cell.workload)?,
+            workload: &cell.workload,
             options: &cell.options,
             engine: cell.engine.as_deref(),
             data: Data::Any,
@@ -696,7 +776,11 @@ impl Work<'_> {
                 format!("{}-{}-run{}-{attempt}.log", self.request.study.name, self.id.0, planned.index + 1),
             )),
             canary_ratio: pass.canary_ratio,
-            notes: if subject.build().is_some() { assigned.notes } else { Vec::new() },
+            notes: if subject.build().is_some() {
+                assigned.notes.into_iter().chain(self.notes.of_cell(cell).cloned()).collect()
+            } else {
+                Vec::new()
+            },
         };
         let mut ended = run(&order, place, around);
         if !ended.end.log_file.is_empty() {
@@ -711,6 +795,40 @@ impl Work<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_takes_alternatives_on_one_axis_and_all_of_several_axes() {
+        let text = "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = [\"mariadb\", \"postgres\"]\n\
+                    workload = \"oltp_read_only\"\nsessions = [1, 8, 64]\n[load]\nblocks = 1\n";
+        let study = crate::study::parse(std::path::Path::new("s.toml"), text).unwrap();
+        let servers = ["mariadb@10.11.1", "postgres@16.1"];
+        let pins = servers.map(|name| pin(name, None, name, "x")).to_vec();
+        let plan = Plan::new(&study.body, false, 1, pins);
+        let chosen = |only: &[(&str, &str)]| -> Result<Vec<(usize, u32)>, String> {
+            let only: Vec<(String, String)> =
+                only.iter().map(|(axis, value)| ((*axis).to_owned(), (*value).to_owned())).collect();
+            let mut runs: Vec<(usize, u32)> = choose(&plan, &only)
+                .map_err(|error| error.to_string())?
+                .iter()
+                .map(|run| (run.cell, run.levels[0]))
+                .collect();
+            runs.sort_unstable();
+            Ok(runs)
+        };
+        assert_eq!(
+            chosen(&[("sessions", "1"), ("sessions", "64")]).unwrap(),
+            [(0, 1), (0, 64), (1, 1), (1, 64)]
+        );
+        assert_eq!(
+            chosen(&[("sessions", "1"), ("server", "postgres"), ("sessions", "8")]).unwrap(),
+            [(1, 1), (1, 8)]
+        );
+        assert!(
+            chosen(&[("sessions", "1"), ("sessions", "9")])
+                .unwrap_err()
+                .contains("sessions=9: the axis has 1")
+        );
+    }
 
     #[test]
     fn what_is_unfinished_comes_first_and_invalid_runs_last() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use telemetry::gates::{self, ColdStart, Debt, DeviceLimit, Finding, Noise, NoiseLimits};
+use telemetry::gates::{self, ColdStart, Debt, DeviceLimit, Finding, Noise, NoiseLimits, three_digits};
 use telemetry::metrics::Metrics;
 use telemetry::residency::Residency;
 use telemetry::{Config, Kind, Sampler, Telemetry, Track, canary, drain, per_transaction, probe};
@@ -24,12 +24,14 @@ pub struct Watch {
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 impl Attach for Watch {
-    fn attach(&self, context: &RunContext) -> Vec<Box<dyn Hook>> {
+    fn attach(&self, context: &RunContext, told: &dyn Fn(&str)) -> Vec<Box<dyn Hook>> {
         let terms = drain::Terms {
             limit: DRAIN_LIMIT,
             is_ours: context.is_ours,
             is_cold: context.is_cold,
+            only_reads: context.only_reads,
             datadir: context.datadir.as_deref(),
+            told,
         };
         let drained = drain::drain(&context.target, &terms).map_err(|error| error.to_string());
         let sampler = Sampler::start(&Config {
@@ -139,10 +141,13 @@ impl Hook for Watching {
         match &self.drained {
             Some(Ok(drained)) => {
                 let left = if drained.left.is_empty() { "nothing" } else { &drained.left };
-                let took = drained.took.as_secs_f64();
+                let (took, system) = (drained.took.as_secs_f64(), drained.system_took.as_secs_f64());
                 facts.push((
                     "drained".to_owned(),
-                    format!("in {took:.1} s before the load: {}; left: {left}", drained.found),
+                    format!(
+                        "in {took:.1} s before the load ({system:.1} s of them by the operating system): {}; left: {left}",
+                        drained.found
+                    ),
                 ));
                 if drained.is_unfinished {
                     warnings.push(format!(
@@ -196,7 +201,7 @@ fn facts(seen: &Telemetry, steps: &[store::Step]) -> Vec<(String, String)> {
         }
     }
     for debt in debts_of_run(seen, steps) {
-        let text = format!("{:.0} to {:.0} {}", debt.start, debt.end, debt.unit);
+        let text = format!("{} to {} {}", three_digits(debt.start), three_digits(debt.end), debt.unit);
         facts.push((format!("debt/{}", debt.name), text));
     }
     for cost in &seen.costs {
@@ -213,12 +218,6 @@ fn facts(seen: &Telemetry, steps: &[store::Step]) -> Vec<(String, String)> {
     }
     facts.extend(seen.missing.iter().map(|m| (format!("not measured/{}", m.what), m.why.clone())));
     facts
-}
-
-/// Enough digits to compare, not more than were measured.
-fn three_digits(value: f64) -> String {
-    let digits = if value == 0.0 { 0 } else { (2 - value.abs().log10().floor() as i32).clamp(0, 6) };
-    format!("{value:.*}", digits as usize)
 }
 
 /// TPS of the whole seconds of the measured phase.
@@ -382,6 +381,7 @@ fn noise(seen: &Telemetry, (from, to): (f64, f64), canary_ratio: Option<f64>) ->
         .map(|((all, server), client)| (all - server - client) / seconds);
     Noise {
         foreign_share: foreign,
+        busiest: seen.busiest_foreign.clone(),
         steal_share: cpu("host", &["cpu_steal"]).map(|s| s / seconds),
         canary_ratio,
     }

@@ -1,11 +1,17 @@
 //! Workloads by the names that studies and the command line use: built-in ones, the built-in smacks, or the path of
 //! a file (`.sql`, `.smack`).
+//!
+//! A name is resolved once, when a study is read or a bench is asked for: what was read then is what all of its runs
+//! run, whatever becomes of the file meanwhile.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
+use serde::{Serialize, Serializer};
+use sha2::{Digest, Sha256};
 use smack::program::DataDir;
 use smack::smacks::{self, Smack};
 use workload::Workload;
@@ -17,56 +23,99 @@ use crate::study::nearest;
 /// The built-in smacks: their rows are generated when they are first wanted.
 const SMACKS: [&str; 2] = ["select-key", "update-select"];
 
+/// A workload as it was read, with what tells it from another one of the same name.
+#[derive(Clone)]
+pub struct Resolved {
+    workload: Held,
+    content_sha256: Option<String>,
+}
+
+#[derive(Clone)]
+enum Held {
+    BuiltIn(&'static dyn Workload),
+    Read(Arc<dyn Workload + Send + Sync>),
+}
+
+impl Resolved {
+    /// SHA-256 of the workload's file and of the data files that it names, hexadecimal; `None` for what is built in.
+    pub fn content_sha256(&self) -> Option<&str> {
+        self.content_sha256.as_deref()
+    }
+
+    /// Whether the workload came with this plimsoll.
+    pub(crate) fn is_built_in(&self) -> bool {
+        self.content_sha256.is_none()
+    }
+
+    /// Names of its options.
+    pub(crate) fn option_names(&self) -> BTreeSet<String> {
+        self.options().iter().map(|option| option.name.to_string()).collect()
+    }
+}
+
+impl Deref for Resolved {
+    type Target = dyn Workload;
+
+    fn deref(&self) -> &Self::Target {
+        match &self.workload {
+            Held::BuiltIn(workload) => *workload,
+            Held::Read(workload) => workload.as_ref(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Resolved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.name(), self.content_sha256().unwrap_or("built in"))
+    }
+}
+
+/// The same name and the same content.
+impl PartialEq for Resolved {
+    fn eq(&self, other: &Resolved) -> bool {
+        self.name() == other.name() && self.content_sha256 == other.content_sha256
+    }
+}
+
+impl Eq for Resolved {}
+
+/// The hash of the content: it stands for the workload in a study's fingerprint.
+impl Serialize for Resolved {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.content_sha256.serialize(serializer)
+    }
+}
+
 /// Names of all built-in workloads.
 pub fn names() -> Vec<&'static str> {
     workload::all().iter().map(|workload| workload.name()).chain(SMACKS).collect()
 }
 
 /// All built-in workloads. Smacks whose rows cannot be kept on this machine are left out.
-pub fn all() -> Vec<&'static dyn Workload> {
-    let smacks = SMACKS.iter().filter_map(|name| find(name).ok());
-    workload::all().iter().copied().chain(smacks).collect()
+pub fn all() -> Vec<Resolved> {
+    names().into_iter().filter_map(|name| resolve(name).ok()).collect()
 }
 
-/// Names of the options that a workload has; empty for an unknown one.
-pub fn option_names(name: &str) -> BTreeSet<String> {
-    find(name)
-        .map(|workload| workload.options().iter().map(|option| option.name.to_string()).collect())
-        .unwrap_or_default()
-}
-
-/// The workload of that name.
+/// The workload of that name, read now.
 ///
 /// # Errors
 /// There is none, its file cannot be understood, or a smack's rows cannot be written.
-pub fn find(name: &str) -> Result<&'static dyn Workload, Error> {
+pub fn resolve(name: &str) -> Result<Resolved, Error> {
     if let Some(found) = workload::find(name) {
-        return Ok(found);
+        return Ok(Resolved { workload: Held::BuiltIn(found), content_sha256: None });
     }
     let smack = SMACKS.iter().find(|smack| smack.replace('-', "_") == name.replace('-', "_"));
-    let kept = match (smack, extension(name)) {
-        (Some(smack), _) => Kept::BuiltIn(smack),
-        (None, "sql" | "smack") => Kept::File,
-        (None, _) => return Err(unknown(name)),
-    };
-    // Workloads live as long as the process: a study asks for the same one with every run.
-    static KNOWN: Mutex<BTreeMap<String, &'static dyn Workload>> = Mutex::new(BTreeMap::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(found) = known.get(name) {
-        return Ok(*found);
+    match (smack, extension(name)) {
+        (Some(smack), _) => built_in_smack(smack),
+        (None, "sql") => sql_file(name),
+        (None, "smack") => smack_file(name),
+        (None, _) => Err(unknown(name)),
     }
-    let read = match kept {
-        Kept::BuiltIn(smack) => built_in_smack(smack)?,
-        Kept::File => file(name)?,
-    };
-    known.insert(name.to_owned(), read);
-    Ok(read)
 }
 
-/// Where a workload comes from that is not compiled in.
-enum Kept<'a> {
-    BuiltIn(&'a str),
-    File,
+/// Whether a name that is no built-in workload's is the path of a file.
+pub(crate) fn is_path(name: &str) -> bool {
+    matches!(extension(name), "sql" | "smack")
 }
 
 fn extension(name: &str) -> &str {
@@ -81,32 +130,37 @@ fn unknown(name: &str) -> Error {
     Error::Usage(format!("there is no workload `{name}`: {hint}"))
 }
 
-fn built_in_smack(name: &str) -> Result<&'static dyn Workload, Error> {
-    let data = DataDir { path: sandbox::Home::find()?.path().join("smack-data"), allow_shell: false };
-    let all = smacks::built_in(&data).map_err(|error| Error::Usage(format!("workload `{name}`: {error}")))?;
-    let found: Option<Smack> = all.into_iter().find(|smack| smack.name() == name);
-    let found = found.ok_or_else(|| unknown(name))?;
-    Ok(Box::leak(Box::new(found)))
+fn refused(name: &str, why: &dyn std::fmt::Display) -> Error {
+    Error::Usage(format!("workload `{name}`: {why}"))
 }
 
-fn file(name: &str) -> Result<&'static dyn Workload, Error> {
-    let refuse = |why: String| Error::Usage(format!("workload `{name}`: {why}"));
+fn built_in_smack(name: &str) -> Result<Resolved, Error> {
+    let data = DataDir { path: sandbox::Home::find()?.path().join("smack-data"), allow_shell: false };
+    let all = smacks::built_in(&data).map_err(|error| refused(name, &error))?;
+    let found: Option<Smack> = all.into_iter().find(|smack| smack.name() == name);
+    let found = found.ok_or_else(|| unknown(name))?;
+    Ok(Resolved { workload: Held::Read(Arc::new(found)), content_sha256: None })
+}
+
+fn read(name: &str) -> Result<String, Error> {
+    std::fs::read_to_string(name).map_err(|error| refused(name, &error))
+}
+
+fn sql_file(name: &str) -> Result<Resolved, Error> {
+    let text = read(name)?;
+    let read = SqlFile::parse(name, &text).map_err(|error| refused(name, &error))?;
+    let hash = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Resolved { workload: Held::Read(Arc::new(read)), content_sha256: Some(hash) })
+}
+
+fn smack_file(name: &str) -> Result<Resolved, Error> {
+    let text = read(name)?;
     let path = Path::new(name);
-    if extension(name) == "sql" {
-        let read = SqlFile::read(path).map_err(|error| refuse(error.to_string()))?;
-        return Ok(Box::leak(Box::new(read)));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
     // Data files are named in the file as seen from where it stands.
-    let data = DataDir {
-        path: path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-            .unwrap_or(Path::new("."))
-            .to_owned(),
-        allow_shell: false,
-    };
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let data = DataDir { path: folder.unwrap_or(Path::new(".")).to_owned(), allow_shell: false };
     let stem = path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
-    let read = Smack::new(&stem, Cow::Owned(text), &data).map_err(|error| refuse(error.to_string()))?;
-    Ok(Box::leak(Box::new(read)))
+    let read = Smack::new(&stem, Cow::Owned(text), &data).map_err(|error| refused(name, &error))?;
+    let hash = read.content_sha256().to_owned();
+    Ok(Resolved { workload: Held::Read(Arc::new(read)), content_sha256: Some(hash) })
 }

@@ -21,7 +21,7 @@ struct Watched {
 
 impl Watched {
     fn new(context: &RunContext) -> Watched {
-        Watched { began: context.began, hooks: Watch::default().attach(context) }
+        Watched { began: context.began, hooks: Watch::default().attach(context, &|_| ()) }
     }
 
     /// Looks, and leaves the samplers time to do so.
@@ -72,7 +72,7 @@ fn step(offset_s: f64, duration_s: f64, per_second: &[u64], failed: u64) -> Step
         other: 0,
         retries: 0,
         backlog: 0,
-        response: histogram(),
+        response: store::PackedHistogram::of(&histogram()),
         service: None,
         by_statement: Default::default(),
     });
@@ -101,6 +101,10 @@ fn step(offset_s: f64, duration_s: f64, per_second: &[u64], failed: u64) -> Step
         intervals: intervals.collect(),
         client: ClientUsage::default(),
         ended_by: None,
+        arrivals_offered: None,
+        failed: None,
+        unended: None,
+        stalls: None,
     }
 }
 
@@ -115,6 +119,7 @@ fn context(target: Target, flavor: Flavor) -> RunContext {
         began: Instant::now(),
         canary_ratio: None,
         is_cold: false,
+        only_reads: false,
     }
 }
 
@@ -210,31 +215,33 @@ fn a_checkpoint_age_that_runs_to_its_limit_is_debt() {
     let mut client = Client::connect(&server.target(None)).unwrap();
     client.query("CREATE DATABASE d").unwrap();
     client.query("CREATE TABLE d.t (a int AUTO_INCREMENT PRIMARY KEY, b longblob) ENGINE=InnoDB").unwrap();
-    let mut age = || -> f64 {
+    let mut status = |name: &str| -> f64 {
         let mut value = 0.0;
         client
-            .query_rows("SHOW GLOBAL STATUS LIKE 'Innodb_checkpoint_age'", &mut |row| {
+            .query_rows(&format!("SHOW GLOBAL STATUS LIKE '{name}'"), &mut |row| {
                 value = row.text(1).unwrap().parse().unwrap();
             })
             .unwrap();
         value
     };
+    // Short of where the server begins to write for its life, which differs between versions; each row is some 58 KB of log.
+    let limit = status("Innodb_checkpoint_max_age");
+    let rows = (0.75 * limit / 58e3) as usize;
     let mut watched = Watched::new(&context_of(&server, false));
     let from_s = watched.now_s();
-    let at_start = age();
+    let at_start = status("Innodb_checkpoint_age");
     watched.tick();
     let mut writer = Client::connect(&server.target(Some("d"))).unwrap();
-    for _ in 0..11 {
-        // 2.5 of the 3.2 MB that the log can hold.
-        for _ in 0..4 {
+    for look in 0..11 {
+        for _ in rows * look / 11..rows * (look + 1) / 11 {
             writer.query("INSERT INTO t (b) VALUES (repeat('x', 57000))").unwrap();
         }
         watched.tick();
     }
-    let grown = age() - at_start;
+    let grown = status("Innodb_checkpoint_age") - at_start;
     let gate = watched.gate("debt_growing", from_s);
     caught(&gate);
-    assert!(gate.detail.contains("checkpoint age"), "{gate:?} {grown}");
+    assert!(gate.detail.contains("checkpoint age"), "{gate:?} {grown} of {limit}");
 }
 
 #[test]
@@ -250,7 +257,7 @@ fn files_that_are_in_the_page_cache_are_not_cold() {
     let gate = Watched::new(&context_of(&server, true)).gate("cache_state", 0.0);
     caught(&gate);
     if server.storage_facts().unwrap().filesystem == "tmpfs" {
-        eprintln!("NOT TESTED: a cold page cache, for data directories are in memory here");
+        testkit::not_tested("a cold page cache", "data directories are in memory here");
         return;
     }
     server.restart_cold().unwrap();
@@ -264,24 +271,28 @@ fn files_that_are_in_the_page_cache_are_not_cold() {
 
 #[test]
 fn a_buffer_that_is_still_filling_is_not_warm() {
-    let Some(mut server) = sandbox::testing::server("mariadb") else { return };
+    // MySQL, because MariaDB 11.4 counts hundreds of requests for some lookups, and the gate then sees little.
+    let Some(mut server) = sandbox::testing::server("mysql@8.0") else { return };
     let mut client = Client::connect(&server.target(None)).unwrap();
     client.query("CREATE DATABASE d").unwrap();
-    client.query("CREATE TABLE d.t (a int PRIMARY KEY, b char(250)) ENGINE=InnoDB CHARSET=latin1").unwrap();
+    // Statistics that the server takes by itself would ask for more pages than the load does.
+    let options = "ENGINE=InnoDB CHARSET=latin1 STATS_AUTO_RECALC=0";
+    client.query(&format!("CREATE TABLE d.t (a int PRIMARY KEY, b char(250)) {options}")).unwrap();
     let rows: Vec<String> = (0..2000).map(|a| format!("({a}, 'x')")).collect();
     client.query(&format!("INSERT INTO d.t VALUES {}", rows.join(","))).unwrap();
     for power in 0..6 {
         client.query(&format!("INSERT INTO d.t SELECT a + {}, b FROM d.t", 2000 << power)).unwrap();
     }
+    client.query("ANALYZE TABLE d.t").unwrap();
     client.close();
     server.stop().unwrap();
     server.start().unwrap();
     let mut client = Client::connect(&server.target(Some("d"))).unwrap();
     // About 55 rows a page, and pages in an order that no read-ahead foresees.
     let mut read_pages = |from: u64, count: u64| {
-        let rows: Vec<String> =
-            (from..from + count).map(|page| (page * 911 % 2200 * 55).to_string()).collect();
-        client.query(&format!("SELECT sum(length(b)) FROM t WHERE a IN ({})", rows.join(","))).unwrap();
+        for page in from..from + count {
+            client.query(&format!("SELECT b FROM t WHERE a = {}", page * 911 % 2200 * 55)).unwrap();
+        }
     };
     let mut watched = Watched::new(&context_of(&server, false));
     let from_s = watched.now_s();
@@ -368,10 +379,8 @@ fn a_client_that_uses_all_of_its_cpu_sets_the_limit() {
     let result = load::run(&plan, &Spinners, &mut |_| (), &load::Stop::default()).unwrap();
     let client = &result.steps[0].client;
     if client.cpu_share < 0.5 {
-        eprintln!(
-            "NOT TESTED: a client that sets the limit; the machine gave this one {:.2} cpus",
-            client.cpu_share
-        );
+        let why = format!("the machine was busy and gave it {:.2} of a cpu", client.cpu_share);
+        testkit::not_tested("the gate client_bound on a client that sets the limit", why);
         return;
     }
     assert!(client.is_bound, "{client:?}");

@@ -6,10 +6,10 @@
 //! compared with the notes: acknowledged transactions that are gone, transactions of which a part is there, and sums
 //! that no longer agree.
 //!
-//! What it does not prove: that nothing can be lost. It finds losses that happen within its rounds. A power cut here
-//! loses what the operating system had not yet handed to the device; a device that itself forgets what it was handed
-//! (a volatile cache without flushes) is not imitated.
+//! What it does not prove: that nothing can be lost. It finds losses that happen within its rounds, and says how likely
+//! a loss can still be when none was found.
 
+mod disk;
 mod ledger;
 pub mod power;
 
@@ -20,13 +20,17 @@ use std::time::{Duration, Instant};
 
 use sandbox::{Build, Durability, Flavor, Home, Profile, Sandbox, Selector, Settings, Spec, Storage};
 use serde::Serialize;
+pub use stats::binomial::CONFIDENCE;
 use store::{AuditId, AuditPromise, AuditStart, Store};
-pub use store::{AuditKind as Kind, AuditRound as Round, AuditVerdict as Verdict};
+pub use store::{
+    AuditKind as Kind, AuditRound as Round, AuditUnflushed as Unflushed, AuditVerdict as Verdict,
+};
 
 use self::ledger::{Findings, Ledger};
 use self::power::{PowerDisk, PrivateMounts};
-use crate::bench::{next_number, take_machine};
+use crate::bench::next_number;
 use crate::error::Error;
+use crate::machine::take_machine;
 use crate::observe::{Event, Observer};
 use crate::record;
 use crate::stop::StopSwitch;
@@ -40,6 +44,8 @@ pub struct Request {
     pub profile: Option<Profile>,
     /// Variables over it.
     pub settings: BTreeMap<String, String>,
+    /// Environment of the server's processes.
+    pub env: BTreeMap<String, String>,
     /// How it goes down.
     pub kinds: Vec<Kind>,
     /// How often, of each kind.
@@ -65,8 +71,29 @@ pub struct KindReport {
     pub promise: String,
     /// Held against what was found; `None` without a round.
     pub verdict: Option<Verdict>,
+    /// Rounds that broke the promise.
+    pub broken_rounds: u64,
+    /// The largest share of such crashes that may break the promise and is still consistent with these rounds, at a
+    /// confidence of [`CONFIDENCE`]; `None` without a round, or where nothing is promised.
+    pub broken_share_at_most: Option<f64>,
     /// Why it could not be done, where it could not.
     pub not_done: Option<String>,
+}
+
+impl KindReport {
+    fn new(promise: AuditPromise, rounds: Vec<Round>, not_done: Option<String>) -> KindReport {
+        let broken_rounds = rounds.iter().filter(|round| promise.is_broken_by(round)).count() as u64;
+        let bound = || stats::binomial::upper_bound(broken_rounds, rounds.len() as u64, CONFIDENCE);
+        KindReport {
+            kind: promise.kind,
+            verdict: Verdict::of(&promise, &rounds),
+            broken_rounds,
+            broken_share_at_most: (promise.can_be_broken() && !rounds.is_empty()).then(bound),
+            rounds,
+            promise: promise.text,
+            not_done,
+        }
+    }
 }
 
 /// The whole audit.
@@ -117,7 +144,7 @@ impl Kept {
             engine: engine.to_owned(),
             profile: request.profile.map(|profile| profile.name().to_owned()),
             settings: request.settings.clone(),
-            deciding: spec.deciding_settings(),
+            deciding: deciding(spec),
             class: durability.name().to_owned(),
             promises: [Kind::ProcessCrash, Kind::PowerCut].map(|kind| promise(durability, kind)).to_vec(),
             sessions: request.sessions,
@@ -134,6 +161,12 @@ impl Kept {
         tell(observer, kind, of, round);
         Ok(self.store.add_audit_round(self.id, kind, round)?)
     }
+}
+
+/// What decides, with the environment: what a preloaded library does to a server it does not do to the others.
+fn deciding(spec: &Spec) -> Settings {
+    let env = spec.env.iter().map(|(name, value)| (format!("env {name}"), value.clone()));
+    spec.deciding_settings().into_iter().chain(env).collect()
 }
 
 /// Audits a build. `mounts` are needed for power cuts only, and must have been entered before the process had threads.
@@ -157,6 +190,7 @@ pub fn audit(
     let mut spec = Spec::new(String::new(), build);
     spec.profile = request.profile;
     spec.settings = request.settings.clone();
+    spec.env = request.env.clone();
     spec.sessions = request.sessions;
     // Little to recover and to copy: what is audited is the last second.
     spec.buffer_bytes = Some(64 << 20);
@@ -179,11 +213,10 @@ pub fn audit(
             }
         };
         let promise = promise(durability, kind);
-        let verdict = Verdict::of(&promise, &rounds);
-        kinds.push(KindReport { kind, rounds, promise: promise.text, verdict, not_done });
+        kinds.push(KindReport::new(promise, rounds, not_done));
     }
     Ok(Report {
-        schema: 1,
+        schema: 2,
         server: spec.build.name(),
         build: spec.build.identity.clone(),
         profile: request.profile.map(|profile| profile.name().to_owned()),
@@ -268,7 +301,8 @@ fn process_crashes(
     Ok(rounds)
 }
 
-/// A ledger whose empty tables no crash can take: a clean stop writes everything, whatever the settings leave unwritten.
+/// A ledger whose empty tables no crash can take: a clean stop writes everything, whatever the settings leave
+/// unwritten.
 fn made_for_good(server: &mut Sandbox, request: &Request, salt: u64) -> Result<Ledger, Error> {
     let ledger = Ledger::create(server, request.sessions, request.seed ^ salt)?;
     server.stop()?;
@@ -276,7 +310,7 @@ fn made_for_good(server: &mut Sandbox, request: &Request, salt: u64) -> Result<L
     Ok(ledger)
 }
 
-/// Rounds, or why there are none: no root, no loop devices.
+/// Rounds, or why there are none: no root, no FUSE, no loop devices.
 fn power_cuts(
     home: &Home,
     spec: &Spec,
@@ -290,7 +324,7 @@ fn power_cuts(
         Ok(mounts) => mounts,
         Err(why) => return Ok(Err(why.to_string())),
     };
-    match PowerDisk::create(&home.path().join("audit"), mounts) {
+    match PowerDisk::create(&home.path().join("audit"), request.seed, mounts) {
         Ok(mut disk) => cut_rounds(home, spec, request, &mut disk, kept, observer, stop).map(Ok),
         Err(why) => Ok(Err(why.to_string())),
     }
@@ -322,11 +356,15 @@ fn cut_rounds(
         let ran = work.wait_for_a_random_moment(stop);
         // What the server confirms from now on it confirms without power.
         let noted = work.noted();
-        let cut = disk.cut();
+        // By turns: what loses most, and what leaves most behind that belongs together.
+        let unflushed = if number % 2 == 1 { Unflushed::Dropped } else { Unflushed::Torn };
+        let cut = disk.cut(unflushed);
         server.kill()?;
         work.end();
-        cut.and_then(|()| disk.restore()).map_err(failed)?;
-        let round = restart(&mut server, &mut ledger, number, ran, &noted);
+        let cut = cut.and_then(|cut| disk.restore().map(|()| cut)).map_err(failed)?;
+        let mut round = restart(&mut server, &mut ledger, number, ran, &noted);
+        round.unflushed = Some(unflushed);
+        (round.unflushed_bytes, round.dropped_bytes) = (cut.unflushed_bytes, cut.dropped_bytes);
         kept.round(Kind::PowerCut, request.rounds, &round, observer)?;
         let is_over = round.failure.is_some();
         rounds.push(round);
@@ -358,6 +396,9 @@ fn restart(
         broken: Vec::new(),
         recovery_s: None,
         failure: None,
+        unflushed: None,
+        unflushed_bytes: 0,
+        dropped_bytes: 0,
     };
     let started = server.start();
     if let Err(error) = started {

@@ -1,25 +1,35 @@
 //! The axes of a study file, and the options of its workloads.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::Path;
 
 use super::compare::AXES;
 use super::load::read_length;
-use super::mask_passwords;
 use super::model::*;
 use super::problem::{nearest, one_of};
 use super::read::{At, Item, Problems, Table, word};
+use crate::workloads::Resolved;
 
 const ISOLATIONS: [&str; 4] = ["read-uncommitted", "read-committed", "repeatable-read", "serializable"];
 const PROFILES: [&str; 3] = ["safest", "fast", "unsafe"];
 const LOGGING: [&str; 4] = ["none", "general-file", "general-table", "binlog"];
-/// More sessions than a process can have sockets for.
-const SESSIONS_MAX: u32 = 100_000;
+/// A machine has 65,535 ports, and control work needs some of them.
+const SESSIONS_MAX: u32 = 65_000;
 
-/// Where names stand that are checked after everything has been read.
+/// An option of workloads, with a value that it is given.
+pub(super) struct OptionAt {
+    name: At<String>,
+    value: At<String>,
+}
+
+/// Where things stand that are checked after everything has been read.
 #[derive(Default)]
 pub(super) struct Places {
-    pub(super) options: Vec<At<String>>,
+    /// Options of every workload of the study.
+    pub(super) options: Vec<OptionAt>,
+    /// For what is checked when the servers are known, by name; see [`Study::places`].
+    pub(super) spans: BTreeMap<String, Range<usize>>,
 }
 
 pub(super) fn read_axes(table: &mut Table<'_>, problems: &mut Problems, places: &mut Places) -> Axes {
@@ -30,16 +40,21 @@ pub(super) fn read_axes(table: &mut Table<'_>, problems: &mut Problems, places: 
     {
         for (key, item) in inner.entries() {
             let key = key.with(key.value.replace('-', "_"));
-            let values =
-                distinct(item, problems, "value", |i, p| i.scalar(p).map(|at| at.value), String::clone);
+            let mut given = Vec::new();
+            let read = |item: Item<'_>, problems: &mut Problems| {
+                let at = item.scalar(problems)?;
+                given.push(OptionAt { name: key.clone(), value: at.clone() });
+                Some(at.value)
+            };
+            let values = distinct(item, problems, "value", read, String::clone);
+            places.options.extend(given);
             if AXES.contains(&key.value.as_str()) {
                 problems.add(&key.span, format!("`{}` is the name of an axis already", key.value), "twice");
             }
-            axes.options.push((key.value.clone(), values));
-            places.options.push(key);
+            axes.options.push((key.value, values));
         }
     }
-    axes.ladder = read_ladder(table, problems).unwrap_or_default();
+    axes.ladder = read_ladder(table, problems, places).unwrap_or_default();
     axes
 }
 
@@ -56,18 +71,11 @@ pub(super) fn read_plain_axes(
         });
     }
     if let Some(item) = table.get("workload") {
-        let mut inner = Vec::new();
-        axes.workload = distinct(
-            item,
-            problems,
-            "workload",
-            |item, problems| read_workload(item, problems, &mut inner),
-            |choice| choice.label.clone(),
-        );
-        places.options.extend(inner);
+        axes.workload = distinct(item, problems, "workload", read_workload, |choice| choice.label.clone());
     }
     if let Some(item) = table.get("settings") {
-        axes.settings = distinct(item, problems, "set of settings", read_settings, |s| s.label.clone());
+        let read = |item: Item<'_>, problems: &mut Problems| read_settings(item, problems, places);
+        axes.settings = distinct(item, problems, "set of settings", read, |s| s.label.clone());
     }
     if let Some(item) = table.get("engine") {
         axes.engine = names(item, problems, "engine");
@@ -114,7 +122,8 @@ fn distinct<T>(
         if seen.insert(name(&value)) {
             all.push(value);
         } else {
-            let message = format!("the {what} `{}` stands twice on its axis", mask_passwords(&name(&value)));
+            let message =
+                format!("the {what} `{}` stands twice on its axis", wire::mask::value(&name(&value)));
             let help = "to measure the same thing twice (an A/A control), give one of them a label: \
                         { server = \"mariadb\", label = \"again\" }";
             if what == "server" {
@@ -180,16 +189,13 @@ fn label_of(item: Item<'_>, problems: &mut Problems) -> Option<String> {
     fits.then_some(text.value)
 }
 
-fn read_workload(
-    item: Item<'_>,
-    problems: &mut Problems,
-    places: &mut Vec<At<String>>,
-) -> Option<WorkloadChoice> {
+fn read_workload(item: Item<'_>, problems: &mut Problems) -> Option<WorkloadChoice> {
     if !item.is_table() {
         let name = item.text(problems)?;
-        return known_workload(&name, problems).then(|| WorkloadChoice {
+        return resolve_workload(&name, problems).map(|workload| WorkloadChoice {
             label: name.value.clone(),
             name: name.value,
+            workload,
             options: BTreeMap::new(),
             length: None,
         });
@@ -199,23 +205,28 @@ fn read_workload(
         table.need("workload", problems, "{ workload = \"oltp_read_write\", options = { tables = 4 } }");
     let name = name.and_then(|item| item.text(problems));
     let label = table.get("label").and_then(|item| label_of(item, problems));
-    let options = read_options(table.get("options"), problems, places);
+    let mut given = Vec::new();
+    let options = read_options(table.get("options"), problems, &mut given);
     let length = read_length(&mut table, problems);
     table.finish(problems);
     let name = name?;
-    known_workload(&name, problems).then(|| WorkloadChoice {
-        label: label.unwrap_or_else(|| name.value.clone()),
-        name: name.value,
-        options,
-        length,
-    })
+    let workload = resolve_workload(&name, problems)?;
+    // The options of an entry are of its workload alone.
+    for option in &given {
+        check_option(option, &[&workload], problems);
+    }
+    let label = label.unwrap_or_else(|| name.value.clone());
+    Some(WorkloadChoice { label, name: name.value, workload, options, length })
 }
 
-fn known_workload(name: &At<String>, problems: &mut Problems) -> bool {
-    let Err(why) = crate::workloads::find(&name.value) else { return true };
-    if name.value.ends_with(".sql") || name.value.ends_with(".smack") {
+fn resolve_workload(name: &At<String>, problems: &mut Problems) -> Option<Resolved> {
+    let why = match crate::workloads::resolve(&name.value) {
+        Ok(workload) => return Some(workload),
+        Err(why) => why,
+    };
+    if crate::workloads::is_path(&name.value) {
         problems.add(&name.span, why.to_string(), "this file");
-        return false;
+        return None;
     }
     let known = crate::workloads::names();
     let help = match nearest(&name.value, known.iter().copied()) {
@@ -225,53 +236,73 @@ fn known_workload(name: &At<String>, problems: &mut Problems) -> bool {
         }
     };
     problems.add_help(&name.span, format!("there is no workload `{}`", name.value), "unknown", help);
-    false
+    None
 }
 
 pub(super) fn read_options(
     item: Option<Item<'_>>,
     problems: &mut Problems,
-    places: &mut Vec<At<String>>,
+    given: &mut Vec<OptionAt>,
 ) -> BTreeMap<String, String> {
     let Some(table) = item.and_then(|item| item.table(problems, "options")) else { return BTreeMap::new() };
     let mut all = BTreeMap::new();
     for (key, item) in table.entries() {
         if let Some(value) = item.scalar(problems) {
-            all.insert(key.value.replace('-', "_"), value.value);
-            places.push(key.with(key.value.replace('-', "_")));
+            let name = key.with(key.value.replace('-', "_"));
+            all.insert(name.value.clone(), value.value.clone());
+            given.push(OptionAt { name, value });
         }
     }
     all
 }
 
-/// Every option must be one that at least one workload of the study knows.
+/// Every option must be one that at least one workload of the study knows, with a value that each of those takes.
 pub(super) fn check_options(
     axes: &Axes,
     quick: &Quick,
-    spans: &[At<String>],
-    places: &Places,
+    given: &[OptionAt],
+    places: &[&Places],
     problems: &mut Problems,
 ) {
-    let workloads = || axes.workload.iter().chain(&quick.axes.workload);
-    let known: BTreeSet<String> =
-        workloads().flat_map(|choice| crate::workloads::option_names(&choice.name)).collect();
-    if known.is_empty() {
+    let workloads: Vec<&Resolved> =
+        axes.workload.iter().chain(&quick.axes.workload).map(|choice| &choice.workload).collect();
+    if workloads.is_empty() {
         return;
     }
-    for at in spans.iter().chain(&places.options) {
-        if known.contains(&at.value) {
-            continue;
-        }
-        let help = match nearest(&at.value, known.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("known options: {}", known.iter().cloned().collect::<Vec<_>>().join(", ")),
-        };
-        let message = format!("unknown option `{}`", at.value);
-        problems.add_help(&at.span, message, "no workload of this study has it", help);
+    for option in given.iter().chain(places.iter().flat_map(|places| &places.options)) {
+        check_option(option, &workloads, problems);
     }
 }
 
-fn read_settings(item: Item<'_>, problems: &mut Problems) -> Option<SettingsChoice> {
+fn check_option(option: &OptionAt, workloads: &[&Resolved], problems: &mut Problems) {
+    let OptionAt { name, value } = option;
+    let mut is_known = false;
+    for workload in workloads {
+        let Some(spec) = workload.options().iter().find(|spec| spec.name == name.value) else { continue };
+        is_known = true;
+        if let Err(allowed) = spec.canonical(&value.value) {
+            let message = format!("`{}` is not a value of the option `{}`", value.value, name.value);
+            let help = format!("{} of {} {allowed}", name.value, workload.name());
+            problems.add_help(&value.span, message, "not possible", help);
+            return;
+        }
+    }
+    if is_known {
+        return;
+    }
+    let known: BTreeSet<String> = workloads.iter().flat_map(|workload| workload.option_names()).collect();
+    let help = match nearest(&name.value, known.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("known options: {}", known.iter().cloned().collect::<Vec<_>>().join(", ")),
+    };
+    let label = match workloads {
+        [workload] => format!("{} has no such option", workload.name()),
+        _ => "no workload of this study has it".to_owned(),
+    };
+    problems.add_help(&name.span, format!("unknown option `{}`", name.value), label, help);
+}
+
+fn read_settings(item: Item<'_>, problems: &mut Problems, places: &mut Places) -> Option<SettingsChoice> {
     if !item.is_table() {
         let text = item.text(problems)?;
         if text.value == "default" {
@@ -296,15 +327,24 @@ fn read_settings(item: Item<'_>, problems: &mut Problems) -> Option<SettingsChoi
     let label = label.and_then(|item| label_of(item, problems));
     let profile = choice(table.get("profile"), problems, "a profile", PROFILES);
     let logging = choice(table.get("logging"), problems, "a logging variant", LOGGING);
-    let plain = |map: BTreeMap<String, At<String>>| map.into_iter().map(|(k, at)| (k, at.value)).collect();
-    let set = table.get("set").map(|item| plain(item.scalars(problems))).unwrap_or_default();
+    let mut spans: Vec<(String, Range<usize>)> = vec![(String::new(), item.span())];
+    let mut plain = |item: Item<'_>, problems: &mut Problems| -> BTreeMap<String, String> {
+        let read = item.scalars(problems);
+        spans.extend(read.iter().map(|(name, at)| (format!("/{name}"), at.span.clone())));
+        read.into_iter().map(|(name, at)| (name, at.value)).collect()
+    };
+    let set = table.get("set").map(|item| plain(item, problems)).unwrap_or_default();
     let mut by_flavor = BTreeMap::new();
     for flavor in ["mysql", "mariadb", "percona", "postgres"] {
         if let Some(item) = table.get(flavor) {
-            by_flavor.insert(flavor.to_owned(), plain(item.scalars(problems)));
+            by_flavor.insert(flavor.to_owned(), plain(item, problems));
         }
     }
     table.finish(problems);
+    if let Some(label) = &label {
+        let named = spans.into_iter().map(|(what, span)| (format!("settings/{label}{what}"), span));
+        places.spans.extend(named);
+    }
     Some(SettingsChoice { label: label?, profile, logging, set, by_flavor })
 }
 
@@ -430,7 +470,11 @@ fn read_env(item: Item<'_>, problems: &mut Problems) -> Option<EnvChoice> {
     Some(EnvChoice { label: label?, set: set.into_iter().map(|(key, at)| (key, at.value)).collect() })
 }
 
-pub(super) fn read_ladder(table: &mut Table<'_>, problems: &mut Problems) -> Option<Ladder> {
+pub(super) fn read_ladder(
+    table: &mut Table<'_>,
+    problems: &mut Problems,
+    places: &mut Places,
+) -> Option<Ladder> {
     let sessions = table.get("sessions");
     let climb = table.get("climb");
     if sessions.is_some() && climb.is_some() {
@@ -453,6 +497,9 @@ pub(super) fn read_ladder(table: &mut Table<'_>, problems: &mut Problems) -> Opt
         };
         distinct(item, problems, "level", read, u32::to_string)
     };
+    if let Some(item) = sessions.or(climb) {
+        places.spans.insert("sessions".to_owned(), item.span());
+    }
     if let Some(item) = sessions {
         return Some(Ladder::Sessions(levels(item, problems)));
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use report::{Gate, Wanted};
 
-use super::mask_passwords;
 use super::model::*;
 use super::problem::{nearest, one_of};
 use super::read::{Item, Problems, Table, word};
@@ -84,7 +83,7 @@ pub(super) fn read_compare(
     if !values.iter().any(|names| names.contains(&base.value)) {
         let shown: Vec<&str> = values.iter().filter_map(|names| names.first()).map(String::as_str).collect();
         let message =
-            format!("`{}` is not a value of the axis `{}`", mask_passwords(&base.value), axis.value);
+            format!("`{}` is not a value of the axis `{}`", wire::mask::value(&base.value), axis.value);
         problems.add_help(&base.span, message, "unknown", format!("it has {}", one_of(shown)));
     } else if values.len() < 2 {
         let message = format!("the axis `{}` has one value: there is nothing to compare", axis.value);
@@ -165,7 +164,8 @@ pub(super) fn read_excludes(
                 if !known.iter().any(|names| names.contains(&text.value)) {
                     let shown: Vec<&str> =
                         known.iter().filter_map(|names| names.first()).map(String::as_str).collect();
-                    let message = format!("`{}` is not a value of the axis `{name}`", text.value);
+                    let shown_value = wire::mask::value(&text.value);
+                    let message = format!("`{shown_value}` is not a value of the axis `{name}`");
                     problems.add_help(
                         &text.span,
                         message,

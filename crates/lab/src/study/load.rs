@@ -6,6 +6,16 @@ use super::axes::{choice, cpu_list};
 use super::model::*;
 use super::read::{Problems, Table};
 
+/// Repeats beyond this add nothing to what five blocks or fifty tell.
+const BLOCKS_MAX: u32 = 10_000;
+const RETRIES_MAX: u32 = 1_000_000;
+/// Threads; more than any machine has cpus.
+const WORKERS_MAX: u32 = 4096;
+
+pub(super) fn read_blocks(table: &mut Table<'_>, problems: &mut Problems) -> Option<u32> {
+    table.get("blocks").and_then(|item| item.count_within(problems, 1, BLOCKS_MAX)).map(|at| at.value)
+}
+
 pub(super) fn read_length(table: &mut Table<'_>, problems: &mut Problems) -> Option<Length> {
     let duration = table.get("duration").and_then(|item| item.duration(problems));
     let transactions = table.get("transactions").and_then(|item| item.count::<u64>(problems, 1));
@@ -39,8 +49,8 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
     if let Some(length) = read_length(&mut table, problems) {
         load.length = length;
     }
-    if let Some(at) = table.get("blocks").and_then(|item| item.count::<u32>(problems, 1)) {
-        load.blocks = at.value;
+    if let Some(at) = read_blocks(&mut table, problems) {
+        load.blocks = at;
     }
     duration(&mut table, problems, "think_time", &mut load.think_time);
     duration(&mut table, problems, "backoff", &mut load.backoff);
@@ -50,6 +60,12 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
         let at = item.number(problems)?;
         if at.value <= 0.0 {
             problems.add(&at.span, "a rate is more than 0 transactions per second", "not positive");
+        } else if at.value.is_nan() || at.value > load::RATE_MAX_TPS {
+            let message = format!(
+                "a rate is at most {:.0} transactions per second, one for each nanosecond of the clock",
+                load::RATE_MAX_TPS
+            );
+            problems.add(&at.span, message, "cannot be counted");
         }
         Some(at.value)
     });
@@ -70,7 +86,7 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
             "with `rate`",
         );
     }
-    if let Some(at) = table.get("retries").and_then(|item| item.count::<u32>(problems, 0)) {
+    if let Some(at) = table.get("retries").and_then(|item| item.count_within(problems, 0, RETRIES_MAX)) {
         load.retries_max = at.value;
     }
     load.prime = read_prime(&mut table, problems);
@@ -78,7 +94,8 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
     if let Some(word) = choice(table.get("cache"), problems, "a state of the caches", ["warm", "cold"]) {
         load.is_cold = word == "cold";
     }
-    load.workers = table.get("workers").and_then(|item| item.count::<usize>(problems, 1)).map(|at| at.value);
+    let workers = table.get("workers").and_then(|item| item.count_within(problems, 1, WORKERS_MAX));
+    load.workers = workers.map(|at| at.value as usize);
     load.seed =
         table.get("seed").and_then(|item| item.count::<i64>(problems, 0)).map(|at| at.value.unsigned_abs());
     if let Some(at) = table.get("hot_locks").and_then(|item| item.truth(problems)) {

@@ -2,16 +2,19 @@
 
 mod axes;
 mod compare;
+mod draft;
 mod load;
 mod model;
 mod parse;
 mod problem;
 mod read;
+pub mod reference;
 #[cfg(test)]
 mod tests;
 pub mod units;
 
 pub(crate) use compare::{axis_values, position_on_axis};
+pub use draft::write_new;
 pub use model::{
     Arrivals, Axes, Body, Compare, CpusChoice, EnvChoice, Exclude, Ladder, Length, Load, Quick, ServerChoice,
     SettingsChoice, StorageChoice, Study, WorkloadChoice,
@@ -37,50 +40,4 @@ pub fn read(path: &Path) -> Result<Study, Error> {
         ))
     })?;
     parse(path, &text).map_err(|problems| Error::Study(Box::new(problems)))
-}
-
-/// A text without the passwords of the URLs in it: `mysql://user:***@host`.
-pub fn mask_passwords(text: &str) -> String {
-    let mut masked = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find("://") {
-        let (before, after) = rest.split_at(at + 3);
-        masked.push_str(before);
-        let authority_end =
-            after.find(|c: char| c.is_whitespace() || "/?#\"'".contains(c)).unwrap_or(after.len());
-        // A password may hold an `@` that was not escaped: the host begins after the last one.
-        match after[..authority_end].rfind('@') {
-            Some(host) => {
-                match after[..host].find(':') {
-                    Some(colon) => {
-                        masked.push_str(&after[..colon]);
-                        masked.push_str(":***");
-                    }
-                    None => masked.push_str(&after[..host]),
-                }
-                rest = &after[host..];
-            }
-            None => rest = after,
-        }
-    }
-    masked.push_str(rest);
-    masked
-}
-
-#[cfg(test)]
-mod mask_tests {
-    use super::mask_passwords;
-
-    #[test]
-    fn passwords_in_urls_are_masked() {
-        for (given, shown) in [
-            ("mysql://root:geheim@h:1/db", "mysql://root:***@h:1/db"),
-            ("a = \"postgres://u:p@ss@h/d\" # x://y", "a = \"postgres://u:***@h/d\" # x://y"),
-            ("mysql://root@h/db", "mysql://root@h/db"),
-            ("http://example.org/a:b@c", "http://example.org/a:b@c"),
-            ("no url", "no url"),
-        ] {
-            assert_eq!(mask_passwords(given), shown);
-        }
-    }
 }

@@ -1,10 +1,15 @@
 //! A study as the file says it: plain data, checked, not yet resolved against any server.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
+
+use super::problem::{Problem, StudyError};
+use crate::error::Error;
+use crate::workloads::Resolved;
 
 /// A whole study.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,9 +30,29 @@ pub struct Study {
     pub body: Body,
     /// What `--quick` changes.
     pub quick: Quick,
+    /// Where what is checked later stands in the text: `sessions`, `settings/NAME`, `settings/NAME/VARIABLE`.
+    pub(crate) places: BTreeMap<String, Range<usize>>,
 }
 
 impl Study {
+    /// Something that is wrong with what stands at `place`, shown there.
+    pub(crate) fn refuse(&self, place: &str, message: String, label: &str, help: &str) -> Error {
+        let Some(span) = self.places.get(place).cloned() else {
+            return Error::Usage(format!("{}: {message}; {help}", self.path.display()));
+        };
+        let problem = Problem { message, span, label: label.to_owned(), help: Some(help.to_owned()) };
+        let (path, text) = (self.path.clone(), self.text.clone());
+        Error::Study(Box::new(StudyError { path, text, problems: vec![problem] }))
+    }
+
+    /// `studies/s.toml:7:12`, or the path alone where the place is not known.
+    pub(crate) fn position(&self, place: &str) -> String {
+        let path = self.path.display();
+        let Some(span) = self.places.get(place) else { return path.to_string() };
+        let (line, column) = super::problem::position(&self.text, span.start);
+        format!("{path}:{line}:{column}")
+    }
+
     /// The study as `--quick` or in full.
     pub fn body(&self, quick: bool) -> Body {
         if quick { self.quick.apply_to(&self.body) } else { self.body.clone() }
@@ -111,7 +136,7 @@ pub struct ServerChoice {
 }
 
 fn masked<S: serde::Serializer>(server: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&super::mask_passwords(server))
+    serializer.serialize_str(&wire::mask::value(server))
 }
 
 /// A workload of the study.
@@ -119,8 +144,11 @@ fn masked<S: serde::Serializer>(server: &str, serializer: S) -> Result<S::Ok, S:
 pub struct WorkloadChoice {
     /// What the study calls it; the workload's own name unless given.
     pub label: String,
-    /// The workload.
+    /// The workload, as the study names it.
     pub name: String,
+    /// What that name meant when the study was read. Of a file's the content counts.
+    #[serde(rename = "content_sha256", skip_serializing_if = "Resolved::is_built_in")]
+    pub workload: Resolved,
     /// Options of this entry alone; they win over those of the study.
     pub options: BTreeMap<String, String>,
     /// How long a level of this entry is measured; `None`: as the study says.

@@ -1,24 +1,30 @@
 //! From the text of a study file to a [`Study`], or to all that is wrong with it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
-use toml::de::DeTable;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
-use super::axes::{Places, check_options, read_axes, read_ladder, read_options, read_plain_axes};
+use super::axes::{OptionAt, Places, check_options, read_axes, read_ladder, read_options, read_plain_axes};
 use super::compare::{read_compare, read_excludes};
-use super::load::{read_gates, read_length, read_load, read_prime};
-use super::mask_passwords;
+use super::load::{read_blocks, read_gates, read_length, read_load, read_prime};
 use super::model::*;
 use super::problem::{Problem, StudyError};
-use super::read::{At, Problems, Table, word};
+use super::read::{Problems, Table, word};
+use crate::plan::RUNS_MAX;
 
 /// Reads the text of a study file; `path` only names it.
 pub fn parse(path: &Path, text: &str) -> Result<Study, StudyError> {
-    let refused = |mut problems: Vec<Problem>| {
+    let refused = |mut problems: Vec<Problem>, shown: String| {
         problems.sort_by_key(|problem| problem.span.start);
-        StudyError { path: path.to_owned(), text: text.to_owned(), problems }
+        for problem in &mut problems {
+            problem.message = wire::mask::prose(&wire::shown(&problem.message));
+            problem.help = problem.help.take().map(|help| wire::mask::prose(&wire::shown(&help)));
+        }
+        StudyError { path: path.to_owned(), text: shown, problems }
     };
     let root = match DeTable::parse(text) {
         Ok(root) => root,
@@ -26,28 +32,113 @@ pub fn parse(path: &Path, text: &str) -> Result<Study, StudyError> {
             let span = error.span().unwrap_or(0..0);
             let message = format!("this is not valid TOML: {}", error.message().replace('\n', ", "));
             let problem = Problem { message, span, label: "here".into(), help: None };
-            return Err(refused(vec![problem]));
+            return Err(refused(vec![problem], wire::mask::prose_stars(text)));
         }
     };
+    let mask = Mask::new(text, root.get_ref());
     let mut problems = Problems::default();
     let table = Table::new(root.get_ref(), root.span(), "");
-    let (title, question, body, quick) = study(table, &mut problems);
+    let (title, question, body, quick, places) = study(table, &mut problems);
     if !problems.0.is_empty() {
-        return Err(refused(problems.0));
+        return Err(refused(problems.0, mask.stars(text)));
     }
     Ok(Study {
         name: path.file_stem().map_or_else(|| "study".into(), |stem| stem.to_string_lossy().into_owned()),
         path: path.to_owned(),
-        text: mask_passwords(text),
+        text: mask.text(text),
         file_sha256: Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect(),
         title,
         question,
         body,
         quick,
+        places: places.into_iter().map(|(name, span)| (name, mask.span(&span))).collect(),
     })
 }
 
-fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body, Quick) {
+/// What hides the passwords of a study file: pieces of its text, in order, and what is shown in their place.
+struct Mask {
+    edits: Vec<(Range<usize>, String)>,
+}
+
+impl Mask {
+    /// URLs in its strings, which go on to their ends, and those in its comments.
+    fn new(text: &str, root: &DeTable<'_>) -> Mask {
+        let mut strings = Vec::new();
+        root.values().for_each(|value| collect_strings(value, &mut strings));
+        let masked = strings.into_iter().map(|(span, value)| (span, value, wire::mask::value(value)));
+        // Only what is masked is written anew, for a string can be written in many ways.
+        let mut edits: Vec<_> = masked
+            .filter(|(_, value, masked)| masked != value)
+            .map(|(span, _, masked)| (span, toml::Value::String(masked).to_string()))
+            .collect();
+        for span in wire::mask::prose_spans(text) {
+            let is_apart =
+                |(edit, _): &(Range<usize>, String)| edit.end <= span.start || span.end <= edit.start;
+            if edits.iter().all(is_apart) {
+                edits.push((span, "***".to_owned()));
+            }
+        }
+        edits.sort_by_key(|(span, _)| span.start);
+        Mask { edits }
+    }
+
+    fn text(&self, text: &str) -> String {
+        let (mut out, mut at) = (String::with_capacity(text.len()), 0);
+        for (span, shown) in &self.edits {
+            out.push_str(&text[at..span.start]);
+            out.push_str(shown);
+            at = span.end;
+        }
+        out.push_str(&text[at..]);
+        out
+    }
+
+    /// The text with an asterisk for each byte that is hidden, so that everything stays in its place.
+    fn stars(&self, text: &str) -> String {
+        let (mut out, mut at) = (String::with_capacity(text.len()), 0);
+        for (span, _) in &self.edits {
+            out.push_str(&text[at..span.start]);
+            let hidden = &text[span.clone()];
+            match hidden.starts_with(['"', '\'']) && !hidden.contains('\\') {
+                true => out.push_str(&wire::mask::value_stars(hidden)),
+                // A password, or a string whose escapes hide where it is.
+                false => out.push_str(&"*".repeat(hidden.len())),
+            }
+            at = span.end;
+        }
+        out.push_str(&text[at..]);
+        out
+    }
+
+    /// Where a piece of the text stands in what is shown.
+    fn span(&self, span: &Range<usize>) -> Range<usize> {
+        let at = |byte: usize, is_end: bool| {
+            let mut moved = byte;
+            for (edit, shown) in self.edits.iter().take_while(|(edit, _)| edit.start < byte) {
+                // Within what is replaced: its beginning, or its end.
+                let reached = byte.min(edit.end);
+                let kept = if reached == edit.end || is_end { shown.len() } else { 0 };
+                moved = moved + kept - (reached - edit.start);
+            }
+            moved
+        };
+        at(span.start, false)..at(span.end, true)
+    }
+}
+
+fn collect_strings<'a>(value: &'a Spanned<DeValue<'_>>, out: &mut Vec<(Range<usize>, &'a str)>) {
+    match value.get_ref() {
+        DeValue::String(text) => out.push((value.span(), text)),
+        DeValue::Array(items) => items.iter().for_each(|item| collect_strings(item, out)),
+        DeValue::Table(table) => table.values().for_each(|item| collect_strings(item, out)),
+        _ => {}
+    }
+}
+
+/// Places of what is checked later, when the servers are known, by name.
+type Spans = BTreeMap<String, Range<usize>>;
+
+fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body, Quick, Spans) {
     let title = table.need("title", problems, "title = \"MariaDB and PostgreSQL side by side\"");
     let title = title.and_then(|item| item.text(problems)).map_or_else(String::new, |at| at.value);
     let question = table.need("question", problems, "question = \"Which one carries more read-only load?\"");
@@ -76,6 +167,7 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         }
         inner.finish(problems);
     }
+    let axes_span = table.key_span("axes");
     let mut option_spans = Vec::new();
     let options = read_options(table.get("options"), problems, &mut option_spans);
     let load = match table.get("load").and_then(|item| item.table(problems, "[load]")) {
@@ -88,7 +180,7 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         Some(inner) => read_quick(inner, &axes, problems, &mut quick_places, &mut option_spans),
         None => Quick::default(),
     };
-    check_options(&axes, &quick, &option_spans, &places, problems);
+    check_options(&axes, &quick, &option_spans, &[&places, &quick_places], problems);
     let compare = table
         .get("compare")
         .and_then(|item| item.table(problems, "[compare]"))
@@ -103,14 +195,46 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
     };
     table.finish(problems);
     let body = Body { axes, options, load, compare, excludes };
-    if problems.0.is_empty() && crate::plan::cells(&body).is_empty() {
-        problems.add(&exclude_span, "[[exclude]] leaves nothing to measure", "every cell is excluded");
-    } else if problems.0.is_empty() && crate::plan::cells(&quick.apply_to(&body)).is_empty() {
-        let message = "with --quick, [[exclude]] leaves nothing to measure";
-        let help = "[[quick.exclude]] replaces the study's own list, for --quick alone";
-        problems.add_help(&quick_span, message, "of these cells every one is excluded", help);
+    if problems.0.is_empty() {
+        let both = [(&body, &axes_span, ""), (&quick.apply_to(&body), &quick_span, "with --quick, ")];
+        for (body, span, when) in both {
+            if !check_size(body, span, when, problems) {
+                break;
+            }
+            if crate::plan::cells(body).is_empty() && when.is_empty() {
+                problems.add(
+                    &exclude_span,
+                    "[[exclude]] leaves nothing to measure",
+                    "every cell is excluded",
+                );
+            } else if crate::plan::cells(body).is_empty() {
+                let message = "with --quick, [[exclude]] leaves nothing to measure";
+                let help = "[[quick.exclude]] replaces the study's own list, for --quick alone";
+                problems.add_help(span, message, "of these cells every one is excluded", help);
+            }
+            if !problems.0.is_empty() {
+                break;
+            }
+        }
     }
-    (title, question, body, quick)
+    let mut spans = quick_places.spans;
+    spans.extend(places.spans);
+    (title, question, body, quick, spans)
+}
+
+/// Refuses a study whose plan nobody could run, before the plan takes the memory of the machine.
+fn check_size(body: &Body, span: &Range<usize>, when: &str, problems: &mut Problems) -> bool {
+    let cells = crate::plan::cells_at_most(body);
+    let (count, what) = match cells <= RUNS_MAX {
+        true => (crate::plan::run_count(body), "runs"),
+        false => (cells, "cells"),
+    };
+    if count > RUNS_MAX {
+        let message = format!("{when}this study has {count} {what}");
+        let help = "take values from its axes, lower `blocks`, or make several studies of it";
+        problems.add_help(span, message, format!("at most {RUNS_MAX}"), help);
+    }
+    count <= RUNS_MAX
 }
 
 /// What the report shall show. It decides nothing of what is measured, and so is no part of the study's meaning.
@@ -137,7 +261,7 @@ fn read_quick(
     full: &Axes,
     problems: &mut Problems,
     places: &mut Places,
-    spans: &mut Vec<At<String>>,
+    spans: &mut Vec<OptionAt>,
 ) -> Quick {
     let ladder_given = table.has("sessions") || table.has("climb");
     let mut axes = Axes::default();
@@ -145,10 +269,10 @@ fn read_quick(
     if let Some(item) = table.get("options") {
         options = read_options(Some(item), problems, spans);
     }
-    axes.ladder = read_ladder(&mut table, problems).unwrap_or_default();
+    axes.ladder = read_ladder(&mut table, problems, places).unwrap_or_default();
     let warmup = table.get("warmup").and_then(|item| item.duration(problems)).map(|at| at.value);
     let length = read_length(&mut table, problems);
-    let blocks = table.get("blocks").and_then(|item| item.count::<u32>(problems, 1)).map(|at| at.value);
+    let blocks = read_blocks(&mut table, problems);
     let prime = read_prime(&mut table, problems);
     let is_lenient = read_gates(&mut table, problems);
     read_plain_axes(&mut table, problems, &mut axes, places);

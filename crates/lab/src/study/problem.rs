@@ -53,13 +53,22 @@ impl StudyError {
 
     /// Line and column (both from 1, in characters) of a byte of the file.
     pub fn position(&self, byte: usize) -> (usize, usize) {
-        let mut ends = (0..=byte.min(self.text.len())).rev();
-        let end = ends.find(|&end| self.text.is_char_boundary(end)).unwrap_or(0);
-        let before = &self.text[..end];
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
-        (line, column)
+        position(&self.text, byte)
     }
+}
+
+/// A text up to a byte, or to the character that the byte is in the middle of.
+pub(super) fn before(text: &str, byte: usize) -> &str {
+    let end = (0..=byte.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
+}
+
+/// Line and column (both from 1, in characters) of a byte of a text.
+pub(super) fn position(text: &str, byte: usize) -> (usize, usize) {
+    let before = before(text, byte);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+    (line, column)
 }
 
 impl fmt::Display for StudyError {
@@ -106,10 +115,11 @@ fn distance(a: &str, b: &str) -> usize {
 
 /// `a, b or c`.
 pub fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let names: Vec<&str> = names.into_iter().collect();
+    // A server's name may be a URL.
+    let names: Vec<String> = names.into_iter().map(wire::mask::value).collect();
     match names.split_last() {
         None => "nothing".to_owned(),
-        Some((last, [])) => (*last).to_owned(),
+        Some((last, [])) => last.clone(),
         Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
     }
 }

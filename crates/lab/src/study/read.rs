@@ -116,6 +116,17 @@ impl<'t> Item<'t> {
         fits.map(|value| At { value, span: self.span() })
     }
 
+    /// A whole number within bounds that are named.
+    pub(super) fn count_within(&self, problems: &mut Problems, least: u32, most: u32) -> Option<At<u32>> {
+        let number = self.integer();
+        if number.is_some_and(|number| number > i64::from(most)) {
+            let message = format!("{} is not possible here", number.unwrap_or_default());
+            problems.add(&self.span(), message, format!("at most {most}"));
+            return None;
+        }
+        self.count::<u32>(problems, i64::from(least))
+    }
+
     pub(super) fn number(&self, problems: &mut Problems) -> Option<At<f64>> {
         let value = self.value.get_ref();
         let number = match value.as_float() {

@@ -134,13 +134,24 @@ fn quick_leaves_out_other_cells_than_the_full_study() {
 
 #[test]
 fn passwords_are_not_kept() {
-    let study = read(&with(
-        "server =",
-        "server = [\"mariadb\", \"postgres@16\", \"mysql://root:geheim@db1/sbtest\"]",
-    ));
-    assert!(!study.text.contains("geheim"));
-    assert!(!format!("{:?}", crate::plan::fingerprint(&study.body, false)).contains("geheim"));
-    assert!(!serde_json::to_string(&study.body).unwrap().contains("geheim"));
+    for url in [
+        "\"mysql://root:geheim@db1/sbtest\"",
+        "\"mysql://root@db1/sbtest?password=geheim\"",
+        "\"mysql://root@db1/sbtest?p%61ssword=geheim&tls=disabled\"",
+        "\"mysql://root:it's geheim@db1/sbtest\"",
+        "'mysql://root:\"geheim@db1/sbtest'",
+        "\"mysql:\\u002f/root:\\u0067eheim@db1/sbtest\"",
+    ] {
+        let text = with("server =", &format!("server = [\"mariadb\", \"postgres@16\", {url}]"));
+        let study = read(&format!("# mysql://root:geheim@db2/?password=geheim\n{text}"));
+        assert!(!study.text.contains("eheim"), "{}", study.text);
+        assert!(study.text.contains("***"), "{}", study.text);
+        assert!(!format!("{:?}", crate::plan::fingerprint(&study.body, false)).contains("geheim"));
+        assert!(!serde_json::to_string(&study.body).unwrap().contains("geheim"));
+        let refused =
+            refused(&with("server =", &format!("server = [{url}, \"mysql://u:geheim@h/?tls=no\"]")));
+        assert!(!refused.contains("eheim"), "{refused}");
+    }
 }
 
 #[test]
@@ -183,6 +194,38 @@ const BAD: &[(&str, &str, &[&str])] = &[
         &["unknown key `name`", "`workload` is missing"],
     ),
     ("tables = 4", "tabels = 4", &["unknown option `tabels`", "did you mean `tables`?"]),
+    (
+        "tables = 4",
+        "tables = \"abc\"",
+        &["`abc` is not a value of the option `tables`", "wants a whole number"],
+    ),
+    ("tables = 4", "tables = -5", &["`-5` is not a value", "s.toml:18:10", "from 1"]),
+    (
+        "workload =",
+        "workload = [\"oltp_read_only\", { workload = \"tpcb\", options = { tables = 2 } }]",
+        &["unknown option `tables`", "tpcb has no such option"],
+    ),
+    (
+        "workload =",
+        "workload = { workload = \"oltp_read_only\", options = { table_size = \"x\" } }",
+        &["`x` is not a value of the option `table_size`"],
+    ),
+    (
+        "sessions = [1, 8, 64]",
+        "sessions = 1\noptions = { table_size = [1000, \"many\"] }",
+        &["`many` is not a value", "table_size"],
+    ),
+    ("options = { table_size = 1000 }", "options = { table_size = \"small\" }", &["`small` is not a value"]),
+    ("sessions = [1, 8, 64]", "sessions = 100000", &["more than a machine has ports", "at most 65000"]),
+    (
+        "duration = \"1m30s\"",
+        "duration = \"9000000000000000000s\"",
+        &["not a duration", "longer than a year"],
+    ),
+    ("warmup =", "warmup = \"99999h\"", &["longer than a year (at most 8760h)"]),
+    ("blocks = 7", "blocks = 4294967295", &["4294967295 is not possible", "at most 10000"]),
+    ("retries = 3", "retries = 4294967295", &["at most 1000000"]),
+    ("retries = 3", "workers = 100000", &["at most 4096"]),
     ("settings = [\"default\", \"fast\"", "settings = [\"fsat\"]", &["did you mean `fast`?"]),
     ("isolation =", "isolation = \"snapshot\"", &["read-committed"]),
     ("cpus =", "cpus = [0]", &["0 is not possible", "less than 1"]),
@@ -200,6 +243,8 @@ const BAD: &[(&str, &str, &[&str])] = &[
     ("think_time =", "think_time = \"1s\"\nrate = 10", &["do not think"]),
     ("think_time =", "arrivals = \"poisson\"", &["needs a `rate`"]),
     ("think_time =", "rate = -1", &["more than 0"]),
+    ("think_time =", "rate = 1e12", &["at most 1000000000 transactions per second"]),
+    ("think_time =", "rate = inf", &["a number is needed"]),
     ("seed = 42", "seed = -1", &["-1 is not possible"]),
     ("axis =", "axis = \"sever\"", &["did you mean `server`?"]),
     ("axis =", "axis = \"isolation\"", &["not a value of the axis"]),
@@ -228,6 +273,40 @@ fn every_kind_of_mistake_is_refused_with_a_remedy() {
         let found = wanted.iter().all(|part| text.contains(part));
         assert!(found, "{replacement}: wanted {wanted:?} in:\n{text}");
     }
+}
+
+#[test]
+fn a_plan_that_nobody_could_run_is_refused_before_it_is_made() {
+    let list =
+        |from: u32, many: u32| (from..from + many).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    let sized = |sizes: u32, tables: u32, levels: u32, blocks: u32| {
+        format!(
+            "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_read_only\"\nsessions = [{}]\n\
+             options = {{ table_size = [{}], tables = [{}] }}\n[load]\nblocks = {blocks}\n",
+            list(1, levels),
+            list(1000, sizes),
+            list(1, tables)
+        )
+    };
+    let text = refused(&sized(20, 10, 50, 400));
+    assert!(text.contains("this study has 4000000 runs") && text.contains("at most 100000"), "{text}");
+    assert!(text.contains("studies/s.toml:3:2"), "{text}");
+    // A product that would not fit into memory, by arithmetic alone.
+    let text = refused(&sized(1000, 1000, 1, 1));
+    assert!(text.contains("this study has 1000000 cells"), "{text}");
+    read(&sized(20, 10, 5, 100));
+    let text = refused(&format!("{}[quick]\nsessions = [{}]\n", sized(20, 10, 5, 100), list(1, 50)));
+    assert!(text.contains("with --quick, this study has 1000000 runs"), "{text}");
+}
+
+#[test]
+fn a_message_shows_no_password_and_points_at_the_right_place() {
+    let text = with("server =", "server = [\"mysql://root:geheim@h/db\", \"mariabd@10.11\"]");
+    let text = refused(&text);
+    assert!(!text.contains("geheim") && text.contains("root:***@h"), "{text}");
+    // As an editor counts: the file has the password.
+    let before = "server = [\"mysql://root:geheim@h/db\", ";
+    assert!(text.contains(&format!("studies/s.toml:6:{}", before.len() + 1)), "{text}");
 }
 
 #[test]

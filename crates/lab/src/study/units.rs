@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-/// Reads a duration. A bare number is refused: its unit would be a guess. The error says what is wrong.
+/// More than anybody measures; sums of durations stay far from where they overflow.
+const HOURS_MAX: f64 = 8760.0;
+
+/// Reads a duration of at most a year. A bare number is refused: its unit would be a guess. The error says what is wrong.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -25,6 +28,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         };
         total_s += number * unit_s;
         rest = tail[letters..].trim_start();
+    }
+    if total_s > HOURS_MAX * 3600.0 {
+        return Err(format!("longer than a year (at most {HOURS_MAX}h)"));
     }
     Duration::try_from_secs_f64(total_s).map_err(|_| "too long".into())
 }
@@ -69,7 +75,9 @@ mod tests {
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("500 ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        for bad in ["", "10", "s", "10 parsecs", "-1s", "1s2"] {
+        assert_eq!(duration("8760h"), Ok(Duration::from_secs(365 * 86_400)));
+        let digits = format!("{}s", "9".repeat(400));
+        for bad in ["", "10", "s", "10 parsecs", "-1s", "1s2", "8761h", "9000000000000000000s", &digits] {
             assert!(duration(bad).is_err(), "{bad}");
         }
     }

@@ -1,0 +1,689 @@
+//! Every key of a study file, for `plimsoll help study` and docs/study-file.md. Tests hold it against the parser: each
+//! key that the parser asks for stands here and nothing else does, each example is accepted, each default is the one
+//! that holds without the key.
+
+use std::fmt::Write as _;
+
+/// A table of a study file.
+pub struct Section {
+    /// As it stands in the file, or as a value of an axis.
+    pub name: &'static str,
+    /// What it is for.
+    pub about: &'static str,
+    /// Its keys.
+    pub keys: &'static [Key],
+}
+
+/// A key of a study file.
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// What stands there.
+    pub kind: &'static str,
+    /// Its value where the key is left out, as it would be written; empty where there is none.
+    pub default: &'static str,
+    /// What it is for.
+    pub about: &'static str,
+    /// The key with a value.
+    pub example: &'static str,
+}
+
+const fn key(
+    name: &'static str,
+    kind: &'static str,
+    default: &'static str,
+    about: &'static str,
+    example: &'static str,
+) -> Key {
+    Key { name, kind, default, about, example }
+}
+
+const TOP: &[Key] = &[
+    key("title", "text, needed", "", "one line", "title = \"Upgrade to 11.4\""),
+    key("question", "text, needed", "", "what the study asks", "question = \"Is 11.4 slower than 10.11?\""),
+    key(
+        "axes",
+        "table, needed",
+        "",
+        "what varies",
+        "axes = { server = \"mariadb\", workload = \"oltp_read_only\" }",
+    ),
+    key(
+        "options",
+        "table",
+        "",
+        "options of every workload of the study",
+        "options = { table_size = 100_000 }",
+    ),
+    key("load", "table", "", "how the load is applied, and for how long", "load = { duration = \"30s\" }"),
+    key(
+        "compare",
+        "table",
+        "",
+        "what is compared with what",
+        "compare = { axis = \"server\", base = \"mariadb\" }",
+    ),
+    key(
+        "report",
+        "table",
+        "",
+        "what the report shows beside its common parts",
+        "report = { sections = [\"levels\"] }",
+    ),
+    key("exclude", "tables", "", "cells that are left out", "exclude = [{ sessions = 1 }]"),
+    key("quick", "table", "", "what `--quick` changes", "quick = { blocks = 1, duration = \"2s\" }"),
+];
+
+const SERVER: &str = "server, or a list";
+const AXES: &[Key] = &[
+    key(
+        "server",
+        SERVER,
+        "",
+        "builds (flavor[@version]), sandboxes by name, or URLs; needed",
+        "server = [\"mariadb\", \"postgres@16\"]",
+    ),
+    key(
+        "workload",
+        "workload, or a list",
+        "",
+        "by name, or the path of a .sql or .smack file; needed",
+        "workload = [\"oltp_read_only\", \"tpcb\"]",
+    ),
+    key(
+        "settings",
+        "set, or a list",
+        "\"default\"",
+        "server variables: default, safest, fast, unsafe, or a set of your own",
+        "settings = [\"default\", \"fast\"]",
+    ),
+    key(
+        "engine",
+        "text, or a list",
+        "",
+        "storage engine; PostgreSQL has heap and unlogged",
+        "engine = [\"InnoDB\", \"MyISAM\"]",
+    ),
+    key(
+        "storage",
+        "place, or a list",
+        "\"default\"",
+        "where data directories are made",
+        "storage = [\"default\", { name = \"memory\", datadir = \"tmpfs\" }]",
+    ),
+    key(
+        "cpus",
+        "count, list, half or all",
+        "",
+        "cpus of the server: 2 is a count, \"0-1\" a list",
+        "cpus = [1, \"half\", \"all\"]",
+    ),
+    key(
+        "isolation",
+        "text, or a list",
+        "",
+        "read-uncommitted, read-committed, repeatable-read or serializable",
+        "isolation = [\"read-committed\", \"serializable\"]",
+    ),
+    key(
+        "charset",
+        "text, or a list",
+        "",
+        "character set, with or without collation",
+        "charset = [\"utf8mb4\", \"latin1/latin1_swedish_ci\"]",
+    ),
+    key(
+        "env",
+        "environment, or a list",
+        "\"none\"",
+        "environment of the server's process",
+        "env = [\"none\", { name = \"arenas\", set = { MALLOC_ARENA_MAX = 2 } }]",
+    ),
+    key(
+        "options",
+        "table of lists",
+        "",
+        "options of the workloads that vary, each an axis",
+        "options = { table_size = [1000, 100_000] }",
+    ),
+    key(
+        "sessions",
+        "whole numbers",
+        "1",
+        "load levels, each a run of its own, at most 65000",
+        "sessions = [1, 8, 64]",
+    ),
+    key(
+        "climb",
+        "whole numbers",
+        "",
+        "load levels as ordered steps of one run, instead of `sessions`",
+        "climb = [1, 2, 4, 8]",
+    ),
+];
+
+const LOAD: &[Key] = &[
+    key("warmup", "duration", "\"2s\"", "run before each level and not recorded", "warmup = \"5s\""),
+    key(
+        "duration",
+        "duration",
+        "\"10s\"",
+        "how long a level is measured, from 100ms to a year (ms, s, m, h)",
+        "duration = \"1m30s\"",
+    ),
+    key(
+        "transactions",
+        "whole number",
+        "",
+        "measure so many transactions instead of a time",
+        "transactions = 10_000",
+    ),
+    key(
+        "blocks",
+        "whole number",
+        "5",
+        "repeats of everything, each in random order, at most 10000; verdicts need 5",
+        "blocks = 7",
+    ),
+    key(
+        "think_time",
+        "duration",
+        "\"0s\"",
+        "pause of a session between two transactions (closed loop)",
+        "think_time = \"10ms\"",
+    ),
+    key(
+        "backoff",
+        "duration",
+        "\"0s\"",
+        "wait before the first retry; it doubles with each",
+        "backoff = \"5ms\"",
+    ),
+    key(
+        "ramp",
+        "duration",
+        "\"0s\"",
+        "connections of a level are opened evenly over this time",
+        "ramp = \"5s\"",
+    ),
+    key(
+        "drain",
+        "duration",
+        "\"5s\"",
+        "how long transactions in flight may take to end after the measured phase",
+        "drain = \"10s\"",
+    ),
+    key(
+        "rate",
+        "number",
+        "",
+        "open loop: so many transactions arrive in a second, whether or not the server keeps up",
+        "rate = 500",
+    ),
+    key(
+        "arrivals",
+        "constant or poisson",
+        "\"poisson\"",
+        "how the arrivals of an open loop are spread",
+        "arrivals = \"constant\"",
+    ),
+    key(
+        "retries",
+        "whole number",
+        "0",
+        "attempts after the first one, for deadlocks and the like",
+        "retries = 3",
+    ),
+    key(
+        "prime",
+        "duration or transactions",
+        "",
+        "run before the first level with the sessions of the largest one, not recorded",
+        "prime = \"10s\"",
+    ),
+    key(
+        "gates",
+        "invalid or warn",
+        "\"invalid\"",
+        "warn: doubts about the machine or the length of a run do not make it invalid",
+        "gates = \"warn\"",
+    ),
+    key(
+        "cache",
+        "warm or cold",
+        "\"warm\"",
+        "cold: each run begins with a restarted server and an empty page cache",
+        "cache = \"cold\"",
+    ),
+    key(
+        "workers",
+        "whole number",
+        "",
+        "threads of the client, at most 4096; one for two cpus without",
+        "workers = 2",
+    ),
+    key(
+        "seed",
+        "whole number",
+        "",
+        "of the order of runs and of all that is random in them; drawn, and recorded, without",
+        "seed = 42",
+    ),
+    key(
+        "hot_locks",
+        "true or false",
+        "false",
+        "after the blocks, a pass of its own for each cell that finds the hot locks",
+        "hot_locks = true",
+    ),
+    key(
+        "client_cpus",
+        "list of cpus",
+        "",
+        "cpus of the client; those that no server gets where `cpus` varies",
+        "client_cpus = \"0-1\"",
+    ),
+];
+
+const COMPARE: &[Key] = &[
+    key("axis", "text, needed", "", "the axis whose values are compared", "axis = \"server\""),
+    key("base", "value, needed", "", "the value that the others are compared with", "base = \"mariadb\""),
+    key(
+        "metrics",
+        "text, or a list",
+        "[\"tps\"]",
+        "tps, qps, mean, p50, p95, p99 or max",
+        "metrics = [\"tps\", \"p95\"]",
+    ),
+    key("margin", "number", "0.05", "differences below this share count as none", "margin = 0.03"),
+    key(
+        "gate",
+        "verdict, or a list",
+        "",
+        "not-slower, faster or equivalent, alone or as METRIC:VERDICT: without it `run` ends with 1",
+        "gate = \"tps:not-slower\"",
+    ),
+];
+
+const QUICK: &[Key] = &[
+    key(
+        "options",
+        "table",
+        "",
+        "options of every workload; an axis of that name goes away",
+        "options = { table_size = 1000 }",
+    ),
+    key("sessions", "whole numbers", "", "as in [axes]", "sessions = 1"),
+    key("climb", "whole numbers", "", "as in [axes]", "climb = [1, 2]"),
+    key("warmup", "duration", "", "as in [load]", "warmup = \"500ms\""),
+    key(
+        "duration",
+        "duration",
+        "",
+        "as in [load], for workloads with a length of their own too",
+        "duration = \"2s\"",
+    ),
+    key("transactions", "whole number", "", "as in [load]", "transactions = 1000"),
+    key("blocks", "whole number", "", "as in [load]", "blocks = 1"),
+    key("prime", "duration or transactions", "", "as in [load]", "prime = 1000"),
+    key("gates", "invalid or warn", "", "as in [load]", "gates = \"warn\""),
+    key("server", SERVER, "", "as in [axes]", "server = \"mariadb\""),
+    key("workload", "workload, or a list", "", "as in [axes]", "workload = \"oltp_read_only\""),
+    key("settings", "set, or a list", "", "as in [axes]", "settings = \"default\""),
+    key("engine", "text, or a list", "", "as in [axes]", "engine = \"InnoDB\""),
+    key("storage", "place, or a list", "", "as in [axes]", "storage = \"default\""),
+    key("cpus", "count, list, half or all", "", "as in [axes]", "cpus = 1"),
+    key("isolation", "text, or a list", "", "as in [axes]", "isolation = \"read-committed\""),
+    key("charset", "text, or a list", "", "as in [axes]", "charset = \"utf8mb4\""),
+    key("env", "environment, or a list", "", "as in [axes]", "env = \"none\""),
+    key("exclude", "tables", "", "instead of the study's own list", "exclude = [{ sessions = 9 }]"),
+];
+
+/// All tables of a study file.
+pub const SECTIONS: &[Section] = &[
+    Section { name: "the file", about: "What stands at the top.", keys: TOP },
+    Section {
+        name: "[axes]",
+        about: "What varies. Every combination of the values is a cell. A single value need not be a list.",
+        keys: AXES,
+    },
+    Section {
+        name: "a server",
+        about: "A server is a text, or a table where one is measured against itself.",
+        keys: &[
+            key(
+                "server",
+                "text, needed",
+                "",
+                "flavor[@version], a sandbox's name, or a URL",
+                "server = \"mariadb@11.4\"",
+            ),
+            key("label", "text", "", "tells two entries of one server apart", "label = \"again\""),
+        ],
+    },
+    Section {
+        name: "a workload",
+        about: "A workload is a text, or a table where it has options or a length of its own.",
+        keys: &[
+            key(
+                "workload",
+                "text, needed",
+                "",
+                "its name, or the path of a file",
+                "workload = \"oltp_read_only\"",
+            ),
+            key("label", "text", "", "what the study calls it; its name without", "label = \"large\""),
+            key("options", "table", "", "options of this entry alone; they win", "options = { tables = 4 }"),
+            key("duration", "duration", "", "as in [load], for this entry", "duration = \"5s\""),
+            key("transactions", "whole number", "", "as in [load], for this entry", "transactions = 1000"),
+        ],
+    },
+    Section {
+        name: "a set of settings",
+        about: "A named set of server variables. The server's program is asked whether it takes them.",
+        keys: &[
+            key("name", "text, needed", "", "what the study calls it", "name = \"big-pool\""),
+            key("profile", "safest, fast or unsafe", "", "durability to start from", "profile = \"fast\""),
+            key(
+                "logging",
+                "none, general-file, general-table or binlog",
+                "",
+                "a logging variant",
+                "logging = \"binlog\"",
+            ),
+            key("set", "table", "", "variables for every server", "set = { max_connections = 500 }"),
+            key(
+                "mysql",
+                "table",
+                "",
+                "variables for MySQL, MariaDB and Percona Server",
+                "mysql = { innodb_buffer_pool_size = \"4G\" }",
+            ),
+            key(
+                "mariadb",
+                "table",
+                "",
+                "variables for MariaDB, before those of `mysql`",
+                "mariadb = { innodb_buffer_pool_size = \"5G\" }",
+            ),
+            key(
+                "percona",
+                "table",
+                "",
+                "variables for Percona Server, before those of `mysql`",
+                "percona = { innodb_buffer_pool_size = \"5G\" }",
+            ),
+            key(
+                "postgres",
+                "table",
+                "",
+                "variables for PostgreSQL",
+                "postgres = { shared_buffers = \"4GB\" }",
+            ),
+        ],
+    },
+    Section {
+        name: "a place",
+        about: "Where data directories are made, with limits of the device and of memory (cgroups).",
+        keys: &[
+            key("name", "text, needed", "", "what the study calls it", "name = \"nvme\""),
+            key(
+                "datadir",
+                "path, or tmpfs",
+                "",
+                "the directory under which data directories are made",
+                "datadir = \"/mnt/nvme\"",
+            ),
+            key("read_iops", "number, or with k, M, G", "", "reads per second, at most", "read_iops = 500"),
+            key(
+                "write_iops",
+                "number, or with k, M, G",
+                "",
+                "writes per second, at most",
+                "write_iops = 500",
+            ),
+            key(
+                "read_bytes_per_s",
+                "number, or with k, M, G",
+                "",
+                "bytes read per second, at most",
+                "read_bytes_per_s = \"64M\"",
+            ),
+            key(
+                "write_bytes_per_s",
+                "number, or with k, M, G",
+                "",
+                "bytes written per second, at most",
+                "write_bytes_per_s = \"64M\"",
+            ),
+            key(
+                "memory",
+                "number, or with k, M, G",
+                "",
+                "memory of the server, page cache included",
+                "memory = \"2G\"",
+            ),
+        ],
+    },
+    Section {
+        name: "an environment",
+        about: "Variables of the server's process.",
+        keys: &[
+            key("name", "text, needed", "", "what the study calls it", "name = \"jemalloc\""),
+            key(
+                "set",
+                "table",
+                "",
+                "the variables",
+                "set = { LD_PRELOAD = \"/usr/lib/x86_64-linux-gnu/libjemalloc.so.2\" }",
+            ),
+        ],
+    },
+    Section { name: "[load]", about: "How the load is applied, and for how long.", keys: LOAD },
+    Section { name: "[compare]", about: "What is compared with what.", keys: COMPARE },
+    Section {
+        name: "[report]",
+        about: "What the report shows beside its common parts.",
+        keys: &[
+            key(
+                "sections",
+                "text, or a list",
+                "",
+                "sections of their own, as the published studies have them",
+                "sections = [\"levels\"]",
+            ),
+            key(
+                "published",
+                "text, or a list",
+                "",
+                "published figures to show beside",
+                "published = \"israel-2015\"",
+            ),
+            key(
+                "mean_from",
+                "whole number",
+                "",
+                "sessions from which on a mean over levels is taken",
+                "mean_from = 5",
+            ),
+        ],
+    },
+    Section { name: "[quick]", about: "What `--quick` changes; the rest stays.", keys: QUICK },
+];
+
+const HEAD: &str = "A study is a TOML file: what is measured, how, and what is compared. `plimsoll new FILE.toml` writes one to \
+                    start from, `plimsoll run FILE.toml --dry-run` checks it and shows what would be run.";
+const EXCLUDES: &str = "[[exclude]] has the names of axes as keys, with a value or a list of them: cells where each of \
+                        them has one of these values are left out. [options] has the options of the workloads as keys; \
+                        `plimsoll workloads NAME` lists them with their defaults and what they allow.";
+
+/// For a terminal.
+pub fn text() -> String {
+    let mut text = format!("{HEAD}\n");
+    for section in SECTIONS {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\n{}: {}\n", section.name, section.about);
+        for key in section.keys {
+            let default =
+                if key.default.is_empty() { String::new() } else { format!("; default {}", key.default) };
+            let _ = writeln!(
+                text,
+                "  {:<18} {} ({}{default})\n{:21}{}",
+                key.name, key.about, key.kind, "", key.example
+            );
+        }
+    }
+    let _ = write!(text, "\n{EXCLUDES}\n");
+    text
+}
+
+/// For docs/study-file.md.
+pub fn markdown() -> String {
+    let mut text = format!(
+        "# The study file\n\n<!-- Made from crates/lab/src/study/reference.rs by its tests: UPDATE_DOCS=1 cargo test -p lab@0.1.0 -->\n\n{HEAD}\n"
+    );
+    for section in SECTIONS {
+        let _ = write!(
+            text,
+            "\n## {}\n\n{}\n\n| key | what stands there | default | what for | example |\n|---|---|---|---|---|\n",
+            section.name, section.about
+        );
+        for key in section.keys {
+            let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
+            let _ = writeln!(
+                text,
+                "| `{}` | {} | {default} | {} | `{}` |",
+                key.name, key.kind, key.about, key.example
+            );
+        }
+    }
+    let _ = write!(text, "\n## [[exclude]] and [options]\n\n{EXCLUDES}\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::study::{Body, parse};
+
+    /// A study with a line in one of its tables.
+    fn study_with(section: &str, line: &str) -> String {
+        let axes = |more: &str| {
+            format!(
+                "[axes]\nserver = [\"mariadb\", \"postgres@16\"]\nworkload = \"oltp_read_only\"\n{more}\n"
+            )
+        };
+        let head = "title = \"t\"\nquestion = \"q\"\n";
+        let entry = |axis: &str, inner: &str| {
+            let others = [("server", "\"mariadb\""), ("workload", "\"oltp_read_only\"")];
+            let others = others.iter().filter(|(name, _)| *name != axis);
+            let others: String = others.map(|(name, value)| format!("{name} = {value}\n")).collect();
+            format!("{head}[axes]\n{others}{axis} = {{ {inner} }}\n")
+        };
+        let named = |line: &str, needed: &str| {
+            let name = needed.split('=').next().unwrap_or_default();
+            if line.starts_with(name) { line.to_owned() } else { format!("{needed}, {line}") }
+        };
+        match section {
+            "the file" => {
+                let given = line.split(' ').next().unwrap_or_default();
+                let tables = [
+                    ("title", "title = \"t\"\n"),
+                    ("question", "question = \"q\"\n"),
+                    (
+                        "axes",
+                        "axes = { server = [\"mariadb\", \"postgres\"], workload = \"oltp_read_only\", sessions = [1, 2] }\n",
+                    ),
+                ];
+                let others: String =
+                    tables.iter().filter(|(name, _)| *name != given).map(|(_, text)| *text).collect();
+                format!("{others}{line}\n")
+            }
+            "[axes]" => {
+                let given = line.split(' ').next().unwrap_or_default();
+                let needed =
+                    [("server", "server = \"mariadb\"\n"), ("workload", "workload = \"oltp_read_only\"\n")];
+                let others: String =
+                    needed.iter().filter(|(name, _)| *name != given).map(|(_, text)| *text).collect();
+                format!("{head}[axes]\n{others}{line}\n")
+            }
+            "a server" => entry("server", &named(line, "server = \"mariadb\"")),
+            "a workload" => entry("workload", &named(line, "workload = \"oltp_read_only\"")),
+            "a set of settings" => entry("settings", &named(line, "name = \"n\"")),
+            "a place" => entry("storage", &named(line, "name = \"n\"")),
+            "an environment" => entry("env", &named(line, "name = \"n\"")),
+            // Arrivals are those of an open loop.
+            "[load]" if line.starts_with("arrivals") => {
+                format!("{head}{}[load]\nrate = 5\n{line}\n", axes(""))
+            }
+            "[compare]" => {
+                let needed = [("axis", "axis = \"server\"\n"), ("base", "base = \"mariadb\"\n")];
+                let others = needed.iter().filter(|(name, _)| !line.starts_with(&format!("{name} ")));
+                let others: String = others.map(|(_, text)| *text).collect();
+                format!("{head}{}[compare]\n{others}{line}\n", axes(""))
+            }
+            "[quick]" if line.starts_with("exclude") => {
+                format!("{head}{}[quick]\n{line}\n", axes("sessions = [1, 9]"))
+            }
+            table => format!("{head}{}{table}\n{line}\n", axes("")),
+        }
+    }
+
+    fn body(text: &str) -> Body {
+        parse(Path::new("s.toml"), text).unwrap_or_else(|error| panic!("{error}")).body(false)
+    }
+
+    #[test]
+    fn the_parser_knows_exactly_these_keys() {
+        for section in SECTIONS {
+            let error = parse(Path::new("s.toml"), &study_with(section.name, "zzzzzzzzzz = 1"));
+            let error = error.err().map(|error| error.to_string()).unwrap_or_default();
+            let known = error.lines().find_map(|line| line.split_once("known here: "));
+            let known = known.unwrap_or_else(|| panic!("{}: {error}", section.name)).1;
+            let mut asked: Vec<&str> = known.trim().split(", ").collect();
+            let mut here: Vec<&str> = section.keys.iter().map(|key| key.name).collect();
+            asked.sort_unstable();
+            here.sort_unstable();
+            assert_eq!(here, asked, "{}", section.name);
+        }
+    }
+
+    #[test]
+    fn every_example_is_accepted_and_every_default_is_what_holds_without_the_key() {
+        for section in SECTIONS {
+            for key in section.keys {
+                assert!(key.example.starts_with(&format!("{} = ", key.name)), "{}", key.example);
+                body(&study_with(section.name, key.example));
+                if key.default.is_empty() {
+                    continue;
+                }
+                let explicit = body(&study_with(section.name, &format!("{} = {}", key.name, key.default)));
+                if section.name == "[axes]" && key.default.starts_with('"') {
+                    // The default's cells are those of no axis at all, but for the name.
+                    assert_eq!(crate::plan::cells(&explicit).len(), 1, "{}", key.name);
+                    continue;
+                }
+                let without = if key.name == "arrivals" { "rate = 5" } else { "" };
+                assert_eq!(
+                    explicit,
+                    body(&study_with(section.name, without)),
+                    "{} {}",
+                    section.name,
+                    key.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_document_is_this_reference() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/study-file.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, markdown()).expect("a writable document");
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(written, markdown(), "UPDATE_DOCS=1 cargo test -p lab@0.1.0 writes it anew");
+    }
+}
