@@ -86,12 +86,19 @@ fn of_run(run: &RunView) -> Vec<(&'static str, String, String, String)> {
         }
         // Superseded runs are in the list of runs; what counts in their place speaks for itself.
         Standing::Superseded => return found,
-        Standing::Counted | Standing::Running | Standing::LockPass => {}
+        Standing::Counted => {
+            for gate in run.doubted_by() {
+                let word = format!("in doubt, {}", gate.name.replace('_', " "));
+                found.push(("warning", word, gate.detail.clone(), gate.remedy.clone()));
+            }
+        }
+        Standing::Running | Standing::LockPass => {}
     }
     if let Some(end) = &run.end {
         for warning in &end.warnings {
-            // A warning that repeats a gate's words is not said twice.
-            if !end.gates.iter().any(|gate| gate.is_tripped && warning.contains(&gate.detail)) {
+            // A warning that repeats a gate's words is not said twice: the gate was told above.
+            let is_told = matches!(run.standing, Standing::Invalid | Standing::Counted);
+            if !is_told || !end.gates.iter().any(|gate| gate.is_tripped && warning.contains(&gate.detail)) {
                 found.push(("warning", "warning".to_owned(), warning.clone(), String::new()));
             }
         }

@@ -130,6 +130,9 @@ fn measured(step: &StepFigures, map: &mut Map<String, Value>) {
         "errors": step.errors,
         "latency_ms": step.response,
         "service_ms": step.service,
+        "failed_ms": step.failed,
+        "unended": step.unended,
+        "stalls": step.stalls,
         "by_statement": by_statement,
         "intervals": intervals,
         "client": step.client,
@@ -144,6 +147,7 @@ fn unmeasured(map: &mut Map<String, Value>) {
         "duration_s": 0.0, "transactions": 0, "statements": 0, "reads": 0, "writes": 0, "other": 0,
         "in_flight_at_end": 0, "backlog_at_end": 0, "tps": null, "tps_max": null, "tps_min": null, "qps": null,
         "outcomes": store::Outcomes::default(), "retries": 0, "errors": {}, "latency_ms": null, "service_ms": null,
+        "failed_ms": null, "unended": null, "stalls": null,
         "by_statement": {}, "intervals": [], "client": store::ClientUsage::default(),
     });
     if let Value::Object(fields) = fields {

@@ -32,7 +32,7 @@ pub fn write_csv(report: &Report, directory: &Path) -> Result<(), Error> {
     for table in tables(report) {
         let path = directory.join(table.name);
         let bytes = to_bytes(&table).map_err(|source| failed(&path, source))?;
-        std::fs::write(&path, bytes).map_err(|source| failed(&path, source))?;
+        crate::write_file(&path, &bytes).map_err(|source| failed(&path, source))?;
     }
     Ok(())
 }
@@ -41,9 +41,16 @@ fn to_bytes(table: &Table) -> std::io::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(&table.heads)?;
     for row in &table.rows {
-        writer.write_record(row)?;
+        writer.write_record(row.iter().map(|value| harmless(value)))?;
     }
     writer.into_inner().map_err(|error| error.into_error())
+}
+
+/// A text that a spreadsheet would take for a formula gets an apostrophe in front, which makes it a text again. Numbers
+/// stay as they are.
+fn harmless(value: &str) -> String {
+    let is_formula = value.starts_with(['=', '+', '-', '@', '\t', '\r']) && value.parse::<f64>().is_err();
+    if is_formula { format!("'{value}") } else { value.to_owned() }
 }
 
 fn tables(report: &Report) -> Vec<Table> {
@@ -301,8 +308,12 @@ fn verdicts(report: &Report) -> Table {
             "p",
             "p_adjusted",
             "verdict",
+            "blocks_needed_low",
             "blocks_needed",
+            "blocks_needed_high",
+            "method",
             "unequal",
+            "in_doubt",
         ],
     );
     for study in &report.studies {
@@ -331,8 +342,12 @@ fn verdicts(report: &Report) -> Table {
                 maybe(result.p),
                 maybe(result.p_adjusted),
                 result.verdict.word().to_owned(),
-                maybe(result.blocks_needed),
+                maybe(result.blocks_needed.map(|blocks| blocks[0])),
+                maybe(result.blocks_needed.map(|blocks| blocks[1])),
+                maybe(result.blocks_needed.map(|blocks| blocks[2])),
+                result.method.word().to_owned(),
                 verdict.flags.join("; "),
+                verdict.doubts.join("; "),
             ]);
         }
     }
@@ -397,4 +412,16 @@ fn run_facts(report: &Report) -> [Table; 3] {
         }
     }
     [settings, telemetry, locks]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::harmless;
+
+    #[test]
+    fn texts_are_no_formulas_and_numbers_stay_numbers() {
+        assert_eq!(harmless("=cmd|' /C calc'!A0"), "'=cmd|' /C calc'!A0");
+        assert_eq!(["@x", "+x", "-x"].map(harmless), ["'@x", "'+x", "'-x"]);
+        assert_eq!(["-1.5", "+3", "-1e9", "oltp", ""].map(harmless), ["-1.5", "+3", "-1e9", "oltp", ""]);
+    }
 }

@@ -3,7 +3,8 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use store::{AuditKind, AuditRound, AuditVerdict, ServerFacts};
+use stats::binomial::CONFIDENCE;
+use store::{AuditKind, AuditPromise, AuditRound, AuditVerdict, ServerFacts};
 
 use crate::load::label;
 use crate::model::{AuditView, RunView, StudyReport};
@@ -13,8 +14,10 @@ use crate::text::{thousands, time_text};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Finding {
-    /// What the settings promise to keep was kept in every round.
-    Confirmed,
+    /// What the settings promise to keep was kept in every round, of each way of going down.
+    Consistent,
+    /// It was kept, but not each way of going down was tried.
+    PartlyChecked,
     /// Something was lost that they promise to keep.
     Contradicted,
     /// Nobody has looked.
@@ -74,30 +77,115 @@ pub(crate) fn rows(study: &StudyReport) -> Vec<Row> {
 pub(crate) fn finding(study: &StudyReport, run: &RunView, server: &ServerFacts) -> (Finding, String) {
     let audits: Vec<&AuditView> = study.audits.iter().filter(|view| speaks_for(view, run, server)).collect();
     let mut found = Vec::new();
-    let mut rounds_of_all = 0;
+    let mut ways_checked = 0;
     let mut is_contradicted = false;
-    for kind in [AuditKind::ProcessCrash, AuditKind::PowerCut] {
-        let rounds: Vec<AuditRound> = audits.iter().flat_map(|view| view.audit.rounds_of(kind)).collect();
-        let verdicts = audits.iter().filter_map(|view| verdict(view, kind));
-        is_contradicted |= verdicts.into_iter().any(|verdict| verdict == AuditVerdict::Contradicted);
-        rounds_of_all += rounds.len();
-        if !rounds.is_empty() {
-            found.push(format!("{}: {}", words(kind), losses(&rounds)));
-        } else if let Some(why) = audits.iter().find_map(|view| gap(view, kind)) {
-            found.push(format!("{} not audited: {why}", words(kind)));
-        } else if !audits.is_empty() {
-            found.push(format!("{} not audited", words(kind)));
+    for way in Way::ALL {
+        let checked = Checked::of(&audits, way);
+        if checked.rounds.is_empty() {
+            // The power cut of before is not missed.
+            if way != Way::PowerCutKept && !audits.is_empty() {
+                let why = audits.iter().find_map(|view| gap(view, way.kind()));
+                let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                found.push(format!("{}: not checked{why}", way.words()));
+            }
+            continue;
         }
+        ways_checked += usize::from(way != Way::PowerCutKept);
+        is_contradicted |= checked.broken > 0;
+        found.push(checked.text(way));
     }
-    if rounds_of_all == 0 {
+    if audits.iter().all(|view| view.audit.rounds.is_empty()) {
         return (Finding::NotAudited, not_audited(study, run, server));
     }
-    let rounds = if rounds_of_all == 1 { "1 round".to_owned() } else { format!("{rounds_of_all} rounds") };
-    let (finding, word) = match is_contradicted {
-        true => (Finding::Contradicted, "contradicted"),
-        false => (Finding::Confirmed, "confirmed"),
+    let finding = match (is_contradicted, ways_checked) {
+        (true, _) => Finding::Contradicted,
+        (false, 2) => Finding::Consistent,
+        (false, _) => Finding::PartlyChecked,
     };
-    (finding, format!("{word} by {rounds} ({})", found.join("; ")))
+    (finding, found.join("; "))
+}
+
+/// How a server went down, and what its disk then kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    ProcessCrash,
+    PowerCut,
+    /// As versions recorded it whose disk kept all that it had been handed.
+    PowerCutKept,
+}
+
+impl Way {
+    const ALL: [Way; 3] = [Way::ProcessCrash, Way::PowerCut, Way::PowerCutKept];
+
+    fn kind(self) -> AuditKind {
+        match self {
+            Way::ProcessCrash => AuditKind::ProcessCrash,
+            Way::PowerCut | Way::PowerCutKept => AuditKind::PowerCut,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Way::ProcessCrash => "process crash",
+            Way::PowerCut => "power cut",
+            Way::PowerCutKept => "power cut of a disk that keeps what was not flushed",
+        }
+    }
+
+    fn is_of(self, round: &AuditRound) -> bool {
+        match self {
+            Way::ProcessCrash => true,
+            Way::PowerCut => round.unflushed.is_some(),
+            Way::PowerCutKept => round.unflushed.is_none(),
+        }
+    }
+}
+
+/// All rounds of one way of going down, of audits that promise the same.
+struct Checked {
+    rounds: Vec<AuditRound>,
+    promise: String,
+    can_be_broken: bool,
+    broken: u64,
+}
+
+impl Checked {
+    fn of(audits: &[&AuditView], way: Way) -> Checked {
+        let mut checked =
+            Checked { rounds: Vec::new(), promise: String::new(), can_be_broken: true, broken: 0 };
+        for view in audits {
+            let Some(promise) = promise(view, way.kind()) else { continue };
+            for round in view.audit.rounds_of(way.kind()).into_iter().filter(|round| way.is_of(round)) {
+                checked.broken += u64::from(promise.is_broken_by(&round));
+                checked.promise.clone_from(&promise.text);
+                checked.can_be_broken = promise.can_be_broken();
+                checked.rounds.push(round);
+            }
+        }
+        checked
+    }
+
+    fn text(&self, way: Way) -> String {
+        let count = self.rounds.len() as u64;
+        let rounds = if count == 1 { "1 round".to_owned() } else { format!("{count} rounds") };
+        let losses = losses(&self.rounds);
+        if self.broken > 0 {
+            let of = format!("in {} of {rounds}", self.broken);
+            return format!("{}: contradicted {of} ({losses})", way.words());
+        }
+        if !self.can_be_broken {
+            return format!("{}: {} in {rounds} ({losses})", way.words(), self.promise);
+        }
+        let bound = stats::binomial::upper_bound(self.broken, count, CONFIDENCE);
+        format!(
+            "{}: consistent with \"{}\" in {rounds} ({losses}; at most {:.0} % of such crashes break it, {:.0} % \
+             confidence)",
+            way.words(),
+            self.promise,
+            bound * 100.0,
+            CONFIDENCE * 100.0
+        )
+    }
 }
 
 /// The same build with the same deciding settings, and an engine that they are about.
@@ -109,20 +197,12 @@ fn speaks_for(view: &AuditView, run: &RunView, server: &ServerFacts) -> bool {
         && server.engine.starts_with(&start.engine)
 }
 
-fn verdict(view: &AuditView, kind: AuditKind) -> Option<AuditVerdict> {
-    let promise = view.audit.start.promises.iter().find(|promise| promise.kind == kind)?;
-    AuditVerdict::of(promise, &view.audit.rounds_of(kind))
+fn promise(view: &AuditView, kind: AuditKind) -> Option<&AuditPromise> {
+    view.audit.start.promises.iter().find(|promise| promise.kind == kind)
 }
 
 fn gap(view: &AuditView, kind: AuditKind) -> Option<&str> {
     view.audit.not_done.iter().find(|(of, _)| *of == kind).map(|(_, why)| why.as_str())
-}
-
-fn words(kind: AuditKind) -> &'static str {
-    match kind {
-        AuditKind::ProcessCrash => "process crash",
-        AuditKind::PowerCut => "power cut",
-    }
 }
 
 fn losses(rounds: &[AuditRound]) -> String {
@@ -164,12 +244,17 @@ pub(crate) fn audits(study: &StudyReport) -> Vec<Value> {
     let mut lines = Vec::new();
     for view in &study.audits {
         let start = &view.audit.start;
-        for promise in &start.promises {
-            let rounds = view.audit.rounds_of(promise.kind);
-            let why = gap(view, promise.kind);
+        for (way, promise) in Way::ALL.iter().filter_map(|way| Some((way, promise(view, way.kind())?))) {
+            let mut rounds = view.audit.rounds_of(promise.kind);
+            rounds.retain(|round| way.is_of(round));
+            let why = gap(view, promise.kind).filter(|_| *way != Way::PowerCutKept);
             if rounds.is_empty() && why.is_none() {
                 continue;
             }
+            let verdict = AuditVerdict::of(promise, &rounds);
+            let broken = rounds.iter().filter(|round| promise.is_broken_by(round)).count() as u64;
+            let bound = (promise.can_be_broken() && !rounds.is_empty())
+                .then(|| stats::binomial::upper_bound(broken, rounds.len() as u64, CONFIDENCE));
             let deciding: Vec<String> =
                 start.deciding.iter().map(|(name, value)| format!("{name}={value}")).collect();
             lines.push(json!({
@@ -177,7 +262,7 @@ pub(crate) fn audits(study: &StudyReport) -> Vec<Value> {
                 "build": view.build.identity,
                 "class": start.class,
                 "settings": deciding.join(" "),
-                "way": words(promise.kind),
+                "way": way.words(),
                 "promise": promise.text,
                 "rounds": rounds,
                 "not_done": why,
@@ -185,8 +270,12 @@ pub(crate) fn audits(study: &StudyReport) -> Vec<Value> {
                 "lost": rounds.iter().map(|round| round.lost).sum::<u64>(),
                 "lost_window_s": rounds.iter().map(|round| round.lost_window_s).fold(0.0, f64::max),
                 "recovery_s_max": rounds.iter().filter_map(|round| round.recovery_s).fold(0.0, f64::max),
-                "verdict": verdict(view, promise.kind),
-                "verdict_text": verdict(view, promise.kind).map_or("not audited", AuditVerdict::word),
+                "verdict": verdict,
+                "verdict_text": verdict.map_or("not checked", AuditVerdict::word),
+                "broken_rounds": broken,
+                "broken_share_at_most": bound,
+                "unflushed_bytes": rounds.iter().map(|round| round.unflushed_bytes).sum::<u64>(),
+                "dropped_bytes": rounds.iter().map(|round| round.dropped_bytes).sum::<u64>(),
                 "sessions": start.sessions,
                 "seed": start.seed,
                 "at": time_text(start.started_at_ms),

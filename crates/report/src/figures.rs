@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use store::{ClientUsage, ErrorTally, Interval, LatencyUnit, Outcomes, Step};
+use store::{ClientUsage, ErrorTally, Interval, LatencyUnit, Outcomes, Stalls, Step, Unended};
 
 /// A distribution of times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -120,6 +120,10 @@ pub struct StepFigures {
     pub intervals: Vec<IntervalFigures>,
     pub client: ClientUsage,
     pub ended_by: Option<String>,
+    /// Of transactions that failed.
+    pub failed: Option<Latency>,
+    pub unended: Option<Unended>,
+    pub stalls: Option<Stalls>,
 }
 
 impl StepFigures {
@@ -166,6 +170,9 @@ impl StepFigures {
             intervals,
             client: step.client.clone(),
             ended_by: step.ended_by.clone(),
+            failed: step.failed.as_ref().and_then(Latency::of),
+            unended: step.unended,
+            stalls: step.stalls,
         }
     }
 
@@ -212,7 +219,8 @@ fn interval(interval: &Interval) -> IntervalFigures {
         duration_s: interval.duration_s,
         tps: per_second(interval.outcomes.committed),
         qps: per_second(interval.reads + interval.writes + interval.other),
-        latency: Latency::of(&interval.response),
+        // The store has read it once already.
+        latency: interval.response.unpacked().ok().and_then(|response| Latency::of(&response)),
         errors: interval.outcomes.failed(),
         backlog: interval.backlog,
     }

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use stats::Verdict;
+use stats::{Comparison, Verdict};
 
 use crate::model::{StudyReport, VerdictView};
 use crate::text::{metric_name, ratio, would_decide};
@@ -17,7 +17,7 @@ use crate::text::{metric_name, ratio, would_decide};
 pub enum Wanted {
     /// Faster than its base.
     Faster,
-    /// Faster or equivalent.
+    /// Not slower by the margin or more: the one-sided test of non-inferiority, which needs fewer blocks than a verdict.
     NotSlower,
     /// Equivalent within the margin.
     Equivalent,
@@ -36,11 +36,11 @@ impl Wanted {
         }
     }
 
-    fn holds(self, verdict: Verdict) -> bool {
+    fn holds(self, result: &Comparison) -> bool {
         match self {
-            Wanted::Faster => verdict == Verdict::Faster,
-            Wanted::NotSlower => matches!(verdict, Verdict::Faster | Verdict::Equivalent),
-            Wanted::Equivalent => verdict == Verdict::Equivalent,
+            Wanted::Faster => result.verdict == Verdict::Faster,
+            Wanted::NotSlower => result.is_not_slower,
+            Wanted::Equivalent => result.verdict == Verdict::Equivalent,
         }
     }
 }
@@ -87,6 +87,8 @@ impl fmt::Display for Gate {
 pub struct GateState {
     /// Comparisons that it speaks about. None at all: there is nothing that could pass.
     pub asked: usize,
+    /// Of these, the comparisons that rest on runs in doubt.
+    pub doubted: usize,
     /// One line for each comparison that does not hold.
     pub unmet: Vec<String>,
 }
@@ -101,7 +103,7 @@ impl GateState {
 impl Gate {
     /// Holds it against all comparisons of some studies of a report.
     pub fn check(&self, studies: &[StudyReport]) -> GateState {
-        let mut state = GateState { asked: 0, unmet: Vec::new() };
+        let mut state = GateState { asked: 0, doubted: 0, unmet: Vec::new() };
         for study in studies {
             let asked = study
                 .verdicts
@@ -109,8 +111,9 @@ impl Gate {
                 .filter(|view| self.metric.as_ref().is_none_or(|metric| *metric == view.metric));
             for view in asked {
                 state.asked += 1;
+                state.doubted += usize::from(!view.doubts.is_empty());
                 let is_judged = view.result.p_adjusted.is_some();
-                if !(is_judged && self.wanted.holds(view.result.verdict)) {
+                if !(is_judged && self.wanted.holds(&view.result)) {
                     state.unmet.push(line(study, view));
                 }
             }
@@ -201,15 +204,27 @@ mod tests {
 
     #[test]
     fn only_what_was_shown_holds() {
+        let result = |ratios: [f64; 5]| {
+            let samples = |values: [f64; 5]| {
+                values.iter().zip(1..).map(|(&value, block)| stats::Sample { block, value }).collect()
+            };
+            let (base, other) = (samples([1.0; 5]), samples(ratios));
+            let question = stats::Question { base, other, better: stats::Better::Higher };
+            stats::compare_one(&question, &stats::Rules::default())
+        };
+        let results = [
+            ("faster", result([1.50, 1.52, 1.49, 1.51, 1.50])),
+            ("slower", result([0.70, 0.71, 0.69, 0.70, 0.70])),
+            ("equivalent", result([1.00, 1.01, 0.99, 1.00, 1.00])),
+            ("undecided", result([1.60, 0.60, 1.40, 0.70, 0.90])),
+            // Nothing can be said of a difference, but it is not 5 % slower.
+            ("a little faster", result([1.10, 0.98, 1.05, 1.00, 1.04])),
+        ];
         let holding = |wanted: Wanted| -> Vec<&str> {
-            [Verdict::Faster, Verdict::Slower, Verdict::Equivalent, Verdict::Undecided]
-                .into_iter()
-                .filter(|verdict| wanted.holds(*verdict))
-                .map(Verdict::word)
-                .collect()
+            results.iter().filter(|(_, result)| wanted.holds(result)).map(|(name, _)| *name).collect()
         };
         assert_eq!(holding(Wanted::Faster), ["faster"]);
-        assert_eq!(holding(Wanted::NotSlower), ["faster", "equivalent"]);
+        assert_eq!(holding(Wanted::NotSlower), ["faster", "equivalent", "a little faster"]);
         assert_eq!(holding(Wanted::Equivalent), ["equivalent"]);
     }
 }

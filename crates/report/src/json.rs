@@ -121,10 +121,12 @@ fn comparison(study: &StudyReport, verdict: &VerdictView) -> Value {
         "confidence": result.confidence,
         "p": result.p,
         "p_adjusted": result.p_adjusted,
+        "p_not_slower": result.p_not_slower_adjusted,
         "verdict": result.verdict.word(),
         "blocks_needed": result.blocks_needed,
         "method": result.method.word(),
         "reason": result.reason.map(stats::Reason::sentence),
         "unequal": verdict.flags,
+        "in_doubt": verdict.doubts,
     })
 }

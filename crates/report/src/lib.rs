@@ -12,6 +12,7 @@ mod durability;
 mod error;
 mod estimate;
 mod figures;
+mod file;
 mod gate;
 mod hot_locks;
 mod html;
@@ -33,6 +34,7 @@ pub use csv_files::write_csv;
 pub use error::Error;
 pub use estimate::Estimate;
 pub use figures::{IntervalFigures, Latency, StatementFigures, StepFigures};
+pub use file::{NewFile, write_file};
 pub use gate::{Gate, GateState, Wanted};
 pub use html::html;
 pub use json::json;
@@ -42,4 +44,5 @@ pub use model::{
     AuditView, HostView, Point, RecordView, Report, RunView, Standing, StudyReport, VerdictView,
 };
 pub use published::PUBLISHED;
+pub use text::{metric_name, p_value, ratio};
 pub use wishes::SECTIONS;

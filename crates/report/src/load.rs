@@ -300,10 +300,11 @@ fn finish(study: &mut StudyReport, hosts: &[HostView]) {
     }
     points.sort_by_cached_key(|point| order(point, &study.axes));
     study.varying = varying(&points, &study.axes);
+    let names = naming(&points, &study.axes);
     for (index, point) in points.iter_mut().enumerate() {
         point.id = format!("c{}", index + 1);
         point.key = full_key(study, point, hosts);
-        point.label = label(&point.identity, &study.varying, &["sessions", "climb"]);
+        point.label = label(&point.identity, &names, &["sessions", "climb"]);
         if point.label.is_empty() {
             point.label = point.key.get("server").map(value_text).unwrap_or_default();
         }
@@ -379,7 +380,17 @@ fn order(point: &Point, axes: &[Axis]) -> (Vec<(usize, String)>, String, u32) {
     (places.collect(), rest.join("\n"), point.sessions)
 }
 
+/// The axes with more than one value among what was recorded.
 fn varying(points: &[Point], axes: &[Axis]) -> Vec<String> {
+    several(points, axes, |_| false)
+}
+
+/// Those, and the ones that the study varies: a cell is called the same when only some of the cells were run.
+fn naming(points: &[Point], axes: &[Axis]) -> Vec<String> {
+    several(points, axes, |name| axes.iter().any(|axis| axis.name == name && axis.values.len() > 1))
+}
+
+fn several(points: &[Point], axes: &[Axis], is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let mut values: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for (name, value) in points.iter().flat_map(|point| &point.identity) {
         values.entry(name).or_default().insert(value_text(value));
@@ -388,7 +399,7 @@ fn varying(points: &[Point], axes: &[Axis]) -> Vec<String> {
     let mut names: Vec<&str> = in_order.filter(|name| values.contains_key(name)).collect();
     let rest: Vec<&str> = values.keys().copied().filter(|name| !names.contains(name)).collect();
     names.extend(rest);
-    names.retain(|name| values[name].len() > 1);
+    names.retain(|name| values[name].len() > 1 || is_wanted(name));
     names.into_iter().map(str::to_owned).collect()
 }
 

@@ -28,7 +28,8 @@ fn plain(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {
-            '\n' | '\r' => out.push(' '),
+            '\n' | '\r' | '\t' => out.push(' '),
+            c if c.is_control() => out.extend(c.escape_unicode()),
             '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '#' => {
                 out.push('\\');
                 out.push(c);
@@ -42,7 +43,7 @@ fn plain(text: &str) -> String {
 }
 
 fn code(text: &str) -> String {
-    format!("`{}`", text.replace(['`', '\n', '|'], " "))
+    format!("`{}`", text.replace(|c: char| matches!(c, '`' | '|') || c.is_control(), " "))
 }
 
 fn row(text: &mut String, cells: &[String]) {
@@ -135,6 +136,16 @@ fn verdicts(text: &mut String, study: &StudyReport) {
     for flag in flags {
         let _ = writeln!(text, "Not equal: {}\n", plain(flag));
     }
+    for verdict in &study.verdicts {
+        for doubt in &verdict.doubts {
+            let (metric, other) = (metric_name(&verdict.metric), plain(&verdict.other_label));
+            let at =
+                if verdict.at.is_empty() { String::new() } else { format!(" on {}", plain(&verdict.at)) };
+            let sessions = study.points[verdict.other].sessions;
+            let _ =
+                writeln!(text, "In doubt: {metric}, {other}{at}, {sessions} sessions: {}\n", plain(doubt));
+        }
+    }
 }
 
 fn verdict_row(study: &StudyReport, verdict: &VerdictView) -> Vec<String> {
@@ -146,20 +157,24 @@ fn verdict_row(study: &StudyReport, verdict: &VerdictView) -> Vec<String> {
     };
     let interval =
         result.low.zip(result.high).map(|(low, high)| format!("{} to {}", ratio(low), ratio(high)));
-    let word = if result.p_adjusted.is_some() { result.verdict.word() } else { "no verdict" };
     vec![
         metric_name(&verdict.metric),
         plain(&verdict.other_label),
         plain(&verdict.base_label),
         plain(&verdict.at),
-        word.to_owned(),
+        verdict.word(),
         sessions,
         result.ratio.map_or_else(none, ratio),
         interval.unwrap_or_else(none),
         result.p_adjusted.map_or_else(none, p_value),
         result.n.to_string(),
-        result.blocks_needed.map_or_else(none, |blocks| blocks.to_string()),
+        result.blocks_needed.map_or_else(none, blocks_text),
     ]
+}
+
+/// `27 (12 to 86)`.
+fn blocks_text([few, likely, many]: [usize; 3]) -> String {
+    if few == many { likely.to_string() } else { format!("{likely} ({few} to {many})") }
 }
 
 /// The tables of the study's own sections.
@@ -252,9 +267,10 @@ fn cells(text: &mut String, study: &StudyReport) {
     for point in &study.points {
         let failed: Vec<f64> = study.counted(point).map(|(_, step)| step.failed_share()).collect();
         let runs = format!("{} of {}", study.counted(point).count(), point.runs.len());
+        let pacing = study.pacing(point).map(|pacing| format!(", {pacing}")).unwrap_or_default();
         let cells = [
             plain(&point.label),
-            point.sessions.to_string(),
+            format!("{}{pacing}", point.sessions),
             with_interval(point.tps),
             alone(point.tps_max),
             alone(point.tps_min),
@@ -268,6 +284,17 @@ fn cells(text: &mut String, study: &StudyReport) {
         row(text, &cells);
     }
     text.push('\n');
+    for point in &study.points {
+        if let Some(why) = study.why_none_counts(point) {
+            let _ = writeln!(
+                text,
+                "No run counts of {}, {} sessions: {}\n",
+                plain(&point.label),
+                point.sessions,
+                plain(&why)
+            );
+        }
+    }
 }
 
 fn repeat(text: &mut String, study: &StudyReport) {

@@ -197,6 +197,24 @@ pub struct VerdictView {
     pub result: stats::Comparison,
     /// Why the two sides are not equal beside the axis.
     pub flags: Vec<String>,
+    /// How many of the runs that it rests on are in doubt, and why: gates that the study lets pass with a warning.
+    pub doubts: Vec<String>,
+}
+
+impl VerdictView {
+    /// The verdict's word, or that there is none; marked where it rests on runs in doubt.
+    pub fn word(&self) -> String {
+        let word = if self.result.p_adjusted.is_some() { self.result.verdict.word() } else { "no verdict" };
+        if self.doubts.is_empty() { word.to_owned() } else { format!("{word}, in doubt") }
+    }
+}
+
+impl RunView {
+    /// Gates that tripped although the run counts: its study lets them pass with a warning.
+    pub fn doubted_by(&self) -> impl Iterator<Item = &store::Gate> {
+        let gates = self.end.iter().flat_map(|end| &end.gates);
+        gates.filter(|gate| gate.is_tripped && self.standing == Standing::Counted)
+    }
 }
 
 impl StudyReport {
@@ -222,6 +240,34 @@ impl StudyReport {
         point.runs.iter().filter_map(|(run, step)| {
             let run = self.runs.get(*run)?;
             Some((run, run.steps.get((*step)?)?))
+        })
+    }
+
+    /// Of an open loop, the rate that a point was offered and how its arrivals were spread: `2,000/s poisson`.
+    pub fn pacing(&self, point: &Point) -> Option<String> {
+        let (_, step) = self.measured(point).find(|(_, step)| step.rate_tps.is_some())?;
+        let arrivals = step.arrivals.as_deref().unwrap_or_default();
+        Some(format!("{}/s {arrivals}", crate::text::number(step.rate_tps?)).trim_end().to_owned())
+    }
+
+    /// Why a point has no run that counts: how its runs stand, and the reason of the last that gives one.
+    pub fn why_none_counts(&self, point: &Point) -> Option<String> {
+        let runs: Vec<&RunView> = point.runs.iter().filter_map(|(run, _)| self.runs.get(*run)).collect();
+        if runs.is_empty() || self.counted(point).next().is_some() {
+            return None;
+        }
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for run in runs.iter().filter(|run| run.standing != Standing::Superseded) {
+            match counts.iter_mut().find(|(word, _)| *word == run.standing.word()) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((run.standing.word(), 1)),
+            }
+        }
+        let counts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
+        let reason = runs.iter().rev().find_map(|run| run.head.error.as_deref()?.lines().next());
+        Some(match reason {
+            Some(reason) => format!("{}: {reason}", counts.join(", ")),
+            None => counts.join(", "),
         })
     }
 

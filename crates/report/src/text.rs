@@ -52,7 +52,7 @@ pub(crate) fn thousands(value: f64) -> String {
 }
 
 /// A ratio: `×1.23`.
-pub(crate) fn ratio(value: f64) -> String {
+pub fn ratio(value: f64) -> String {
     if value < 0.005 {
         return "×<0.01".to_owned();
     }
@@ -65,18 +65,22 @@ pub(crate) fn ratio(value: f64) -> String {
     }
 }
 
-/// How many blocks a comparison of `n` blocks needs. One block says nothing of the spread: then it is the least number
-/// that a verdict wants.
-pub(crate) fn would_decide(blocks: usize, n: usize) -> String {
+/// How many blocks a comparison of `n` blocks needs, from few to likely to many. One block says nothing of the spread:
+/// then it is the least number that a verdict wants.
+pub(crate) fn would_decide([few, likely, many]: [usize; 3], n: usize) -> String {
     if n < 2 {
-        format!("at least {blocks} blocks are needed")
+        format!("at least {likely} blocks are needed")
+    } else if few == many {
+        format!("about {likely} blocks would decide")
+    } else if many >= stats::BLOCKS_MAX {
+        format!("about {likely} blocks would decide, or many more; {few} if lucky")
     } else {
-        format!("about {blocks} blocks would decide")
+        format!("about {likely} blocks would decide, {few} to {many}")
     }
 }
 
 /// `p < 0.001` rather than a row of zeros.
-pub(crate) fn p_value(value: f64) -> String {
+pub fn p_value(value: f64) -> String {
     if value < 0.001 { "< 0.001".to_owned() } else { format!("{value:.3}") }
 }
 
@@ -100,7 +104,7 @@ pub(crate) fn bytes(count: u64) -> String {
 }
 
 /// A metric as a heading: its name with its unit.
-pub(crate) fn metric_name(metric: &str) -> String {
+pub fn metric_name(metric: &str) -> String {
     match metric {
         "tps" => "TPS".to_owned(),
         "qps" => "QPS".to_owned(),
@@ -131,8 +135,10 @@ mod tests {
 
     #[test]
     fn one_block_says_only_what_is_the_least() {
-        assert_eq!(would_decide(5, 1), "at least 5 blocks are needed");
-        assert_eq!(would_decide(27, 4), "about 27 blocks would decide");
+        assert_eq!(would_decide([5; 3], 1), "at least 5 blocks are needed");
+        assert_eq!(would_decide([12, 27, 90], 4), "about 27 blocks would decide, 12 to 90");
+        assert_eq!(would_decide([6, 6, 6], 4), "about 6 blocks would decide");
+        assert!(would_decide([9, 40, stats::BLOCKS_MAX], 4).contains("many more"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use stats::{Better, ClimbPoint, Question, Rules, Verdict};
 use store::{Comparison, Key, ServerFacts};
 
 use crate::load::label;
-use crate::model::{Point, Standing, StudyReport, VerdictView};
+use crate::model::{Point, RunView, Standing, StudyReport, VerdictView};
 use crate::text::{listed, metric_name, number, percent, ratio, value_text, would_decide};
 
 /// Throughput is better high, times are better low.
@@ -133,6 +133,7 @@ fn view(
             &Rules::default(),
         ),
         flags: flags(study, &study.points[base], &study.points[other], &comparison.axis),
+        doubts: doubts(study, [base, other]).into_iter().collect(),
     }
 }
 
@@ -174,6 +175,22 @@ fn flags(study: &StudyReport, base: &Point, other: &Point, axis: &str) -> Vec<St
             is_unequal.then(|| format!("{name}: {other} against {base}"))
         })
         .collect()
+}
+
+/// What is doubtful about the counted runs of some points; each run once, although a climb has it at every level.
+fn doubts(study: &StudyReport, points: impl IntoIterator<Item = usize>) -> Option<String> {
+    let mut runs: BTreeMap<&str, &RunView> = BTreeMap::new();
+    for point in points {
+        runs.extend(study.counted(&study.points[point]).map(|(run, _)| (run.id.as_str(), run)));
+    }
+    let is_doubted = |run: &&&RunView| run.doubted_by().next().is_some();
+    let doubted = runs.values().filter(is_doubted).count();
+    let gates: BTreeSet<String> =
+        runs.values().flat_map(|run| run.doubted_by()).map(|gate| gate.name.replace('_', " ")).collect();
+    let gates: Vec<String> = gates.into_iter().collect();
+    (doubted > 0).then(|| {
+        format!("{doubted} of the {} runs that it rests on are in doubt ({})", runs.len(), listed(&gates))
+    })
 }
 
 /// Facts that differ between the cells of a study and are none of its axes.
@@ -264,6 +281,7 @@ fn sentence(study: &StudyReport, group: &[&VerdictView]) -> String {
         let least = Rules::default().blocks_min;
         clauses.push(format!("no verdict{} ({n} of {least} valid blocks)", all_where(study, &unjudged)));
     }
+    clauses.extend(doubts(study, group.iter().flat_map(|view| [view.base, view.other])));
     format!("{head}, {metric}: {}.", clauses.join("; "))
 }
 
@@ -283,7 +301,8 @@ fn clause(study: &StudyReport, verdict: Verdict, views: &[&&VerdictView]) -> Str
         Verdict::Equivalent => format!("equivalent within {}", percent(views[0].margin)),
         other => other.word().to_owned(),
     };
-    let needed = views.iter().filter_map(|view| Some((view.result.blocks_needed?, view.result.n))).max();
+    let needed = views.iter().filter_map(|view| Some((view.result.blocks_needed?, view.result.n)));
+    let needed = needed.max_by_key(|(blocks, _)| blocks[1]);
     let more = match (verdict, needed) {
         (Verdict::Undecided, Some((blocks, n))) => format!(", {}", would_decide(blocks, n)),
         _ => String::new(),

@@ -1,7 +1,8 @@
 //! Opens reports in headless Chromium and asks it, over its debugging pipe, what a reader would see: charts are
 //! drawn, nothing is reported on the console, no request leaves the file.
 //!
-//! Needs `chromium` (Debian: chromium); `PLIMSOLL_TEST_CHROMIUM` names another binary, and `none` skips the tests.
+//! Needs `chromium` (Debian: chromium), or what `PLIMSOLL_TEST_CHROMIUM` names; without it, or with `none`, these tests
+//! say that nothing was opened.
 
 mod common;
 
@@ -29,21 +30,15 @@ struct Browser {
 }
 
 impl Browser {
-    /// `None` where the user said that there is no browser to test with.
+    /// `None` where there is no browser to test with.
     fn start() -> Option<Self> {
-        let binary = match std::env::var("PLIMSOLL_TEST_CHROMIUM") {
-            Ok(word) if word == "none" => {
-                eprintln!("NOT TESTED: no report was opened in a browser (PLIMSOLL_TEST_CHROMIUM=none)");
-                return None;
-            }
-            Ok(path) => path,
-            Err(_) => "chromium".to_owned(),
-        };
+        let binary = testkit::chromium("reports in a browser")?;
         let profile = tempfile::tempdir().unwrap();
         // The pipe is file 3 (to it) and 4 (from it).
         let script = r#"exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>&2 2>/dev/null"#;
         let mut process = Command::new("sh")
-            .args(["-c", script, &binary])
+            .args(["-c", script])
+            .arg(binary)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
             .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
             .args(["--remote-debugging-pipe", "--hide-scrollbars"])

@@ -336,3 +336,93 @@ fn a_study_without_a_finished_run_can_be_reported() {
     assert!(report::html(&report).is_ok());
     assert_eq!(report::json(&report)["cells"][0]["tps"], Value::Null);
 }
+
+/// Runs that count although a gate tripped: their study has `gates = "warn"`.
+#[test]
+fn runs_that_a_study_lets_pass_are_told_and_mark_the_verdicts_that_rest_on_them() {
+    let results = tempfile::tempdir().unwrap();
+    let mut store = Store::open(results.path()).unwrap();
+    let axes = vec![Axis { name: "server".to_owned(), values: vec!["a".into(), "b".into()] }];
+    let comparisons = vec![Comparison {
+        axis: "server".to_owned(),
+        base: "a".into(),
+        metrics: vec!["tps".to_owned()],
+        margin: 0.05,
+    }];
+    let study_id = store.add_study(&common::study("lenient", axes, comparisons, 5, 10)).unwrap();
+    let host = store.add_host(&common::host("bench1", "Linux")).unwrap();
+    let mut noise = common::Noise::new(3);
+    for block in 1..=5 {
+        for (index, server) in ["a", "b"].into_iter().enumerate() {
+            let start = RunStart {
+                index: block * 2 + index as u32,
+                key: Key::from([("server".to_owned(), server.into())]),
+                levels: vec![8],
+                is_climb: false,
+                block,
+                repeat: block,
+                position: 1,
+                purpose: Purpose::Measure,
+                seed: 1,
+                host,
+                build: None,
+                started_at_ms: 0,
+            };
+            let level = common::Level { sessions: 8, tps: 1000.0, offset_s: 1.0, seconds: 3 };
+            let mut end = common::end(server, "w", vec![common::step(&mut noise, &level, false)]);
+            if block == 2 && server == "b" {
+                let detail = "other processes used 52 % of the machine";
+                end.gates = vec![store::Gate {
+                    name: "noisy_host".to_owned(),
+                    is_tripped: true,
+                    detail: detail.to_owned(),
+                    remedy: "stop what else runs".to_owned(),
+                }];
+                end.warnings
+                    .push(format!("noisy_host, allowed by this study: {detail} (stop what else runs)"));
+            }
+            store.record_run(study_id, &start, &end).unwrap();
+        }
+    }
+    let report = Report::of_stores(&[&store], &Selection::Latest).unwrap();
+    let study = &report.studies[0];
+    let doubt = "1 of the 10 runs that it rests on are in doubt (noisy host)";
+    assert_eq!(study.verdicts[0].doubts, [doubt]);
+    assert!(study.verdicts[0].word().ends_with(", in doubt"), "{}", study.verdicts[0].word());
+    assert!(study.answer[0].contains(doubt), "{}", study.answer[0]);
+    let markdown = report::markdown(&report);
+    for wanted in [
+        "**in doubt, noisy host:** other processes used 52 % of the machine. stop what else runs",
+        ", in doubt |",
+        &format!("In doubt: TPS, b, 8 sessions: {doubt}"),
+    ] {
+        assert!(markdown.contains(wanted), "{wanted} is not in\n{markdown}");
+    }
+    let page = report::html(&report).unwrap();
+    assert!(page.contains("in doubt, noisy host") && page.contains(doubt), "the page says it too");
+    assert_eq!(report::json(&report)["comparisons"][0]["in_doubt"][0], doubt);
+    // The same runs, called invalid, leave the cell without figures, and that is said with its reason.
+    assert_eq!(study.why_none_counts(&study.points[0]), None);
+}
+
+#[test]
+fn a_cell_without_a_run_that_counts_says_why() {
+    let results = tempfile::tempdir().unwrap();
+    let mut store = common::ladder(results.path(), 1, 3);
+    let study_id = store.studies().unwrap()[0].id;
+    let head = store.run_heads(study_id).unwrap().into_iter().next().unwrap();
+    let mut end = store.run(head.id).unwrap().end.unwrap();
+    end.status = Status::Invalid;
+    end.error = Some("other processes used 52 % of the machine (stop what else runs)".to_owned());
+    store.record_run(study_id, &head.start, &end).unwrap();
+    let report = Report::of_stores(&[&store], &Selection::Latest).unwrap();
+    let study = &report.studies[0];
+    let said: Vec<String> = study.points.iter().filter_map(|point| study.why_none_counts(point)).collect();
+    assert!(
+        said.contains(
+            &"1 invalid: other processes used 52 % of the machine (stop what else runs)".to_owned()
+        ),
+        "{said:?}"
+    );
+    assert!(report::markdown(&report).contains("1 invalid: other processes used 52 %"));
+}

@@ -175,6 +175,7 @@ fn cell(study: &StudyReport, point: &Point) -> Value {
         "id": point.id,
         "label": point.label,
         "sessions": point.sessions,
+        "pacing": study.pacing(point),
         "tps": estimate(point.tps),
         "best": point.tps_max.map(|e| number(e.median)),
         "worst": point.tps_min.map(|e| number(e.median)),

@@ -47,7 +47,6 @@ fn verdict_row(study: &StudyReport, verdict: &VerdictView, scale: RatioScale, co
     let result = &verdict.result;
     let interval = result.low.zip(result.high);
     let judged = result.p_adjusted.is_some();
-    let word = if judged { result.verdict.word() } else { "no verdict" };
     let class = if judged { result.verdict.word() } else { "undecided" };
     let sessions = match &verdict.climb {
         Some(_) => "whole climb".to_owned(),
@@ -64,10 +63,11 @@ fn verdict_row(study: &StudyReport, verdict: &VerdictView, scale: RatioScale, co
         "interval": interval.map(|(low, high)| format!("{} to {}", ratio(low), ratio(high))),
         "confidence": result.confidence.map(percent),
         "p": result.p_adjusted.map(p_value),
-        "word": word, "class": class,
+        "word": verdict.word(), "class": class,
         "needed": result.blocks_needed.map(|blocks| would_decide(blocks, result.n)),
         "reason": reason,
         "flags": verdict.flags.iter().filter(|flag| !common.contains(flag)).collect::<Vec<_>>(),
+        "doubts": verdict.doubts,
         "drawing": result.ratio.map(|r| ratio_interval(scale, r, interval, verdict.margin, class)),
     })
 }

@@ -126,7 +126,7 @@ pub(crate) fn step(noise: &mut Noise, level: &Level, writes: bool) -> Step {
             other: outcomes.committed * 2,
             retries: 0,
             backlog: 0,
-            response: histogram(noise, outcomes.committed, mean_ms),
+            response: store::PackedHistogram::of(&histogram(noise, outcomes.committed, mean_ms)),
             service: None,
             by_statement: BTreeMap::new(),
         });
@@ -174,6 +174,10 @@ pub(crate) fn step(noise: &mut Noise, level: &Level, writes: bool) -> Step {
             is_bound: false,
         },
         ended_by: None,
+        arrivals_offered: None,
+        failed: None,
+        unended: None,
+        stalls: None,
     }
 }
 
