@@ -10,15 +10,32 @@ const EXIT_CODES: &str = "Exit codes:
   1  a run failed, or a verdict asked for as a gate was not met
   2  the command line or the study file is wrong
   3  a server could not be had or started
-  4  interrupted; the same command goes on from there";
+  4  interrupted; the command of a study goes on from there";
 
 const SERVERS: &str = "SERVER is one of
   mariadb, mysql@8.0, postgres@16   a build: the newest installed one that matches, else the newest fetchable
   NAME                              a sandbox deployed with `plimsoll sandbox deploy`
   mysql://user:password@host:port/db?socket=/path
   postgres://user:password@host:port/db            a server that runs elsewhere
-    encrypted with ?tls=required|verify-ca|verify-full&tls-ca=FILE&tls-cert=FILE&tls-key=FILE
-    (or what libpq and MySQL call them)";
+    other hosts over TLS where they offer it; ?tls=disabled|required|verify-ca|verify-full&tls-ca=FILE
+    &tls-cert=FILE&tls-key=FILE (or what libpq and MySQL call them); without tls-ca the system's authorities
+Passwords need not stand in the URL, where `ps` shows them for a moment and shell histories for ever: --password-file,
+PLIMSOLL_PASSWORD, MYSQL_PWD or PGPASSWORD, ~/.my.cnf or ~/.pgpass";
+
+/// A password that does not stand on the command line.
+#[derive(Debug, Args)]
+pub(crate) struct PasswordArgs {
+    /// The password for URLs that name none: the first line of this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    password_file: Option<PathBuf>,
+}
+
+impl PasswordArgs {
+    /// Reads the file.
+    pub(crate) fn read(&self) -> Result<(), lab::Error> {
+        self.password_file.as_deref().map_or(Ok(()), lab::servers::use_password_file)
+    }
+}
 
 /// Measures how much load a database server carries, at what latency, and whether a difference is real.
 #[derive(Debug, Parser)]
@@ -33,6 +50,17 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a study, or go on with an unfinished one
     Run(RunArgs),
+    /// Write a commented study to start from
+    #[command(after_help = "Example:\n  plimsoll new mine.toml")]
+    New {
+        /// The file, which must not be there yet
+        #[arg(value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// Say everything that a study file can hold
+    #[command(after_help = "Example:\n  plimsoll study")]
+    #[command(after_long_help = format!("{}\nExample:\n  plimsoll study", lab::study::reference::text()))]
+    Study,
     /// Write the report of recorded studies
     Report(ReportArgs),
     /// Run one workload on one server
@@ -43,6 +71,8 @@ pub(crate) enum Command {
     Servers(ServersArgs),
     /// Fetch builds
     Fetch(FetchArgs),
+    /// Remove fetched builds
+    Builds(BuildsArgs),
     /// Make and use private instances of servers
     Sandbox(SandboxArgs),
     /// List or remove kept data directories
@@ -62,9 +92,7 @@ pub(crate) enum Command {
     #[command(name = "super-smack")]
     SuperSmack(SuperSmackArgs),
     /// Print shell completions
-    #[command(
-        after_help = "Example:\n  plimsoll completions bash > ~/.local/share/bash-completion/completions/plimsoll"
-    )]
+    #[command(after_help = "Example:\n  plimsoll completions bash > plimsoll.bash && . ./plimsoll.bash")]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -96,7 +124,8 @@ pub(crate) struct RunArgs {
     /// Use the study's [quick] settings: a first look without verdicts
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Make only the runs with this value on this axis (repeatable); the others stay unfinished
+    /// Make only the runs with this value on this axis (repeatable: values of one axis are alternatives, axes hold
+    /// together); the others stay unfinished
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) only: Vec<(String, String)>,
     /// Show the plan and stop
@@ -112,6 +141,8 @@ pub(crate) struct RunArgs {
     /// Begin anew although there is an earlier one (what is recorded stays)
     #[arg(long)]
     pub(crate) new: bool,
+    #[command(flatten)]
+    pub(crate) password: PasswordArgs,
 }
 
 #[derive(Debug, Args)]
@@ -119,7 +150,9 @@ pub(crate) struct RunArgs {
   plimsoll super-smack select-key 10 10000 --server mariadb
   plimsoll super-smack -d pg my.smack 4 500
 select-key and update-select are built in; anything else is a path, and no file means standard input. Without --server \
-the clients of the file say where to connect.")]
+the clients of the file say where to connect.
+A file is code: it says which servers are logged in to, sends them any statement, and writes the files it names into the \
+data directory; with --allow-shell it runs programs with your rights. Run only what you have read or trust.")]
 pub(crate) struct SuperSmackArgs {
     /// The server's protocol
     #[arg(short = 'd', value_enum, default_value_t = SmackDriver::Mysql)]
@@ -140,11 +173,13 @@ pub(crate) struct SuperSmackArgs {
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<String>,
     /// Seed of the dictionaries' draws
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true)]
     pub(crate) seed: u64,
     /// The file, then its arguments $1, $2, ... (usually clients and rounds)
     #[arg(value_name = "FILE ARGUMENTS")]
     pub(crate) words: Vec<String>,
+    #[command(flatten)]
+    pub(crate) password: PasswordArgs,
 }
 
 /// Super Smack's names of the protocols.
@@ -161,7 +196,7 @@ pub(crate) enum SmackDriver {
   plimsoll report
   plimsoll report quickstart --html report.html
   plimsoll report laptop.db server.db --md -
-  plimsoll report upgrade --gate not-slower --gate p99:equivalent
+  plimsoll report quickstart --gate not-slower --gate p95:equivalent
 Without an output, the HTML report is written beside the results.")]
 pub(crate) struct ReportArgs {
     /// Names of studies, study files, or results files (default: all studies in --results)
@@ -191,31 +226,31 @@ pub(crate) struct ReportArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = format!("{SERVERS}\n\n{BENCH_EXAMPLES}"), after_help = BENCH_EXAMPLES)]
 pub(crate) struct BenchArgs {
-    /// The workload (`plimsoll workloads` lists them)
+    /// The workload: a name (`plimsoll workloads` lists them), or the path of a .sql or .smack file
     pub(crate) workload: String,
     /// The server
     #[arg(long, value_name = "SERVER")]
     pub(crate) server: String,
     /// Session counts, measured one after the other
-    #[arg(long, value_name = "N,N,..", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N,N,..", value_delimiter = ',', default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sessions: Vec<u32>,
     /// How long to measure
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration, conflicts_with = "transactions")]
+    #[arg(long, value_name = "DURATION", default_value = "10s", allow_hyphen_values = true, value_parser = measured, conflicts_with = "transactions")]
     pub(crate) time: Duration,
     /// Measure so many transactions instead
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) transactions: Option<u64>,
     /// Run before, not recorded
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", allow_hyphen_values = true, value_parser = duration)]
     pub(crate) warmup: Duration,
     /// Open loop: transactions arrive at this rate, whether or not the server keeps up
-    #[arg(long, value_name = "TPS", value_parser = rate)]
+    #[arg(long, value_name = "TPS", allow_hyphen_values = true, value_parser = rate)]
     pub(crate) rate: Option<f64>,
     /// How the arrivals of an open loop are spread
     #[arg(long, value_enum, default_value_t = ArrivalsArg::Poisson, requires = "rate")]
     pub(crate) arrivals: ArrivalsArg,
     /// Worker threads of the client (default: one for two cpus)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) workers: Option<u16>,
     /// An option of the workload (repeatable)
     #[arg(short = 'o', long = "option", value_name = "key=value", value_parser = key_value)]
@@ -236,7 +271,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) fresh: bool,
     /// Seed of everything random (default: drawn, and shown)
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub(crate) seed: Option<u64>,
     /// Write one JSON object a line for each session count (`-` for standard output)
     #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
@@ -244,11 +279,14 @@ pub(crate) struct BenchArgs {
     /// Write an HdrHistogram interval log of the response times
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) hdr: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) password: PasswordArgs,
 }
 
 const BENCH_EXAMPLES: &str = "Examples:
   plimsoll bench oltp_read_write --server mariadb --sessions 1,8,64
-  plimsoll bench oltp_point_select --server postgres@16 --rate 5000 --time 30s --json -
+  plimsoll bench oltp_point_select --server postgres@18 --rate 5000 --time 30s --json -
+  plimsoll bench studies/workloads/bank.sql --server postgres -o accounts=100000
   plimsoll bench oltp_read_only --server 'mysql://root@localhost/sbtest?socket=/run/mysqld/mysqld.sock' --keep
 A build gets a sandbox of its own, which is destroyed at the end. On a named sandbox or a URL, missing tables are
 loaded into the database named (created if absent) and stay there.";
@@ -267,7 +305,7 @@ pub(crate) enum ArrivalsArg {
     after_help = "Examples:\n  plimsoll workloads\n  plimsoll workloads oltp_read_write --server postgres"
 )]
 pub(crate) struct WorkloadsArgs {
-    /// Show one of them in full
+    /// Show one of them in full: a name, or the path of a .sql or .smack file
     pub(crate) name: Option<String>,
     /// Statements as this flavour gets them
     #[arg(long, value_name = "FLAVOR", default_value = "mysql", value_parser = flavor)]
@@ -278,8 +316,19 @@ pub(crate) struct WorkloadsArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  plimsoll servers\n  plimsoll servers --json")]
+#[command(
+    after_help = "Examples:\n  plimsoll servers\n  plimsoll servers postgres@18\n  plimsoll servers --fetched --json"
+)]
 pub(crate) struct ServersArgs {
+    /// Only these (default: all)
+    #[arg(value_name = "FLAVOR[@VERSION]")]
+    pub(crate) which: Vec<String>,
+    /// Only those that are installed on this machine
+    #[arg(long)]
+    pub(crate) installed: bool,
+    /// Only those that were fetched; with --installed, both
+    #[arg(long)]
+    pub(crate) fetched: bool,
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -287,7 +336,7 @@ pub(crate) struct ServersArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  plimsoll fetch mariadb@11.4 postgres@16
+  plimsoll fetch mariadb@11.4 postgres@18
   plimsoll fetch --archive mysql-8.4.3-linux-glibc2.28-x86_64.tar.xz --as mysql@8.4.3")]
 pub(crate) struct FetchArgs {
     /// Builds: flavor[@version]
@@ -310,7 +359,7 @@ pub(crate) struct FetchArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plimsoll sandbox deploy mariadb --name m1
-  eval \"$(plimsoll sandbox env m1)\" && mysql
+  eval \"$(plimsoll sandbox env m1)\" && mysql --socket=\"$MYSQL_UNIX_PORT\"
   plimsoll sandbox destroy m1")]
 pub(crate) struct SandboxArgs {
     #[command(subcommand)]
@@ -321,7 +370,7 @@ pub(crate) struct SandboxArgs {
 pub(crate) enum SandboxCommand {
     /// Make a private instance of a server and start it
     #[command(
-        after_help = "Example:\n  plimsoll sandbox deploy postgres@16 --name p16 --profile fast --set work_mem=64MB"
+        after_help = "Example:\n  plimsoll sandbox deploy postgres@18 --name p18 --profile fast --set work_mem=64MB"
     )]
     Deploy(DeployArgs),
     /// List sandboxes
@@ -370,7 +419,7 @@ pub(crate) enum SandboxCommand {
         arguments: Vec<std::ffi::OsString>,
     },
     /// Run a command with the sandbox's connection settings in its environment
-    #[command(after_help = "Example:\n  plimsoll sandbox exec m1 -- mysqladmin status")]
+    #[command(after_help = "Example:\n  plimsoll sandbox exec m1 -- printenv MYSQL_UNIX_PORT")]
     Exec {
         /// Its name
         name: String,
@@ -387,13 +436,14 @@ pub(crate) enum SandboxCommand {
         #[arg(short, long)]
         follow: bool,
         /// Only the last lines
-        #[arg(short = 'n', long, value_name = "N")]
+        #[arg(short = 'n', long, value_name = "N", allow_hyphen_values = true)]
         lines: Option<usize>,
     },
     /// Print connection settings for other tools
     #[command(after_help = "Examples:\n  eval \"$(plimsoll sandbox env m1)\"
   plimsoll sandbox env m1 --format my-cnf > m1.cnf && mysql --defaults-file=m1.cnf
-  sysbench oltp_read_only $(plimsoll sandbox env m1 --format sysbench) --mysql-db=test prepare")]
+  plimsoll sandbox use m1 -- -e 'CREATE DATABASE shop'
+  sysbench oltp_read_only $(plimsoll sandbox env m1 --format sysbench) --mysql-db=shop prepare")]
     Env {
         /// Its name
         name: String,
@@ -451,12 +501,12 @@ pub(crate) struct DeployArgs {
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     pub(crate) cpus: Option<sandbox::Cpus>,
     /// Port on 127.0.0.1 (default: a free one)
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  plimsoll snapshots list\n  plimsoll snapshots prune --max 5G")]
+#[command(after_help = "Examples:\n  plimsoll snapshots list\n  plimsoll snapshots prune --max 5G --dry-run")]
 pub(crate) struct SnapshotsArgs {
     #[command(subcommand)]
     pub(crate) command: SnapshotsCommand,
@@ -472,11 +522,38 @@ pub(crate) enum SnapshotsCommand {
         json: bool,
     },
     /// Remove kept data directories, those longest unused first
-    #[command(after_help = "Example:\n  plimsoll snapshots prune --max 5G")]
+    #[command(
+        after_help = "Examples:\n  plimsoll snapshots prune --max 5G --dry-run\n  plimsoll snapshots prune --all"
+    )]
+    #[command(group(clap::ArgGroup::new("limit").required(true)))]
     Prune {
-        /// Keep so many bytes (0, 500M, 5G)
-        #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size)]
-        max: u64,
+        /// Keep so many bytes (500M, 5G)
+        #[arg(long, value_name = "SIZE", value_parser = size, group = "limit")]
+        max: Option<u64>,
+        /// Keep none
+        #[arg(long, group = "limit")]
+        all: bool,
+        /// Say which ones, and remove nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  plimsoll builds remove mysql@8.0.33")]
+pub(crate) struct BuildsArgs {
+    #[command(subcommand)]
+    pub(crate) command: BuildsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BuildsCommand {
+    /// Remove fetched builds that no sandbox uses; `plimsoll servers` lists them
+    #[command(after_help = "Example:\n  plimsoll builds remove mysql@8.0.33")]
+    Remove {
+        /// Builds: flavor@version[+label]
+        #[arg(value_name = "BUILD", required = true)]
+        builds: Vec<String>,
     },
 }
 
@@ -500,11 +577,11 @@ pub(crate) struct DoctorArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plimsoll audit mariadb --profile fast
-  plimsoll audit postgres@16 --set synchronous_commit=off --rounds 10 --json -
-  plimsoll audit mysql@8.0 --only process-crash
+  plimsoll audit postgres@18 --set synchronous_commit=off --rounds 10 --json -
+  plimsoll audit mysql@8.0.33 --only process-crash
 Sessions commit numbered transactions and note outside of the server which were acknowledged. Then its processes are
-killed, or its disk is cut off with what was not yet written to it (needs root); it is started again, and what is left
-is compared with the notes. Ends with 1 when something was lost that the settings promise to keep.")]
+killed, or the power of its disk is cut, which takes what was not flushed (needs root and /dev/fuse); it is started
+again, and what is left is compared with the notes. Ends with 1 when something was lost that the settings promise to keep.")]
 pub(crate) struct AuditArgs {
     /// The build: mariadb, mysql@8.0, postgres@16
     #[arg(value_name = "SERVER")]
@@ -515,17 +592,20 @@ pub(crate) struct AuditArgs {
     /// A server variable (repeatable)
     #[arg(long, value_name = "variable=value", value_parser = key_value)]
     pub(crate) set: Vec<(String, String)>,
+    /// An environment variable of the server, as LD_PRELOAD=/usr/lib/libjemalloc.so (repeatable)
+    #[arg(long, value_name = "NAME=value", value_parser = key_value)]
+    pub(crate) env: Vec<(String, String)>,
     /// How it goes down (default: both ways)
     #[arg(long, value_enum)]
     pub(crate) only: Option<AuditKind>,
     /// How often, each way
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 5, allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
     /// Sessions that commit
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 8, allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) sessions: u32,
     /// Seed of the moments and the work (default: drawn, and shown)
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub(crate) seed: Option<u64>,
     /// Where findings are kept: reports of studies in the same place say what the audit found
     #[arg(long, value_name = "DIR", default_value = "plimsoll-results", value_hint = ValueHint::DirPath)]
@@ -540,7 +620,7 @@ pub(crate) struct AuditArgs {
 pub(crate) enum AuditKind {
     /// SIGKILL for its processes
     ProcessCrash,
-    /// Everything is gone that was not written to the disk
+    /// What was not flushed to the disk is gone, or some of it
     PowerCut,
 }
 
@@ -556,10 +636,22 @@ fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|why| format!("{why}; write a number with its unit: 10s, 1m30s, 500ms"))
 }
 
+/// A length of time that something is measured for.
+fn measured(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("nothing can be measured in no time: write for example 10s".into()),
+        some => Ok(some),
+    }
+}
+
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
-        _ => Err("a rate is a number of transactions per second above 0".into()),
+        Ok(rate) if rate > 0.0 && rate <= load::RATE_MAX_TPS => Ok(rate),
+        _ => Err(format!(
+            "a rate is a number of transactions per second above 0 and at most {:.0}, one for each nanosecond of the \
+             clock",
+            load::RATE_MAX_TPS
+        )),
     }
 }
 
@@ -636,6 +728,7 @@ mod tests {
         assert!(size("5 parsecs").is_err());
         assert_eq!(key_value("a=b=c"), Ok(("a".into(), "b=c".into())));
         assert!(key_value("=b").is_err());
+        assert!(measured("0s").is_err() && duration("0s").is_ok());
         assert!(rate("0").is_err());
         assert!(rate("inf").is_err());
     }

@@ -1,6 +1,7 @@
 //! Passwords of URLs in the process title: `ps` shows every user the arguments of every process.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::ops::Range;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 static COUNT: AtomicI32 = AtomicI32::new(0);
@@ -31,48 +32,51 @@ pub(crate) fn mask_passwords() {
         unsafe {
             let argument = *vector.add(index);
             let Ok(text) = CStr::from_ptr(argument).to_str() else { continue };
-            if let Some((start, end)) = password(text) {
-                std::ptr::write_bytes(argument.add(start), b'*', end - start);
+            for span in password_spans(text) {
+                std::ptr::write_bytes(argument.add(span.start), b'*', span.len());
             }
         }
     }
 }
 
-/// An argument without the password of a URL or of sysbench's options.
+/// An argument without the passwords of a URL, or of an option that is one.
 pub(crate) fn without_password(text: &str) -> String {
-    match password(text) {
-        Some((start, end)) => format!("{}***{}", &text[..start], &text[end..]),
-        None => text.to_owned(),
+    let mut shown = text.to_owned();
+    for span in password_spans(text).into_iter().rev() {
+        shown.replace_range(span, "***");
     }
+    shown
 }
 
-/// Bytes of the password in a URL, or in sysbench's options.
-fn password(text: &str) -> Option<(usize, usize)> {
-    for option in ["--mysql-password=", "--pgsql-password=", "--mysql_password=", "--pgsql_password="] {
-        if text.starts_with(option) {
-            return Some((option.len(), text.len()));
-        }
+/// Where passwords stand in an argument: in a URL, or behind the name of an option or a variable that is one
+/// (`--mysql-password=x`, `--env MYSQL_ROOT_PASSWORD=x`).
+fn password_spans(text: &str) -> Vec<Range<usize>> {
+    if text.contains("://") {
+        return wire::mask::value_spans(text);
     }
-    let authority = text.find("://")? + 3;
-    let rest = &text[authority..];
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let host = rest[..end].rfind('@')?;
-    let colon = rest[..host].find(':')?;
-    Some((authority + colon + 1, authority + host))
+    let is_one = |name: &str, value: &str| wire::mask::is_password(name) && !value.is_empty();
+    let behind = text.split_once('=').filter(|(name, value)| is_one(name, value));
+    behind.map(|(name, _)| name.len() + 1..text.len()).into_iter().collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::password;
+    use super::without_password;
 
     #[test]
-    fn passwords_are_found_where_urls_have_them() {
-        let of = |text: &'static str| password(text).map(|(start, end)| &text[start..end]);
-        assert_eq!(of("mysql://root:geheim@h:3306/db"), Some("geheim"));
-        assert_eq!(of("--server=postgres://u:p@ss@h/db?x=a:b@c"), Some("p@ss"));
-        assert_eq!(of("--mysql-password=geheim"), Some("geheim"));
-        assert_eq!(of("mysql://root@h:3306/db"), None);
-        assert_eq!(of("mariadb@10.11"), None);
-        assert_eq!(of("mysql://h:3306/a@b"), None);
+    fn passwords_are_found_where_arguments_have_them() {
+        for (given, shown) in [
+            ("mysql://root:geheim@h:3306/db", "mysql://root:***@h:3306/db"),
+            ("--server=postgres://u:p@ss@h/db", "--server=postgres://u:***@h/db"),
+            ("mysql://h/db?password=geheim&tls=required", "mysql://h/db?password=***&tls=required"),
+            ("--mysql-password=geheim", "--mysql-password=***"),
+            ("--pgsql_password=ge=heim", "--pgsql_password=***"),
+            ("MYSQL_ROOT_PASSWORD=geheim", "MYSQL_ROOT_PASSWORD=***"),
+            ("--password-file=/run/secret", "--password-file=/run/secret"),
+            ("mysql://root@h:3306/db", "mysql://root@h:3306/db"),
+            ("mariadb@10.11", "mariadb@10.11"),
+        ] {
+            assert_eq!(without_password(given), shown);
+        }
     }
 }

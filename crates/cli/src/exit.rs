@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use lab::Class;
+
+use crate::show::terminal::tell;
 
 /// How a command ended.
 #[derive(Debug)]
@@ -64,18 +67,30 @@ pub(crate) fn code_of(ended: Result<End, Failure>) -> ExitCode {
     match ended {
         Ok(_) | Err(Failure::OutputClosed | Failure::Told(_)) => {}
         // A terminal that has gone away cannot be told so.
-        Err(Failure::Flags(error)) => drop(error.print()),
-        Err(Failure::Usage(text)) => eprintln!("error: {text}"),
-        Err(Failure::Other(error)) => eprintln!("error: {error:#}"),
+        Err(Failure::Flags(error)) => drop(without_bad_tip(error).print()),
+        Err(Failure::Usage(text)) => tell!("error: {text}"),
+        Err(Failure::Other(error)) => tell!("error: {error:#}"),
         Err(Failure::Lab(lab::Error::Study(problems))) => {
-            eprintln!("{}", problems.render(crate::show::has_colour(&std::io::stderr())));
+            // It colours what it quotes; what it quotes has been looked through.
+            let text = problems.render(crate::show::has_colour(&std::io::stderr()));
+            crate::show::terminal::draw(&format!("{text}\n"));
         }
-        Err(Failure::Lab(lab::Error::Interrupted)) => {
-            eprintln!("{}", lab::Error::Interrupted);
-        }
-        Err(Failure::Lab(error)) => eprintln!("error: {}", with_causes(&error)),
+        Err(Failure::Lab(error)) if error.class() == Class::Interrupted => tell!("{error}"),
+        Err(Failure::Lab(error)) => tell!("error: {}", with_causes(&error)),
     }
     ExitCode::from(code as u8)
+}
+
+/// clap advises `-- -5` for an option that it does not know. Nothing here but the commands of sandboxes takes anything
+/// behind `--`, and they say so themselves.
+fn without_bad_tip(mut error: clap::Error) -> clap::Error {
+    if error.kind() == clap::error::ErrorKind::UnknownArgument
+        && let Some(ContextValue::StyledStrs(tips)) = error.get(ContextKind::Suggested)
+        && tips.iter().any(|tip| tip.to_string().contains("as a value"))
+    {
+        error.remove(ContextKind::Suggested);
+    }
+    error
 }
 
 /// The exit code of a class.

@@ -2,6 +2,9 @@
 //!
 //! Never here: measuring, planning, statistics; they are asked for and shown.
 
+// What is told goes by way of `show::terminal`, so that texts of others cannot draw.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod args;
 mod argv;
 mod commands;

@@ -58,7 +58,7 @@ fn people_get_a_table() {
     let rows: Vec<&str> = done.out.lines().collect();
     assert_eq!(rows.len(), 3, "{}", done.out);
     assert!(
-        rows[0].starts_with("oltp_point_select on mariadb@") && rows[0].ends_with("seed 7"),
+        rows[0].starts_with("oltp_point_select on mariadb@") && rows[0].ends_with(", seed 7"),
         "{}",
         rows[0]
     );
@@ -75,6 +75,8 @@ fn an_open_loop_keeps_its_rate_and_tells_service_from_response_time() {
     let done = run(&[&bench[..], &open[..], &SHORT[..]].concat()).expect(0, &[]);
     let line = &lines(&done.out)[0];
     assert_eq!(line["rate"], 200.0);
+    let table = run(&[&bench[..6], &open[..], &SHORT[..]].concat()).expect(0, &[]).out;
+    assert!(table.contains(", 200 transactions/s offered, constant arrivals, seed 7\n"), "{table}");
     // The schedule decides, not the machine: 200 arrivals in a second.
     let all = line["transactions"].as_u64().unwrap()
         + line["in_flight_at_end"].as_u64().unwrap()
@@ -142,7 +144,7 @@ fn a_sandbox_by_hand_is_deployed_used_kept_and_destroyed() {
         let deployed = run(&["sandbox", "deploy", flavor, "--name", &name])
             .expect(0, &["connect: plimsoll sandbox use"]);
         assert!(deployed.out.contains("running"), "{}", deployed.out);
-        run(&["sandbox", "deploy", flavor, "--name", &name]).expect(3, &["exists already", "destroy"]);
+        run(&["sandbox", "deploy", flavor, "--name", &name]).expect(2, &["exists already", "destroy"]);
         let env = run(&["sandbox", "env", &name]).expect(0, &[]);
         let wanted: &[&str] = match flavor {
             "postgres" => {
@@ -176,7 +178,7 @@ fn a_sandbox_by_hand_is_deployed_used_kept_and_destroyed() {
         let status = run(&["sandbox", "status", &name]).expect(0, &[]);
         assert!(status.out.contains("running"), "{}", status.out);
         run(&["sandbox", "destroy", &name]).expect(0, &[]);
-        run(&["sandbox", "status", &name]).expect(3, &["no sandbox named"]);
+        run(&["sandbox", "status", &name]).expect(2, &["no sandbox named"]);
     }
 }
 
@@ -247,6 +249,10 @@ fn ctrl_c_ends_a_bench_with_what_was_measured() {
     assert_eq!(child.wait().unwrap().code(), Some(4));
     assert!(!run(&["sandbox", "list"]).out.contains(&server.name));
     let lines = lines(&std::fs::read_to_string(dir.path().join("out.json")).unwrap());
+    let said = std::fs::read_to_string(dir.path().join("err")).unwrap();
+    for word in ["the server's log", "same command", "goes on from", "resume"] {
+        assert!(!said.contains(word), "a bench does not resume, and its server was well: {said}");
+    }
     assert_eq!(lines.len(), 2, "the level that was never begun has a line too");
     for line in &lines {
         contract::check_line(line);
@@ -296,4 +302,35 @@ fn a_third_ctrl_c_ends_at_once() {
     assert!(child.try_wait().unwrap().is_none(), "it still waits for its reader");
     signal(child.id(), "INT");
     assert_eq!(child.wait().unwrap().code(), Some(4));
+    let said = std::fs::read_to_string(dir.path().join("err")).unwrap();
+    assert!(!said.contains('\x1b'), "escape codes are for terminals: {said:?}");
+}
+
+/// A sandbox that goes with its test.
+struct Named(String);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        // It may have been destroyed.
+        let _ = plimsoll().args(["sandbox", "destroy", &self.0]).output();
+    }
+}
+
+#[test]
+fn a_servers_log_holds_nothing_of_our_own_looking() {
+    if !servers_are_there() {
+        return;
+    }
+    for server in ["mariadb", "postgres"] {
+        let named = Named(format!("quiet-{server}-{}", std::process::id()));
+        run(&["sandbox", "deploy", server, "--name", &named.0, "--profile", "fast"]).expect(0, &[]);
+        let bench = ["bench", "oltp_read_write", "--server", &named.0];
+        run(&[&bench[..], &SHORT[..]].concat()).expect(0, &[]);
+        run(&["sandbox", "restart", &named.0]).expect(0, &[]);
+        let log = run(&["sandbox", "log", &named.0]).expect(0, &[]).out;
+        for word in ["Aborted connection", "FATAL", "ERROR:", "reset by peer", "unexpected EOF"] {
+            let found: Vec<&str> = log.lines().filter(|line| line.contains(word)).collect();
+            assert!(found.is_empty(), "{server}: {found:#?}");
+        }
+    }
 }

@@ -7,6 +7,19 @@ mod common;
 use common::run;
 use serde_json::Value;
 
+/// With the client that came with the build, or an installed one, or Plimsoll's own prompt: whichever there is.
+#[test]
+fn every_build_is_used() {
+    for server in sandbox::testing::chosen_builds() {
+        let name = format!("use-{}-{}", server.replace('@', "-"), std::process::id());
+        run(&["sandbox", "deploy", server, "--name", &name]).expect(0, &[]);
+        let flag = if server.starts_with("postgres") { "-c" } else { "-e" };
+        let done = run(&["sandbox", "use", &name, "--", flag, "SELECT 40 + 2"]);
+        run(&["sandbox", "destroy", &name]).expect(0, &[]);
+        assert!(done.code == Some(0) && done.out.contains("42"), "{server}: {done:?}");
+    }
+}
+
 #[test]
 fn every_build_goes_down_the_street() {
     for server in sandbox::testing::chosen_builds() {

@@ -14,9 +14,18 @@ fn help_of(arguments: &[&str]) -> String {
 
 #[test]
 fn the_help_of_commands() {
-    for command in
-        ["run", "bench", "report", "workloads", "servers", "fetch", "sandbox", "snapshots", "doctor"]
-    {
+    for command in [
+        "run",
+        "bench",
+        "report",
+        "workloads",
+        "servers",
+        "fetch",
+        "builds",
+        "sandbox",
+        "snapshots",
+        "doctor",
+    ] {
         insta::assert_snapshot!(format!("help_{command}"), help_of(&[command]));
     }
     for command in
@@ -46,8 +55,10 @@ fn completions_and_manual_pages_are_made() {
     let done = run(&["man"]).expect(0, &[]);
     assert!(done.out.contains(".TH plimsoll 1"));
     let dir = tempfile::tempdir().unwrap();
-    run(&["man", "--dir", dir.path().to_str().unwrap()]).expect(0, &[]);
-    assert!(dir.path().join("plimsoll-bench.1").is_file());
+    // A folder that is not there yet is made.
+    let pages = dir.path().join("new/man");
+    run(&["man", "--dir", pages.to_str().unwrap()]).expect(0, &[]);
+    assert!(pages.join("plimsoll-bench.1").is_file());
 }
 
 #[test]
@@ -57,19 +68,39 @@ fn wrong_flags_are_usage_errors() {
     run(&["bench", "oltp_read_only"]).expect(2, &["--server"]);
     run(&["bench", "x", "--server", "mariadb", "--sessions", "0"]).expect(2, &["--sessions"]);
     run(&["bench", "x", "--server", "mariadb", "--time", "10"]).expect(2, &["no unit", "10s"]);
+    // Without a limit it would remove everything.
+    run(&["snapshots", "prune"]).expect(2, &["--max", "--all"]);
+    run(&["snapshots", "prune", "--max", "5G", "--all"]).expect(2, &["cannot be used with"]);
+    run(&["builds", "remove"]).expect(2, &["BUILD"]);
     run(&["bench", "x", "--server", "mariadb", "--keep", "--fresh"]).expect(2, &["cannot be used with"]);
     run(&["bench", "x", "--server", "mariadb", "--arrivals", "poisson"]).expect(2, &["--rate"]);
     run(&["bench", "x", "--server", "mariadb", "--profile", "fsat"]).expect(2, &["safest"]);
     run(&["bench", "x", "--server", "mariadb", "-o", "tables"]).expect(2, &["key=value"]);
     run(&["--version"]).expect(0, &[]);
+    run(&["bench", "x", "--server", "mariadb", "--time", "0s"])
+        .expect(2, &["--time", "nothing can be measured"]);
+    // A number below zero is refused as a value, without clap's advice to put it behind `--`, which helps nobody.
+    for (option, value) in
+        [("--rate", "-5"), ("--sessions", "-1"), ("--time", "-5s"), ("--transactions", "-3")]
+    {
+        let done = run(&["bench", "x", "--server", "mariadb", option, value]).expect(2, &[option, value]);
+        assert!(done.err.contains("invalid value") && !done.err.contains("tip"), "{}", done.err);
+    }
+    let done = run(&["bench", "x", "-t", "5"]).expect(2, &["-t"]);
+    assert!(!done.err.contains("as a value"), "{}", done.err);
 }
 
 #[test]
 fn workloads_are_listed_with_options_defaults_and_statements() {
     let done = run(&["workloads"]).expect(0, &[]);
-    for wanted in
-        ["oltp_read_only", "oltp_point_select", "bulk_insert", "table_size", "10000", "SELECT c FROM"]
-    {
+    let row =
+        |name: &str| done.out.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap();
+    for name in ["oltp_read_only", "oltp_point_select", "bulk_insert", "tpcc"] {
+        assert!(row(name).split_whitespace().count() > 3, "{name} is a line with what it does\n{}", done.out);
+    }
+    assert!(done.out.lines().all(|line| line.chars().count() <= 120), "{}", done.out);
+    let done = run(&["workloads", "oltp_read_only"]).expect(0, &[]);
+    for wanted in ["table_size", "10000", "SELECT c FROM"] {
         assert!(done.out.contains(wanted), "{wanted} is not in\n{}", done.out);
     }
     let done = run(&["workloads", "oltp_read_write", "--server", "postgres"]).expect(0, &[]);
@@ -87,4 +118,35 @@ fn output_goes_to_whoever_still_reads() {
     let output = std::process::Command::new("bash").args(["-o", "pipefail", "-c", &script]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert!(output.status.success());
+}
+
+#[test]
+fn servers_are_listed_as_asked() {
+    let list = |arguments: &[&str]| -> Vec<(String, String)> {
+        let done = run(&[&["servers", "--json"], arguments].concat()).expect(0, &[]);
+        let all: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+        let text = |one: &serde_json::Value, name: &str| one[name].as_str().unwrap().to_owned();
+        all.as_array().unwrap().iter().map(|one| (text(one, "name"), text(one, "state"))).collect()
+    };
+    let all = list(&[]);
+    let of = |keep: &dyn Fn(&(String, String)) -> bool| -> Vec<(String, String)> {
+        all.iter().filter(|one| keep(one)).cloned().collect()
+    };
+    assert_eq!(list(&["--installed"]), of(&|one| one.1 == "installed"));
+    assert_eq!(list(&["--installed", "--fetched"]), of(&|one| one.1 != "fetchable"));
+    assert_eq!(list(&["mysql"]), of(&|one| one.0.starts_with("mysql@")));
+    let both = of(&|one| one.0.starts_with("percona@") || one.0.starts_with("mysql@8.4"));
+    assert_eq!(list(&["mysql@8.4", "percona"]), both);
+    assert!(!both.is_empty(), "the catalogue has them");
+    run(&["servers", "oracle"]).expect(2, &["oracle", "mariadb"]);
+    let done = run(&["servers", "--fetched", "mysql@1.0"]).expect(0, &[]);
+    assert!(done.out.contains("no such builds"), "{}", done.out);
+}
+
+#[test]
+fn a_disk_is_looked_at_where_there_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let none = dir.path().join("none");
+    run(&["doctor", "--datadir", none.to_str().unwrap()]).expect(2, &["there is no directory", "none"]);
+    assert!(!none.exists(), "a mistyped place was made");
 }

@@ -41,6 +41,121 @@ fn a_mistyped_server_in_a_study_is_shown_where_it_is() {
         .expect(2, &["typo.toml:4:10", "no sandbox named `mariabd`", "did you mean `mariadb`?"]);
 }
 
+/// A study of one server with a line more in its [axes].
+fn with_axis(server: &str, axis: &str) -> (tempfile::TempDir, String) {
+    study(&format!(
+        "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"{server}\"\nworkload = \"oltp_read_only\"\n{axis}\n"
+    ))
+}
+
+#[test]
+fn an_impossible_server_variable_is_shown_where_it_stands_before_anything_runs() {
+    if !servers_are_there() {
+        return;
+    }
+    for (server, variable, words) in [
+        ("mariadb", "innodb_buffer_pool_sise = \"1G\"", &["innodb_buffer_pool_size?"][..]),
+        ("mariadb", "innodb_buffer_pool_size = \"abc\"", &["`abc` is not a value"]),
+        ("mariadb", "innodb_flush_log_at_trx_commit = 9", &["the server would take 3 instead"]),
+        ("mysql@8.0", "max_connections = -5", &["the server would take 1 instead"]),
+        ("postgres", "work_mem = 1", &["outside the valid range"]),
+        ("postgres", "wal_level = \"foo\"", &["Available values: minimal, replica, logical"]),
+    ] {
+        let axis = format!("settings = {{ name = \"mine\", set = {{ {variable} }} }}");
+        let (dir, path) = with_axis(server, &axis);
+        let results = dir.path().join("r").display().to_string();
+        for more in [&["--dry-run"][..], &["--results", &results]] {
+            let done =
+                run(&[&["run", &path][..], more].concat()).expect(2, words).expect(2, &["typo.toml:6:"]);
+            assert_eq!(done.out, "");
+        }
+    }
+}
+
+#[test]
+fn settings_that_change_nothing_are_told() {
+    if !servers_are_there() {
+        return;
+    }
+    let settings = "settings = [\"default\", { name = \"tuned\", postgres = { work_mem = \"64MB\" } }]";
+    let (_dir, path) = with_axis("mariadb", settings);
+    let done = run(&["run", &path, "--dry-run"]).expect(0, &[]);
+    for words in ["typo.toml:6:24: `postgres` of the settings `tuned`", "`tuned` change nothing on mariadb@"]
+    {
+        assert!(done.out.contains(words), "{words} is not in\n{}", done.out);
+    }
+    let (_dir, path) = with_axis("postgres", settings);
+    let done = run(&["run", &path, "--dry-run"]).expect(0, &[]);
+    assert!(!done.out.contains("warning"), "{}", done.out);
+}
+
+#[test]
+fn a_long_plan_is_summarised() {
+    if !servers_are_there() {
+        return;
+    }
+    let levels = (1..=100).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    let (_dir, path) = with_axis("postgres", &format!("sessions = [{levels}]\n[load]\nblocks = 100"));
+    let done = run(&["run", &path, "--dry-run"]).expect(0, &[]);
+    assert!(done.out.contains("10000 runs") && done.out.contains("... and 9800 more runs"), "{}", done.out);
+    assert!(done.out.lines().count() < 250);
+}
+
+#[test]
+fn a_smack_file_with_a_mistake_starts_no_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.smack");
+    std::fs::write(&path, "nonsense\n").unwrap();
+    let done = run(&["super-smack", path.to_str().unwrap(), "--server", "mariadb"])
+        .expect(2, &["x.smack:1:1", "no section"]);
+    assert!(!done.err.contains("initialising"), "{}", done.err);
+}
+
+#[test]
+fn an_argument_that_a_smack_file_lacks_is_said_without_a_line_that_is_none() {
+    if !servers_are_there() {
+        return;
+    }
+    let done = run(&["super-smack", "select-key", "--server", "mariadb"]).expect(2, &["the file uses $"]);
+    assert!(!done.err.contains("line 0"), "{}", done.err);
+}
+
+#[test]
+fn a_place_for_results_that_cannot_be_written_is_said_before_anything_is_fetched() {
+    let dir = tempfile::tempdir().unwrap();
+    let study = tiny_study(dir.path(), "early", "\"mysql@3.21\"", "1", 1);
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let done = run(&["run", &study, "--results", file.to_str().unwrap()]).expect(2, &["--results"]);
+    assert!(!done.err.contains("mysql@3.21"), "{}", done.err);
+    // A disk that is mounted read-only; only a user's own namespace of mounts can be made so without root.
+    let script = "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" || exit 77; exec \"$2\" run \"$3\" --results \"$1\"";
+    let results = dir.path().join("results");
+    for is_recorded in [false, true] {
+        std::fs::create_dir_all(&results).unwrap();
+        if is_recorded {
+            drop(store::Store::open(&results).unwrap());
+        }
+        let output = std::process::Command::new("unshare")
+            .args(["--mount", "--map-root-user", "sh", "-c", script, "sh"])
+            .arg(&results)
+            .args([env!("CARGO_BIN_EXE_plimsoll"), &study])
+            .stdin(std::process::Stdio::null())
+            .output()
+            .unwrap();
+        if output.status.code() == Some(77) {
+            testkit::not_tested("a read-only disk", "it needs a mount namespace");
+            return;
+        }
+        let done = common::Done::of(output).expect(2, &["results.db cannot be written", "--results"]);
+        assert!(
+            !done.err.contains("mysql@3.21") && done.err.matches("read-only").count() < 2,
+            "{}",
+            done.err
+        );
+    }
+}
+
 #[test]
 fn results_that_are_not_there_or_not_ours() {
     let dir = tempfile::tempdir().unwrap();
@@ -59,7 +174,13 @@ fn a_server_that_nobody_has() {
     run(&["bench", "oltp_read_only", "--server", "oracle@23"]).expect(2, &["names no server"]);
     run(&["bench", "oltp_read_only", "--server", "no-such-sandbox"])
         .expect(2, &["no sandbox named `no-such-sandbox`", "plimsoll sandbox list"]);
-    run(&["sandbox", "start", "no-such-sandbox"]).expect(3, &["no sandbox named no-such-sandbox"]);
+    run(&["sandbox", "start", "no-such-sandbox"]).expect(2, &["no sandbox named no-such-sandbox"]);
+    run(&["fetch", "--archive", "no-such-file.tar"]).expect(2, &["there is no file no-such-file.tar"]);
+    let done = run(&["bench", "oltp_read_only", "--server", "mysql@9.9"]).expect(
+        3,
+        &["there is no server mysql@9.9: ", "`plimsoll fetch` can get mysql@8.4", "plimsoll servers mysql"],
+    );
+    assert!(!done.err.contains("here: here"), "{}", done.err);
     run(&["sandbox", "deploy", "mariadb", "--name", "../up"]).expect(2, &["cannot name a sandbox"]);
 }
 
@@ -281,4 +402,12 @@ fn only_and_compare_name_axes_that_are_there() {
     run(&["run", &path, "--dry-run", "--only", "sessions=3"]).expect(2, &["the axis has 1 or 2"]);
     let done = run(&["run", &path, "--dry-run", "--only", "sessions=2"]).expect(0, &[]);
     assert!(done.out.contains("4 runs") && !dir.path().join("plimsoll-results").exists(), "{}", done.out);
+}
+
+#[test]
+fn a_rate_that_nobody_could_count_is_refused() {
+    for rate in ["1e12", "1e308", "inf", "0", "NaN"] {
+        run(&["bench", "oltp_point_select", "--server", "mariadb", "--rate", rate])
+            .expect(2, &["above 0 and at most 1000000000"]);
+    }
 }

@@ -194,3 +194,44 @@ fn a_gate_of_the_study_that_cannot_be_met_is_shown_where_it_stands() {
     }
     assert!(!dir.path().join("results").exists());
 }
+
+#[test]
+fn a_file_that_cannot_be_written_whole_leaves_what_was_there_and_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = results(dir.path(), 5);
+    let (page, csv) = (dir.path().join("x.html"), dir.path().join("csv"));
+    std::fs::create_dir(&csv).unwrap();
+    for old in [page.clone(), csv.join("runs.csv")] {
+        std::fs::write(old, "the report of yesterday").unwrap();
+    }
+    // No file may grow beyond a block of 1 KiB, as on a disk that fills up.
+    let script = "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"";
+    for (output, path) in [("--html", &page), ("--csv", &csv), ("--json", &page), ("--md", &page)] {
+        let output = std::process::Command::new("bash")
+            .args(["-c", script, env!("CARGO_BIN_EXE_plimsoll"), "report", "--results", &place, output])
+            .arg(path)
+            .output()
+            .unwrap();
+        let named = path.file_name().unwrap().to_str().unwrap();
+        Done::of(output).expect(1, &[named, "could not be written", "File too large"]);
+    }
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), "the report of yesterday");
+    assert_eq!(std::fs::read_to_string(csv.join("runs.csv")).unwrap(), "the report of yesterday");
+    let left = std::fs::read_dir(dir.path()).unwrap().chain(std::fs::read_dir(&csv).unwrap());
+    let names: Vec<_> = left.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(names.iter().all(|name| !name.ends_with(".part")), "{names:?}");
+}
+
+#[test]
+fn the_terminal_has_the_verdicts_with_what_they_rest_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = results(dir.path(), 5);
+    let done = run(&["report", "quickstart", "--results", &place]).expect(0, &[]);
+    let head =
+        done.out.lines().find(|line| line.starts_with("metric")).unwrap_or_else(|| panic!("{}", done.out));
+    for column in ["verdict", "ratio", "interval", "p", "blocks"] {
+        assert!(head.split_whitespace().any(|word| word == column), "{head}");
+    }
+    let row = done.out.lines().find(|line| line.starts_with("TPS ") && line.contains(" slower ")).unwrap();
+    assert!(row.contains(" .. \u{d7}") && row.contains("< 0.001"), "{row}");
+}

@@ -100,7 +100,8 @@ fn ctrl_c_ends_gracefully_and_a_changed_file_is_noticed() {
     wait_until(LIMIT, "the second run", || statuses(&results).len() >= 2);
     signal(&child, "-INT");
     let pid = child.id();
-    let done = Done::of(child.wait_with_output().unwrap()).expect(4, &["run the same command again"]);
+    let done =
+        Done::of(child.wait_with_output().unwrap()).expect(4, &["the same command goes on from there"]);
     assert!(done.err.contains("results.db"), "{}", done.err);
     assert_eq!(sandboxes_of(pid), 0);
     assert!(statuses(&results).iter().all(|status| *status != Status::Running));
@@ -233,19 +234,22 @@ fn seconds_add_up_to_the_statements(results: &Path) {
 
 /// Charts are drawn, and nothing is reported on the console.
 fn open_in_browser(html: &Path) {
-    let binary = std::env::var("PLIMSOLL_TEST_CHROMIUM").unwrap_or_else(|_| "chromium".into());
-    if binary == "none" {
-        eprintln!("NOT TESTED: the report was not opened in a browser (PLIMSOLL_TEST_CHROMIUM=none)");
-        return;
-    }
+    let Some(binary) = testkit::chromium("the quickstart's report in a browser") else { return };
     let profile = tempfile::tempdir().unwrap();
     let output = std::process::Command::new(&binary)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr", "--v=0"])
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--enable-logging=stderr",
+            "--v=0",
+        ])
         .args(["--virtual-time-budget=10000", "--dump-dom"])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("file://{}", html.display()))
         .output()
-        .unwrap_or_else(|error| panic!("{binary} cannot be started ({error}): install chromium, or set PLIMSOLL_TEST_CHROMIUM to its path or to none"));
+        .unwrap_or_else(|error| panic!("{} cannot be started: {error}", binary.display()));
     let dom = String::from_utf8_lossy(&output.stdout);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(dom.contains("<canvas") || dom.contains("<svg"), "no chart was drawn\n{told}");
@@ -270,10 +274,8 @@ fn with_own_mounts<A: AsRef<std::ffi::OsStr>>(
     }
     let done = Done::of(command.stdin(Stdio::null()).output().unwrap());
     if done.code == Some(77) || done.err.contains("unshare failed") {
-        eprintln!(
-            "NOT TESTED: a full disk needs a mount of its own, which only root may make:\n{}",
-            done.err
-        );
+        let why = format!("it needs a mount of its own, which only root may make: {}", done.err);
+        testkit::not_tested("a full disk below a study", why);
         return None;
     }
     Some(done)
@@ -296,7 +298,11 @@ fn a_full_disk_loses_the_run_in_progress_and_the_same_command_resumes() {
     let (place, study) = (results.display().to_string(), study);
     let Some(done) = with_own_mounts(script, [&place, "320k", &study], None) else { return };
     assert!(done.out.contains("codes 1 0"), "{}\n{}", done.out, done.err);
-    assert!(done.err.contains("no space left") && done.err.contains("it resumes"), "{}", done.err);
+    assert!(
+        done.err.contains("no space left") && done.err.contains("run the same command again"),
+        "{}",
+        done.err
+    );
     assert!(done.err.contains("of them recorded before"), "what was recorded is still there: {}", done.err);
 }
 
@@ -311,13 +317,22 @@ fn a_full_home_fails_the_runs_and_the_same_command_makes_them_again() {
     let (home, results) = (dir.path().join("home"), dir.path().join("results"));
     std::fs::create_dir(&home).unwrap();
     let study = tiny_study(dir.path(), "full-home", "\"mariadb\"", "1", 1);
-    // Too little for a data directory; later it grows.
+    // Too little for a data directory; later it grows. The builds are those of other tests.
+    let builds = sandbox::Home::find().unwrap().builds();
+    let bind = match builds.is_dir() {
+        true => {
+            format!("mkdir \"$1/builds\" && mount --bind '{}' \"$1/builds\" || exit 77", builds.display())
+        }
+        false => String::new(),
+    };
     let script = "mount -t tmpfs -o size=40m,mode=755 none \"$1\" || exit 77
+        BIND
         \"$0\" run \"$2\" --results \"$3\"; first=$?
         mount -o remount,size=4g \"$1\"
         \"$0\" run \"$2\" --results \"$3\"; echo \"codes $first $?\"";
+    let script = script.replace("BIND", &bind);
     let arguments = [&home, Path::new(&study), &results];
-    let Some(done) = with_own_mounts(script, arguments, Some(&home)) else { return };
+    let Some(done) = with_own_mounts(&script, arguments, Some(&home)) else { return };
     assert!(done.out.contains("codes 1 0"), "{}\n{}", done.out, done.err);
     assert!(done.out.contains("2 of 2 runs failed"), "{}", done.out);
     assert!(!done.err.contains("panicked"), "{}", done.err);

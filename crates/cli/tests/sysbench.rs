@@ -5,7 +5,9 @@ mod common;
 #[path = "common/hlog.rs"]
 mod hlog;
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use common::{Done, plimsoll};
 use serde_json::Value;
@@ -194,4 +196,74 @@ fn kept_runs_have_what_machine_and_server_did() {
             "{telemetry}"
         );
     }
+}
+
+/// Begins a command, waits until it has printed a line, sends signals and answers how long it lived on.
+fn signalled(script: &str, words: &[&str], signals: u32) -> (Done, Duration) {
+    let (_folder, path) = folder_with(script);
+    let mut command = plimsoll();
+    command.args(["sysbench", "--time=60"]).args(words).args([&path, "run"]);
+    let mut child = common::Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("begun") {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0, "ended too early");
+    }
+    let began = Instant::now();
+    for number in 0..signals {
+        if number > 0 {
+            // Two signals of one kind that wait together are one.
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        common::signal(child.id(), "TERM");
+    }
+    let mut code = None;
+    common::wait_until(Duration::from_secs(40), "the end", || {
+        code = child.try_wait().unwrap();
+        code.is_some()
+    });
+    let took = began.elapsed();
+    let (mut out_text, mut err) = (line, String::new());
+    out.read_to_string(&mut out_text).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    (Done { code: code.and_then(|code| code.code()), out: out_text, err }, took)
+}
+
+const BEGUN: &str = "sysbench.cmdline.options = {}\nfunction say() print('begun') io.flush() end\n";
+
+#[test]
+fn endless_scripts_end_at_the_first_signal() {
+    // At top level, in thread_init, in an event; as machine code and interpreted.
+    let places = [
+        "say() while true do end",
+        "say() while true do pcall(error) end",
+        "function thread_init() say() while true do end end function event() end",
+        "function event() say() while true do end end",
+    ];
+    std::thread::scope(|scope| {
+        for place in places {
+            scope.spawn(move || {
+                let (done, took) = signalled(&format!("{BEGUN}{place}"), &[], 1);
+                done.expect(4, &["stopping", "Ctrl-C again leaves at once", "the script computes"]);
+                assert!(took < Duration::from_secs(20), "{place}: {took:?}");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_second_signal_leaves_at_once_and_says_so() {
+    let endless = format!("{BEGUN}function event() say() while true do end end");
+    let (done, took) = signalled(&endless, &["--threads=4"], 2);
+    done.expect(4, &["stopping", "left at once"]);
+    assert!(took < Duration::from_secs(4), "{took:?}");
+}
+
+#[test]
+fn a_script_that_ends_by_itself_is_not_cut_off_by_the_first_signal() {
+    let (done, took) =
+        signalled(&format!("{BEGUN}n = 0 function event() if n == 0 then say() end n = 1 end"), &[], 1);
+    assert!(done.expect(0, &["stopping"]).out.contains("total number of events"), "the report is told");
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }

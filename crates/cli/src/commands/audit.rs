@@ -1,15 +1,15 @@
 //! `plimsoll audit`.
 
-use std::io::Write;
-
 use lab::audit::power::PrivateMounts;
-use lab::audit::{Kind, KindReport, Report, Request};
+use lab::audit::{CONFIDENCE, Kind, KindReport, Report, Request, Round, Unflushed, Verdict};
 use lab::{Event, servers};
 use sandbox::Home;
 
 use crate::args::{AuditArgs, AuditKind};
-use crate::commands::{print, sink, stop_on_signals};
-use crate::exit::{End, Failure, output};
+use crate::commands::out::Out;
+use crate::commands::{print, stop_on_signals};
+use crate::exit::{End, Failure};
+use crate::show::terminal::tell;
 use crate::show::{Align, Plain, Table};
 
 pub(crate) fn audit(args: &AuditArgs) -> Result<End, Failure> {
@@ -18,20 +18,21 @@ pub(crate) fn audit(args: &AuditArgs) -> Result<End, Failure> {
     let mounts = PrivateMounts::enter();
     let home = Home::find()?;
     let stop = stop_on_signals()?;
-    let mut json = args.json.as_deref().map(sink).transpose()?;
+    let json = args.json.as_deref().map(Out::create).transpose()?;
     let to_stdout = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
-    eprintln!("seed {}", request.seed);
+    tell!("seed {}", request.seed);
     let plain = Plain::without_runs();
     let report = lab::audit::audit(&home, &request, &mounts, &|event: Event<'_>| plain.event(&event), &stop);
     plain.clear();
     let report = report?;
-    if let Some(json) = &mut json {
+    if let Some(mut json) = json {
         let line = serde_json::to_string(&report).map_err(|error| Failure::Other(error.into()))?;
-        writeln!(json, "{line}").and_then(|()| json.flush()).map_err(output)?;
+        json.write(&format!("{line}\n"))?;
+        json.finish()?;
     }
     if !to_stdout {
         print(&text(&report))?;
-        eprintln!("kept in {}", args.results.join(store::FILE_NAME).display());
+        tell!("kept in {}", args.results.join(store::FILE_NAME).display());
     }
     Ok(if report.is_contradicted() { End::RunFailed } else { End::Done })
 }
@@ -51,6 +52,7 @@ fn request(args: &AuditArgs) -> Result<Request, Failure> {
         server,
         profile: args.profile,
         settings: args.set.iter().cloned().collect(),
+        env: args.env.iter().cloned().collect(),
         kinds,
         rounds: args.rounds,
         sessions: args.sessions,
@@ -74,10 +76,10 @@ fn text(report: &Report) -> String {
 fn kind_text(kind: &KindReport) -> String {
     let what = match kind.kind {
         Kind::ProcessCrash => "process crash (SIGKILL)",
-        Kind::PowerCut => "power cut (unwritten pages are gone)",
+        Kind::PowerCut => "power cut (what was not flushed is gone, or some of it)",
     };
     if let Some(why) = &kind.not_done {
-        return format!("{what}: not done: {why}\n");
+        return format!("{what}: not checked: {why}\n");
     }
     let columns = [
         ("round", Align::Right),
@@ -86,6 +88,7 @@ fn kind_text(kind: &KindReport) -> String {
         ("of the last s", Align::Right),
         ("partial", Align::Right),
         ("sums", Align::Left),
+        ("unflushed", Align::Left),
         ("recovery s", Align::Right),
     ];
     let mut table = Table::new(&columns);
@@ -103,16 +106,44 @@ fn kind_text(kind: &KindReport) -> String {
             if round.lost > 0 { format!("{:.3}", round.lost_window_s) } else { "-".to_owned() },
             round.partial.to_string(),
             sums,
+            unflushed(round),
             round.recovery_s.map_or_else(|| "-".to_owned(), |s| format!("{s:.1}")),
         ]);
     }
-    let verdict = kind.verdict.map_or("nothing was audited", lab::audit::Verdict::word);
     let mut text = format!("{what}: promised: {}\n{}", kind.promise, table.text());
     for round in &kind.rounds {
         for detail in round.broken.iter().chain(&round.failure) {
             text.push_str(&format!("round {}: {detail}\n", round.number));
         }
     }
-    text.push_str(&format!("verdict: {verdict}\n"));
+    text.push_str(&format!("verdict: {}\n", verdict_text(kind)));
     text
+}
+
+/// What the disk held unflushed, and what became of it.
+fn unflushed(round: &Round) -> String {
+    let kib = |bytes: u64| format!("{} KiB", bytes.div_ceil(1024));
+    match round.unflushed {
+        None => "-".to_owned(),
+        Some(Unflushed::Dropped) => format!("{} dropped", kib(round.dropped_bytes)),
+        Some(Unflushed::Torn) => {
+            format!("{} of {} dropped", kib(round.dropped_bytes), kib(round.unflushed_bytes))
+        }
+    }
+}
+
+fn verdict_text(kind: &KindReport) -> String {
+    let Some(verdict) = kind.verdict else { return "nothing was audited".to_owned() };
+    let rounds = kind.rounds.len();
+    let rounds = format!("{rounds} round{}", if rounds == 1 { "" } else { "s" });
+    match (verdict, kind.broken_share_at_most) {
+        (Verdict::Contradicted, _) => format!("{} in {} of {rounds}", verdict.word(), kind.broken_rounds),
+        (_, Some(share)) => format!(
+            "{} in {rounds}: at most {:.0} % of such crashes break it ({:.0} % confidence)",
+            verdict.word(),
+            share * 100.0,
+            CONFIDENCE * 100.0
+        ),
+        (_, None) => format!("{} in {rounds}", verdict.word()),
+    }
 }

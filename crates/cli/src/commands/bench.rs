@@ -12,27 +12,32 @@ use store::Status;
 
 use crate::args::{ArrivalsArg, BenchArgs};
 use crate::commands::hdr::HdrLog;
-use crate::commands::{sink, stop_on_signals};
+use crate::commands::out::Out;
+use crate::commands::stop_on_signals;
 use crate::exit::{End, Failure, output};
+use crate::show::terminal::{self, tell};
 use crate::show::{Plain, number};
 
 pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
+    args.password.read()?;
     let request = request(args)?;
     if args.seed.is_none() {
-        eprintln!("seed {}", request.seed);
+        tell!("seed {}", request.seed);
     }
     let home = Home::find()?;
     let stop = stop_on_signals()?;
-    let mut json = args.json.as_deref().map(sink).transpose()?;
+    let mut json = args.json.as_deref().map(Out::create).transpose()?;
     let mut hdr = args.hdr.as_deref().map(HdrLog::create).transpose()?;
     let to_stdout = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    let pacing = offered(&request.pacing);
     let mut failure: Option<Failure> = None;
     let mut failed_class = None;
     let mut has_heading = false;
     let plain = Plain::without_runs();
     let mut done = |level: Level| {
         plain.clear();
-        let written = write_level(&level, json.as_deref_mut(), hdr.as_mut(), to_stdout, &mut has_heading);
+        let written =
+            write_level(&level, json.as_mut(), hdr.as_mut(), to_stdout, pacing.as_deref(), &mut has_heading);
         if let Err(error) = written {
             failure.get_or_insert(error);
         }
@@ -53,6 +58,9 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
     if let Some(failure) = failure {
         return Err(failure);
     }
+    if let Some(json) = json {
+        json.finish()?;
+    }
     if let Some(hdr) = hdr {
         hdr.finish()?;
     }
@@ -67,7 +75,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
 }
 
 fn request(args: &BenchArgs) -> Result<Request, Failure> {
-    let workload = lab::workloads::find(&args.workload)?;
+    let workload = lab::workloads::resolve(&args.workload)?;
     let server = servers::parse_argument(&args.server)?;
     let is_own = matches!(server, servers::Server::Selector(_));
     if !is_own && (!args.set.is_empty() || args.profile.is_some() || args.cpus.is_some()) {
@@ -117,7 +125,7 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
         _ => Data::Any,
     };
     Ok(Request {
-        workload: workload.name().to_owned(),
+        workload,
         options,
         server,
         sessions: args.sessions.clone(),
@@ -133,37 +141,56 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
     })
 }
 
+/// Of an open loop, what it offers.
+fn offered(pacing: &load::Pacing) -> Option<String> {
+    match pacing {
+        load::Pacing::Closed => None,
+        load::Pacing::Open { rate_tps, arrivals } => {
+            let arrivals = match arrivals {
+                load::Arrivals::Constant => "constant",
+                load::Arrivals::Poisson => "poisson",
+            };
+            Some(format!("{} transactions/s offered, {arrivals} arrivals", number(*rate_tps)))
+        }
+    }
+}
+
 /// One session count has ended: its line of JSON, its row for people, its part of the interval log.
 fn write_level(
     level: &Level,
-    json: Option<&mut (dyn Write + 'static)>,
+    json: Option<&mut Out>,
     hdr: Option<&mut HdrLog>,
     to_stdout: bool,
+    pacing: Option<&str>,
     has_heading: &mut bool,
 ) -> Result<(), Failure> {
     let lines = lines(level);
     if let Some(json) = json {
         for line in &lines {
-            writeln!(json, "{line}").map_err(output)?;
+            json.write(&format!("{line}\n"))?;
         }
-        json.flush().map_err(output)?;
     }
     if let (Some(hdr), Some(result)) = (hdr, &level.result) {
         hdr.add(result)?;
     }
+    let sessions = level.start.levels.first().copied().unwrap_or_default();
+    let sessions = if sessions == 1 { "1 session".to_owned() } else { format!("{sessions} sessions") };
+    if let Some(waited) = lab::bench::waited(level) {
+        tell!("{sessions}: {waited}");
+    }
     if let Some(error) = level.end.error.as_ref().filter(|_| level.is_begun) {
-        let sessions = level.start.levels.first().copied().unwrap_or_default();
         let what = if level.end.status == Status::Invalid { "invalid" } else { "error" };
-        let sessions = if sessions == 1 { "1 session".to_owned() } else { format!("{sessions} sessions") };
-        eprintln!("{what}: {sessions}: {error}");
+        tell!("{what}: {sessions}: {error}");
     }
     if to_stdout || !level.is_begun {
         return Ok(());
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = terminal::output();
     if !*has_heading {
         let name = &level.end.server.name;
-        writeln!(out, "{} on {name}, seed {}", level.end.workload.name, level.start.seed).map_err(output)?;
+        let pacing = pacing.map_or_else(String::new, |pacing| format!(", {pacing}"));
+        writeln!(out, "{} on {name}{pacing}, seed {}", level.end.workload.name, level.start.seed)
+            .map_err(output)?;
         writeln!(
             out,
             "{:>8} {:>12} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}",
@@ -181,7 +208,13 @@ fn write_level(
 /// A line of JSON as a row of the table.
 fn row(line: &Value) -> String {
     let figure = |value: &Value| value.as_f64().map_or_else(|| "-".to_owned(), number);
-    let latency = |name: &str| figure(&line["latency_ms"][name]);
+    // From the shortest wait of a transaction that never ended on, a percentile is a lower bound.
+    let bound_ms = line["unended"]["from_ms"].as_f64().filter(|_| line["unended"]["transactions"] != 0);
+    let latency = |name: &str| {
+        let value = &line["latency_ms"][name];
+        let is_bound = value.as_f64().zip(bound_ms).is_some_and(|(value, bound)| value >= bound);
+        format!("{}{}", if is_bound { ">=" } else { "" }, figure(value))
+    };
     let failed: u64 = ["deadlock", "serialization", "lock_timeout", "constraint", "connection", "other"]
         .iter()
         .filter_map(|class| line["outcomes"][class].as_u64())
@@ -190,8 +223,12 @@ fn row(line: &Value) -> String {
         Some("done") | None => String::new(),
         Some(status) => format!("  {status}"),
     };
+    let freeze = match line["stalls"]["longest_s"].as_f64() {
+        Some(longest_s) if longest_s >= 1.0 => format!("  {longest_s:.1} s without a commit"),
+        _ => String::new(),
+    };
     format!(
-        "{:>8} {:>12} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}{status}",
+        "{:>8} {:>12} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}{status}{freeze}",
         line["sessions"].as_u64().unwrap_or_default(),
         figure(&line["tps"]),
         figure(&line["qps"]),
@@ -212,5 +249,17 @@ mod tests {
         let line = serde_json::json!({"sessions": 64, "status": "failed", "tps": null, "latency_ms": null, "outcomes": {}});
         assert!(row(&line).trim_start().starts_with("64 "));
         assert!(row(&line).ends_with("failed"));
+    }
+
+    #[test]
+    fn lower_bounds_and_freezes_are_told_in_the_row() {
+        let line = serde_json::json!({
+            "sessions": 4, "status": "done", "tps": 10.0, "outcomes": {},
+            "latency_ms": {"mean": 90.0, "p50": 3.0, "p95": 250.0, "p99": 1500.0},
+            "unended": {"transactions": 3, "from_ms": 250.0}, "stalls": {"seconds": 1, "longest_s": 1.54},
+        });
+        let row = row(&line);
+        assert!(row.contains(">=250") && row.contains(">=1,500") && !row.contains(">=3"), "{row}");
+        assert!(row.ends_with("1.5 s without a commit"), "{row}");
     }
 }

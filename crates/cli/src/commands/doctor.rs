@@ -6,15 +6,22 @@ use store::Probe;
 use telemetry::doctor::{Fact, State, examine};
 
 use crate::args::DoctorArgs;
-use crate::commands::print;
+use crate::commands::{print, print_data};
 use crate::exit::{End, Failure};
 use crate::show::number;
+use crate::show::terminal::tell;
 
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<End, Failure> {
     let home = Home::find()?;
     let place = args.datadir.clone().unwrap_or_else(|| home.sandboxes());
+    if args.datadir.is_some() && !place.is_dir() {
+        return Err(Failure::Usage(format!(
+            "there is no directory {}: doctor looks at the disk under it, so it has to be there",
+            place.display()
+        )));
+    }
     let facts = examine(&place);
-    eprintln!("looking at the storage under {} (some seconds where it is not known yet)", place.display());
+    tell!("looking at the storage under {} (some seconds where it is not known yet)", place.display());
     let probe = lab::watch::storage_probe("default", &place, &home.path().join("probes"), args.refresh);
     if args.json {
         let facts: Vec<Value> = facts
@@ -27,7 +34,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<End, Failure> {
             Ok(probe) => json!({"tool": probe.tool, "figures": probe.figures, "facts": probe.facts}),
             Err(error) => json!({"error": error.to_string()}),
         };
-        return print(&format!("{}\n", json!({"facts": facts, "storage": storage})));
+        return print_data(&format!("{}\n", json!({"facts": facts, "storage": storage})));
     }
     print(&screen(&facts, &probe, columns(), args.long))
 }

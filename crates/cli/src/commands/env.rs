@@ -69,7 +69,11 @@ fn text<'a>(
         EnvFormat::Shell => {
             pairs.map(|(name, value)| format!("export {name}={}\n", shell_word(value))).collect()
         }
-        EnvFormat::MyCnf => format!("[client]\n{}", pairs.map(plain).collect::<String>()),
+        // A section that only MariaDB's clients read: those of 11.4 want a certificate, which a sandbox lacks.
+        EnvFormat::MyCnf => {
+            let lines: String = pairs.map(plain).collect();
+            format!("[client]\n{lines}[client-mariadb]\nskip-ssl-verify-server-cert\n")
+        }
         EnvFormat::PgService => format!("[{section}]\n{}", pairs.map(plain).collect::<String>()),
         EnvFormat::Sysbench => {
             let flags: String =
@@ -91,7 +95,7 @@ mod tests {
         assert_eq!(show(EnvFormat::Shell, &[("PGHOST", "/a b")]), "export PGHOST='/a b'\n");
         assert_eq!(
             show(EnvFormat::MyCnf, &[("socket", "/s"), ("user", "root")]),
-            "[client]\nsocket=/s\nuser=root\n"
+            "[client]\nsocket=/s\nuser=root\n[client-mariadb]\nskip-ssl-verify-server-cert\n"
         );
         assert_eq!(show(EnvFormat::PgService, &[("host", "/run")]), "[p16]\nhost=/run\n");
         assert_eq!(

@@ -10,6 +10,9 @@ use crate::exit::{End, Failure};
 pub(crate) fn fetch(args: &FetchArgs) -> Result<End, Failure> {
     let home = Home::find()?;
     if let Some(archive) = &args.archive {
+        if !archive.exists() {
+            return Err(Failure::Usage(format!("there is no file {}", archive.display())));
+        }
         let named = args.named.as_deref().map(str::parse::<Selector>).transpose()?;
         let build = builds::fetch_archive(&home, archive, named.as_ref(), &told())?;
         return print(&format!("{}\n", build.name()));

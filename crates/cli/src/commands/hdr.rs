@@ -1,22 +1,23 @@
 //! `--hdr`: response times as an HdrHistogram interval log, which other tools read.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use hdrhistogram::serialization::V2DeflateSerializer;
-use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, IntervalLogWriterError, Tag};
 use load::LoadResult;
+use report::NewFile;
 
-use crate::exit::{Failure, output};
+use crate::commands::out::not_written;
+use crate::exit::Failure;
 
 /// Values of the histograms are units of 100 ns; the log shows its maxima in ms.
 const UNITS_PER_MS: f64 = 10_000.0;
 
 /// An interval log that is being written.
 pub(crate) struct HdrLog {
-    out: BufWriter<File>,
+    path: PathBuf,
+    out: NewFile,
     serializer: V2DeflateSerializer,
     /// Measured seconds of the levels before.
     elapsed: Duration,
@@ -26,10 +27,11 @@ pub(crate) struct HdrLog {
 impl HdrLog {
     /// Begins a file.
     pub(crate) fn create(path: &Path) -> Result<HdrLog, Failure> {
-        let file = File::create(path)
+        let out = NewFile::create(path)
             .map_err(|error| Failure::Usage(format!("cannot write {}: {error}", path.display())))?;
         Ok(HdrLog {
-            out: BufWriter::new(file),
+            path: path.to_owned(),
+            out,
             serializer: V2DeflateSerializer::new(),
             elapsed: Duration::ZERO,
             has_header: false,
@@ -47,14 +49,18 @@ impl HdrLog {
                 .with_base_time(SystemTime::now());
             self.has_header = true;
         }
-        let mut log = builder.begin_log_with(&mut self.out, &mut self.serializer).map_err(output)?;
+        let failed = |error| not_written(&self.path, error);
+        let mut log = builder.begin_log_with(&mut self.out, &mut self.serializer).map_err(failed)?;
         for step in &result.steps {
             let name = step.sessions.to_string();
             for interval in step.intervals.iter().filter(|interval| interval.second >= 1) {
                 let duration = Duration::from_secs_f64(interval.duration_s.max(0.0));
                 let histogram = interval.latency.response.to_hdr();
                 log.write_histogram(&histogram, self.elapsed, duration, Tag::new(&name)).map_err(
-                    |error| Failure::Other(anyhow::anyhow!("writing the interval log failed: {error:?}")),
+                    |error| match error {
+                        IntervalLogWriterError::IoError(error) => failed(error),
+                        error => failed(std::io::Error::other(error)),
+                    },
                 )?;
                 self.elapsed += duration;
             }
@@ -63,7 +69,7 @@ impl HdrLog {
     }
 
     /// Ends the file.
-    pub(crate) fn finish(mut self) -> Result<(), Failure> {
-        self.out.flush().map_err(output)
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        self.out.finish().map_err(|error| not_written(&self.path, error))
     }
 }

@@ -2,24 +2,27 @@
 
 mod audit;
 mod bench;
+mod builds;
 mod doctor;
 mod env;
 mod fetch;
 mod hdr;
+mod out;
 mod prompt;
 mod report;
 mod run;
 mod sandbox;
 mod servers;
 mod snapshots;
+mod study;
 mod super_smack;
 mod sysbench;
 mod workloads;
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use lab::StopSwitch;
@@ -28,6 +31,7 @@ use crate::args::{Cli, Command};
 use crate::argv;
 use crate::exit::{End, Failure, output};
 use crate::show::bar::Bar;
+use crate::show::terminal;
 
 /// Reads the command line and does what it says.
 pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
@@ -36,12 +40,15 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
     let cli = Cli::try_parse_from(given).map_err(Failure::Flags)?;
     match cli.command {
         Command::Run(args) => run::run(&args, line),
+        Command::New { file } => study::new(&file),
+        Command::Study => study::reference(),
         Command::Report(args) => report::report(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Workloads(args) => workloads::workloads(&args),
         Command::Servers(args) => servers::servers(&args),
         Command::Fetch(args) => fetch::fetch(&args),
         Command::Sandbox(args) => sandbox::sandbox(args.command),
+        Command::Builds(args) => builds::builds(&args.command),
         Command::Snapshots(args) => snapshots::snapshots(&args.command),
         Command::Audit(args) => audit::audit(&args),
         Command::Doctor(args) => doctor::doctor(&args),
@@ -53,7 +60,9 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
             print_bytes(&script)
         }
         Command::Man { dir: Some(dir) } => {
-            clap_mangen::generate_to(Cli::command(), &dir).map_err(|error| {
+            let written =
+                std::fs::create_dir_all(&dir).and_then(|()| clap_mangen::generate_to(Cli::command(), &dir));
+            written.map_err(|error| {
                 Failure::Other(anyhow::Error::new(error).context(format!("writing to {}", dir.display())))
             })?;
             Ok(End::Done)
@@ -81,7 +90,7 @@ fn without_secrets(given: &[OsString]) -> String {
         .iter()
         .enumerate()
         .map(|(at, word)| {
-            let word = lab::study::mask_passwords(&argv::without_password(&word.to_string_lossy()));
+            let word = argv::without_password(&word.to_string_lossy());
             if at == 0 { "plimsoll".to_owned() } else { shell_word(&word) }
         })
         .collect();
@@ -97,49 +106,83 @@ pub(crate) fn shell_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Standard output, buffered and flushed, in one go.
+/// A text for people on standard output: what it has from others cannot draw, be it read through a pipe.
 pub(crate) fn print(text: &str) -> Result<End, Failure> {
+    print_bytes(wire::shown(text).as_bytes())
+}
+
+/// A text for programs on standard output.
+pub(crate) fn print_data(text: &str) -> Result<End, Failure> {
     print_bytes(text.as_bytes())
 }
 
 fn print_bytes(bytes: &[u8]) -> Result<End, Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = terminal::output();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(output)?;
     Ok(End::Done)
 }
 
-/// A file, or standard output for `-`.
-pub(crate) fn sink(path: &Path) -> Result<Box<dyn Write>, Failure> {
-    if path.as_os_str() == "-" {
-        return Ok(Box::new(io::stdout()));
-    }
-    match File::create(path) {
-        Ok(file) => Ok(Box::new(BufWriter::new(file))),
-        Err(error) => Err(Failure::Usage(format!("cannot write {}: {error}", path.display()))),
+/// After the second signal the process ends within this time, whatever it is in the middle of.
+const LEAVE_WITHIN: Duration = Duration::from_secs(10);
+/// A script that has not come back so long after the first signal is not waited for.
+const SCRIPT_WITHIN: Duration = Duration::from_secs(5);
+
+/// A switch that Ctrl-C, SIGTERM and SIGHUP turn: once for a graceful end, again for a quick one within
+/// [`LEAVE_WITHIN`], a third time for the end at once.
+pub(crate) fn stop_on_signals() -> Result<StopSwitch, Failure> {
+    on_signals(|presses| match presses {
+        1 => tell("stopping: transactions in flight may finish. Ctrl-C again ends the server now"),
+        2 => {
+            tell("ending the server now, and leaving within 10 s. Ctrl-C again leaves at once");
+            std::thread::spawn(|| {
+                std::thread::sleep(LEAVE_WITHIN);
+                leave("left without waiting any longer");
+            });
+        }
+        _ => leave("left at once"),
+    })
+}
+
+/// The same for a command that runs a user's script on a server of the user's: the second signal leaves at once, and so
+/// does the first where the script does not come back.
+pub(crate) fn stop_on_signals_of_script() -> Result<StopSwitch, Failure> {
+    on_signals(|presses| match presses {
+        1 => {
+            tell("stopping: events in flight may finish. Ctrl-C again leaves at once");
+            std::thread::spawn(|| {
+                let mut stuck = script::Stuck::default();
+                while stuck.look() < SCRIPT_WITHIN {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                leave("left: the script computes or sleeps on its own and cannot be stopped");
+            });
+        }
+        _ => leave("left at once"),
+    })
+}
+
+fn on_signals(pressed: impl Fn(u32) + Send + 'static) -> Result<StopSwitch, Failure> {
+    let stop = StopSwitch::new();
+    let turned = stop.clone();
+    ctrlc::set_handler(move || pressed(turned.press()))
+        .map_err(|error| Failure::Other(anyhow::Error::new(error).context("taking over Ctrl-C")))?;
+    Ok(stop)
+}
+
+/// Says something of the end on standard error. The live view shows by itself how the switch stands.
+fn tell(text: &str) {
+    if !crate::show::is_drawing() {
+        // Whoever asks for the end may have closed it.
+        let _ = writeln!(io::stderr(), "\n{text}");
     }
 }
 
-/// A switch that Ctrl-C, SIGTERM and SIGHUP turn: once for a graceful end, again for a quick one, a third time for
-/// the end at once.
-pub(crate) fn stop_on_signals() -> Result<StopSwitch, Failure> {
-    let stop = StopSwitch::new();
-    let turned = stop.clone();
-    // The live view shows by itself how the switch stands.
-    let tell = |text: &str| {
-        if !crate::show::is_drawing() {
-            eprintln!("\n{text}");
-        }
-    };
-    ctrlc::set_handler(move || match turned.press() {
-        1 => tell("stopping: transactions in flight may finish. Ctrl-C again ends the server now"),
-        2 => tell("ending the server now. Ctrl-C again leaves at once"),
-        _ => {
-            crate::show::restore();
-            std::process::exit(crate::exit::class_code(lab::Class::Interrupted));
-        }
-    })
-    .map_err(|error| Failure::Other(anyhow::Error::new(error).context("taking over Ctrl-C")))?;
-    Ok(stop)
+/// Ends the process without waiting for anything: not for threads that compute, nor for an output that nobody reads.
+fn leave(text: &str) -> ! {
+    crate::show::restore();
+    let _ = writeln!(io::stderr(), "\n{text}");
+    // SAFETY: takes nothing, and does not return. `exit` would flush C's buffers, whose lock a script may hold.
+    unsafe { libc::_exit(crate::exit::class_code(lab::Class::Interrupted)) }
 }
 
 /// Tells fetches and deploys on standard error, on a terminal with a bar.
@@ -162,6 +205,9 @@ mod tests {
         assert_eq!(without_secrets(&line), "plimsoll bench x --server 'mysql://root:***@h/d?socket=/a b'");
         let line = ["sysbench", "--mysql-password=geheim", "x.lua", "run"].map(OsString::from);
         assert_eq!(without_secrets(&line), "plimsoll '--mysql-password=***' x.lua run");
+        let line =
+            ["plimsoll", "bench", "x", "--server", "mysql://root@h/d?password=geheim"].map(OsString::from);
+        assert_eq!(without_secrets(&line), "plimsoll bench x --server 'mysql://root@h/d?password=***'");
         assert_eq!(shell_word("it's"), "'it'\\''s'");
         assert_eq!(shell_word(""), "''");
     }

@@ -1,6 +1,6 @@
 //! SQL without a client program: statements from standard input, results as tables.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 
 use sandbox::{Flavor, Sandbox};
 use wire::ResultSet;
@@ -8,6 +8,7 @@ use wire::blocking::Client;
 
 use crate::commands::print;
 use crate::exit::{End, Failure};
+use crate::show::terminal::{draw, tell};
 use crate::show::{Align, Table};
 
 /// Opens the prompt; `-e SQL`, `-c SQL` or `--execute SQL` among the arguments run just that, `-D NAME` or `-d NAME`
@@ -23,7 +24,7 @@ pub(crate) fn prompt(sandbox: &Sandbox, arguments: &[String]) -> Result<End, Fai
     }
     let is_asking = std::io::stdin().is_terminal();
     if is_asking {
-        eprintln!(
+        tell!(
             "{}, Plimsoll's own prompt. A statement ends with `;` at the end of a line; \
              \\c NAME changes the database, \\q leaves",
             sandbox.build().name()
@@ -92,7 +93,7 @@ impl<'a> Session<'a> {
                     Line::Database(name) => match connect(self.sandbox, Some(name)) {
                         Ok(client) => self.client = client,
                         Err(failure) if !is_asking => return Err(failure),
-                        Err(failure) => eprintln!("{}", words(&failure)),
+                        Err(failure) => tell!("{}", words(&failure)),
                     },
                     Line::Sql => statement.push_str(&line),
                 }
@@ -105,7 +106,7 @@ impl<'a> Session<'a> {
                 match self.run(&complete) {
                     // Going on makes no sense when the server is gone.
                     Err(failure) if is_asking && self.sandbox.pid().is_some() => {
-                        eprintln!("{}", words(&failure));
+                        tell!("{}", words(&failure));
                     }
                     other => {
                         other?;
@@ -151,9 +152,8 @@ fn connect(sandbox: &Sandbox, database: Option<&str>) -> Result<Client, Failure>
 
 fn show_prompt(is_asking: bool, statement: &str) {
     if is_asking {
-        eprint!("{}", if statement.is_empty() { "sql> " } else { "  -> " });
         // A terminal that is gone shows itself when its input ends.
-        let _ = std::io::stderr().flush();
+        draw(if statement.is_empty() { "sql> " } else { "  -> " });
     }
 }
 

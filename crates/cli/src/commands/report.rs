@@ -1,12 +1,15 @@
 //! `plimsoll report`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use ::report::{Gate, Report, Selection, StudyReport};
+use ::report::{Gate, Report, Selection, StudyReport, VerdictView, metric_name, p_value, ratio};
 
 use crate::args::ReportArgs;
-use crate::commands::{print, sink};
-use crate::exit::{End, Failure, output};
+use crate::commands::out::Out;
+use crate::commands::print;
+use crate::exit::{End, Failure};
+use crate::show::terminal::tell;
 use crate::show::{Align, Table, number};
 
 pub(crate) fn report(args: &ReportArgs) -> Result<End, Failure> {
@@ -33,7 +36,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<End, Failure> {
     }
     if !written.is_empty() {
         for path in written.iter().filter(|path| path.as_os_str() != "-") {
-            eprintln!("wrote {}", path.display());
+            tell!("wrote {}", path.display());
         }
         return judged(&report, &args.gate);
     }
@@ -69,9 +72,7 @@ pub(crate) fn gated_by_itself(study: &StudyReport, gates: &[Gate]) -> Result<End
     let (least, planned) = (stats::Rules::default().blocks_min, study.blocks_planned());
     if (planned as usize) < least {
         for gate in gates {
-            eprintln!(
-                "gate {gate}: not asked: a verdict needs at least {least} blocks, and this has {planned}"
-            );
+            tell!("gate {gate}: not asked: a verdict needs at least {least} blocks, and this has {planned}");
         }
         return Ok(End::Done);
     }
@@ -90,12 +91,16 @@ pub(crate) fn gated(studies: &[StudyReport], gates: &[Gate]) -> Result<End, Fail
             )));
         }
         if state.is_met() {
-            eprintln!("gate {gate}: met by all {} comparisons", state.asked);
+            let doubted = match state.doubted {
+                0 => String::new(),
+                some => format!(", {some} of which rest on runs in doubt"),
+            };
+            tell!("gate {gate}: met by all {} comparisons{doubted}", state.asked);
             continue;
         }
-        eprintln!("gate {gate}: not met by {} of {} comparisons", state.unmet.len(), state.asked);
+        tell!("gate {gate}: not met by {} of {} comparisons", state.unmet.len(), state.asked);
         for line in &state.unmet {
-            eprintln!("  {line}");
+            tell!("  {line}");
         }
         end = End::GateUnmet;
     }
@@ -136,8 +141,9 @@ pub(crate) fn write_html(report: &Report, path: &Path) -> Result<(), Failure> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let mut out = sink(path)?;
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(output)
+    let mut out = Out::create(path)?;
+    out.write(text)?;
+    out.finish()
 }
 
 /// A study with more sentences than this shows only the first of them on a terminal.
@@ -150,15 +156,19 @@ pub(crate) fn summary(report: &Report) -> String {
     let mut text = String::new();
     for study in &report.studies {
         text.push_str(&format!("{}\n{}\n\n", study.title, study.question.trim()));
-        let mut table = Table::new(&[
-            ("cell", Align::Left),
-            ("sessions", Align::Right),
+        let is_open = study.points.iter().any(|point| study.pacing(point).is_some());
+        let mut columns = vec![("cell", Align::Left), ("sessions", Align::Right)];
+        if is_open {
+            columns.push(("offered", Align::Right));
+        }
+        columns.extend([
             ("TPS", Align::Right),
             ("interval", Align::Left),
             ("p95 ms", Align::Right),
             ("p99 ms", Align::Right),
             ("runs", Align::Right),
         ]);
+        let mut table = Table::new(&columns);
         for point in &study.points {
             let median = |estimate: &Option<::report::Estimate>| {
                 estimate.as_ref().map_or_else(|| "-".to_owned(), |estimate| number(estimate.median))
@@ -169,17 +179,21 @@ pub(crate) fn summary(report: &Report) -> String {
                 .as_ref()
                 .filter(|tps| tps.n > 1)
                 .map(|tps| format!("{} .. {}", number(tps.low), number(tps.high)));
-            table.row([
-                point.label.clone(),
-                point.sessions.to_string(),
+            let mut cells = vec![point.label.clone(), point.sessions.to_string()];
+            if is_open {
+                cells.push(study.pacing(point).unwrap_or_default());
+            }
+            cells.extend([
                 median(&point.tps),
                 interval.unwrap_or_default(),
                 median(&point.p95_ms),
                 median(&point.p99_ms),
                 study.counted(point).count().to_string(),
             ]);
+            table.row(cells);
         }
         text.push_str(&table.text());
+        text.push_str(&uncounted(study));
         text.push('\n');
         let shown = if study.answer.len() > ANSWERS_MAX { ANSWERS_SHOWN } else { study.answer.len() };
         for sentence in &study.answer[..shown] {
@@ -189,6 +203,89 @@ pub(crate) fn summary(report: &Report) -> String {
         if study.answer.len() > shown {
             text.push_str(&format!("... and {} more answers in the report\n", study.answer.len() - shown));
         }
+        if study.has_verdicts() {
+            text.push_str(&format!("\n{}", verdicts(study)));
+        }
     }
     text
+}
+
+/// Cells that have runs and no figures, and why.
+fn uncounted(study: &StudyReport) -> String {
+    let line = |point: &::report::Point| {
+        let why = study.why_none_counts(point)?;
+        let sessions = if point.sessions == 1 { "session" } else { "sessions" };
+        Some(format!("no run counts of {}, {} {sessions}: {why}\n", point.label, point.sessions))
+    };
+    study.points.iter().filter_map(line).collect()
+}
+
+/// More verdicts than this are left to the report.
+const VERDICTS_MAX: usize = 40;
+
+/// What the sentences rest on: each comparison with its interval, and what weakens it.
+fn verdicts(study: &StudyReport) -> String {
+    let has_at = study.verdicts.iter().any(|verdict| !verdict.at.is_empty());
+    // A base that all rows share is said once, above them.
+    let bases: BTreeSet<&str> = study.verdicts.iter().map(|verdict| verdict.base_label.as_str()).collect();
+    let has_bases = bases.len() > 1;
+    let mut columns = vec![("metric", Align::Left), ("compared", Align::Left)];
+    if has_bases {
+        columns.push(("base", Align::Left));
+    }
+    if has_at {
+        columns.push(("on", Align::Left));
+    }
+    columns.extend([
+        ("sessions", Align::Right),
+        ("verdict", Align::Left),
+        ("ratio", Align::Right),
+        ("interval", Align::Left),
+        ("p", Align::Right),
+        ("blocks", Align::Right),
+    ]);
+    let mut table = Table::new(&columns);
+    for verdict in study.verdicts.iter().take(VERDICTS_MAX) {
+        table.row(verdict_cells(study, verdict, has_bases, has_at));
+    }
+    let mut text = match bases.first() {
+        Some(base) if !has_bases => format!("against {base}:\n"),
+        _ => String::new(),
+    };
+    text.push_str(&table.text());
+    if study.verdicts.len() > VERDICTS_MAX {
+        text.push_str(&format!("... and {} more in the report\n", study.verdicts.len() - VERDICTS_MAX));
+    }
+    for (word, notes) in [
+        ("not equal", study.verdicts.iter().flat_map(|v| &v.flags).collect::<BTreeSet<_>>()),
+        ("in doubt", study.verdicts.iter().flat_map(|v| &v.doubts).collect()),
+    ] {
+        text.extend(notes.iter().map(|note| format!("{word}: {note}\n")));
+    }
+    text
+}
+
+fn verdict_cells(study: &StudyReport, verdict: &VerdictView, has_bases: bool, has_at: bool) -> Vec<String> {
+    let result = &verdict.result;
+    let none = || "-".to_owned();
+    let mut cells = vec![metric_name(&verdict.metric), verdict.other_label.clone()];
+    if has_bases {
+        cells.push(verdict.base_label.clone());
+    }
+    if has_at {
+        cells.push(verdict.at.clone());
+    }
+    let interval = result.low.zip(result.high);
+    cells.extend([
+        match &verdict.climb {
+            Some(_) => "climb".to_owned(),
+            None => study.points[verdict.other].sessions.to_string(),
+        },
+        verdict.word(),
+        result.ratio.map_or_else(none, ratio),
+        interval.map_or_else(none, |(low, high)| format!("{} .. {}", ratio(low), ratio(high))),
+        result.p_adjusted.map_or_else(none, p_value),
+        result.n.to_string(),
+    ]);
+    cells
 }

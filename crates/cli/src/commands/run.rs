@@ -12,9 +12,11 @@ use telemetry::metrics::Metrics;
 use crate::args::RunArgs;
 use crate::commands::{print, stop_on_signals};
 use crate::exit::{End, Failure};
+use crate::show::terminal::tell;
 use crate::show::{Align, Live, Plain, Table, time};
 
 pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
+    args.password.read()?;
     let study = lab::study::read(&args.study)?;
     let name = study.name.clone();
     gates_can_be_met(args, &study)?;
@@ -38,7 +40,7 @@ pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
         Some(live) => {
             let outcome = run_study(&home, &request, &attach, &|event: Event<'_>| live.event(&event), &stop);
             for line in live.finish() {
-                eprintln!("{line}");
+                tell!("{line}");
             }
             outcome
         }
@@ -50,7 +52,8 @@ pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
         }
     };
     if let Err(Error::Interrupted) = &outcome {
-        eprintln!("what was measured is in {}", args.results.join(store::FILE_NAME).display());
+        let file = args.results.join(store::FILE_NAME);
+        tell!("what was measured is in {}; the same command goes on from there", file.display());
     }
     conclude(&args.results, &name, &outcome?, &args.gate, &own_gates)
 }
@@ -111,14 +114,23 @@ fn dry(request: &Request, outline: &Outline) -> String {
         ("sessions", Align::Right),
         ("cell", Align::Left),
     ]);
-    for run in &outline.chosen {
+    for run in outline.chosen.iter().take(RUNS_SHOWN) {
         let levels: Vec<String> = run.levels.iter().map(u32::to_string).collect();
         let key: Vec<String> = plan.key(run).iter().map(|(axis, value)| format!("{axis}={value}")).collect();
         table.row([(run.index + 1).to_string(), run.block.to_string(), levels.join(","), key.join(" ")]);
     }
     text.push_str(&table.text());
+    if let Some(more) = outline.chosen.len().checked_sub(RUNS_SHOWN).filter(|&more| more > 0) {
+        text.push_str(&format!("... and {more} more runs, in random order within each block\n"));
+    }
+    for note in &outline.notes {
+        text.push_str(&format!("\nwarning: {note}\n"));
+    }
     text
 }
+
+/// Runs that `--dry-run` lists; of a longer plan the rest is counted.
+const RUNS_SHOWN: usize = 200;
 
 /// The end of a study: its report, its verdicts, and how it stands.
 ///
@@ -166,6 +178,6 @@ fn serve(address: SocketAddr) -> Result<Metrics, Failure> {
     let bound = metrics
         .serve(address)
         .map_err(|error| Failure::Usage(format!("--metrics {address}: {error}: choose another port")))?;
-    eprintln!("metrics: http://{bound}/metrics");
+    tell!("metrics: http://{bound}/metrics");
     Ok(metrics)
 }

@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 
 use crate::args::{DeployArgs, SandboxCommand};
 use crate::commands::prompt::prompt;
-use crate::commands::{env, print, told};
+use crate::commands::{env, print, print_data, told};
 use crate::exit::{End, Failure, output};
 use crate::show::bar::Bar;
+use crate::show::terminal::{self, tell};
 use crate::show::{Align, Table, bytes, time};
 
 pub(crate) fn sandbox(command: SandboxCommand) -> Result<End, Failure> {
@@ -43,7 +44,7 @@ pub(crate) fn sandbox(command: SandboxCommand) -> Result<End, Failure> {
         SandboxCommand::Exec { name, command } => exec(&home, &name, command),
         SandboxCommand::Log { name, follow, lines } => log(&home, &name, follow, lines),
         SandboxCommand::Env { name, format, tcp } => {
-            print(&env::settings(&Sandbox::open(&home, &name)?, format, tcp)?)
+            print_data(&env::settings(&Sandbox::open(&home, &name)?, format, tcp)?)
         }
         SandboxCommand::Destroy { name } => {
             Sandbox::open(&home, &name)?.destroy()?;
@@ -87,7 +88,7 @@ fn deploy(home: &Home, args: DeployArgs) -> Result<End, Failure> {
     let sandbox = Sandbox::deploy(home, &spec, &told())?;
     let status = sandbox.status()?;
     print(&details(&status))?;
-    eprintln!("connect: plimsoll sandbox use {}", status.name);
+    tell!("connect: plimsoll sandbox use {}", status.name);
     Ok(End::Done)
 }
 
@@ -110,7 +111,7 @@ fn list(home: &Home, as_json: bool) -> Result<End, Failure> {
                        "of_run": status.of_run, "data_bytes": status.data_bytes})
             })
             .collect();
-        return print(&format!("{}\n", Value::from(all)));
+        return print_data(&format!("{}\n", Value::from(all)));
     }
     let mut table = Table::new(&[
         ("name", Align::Left),
@@ -166,19 +167,26 @@ fn use_client(home: &Home, name: &str, is_builtin: bool, arguments: Vec<OsString
         Flavor::Mariadb => &["mariadb", "mysql"],
         Flavor::Mysql | Flavor::Percona => &["mysql", "mariadb"],
     };
-    let own = sandbox::builds::client(sandbox.build())?;
-    let found = own.or_else(|| candidates.iter().find_map(|name| on_path(name)));
-    let Some(program) = found.filter(|_| !is_builtin) else {
+    let own = sandbox::builds::client(sandbox.build())?.map(|program| (program, sandbox.build().name()));
+    let is_own = own.is_some();
+    let installed = || candidates.iter().find_map(|name| on_path(name)).map(with_version);
+    let found = if is_builtin { None } else { own.or_else(installed) };
+    let Some((program, version)) = found else {
         let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         return prompt(&sandbox, &words);
     };
     let mut command = Command::new(program);
+    if let Some(uid) = sandbox.status()?.uid.filter(|_| is_own) {
+        // Like its server: what comes out of an archive gets none of root's rights.
+        command.uid(uid).gid(uid);
+    }
     match sandbox.build().flavor {
         Flavor::Postgres => {}
         // Options of the machine's own my.cnf are about another server.
         _ => {
             command
                 .arg("--no-defaults")
+                .args(sandbox::builds::client_options(&version))
                 .arg(format!("--socket={}", sandbox.socket().display()))
                 .arg("--user=root");
         }
@@ -205,6 +213,14 @@ fn on_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
+/// An installed client, and what it says to `--version`: `mysql` is MariaDB's on most machines.
+fn with_version(program: PathBuf) -> (PathBuf, String) {
+    let said = Command::new(&program).arg("--version").output();
+    let version =
+        said.map_or_else(|_| String::new(), |said| String::from_utf8_lossy(&said.stdout).into_owned());
+    (program, version)
+}
+
 fn running(home: &Home, name: &str) -> Result<Sandbox, Failure> {
     let sandbox = Sandbox::open(home, name)?;
     if sandbox.status()?.state == State::Running {
@@ -219,7 +235,7 @@ fn log(home: &Home, name: &str, follow: bool, lines: Option<usize>) -> Result<En
     let unreadable =
         |error| Failure::Other(anyhow::Error::new(error).context(format!("reading {}", path.display())));
     let mut file = File::open(&path).map_err(unreadable)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = terminal::output();
     if let Some(lines) = lines {
         for line in sandbox.log_tail(lines) {
             writeln!(out, "{line}").map_err(output)?;

@@ -1,19 +1,28 @@
 //! `plimsoll servers`.
 
-use sandbox::{Build, Home, builds};
+use sandbox::{Build, Home, Selector, builds};
 use serde_json::{Value, json};
 
 use crate::args::ServersArgs;
-use crate::commands::print;
+use crate::commands::{print, print_data};
 use crate::exit::{End, Failure};
 use crate::show::{Align, Table};
 
 pub(crate) fn servers(args: &ServersArgs) -> Result<End, Failure> {
     let home = Home::find()?;
-    let installed = builds::installed(&home)?;
-    let fetched = builds::fetched(&home)?;
+    let which = args.which.iter().map(|text| text.parse()).collect::<Result<Vec<Selector>, _>>()?;
+    let is_asked = |flavor, version: &str, label: Option<&str>| {
+        which.is_empty() || which.iter().any(|selector| builds::is_asked(selector, flavor, version, label))
+    };
+    let is_build_asked = |build: &Build| is_asked(build.flavor, &build.version, build.label.as_deref());
+    let is_all = !args.installed && !args.fetched;
+    let mut installed = builds::installed(&home)?;
+    let mut fetched = builds::fetched(&home)?;
     let mut fetchable = builds::fetchable(&home)?;
     fetchable.retain(|entry| !fetched.iter().any(|build| build.name() == entry.name()));
+    installed.retain(|build| (is_all || args.installed) && is_build_asked(build));
+    fetched.retain(|build| (is_all || args.fetched) && is_build_asked(build));
+    fetchable.retain(|entry| is_all && is_asked(entry.flavor, &entry.version, entry.label.as_deref()));
     if args.json {
         let here = |build: &Build, state: &str| {
             json!({"name": build.name(), "flavor": build.flavor.name(), "version": build.version, "label": build.label,
@@ -26,7 +35,7 @@ pub(crate) fn servers(args: &ServersArgs) -> Result<End, Failure> {
             json!({"name": entry.name(), "flavor": entry.flavor.name(), "version": entry.version, "label": entry.label,
                    "state": "fetchable", "identity": null, "from": entry.source, "server": null})
         }));
-        return print(&format!("{}\n", Value::from(all)));
+        return print_data(&format!("{}\n", Value::from(all)));
     }
     let mut table = Table::new(&[("build", Align::Left), ("state", Align::Left), ("from", Align::Left)]);
     for build in &installed {
@@ -39,6 +48,9 @@ pub(crate) fn servers(args: &ServersArgs) -> Result<End, Failure> {
         table.row([entry.name(), "fetchable".into(), entry.source.clone()]);
     }
     if table.is_empty() {
+        if !is_all || !which.is_empty() {
+            return print("no such builds; `plimsoll servers` lists all\n");
+        }
         return print(
             "no builds: install mariadb-server or postgresql, or Maven's client `mvn` so that they can be fetched\n",
         );

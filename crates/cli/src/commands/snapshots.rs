@@ -6,7 +6,7 @@ use sandbox::{Home, snapshot};
 use serde_json::{Value, json};
 
 use crate::args::SnapshotsCommand;
-use crate::commands::print;
+use crate::commands::{print, print_data};
 use crate::exit::{End, Failure};
 use crate::show::{Align, Table, bytes, time};
 
@@ -25,7 +25,7 @@ pub(crate) fn snapshots(command: &SnapshotsCommand) -> Result<End, Failure> {
                            "used_at": seconds(snapshot.used_at)})
                 })
                 .collect();
-            print(&format!("{}\n", Value::from(all)))
+            print_data(&format!("{}\n", Value::from(all)))
         }
         SnapshotsCommand::List { json: false } => {
             let mut table = Table::new(&[
@@ -44,8 +44,14 @@ pub(crate) fn snapshots(command: &SnapshotsCommand) -> Result<End, Failure> {
             }
             print(&table.text())
         }
-        SnapshotsCommand::Prune { max } => {
-            let pruned = snapshot::prune(&home, *max)?;
+        SnapshotsCommand::Prune { max, dry_run: true, .. } => {
+            let beyond = snapshot::beyond(&home, max.unwrap_or(0))?;
+            let lines = beyond.iter().map(|s| format!("{} {}, {}\n", s.build, s.dataset, bytes(s.bytes)));
+            let total = bytes(beyond.iter().map(|snapshot| snapshot.bytes).sum());
+            print(&format!("{}would remove {} snapshots, {total}\n", lines.collect::<String>(), beyond.len()))
+        }
+        SnapshotsCommand::Prune { max, .. } => {
+            let pruned = snapshot::prune(&home, max.unwrap_or(0))?;
             print(&format!("removed {} snapshots, {}\n", pruned.keys.len(), bytes(pruned.bytes)))
         }
     }

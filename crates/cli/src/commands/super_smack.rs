@@ -11,14 +11,17 @@ use smack::{Options, Printer, Timing, builtin};
 use crate::args::{SmackDriver, SuperSmackArgs};
 use crate::commands::{stop_on_signals, told};
 use crate::exit::{End, Failure};
-use crate::show::Plain;
+use crate::show::{Plain, terminal};
 
 /// The database where the file's clients name none.
 const DATABASE: &str = "test";
 
 pub(crate) fn super_smack(args: &SuperSmackArgs) -> Result<End, Failure> {
     let home = Home::find()?;
+    args.password.read()?;
     let (name, source) = source(args.words.first())?;
+    // Before anything is started for it.
+    smack::check(&name, &source).map_err(|error| Failure::Usage(error.to_string()))?;
     let stop = stop_on_signals()?;
     let mut own = None;
     let server = match &args.server {
@@ -53,16 +56,18 @@ pub(crate) fn super_smack(args: &SuperSmackArgs) -> Result<End, Failure> {
         workers: None,
         create_suffix: args.engine.as_ref().map(|engine| format!(" engine={engine}")).unwrap_or_default(),
     };
-    let ran = smack::run(&name, &source, &options, &Printer::new(std::io::stdout()), stop.load());
+    let ran = smack::run(&name, &source, &options, &Printer::new(terminal::output()), stop.load());
     if let Some(own) = own {
         own.destroy()?;
     }
     match ran {
         Ok(_) if stop.is_requested() => Err(lab::Error::Interrupted.into()),
         Ok(_) => Ok(End::Done),
-        Err(error @ (smack::Error::Parse { .. } | smack::Error::ShellNotAllowed { .. })) => {
-            Err(Failure::Usage(error.to_string()))
-        }
+        Err(
+            error @ (smack::Error::Parse { .. }
+            | smack::Error::ShellNotAllowed { .. }
+            | smack::Error::Argument { .. }),
+        ) => Err(Failure::Usage(error.to_string())),
         Err(error) => Err(Failure::Other(error.into())),
     }
 }

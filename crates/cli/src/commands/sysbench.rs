@@ -8,14 +8,16 @@ use script::Finished;
 use serde_json::{Value, json};
 
 use crate::commands::hdr::HdrLog;
-use crate::commands::{sink, stop_on_signals};
-use crate::exit::{End, Failure, output};
+use crate::commands::out::Out;
+use crate::commands::stop_on_signals_of_script;
+use crate::exit::{End, Failure};
+use crate::show::terminal::tell;
 
 /// The study that `--results` gathers runs in.
 const STUDY: &str = "sysbench";
 
 pub(crate) fn sysbench(arguments: &[String], line: &str) -> Result<End, Failure> {
-    let stop = stop_on_signals()?;
+    let stop = stop_on_signals_of_script()?;
     // What failed has been told, in sysbench's form.
     let mut looking = Looking::default();
     let outcome = script::run(arguments, &mut std::io::stdout(), stop.load(), &mut looking);
@@ -67,8 +69,9 @@ fn keep(finished: &Finished, looking: Looking, line: &str) -> Result<(), Failure
         onlooker.finish(&mut record);
     }
     if let Some(path) = json {
-        let mut out = sink(path)?;
-        writeln!(out, "{}", as_json(finished, &record)).and_then(|()| out.flush()).map_err(output)?;
+        let mut out = Out::create(path)?;
+        out.write(&format!("{}\n", as_json(finished, &record)))?;
+        out.finish()?;
     }
     if let Some(folder) = results {
         let gathering = Gathering {
@@ -79,8 +82,20 @@ fn keep(finished: &Finished, looking: Looking, line: &str) -> Result<(), Failure
             version: env!("CARGO_PKG_VERSION"),
         };
         kept::keep(folder, &gathering, &record)?;
+        if let Some(warning) = kept_as_invalid(folder, &record.end) {
+            tell!("{warning}");
+        }
     }
     Ok(())
+}
+
+/// What has to be known of a run that was kept and that no report will count.
+fn kept_as_invalid(folder: &Path, end: &store::RunEnd) -> Option<String> {
+    let file = folder.join(store::FILE_NAME);
+    let why = end.error.as_deref().unwrap_or("no reason recorded");
+    (end.status == store::Status::Invalid).then(|| {
+        format!("warning: the run is kept in {} as invalid, and counts in no average: {why}", file.display())
+    })
 }
 
 fn record(finished: &Finished) -> Record {
@@ -106,4 +121,22 @@ fn as_json(finished: &Finished, record: &Record) -> Value {
         finished.percentiles.iter().map(value).collect::<serde_json::Map<_, _>>().into()
     });
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use store::{RunEnd, Status};
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_is_kept_and_will_not_count_is_told_with_its_reason() {
+        let end = |status| RunEnd {
+            error: Some("other processes used 52 % of the machine (stop what else runs)".to_owned()),
+            ..RunEnd::new(status, 0)
+        };
+        let told = kept_as_invalid(Path::new("runs"), &end(Status::Invalid)).unwrap();
+        assert!(told.contains("runs/results.db as invalid") && told.contains("52 %"), "{told}");
+        assert_eq!(kept_as_invalid(Path::new("runs"), &end(Status::Done)), None);
+    }
 }

@@ -2,32 +2,36 @@
 
 use std::collections::BTreeMap;
 
+use lab::workloads::Resolved;
 use serde_json::json;
 use workload::{Dialect, Workload};
 
 use crate::args::WorkloadsArgs;
-use crate::commands::print;
+use crate::commands::{print, print_data};
 use crate::exit::{End, Failure};
 use crate::show::{Align, Table};
 
 pub(crate) fn workloads(args: &WorkloadsArgs) -> Result<End, Failure> {
-    let chosen: Vec<&dyn Workload> = match &args.name {
-        Some(name) => vec![lab::workloads::find(name)?],
+    let chosen: Vec<Resolved> = match &args.name {
+        Some(name) => vec![lab::workloads::resolve(name)?],
         None => lab::workloads::all(),
     };
     if args.json {
         let all =
-            chosen.iter().map(|workload| as_json(*workload, args.server)).collect::<Result<Vec<_>, _>>()?;
-        return print(&format!("{}\n", serde_json::Value::from(all)));
+            chosen.iter().map(|workload| as_json(&**workload, args.server)).collect::<Result<Vec<_>, _>>()?;
+        return print_data(&format!("{}\n", serde_json::Value::from(all)));
     }
-    let mut text = String::new();
-    for (at, workload) in chosen.iter().enumerate() {
-        if at > 0 {
-            text.push('\n');
-        }
-        text.push_str(&describe(*workload, args.server, args.name.is_some())?);
+    if let (Some(_), [workload]) = (&args.name, chosen.as_slice()) {
+        return print(&describe(&**workload, args.server)?);
     }
-    print(&text)
+    let mut table = Table::new(&[("workload", Align::Left), ("what a transaction is", Align::Left)]);
+    for workload in &chosen {
+        table.row([workload.name().to_owned(), workload.summary().to_owned()]);
+    }
+    print(&format!(
+        "{}\n`plimsoll workloads NAME` shows options and statements; a FILE.sql of your own is a workload too\n",
+        table.text()
+    ))
 }
 
 fn dialect(flavor: sandbox::Flavor) -> Dialect {
@@ -39,11 +43,9 @@ fn dialect(flavor: sandbox::Flavor) -> Dialect {
     Dialect::of_server(flavor.protocol(), text)
 }
 
-fn describe(workload: &dyn Workload, flavor: sandbox::Flavor, in_full: bool) -> Result<String, Failure> {
-    let mut text = format!("{}: {}\n", workload.name(), workload.summary());
-    if in_full {
-        text.push_str(&format!("\n{}\n", workload.description().trim()));
-    }
+fn describe(workload: &dyn Workload, flavor: sandbox::Flavor) -> Result<String, Failure> {
+    let mut text =
+        format!("{}: {}\n\n{}\n", workload.name(), workload.summary(), workload.description().trim());
     let mut options = Table::new(&[("  option", Align::Left), ("default", Align::Left), ("", Align::Left)]);
     for option in workload.options() {
         options.row([format!("  {}", option.name), option.default.to_string(), option.help.to_string()]);

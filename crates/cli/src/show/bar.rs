@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use super::terminal::tell;
 use super::{bytes, is_capable};
 
 /// Least time between two drawings.
@@ -29,7 +30,7 @@ impl Bar {
         let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
         clear(&mut state);
         state.drawn_at = None;
-        eprintln!("{text}");
+        tell!("{text}");
     }
 
     /// How far the step is; nothing where standard error is no terminal.

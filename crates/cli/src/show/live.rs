@@ -45,6 +45,7 @@ impl Live {
             return None;
         }
         terminal::enable_raw_mode().ok()?;
+        IS_DRAWING.store(true, Ordering::Relaxed);
         if execute!(stderr(), terminal::EnterAlternateScreen).is_err() {
             restore();
             return None;
@@ -69,7 +70,6 @@ impl Live {
             restore();
             return None;
         };
-        IS_DRAWING.store(true, Ordering::Relaxed);
         Some(Live { state, over, thread: Some(thread) })
     }
 
@@ -103,9 +103,12 @@ impl Drop for Live {
     }
 }
 
-/// Back to an ordinary terminal. Safe to call twice.
+/// Back to an ordinary terminal, where the view had taken it. Safe to call twice.
 pub(crate) fn restore() {
-    IS_DRAWING.store(false, Ordering::Relaxed);
+    // Escape codes are for the terminal that was drawn on, never for a pipe.
+    if !IS_DRAWING.swap(false, Ordering::Relaxed) {
+        return;
+    }
     // Nothing can be done about a terminal that has gone away.
     let _ = terminal::disable_raw_mode();
     let _ = execute!(stderr(), terminal::LeaveAlternateScreen, ratatui::crossterm::cursor::Show);

@@ -6,6 +6,7 @@ mod live;
 mod plain;
 mod state;
 mod tables;
+pub(crate) mod terminal;
 
 use std::io::IsTerminal;
 

@@ -1,13 +1,14 @@
 //! Progress as lines: for pipes, logs and terminals that cannot draw. On a terminal the current second is shown in a
 //! line that is overwritten.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lab::Event;
 
 use super::state::{State, ended_line};
+use super::terminal::{draw, tell};
 use super::{number, time};
 
 /// How often a pipe is told that something slow still goes on.
@@ -106,7 +107,7 @@ impl Inner {
                 }
             }
             Event::Doing(what) if self.state.label.is_none() => self.line(what),
-            Event::Bytes { .. } | Event::Loaded { .. } => self.remind(now),
+            Event::Bytes { .. } | Event::Loaded { .. } | Event::Doing(_) => self.remind(now),
             // Said once, however many runs it is about: the report has it with each of them.
             Event::Warning(text) if self.state.warnings.len() > warnings => {
                 self.line(&format!("warning: {text}"));
@@ -124,7 +125,7 @@ impl Inner {
                     self.line(&format!("  the server's log ends with\n{}", log.join("\n")));
                 }
             }
-            Event::RunStarted(_) | Event::Stage(_) | Event::Doing(_) => {
+            Event::RunStarted(_) | Event::Stage(_) => {
                 self.reminded = now;
                 self.passing();
             }
@@ -135,12 +136,12 @@ impl Inner {
     /// A line that stays.
     fn line(&mut self, text: &str) {
         self.close();
-        eprintln!("{text}");
+        tell!("{text}");
     }
 
     fn close(&mut self) {
         if self.is_open {
-            eprint!("\r\x1b[K");
+            draw("\r\x1b[K");
             self.is_open = false;
         }
     }
@@ -162,9 +163,7 @@ impl Inner {
         }
         let text = self.current();
         let shown: String = text.chars().take(width().saturating_sub(1)).collect();
-        eprint!("\r\x1b[K{shown}");
-        // A terminal that is gone is no reason to stop measuring.
-        let _ = std::io::stderr().flush();
+        draw(&format!("\r\x1b[K{}", wire::shown(&shown)));
         self.is_open = true;
     }
 

@@ -117,9 +117,16 @@ impl State {
     /// Takes in what happened.
     pub(crate) fn event(&mut self, event: &Event<'_>, now: Instant) {
         match event {
-            Event::Waiting { pid } => {
-                let who = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
-                self.doing = format!("waiting for another plimsoll{who} to end its measuring");
+            Event::Waiting { holder, goes_on_after } => {
+                let who =
+                    holder.map_or("a process that cannot be seen from here".to_owned(), |h| h.to_string());
+                self.doing = format!("waiting for another plimsoll ({who}) to end its measuring");
+                if let Some(wait) = goes_on_after {
+                    let minutes = wait.as_secs().div_ceil(60);
+                    self.doing.push_str(&format!(
+                        "; it is not this user's: after {minutes} min this goes on beside it"
+                    ));
+                }
             }
             Event::Cleaned(names) => {
                 self.push(format!("removed what a crashed plimsoll left: {}", names.join(", ")));

@@ -135,7 +135,10 @@ pub(crate) fn check_report(report: &Value) {
         assert!(field(comparison, "metric").is_string());
         assert!(field(comparison, "base").is_object() && field(comparison, "other").is_object());
         assert!(field(comparison, "n").is_u64() && field(comparison, "margin").is_f64());
-        for name in ["ratio", "low", "high", "p_adjusted", "blocks_needed"] {
+        let needed = field(comparison, "blocks_needed");
+        let is_range = needed.as_array().is_some_and(|blocks| blocks.len() == 3);
+        assert!(is_range || needed.is_null(), "blocks_needed: {comparison}");
+        for name in ["ratio", "low", "high", "p_adjusted"] {
             assert!(
                 field(comparison, name).is_number() || comparison[name].is_null(),
                 "{name}: {comparison}"

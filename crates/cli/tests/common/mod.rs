@@ -53,12 +53,7 @@ impl Done {
 
 /// Whether real servers may be used; says so when not.
 pub(crate) fn servers_are_there() -> bool {
-    let none = std::env::var_os("PLIMSOLL_TEST_SERVERS").is_some_and(|value| value == "none");
-    if none {
-        let test = std::thread::current().name().unwrap_or("a test").to_owned();
-        eprintln!("NOT TESTED: {test} needs real servers, and PLIMSOLL_TEST_SERVERS=none");
-    }
-    !none
+    sandbox::testing::servers_are_wanted("real servers")
 }
 
 /// A study so short that its figures mean nothing.
