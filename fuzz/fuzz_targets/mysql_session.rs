@@ -1,9 +1,4 @@
-//! A MySQL session whose server says anything once it has let us in.
+//! See [`plimsoll_fuzz::mysql_session`].
 #![no_main]
 
-use testkit::fake::mysql;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let welcome = [mysql::packet(0, &mysql::greeting()), mysql::packet(2, &mysql::ok(0))].concat();
-    plimsoll_fuzz::use_session(wire::Protocol::Mysql, &welcome, data);
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| plimsoll_fuzz::mysql_session(data));

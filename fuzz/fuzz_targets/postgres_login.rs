@@ -1,4 +1,4 @@
-//! Log-in at a server that says anything.
+//! See [`plimsoll_fuzz::postgres_login`].
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| plimsoll_fuzz::log_in(wire::Protocol::Postgres, data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| plimsoll_fuzz::postgres_login(data));

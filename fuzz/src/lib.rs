@@ -1,111 +1,40 @@
-//! Fuzzing of both protocols through their public door: a connection over a transport whose other end says
-//! whatever the fuzzer wants. Nothing may panic, wait for ever or take memory that was only claimed.
+//! What Plimsoll reads from others, each kind through the door that it comes in by: answers of servers, archives of
+//! builds, study files, results files. Nothing may panic, wait for ever, take memory that was only claimed, or write
+//! where it was not told to.
 //!
-//!     cargo +nightly fuzz run postgres_session -- -malloc_limit_mb=256 -max_len=4096
+//! `cargo test` replays the seeds and every input that ever failed; `cargo xtask fuzz` looks for new ones.
 
-use std::future::Future;
-use std::io;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+mod archives;
+mod codecs;
+mod protocol;
+mod results;
+mod study;
 
-use wire::{Connection, Endpoint, ParamType, Protocol, Secret, Target, TlsMode, Transport, Value};
+pub use archives::archives;
+pub use codecs::{mysql_codecs, mysql_compression};
+pub use protocol::{mysql_login, mysql_session, postgres_login, postgres_session};
+pub use results::results_files;
+pub use study::study_files;
 
-/// Reads come from `bytes`, at most `piece` at once, and then end; writes vanish.
-#[derive(Debug)]
-struct Tape<'a> {
-    bytes: &'a [u8],
-    piece: usize,
-}
+/// A door, and the name of its program and of its folder under `seeds/`.
+pub type Target = (&'static str, fn(&[u8]));
 
-impl Transport for Tape<'_> {
-    fn poll_read(&mut self, _: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        let count = self.piece.min(self.bytes.len()).min(buf.len());
-        let (now, later) = self.bytes.split_at(count);
-        buf[..count].copy_from_slice(now);
-        self.bytes = later;
-        Poll::Ready(Ok(count))
-    }
+/// All of them.
+pub const TARGETS: [Target; 9] = [
+    ("archives", archives),
+    ("mysql_codecs", mysql_codecs),
+    ("mysql_compression", mysql_compression),
+    ("mysql_login", mysql_login),
+    ("mysql_session", mysql_session),
+    ("postgres_login", postgres_login),
+    ("postgres_session", postgres_session),
+    ("results_files", results_files),
+    ("study_files", study_files),
+];
 
-    fn poll_write(&mut self, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Poll::Ready(Ok(buf.len()))
-    }
-
-    fn set_limit(&mut self, _: Duration) {}
-
-    fn is_private(&self) -> bool {
-        true
-    }
-}
-
-fn target(protocol: Protocol) -> Target {
-    Target {
-        protocol,
-        endpoint: Endpoint::Unix("/nowhere".into()),
-        user: "someone".into(),
-        password: Secret::new("secret"),
-        database: Some("db".into()),
-        tls: TlsMode::Disabled,
-        tls_ca: None,
-        tls_client: wire::TlsClient::default(),
-        is_compressed: false,
-        connect_timeout: Duration::from_secs(1),
-        statement_timeout: Duration::from_secs(1),
-    }
-}
-
-/// A tape never makes anybody wait: the first poll ends everything.
-fn finish<F: Future>(future: F) -> F::Output {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => output,
-        Poll::Pending => panic!("the connection waits although its transport is ready"),
-    }
-}
-
-/// Logs in at a server that says `data`.
-pub fn log_in(protocol: Protocol, data: &[u8]) {
-    let tape = Tape { bytes: data, piece: usize::MAX };
-    let _ = finish(Connection::open(tape, &target(protocol)));
-}
-
-/// Goes through every kind of request at a server that lets us in and then says `data`, whose first byte
-/// decides with what it begins and how the rest is cut.
-pub fn use_session(protocol: Protocol, welcome: &[u8], data: &[u8]) {
-    let Some((&first, said)) = data.split_first() else { return };
-    let bytes = [welcome, said].concat();
-    let tape = Tape { bytes: &bytes, piece: if first & 0x80 == 0 { usize::MAX } else { 1 } };
-    let mut connection = finish(Connection::open(tape, &target(protocol))).expect("the welcome is honest");
-    let placeholder = if protocol == Protocol::Mysql { "?" } else { "$1" };
-    for step in 0..6 {
-        let failed = match (first.wrapping_add(step)) % 6 {
-            0 => finish(connection.query("SELECT 1")).err(),
-            1 => finish(connection.query_rows("SELECT 1", &mut |row| {
-                std::hint::black_box(row.to_owned_row());
-            }))
-            .err(),
-            2 => finish(connection.query_sets("SELECT 1; SELECT 2")).err(),
-            3 => {
-                finish(prepared(&mut connection, &format!("SELECT c FROM t WHERE id = {placeholder}"))).err()
-            }
-            4 => finish(connection.load_rows("COPY t FROM STDIN", &mut |chunk| {
-                chunk.extend_from_slice(b"1\n");
-                false
-            }))
-            .err(),
-            _ => finish(connection.ping()).err(),
-        };
-        if failed.is_some_and(|error| error.is_fatal()) {
-            return;
-        }
-    }
-}
-
-async fn prepared(connection: &mut Connection<Tape<'_>>, sql: &str) -> Result<(), wire::Error> {
-    let mut statement = connection.prepare(sql, &[ParamType::Int]).await?;
-    connection.execute(&mut statement, &[Value::Int(1)]).await?;
-    let mut on_row = |row: &wire::Row<'_>| {
-        std::hint::black_box(row.to_owned_row());
-    };
-    connection.execute_rows(&mut statement, &[Value::Int(2)], &mut on_row).await?;
-    connection.close_statement(statement).await
+/// A directory in memory where that is to be had: 10 million archives are not written to a disk.
+fn place() -> tempfile::TempDir {
+    let memory = std::path::Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.expect("a directory for files that come and go")
 }

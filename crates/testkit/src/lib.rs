@@ -1,5 +1,11 @@
-//! Fake server, virtual clock, recorded exchanges. Never here: anything a release binary needs.
+//! Fake servers, and what tests say where they could not look. Never here: anything a release binary needs.
 
+mod browser;
 pub mod fake;
 
 pub mod latency_server;
+pub mod no_flush;
+mod not_tested;
+
+pub use browser::chromium;
+pub use not_tested::{COLLECTED_IN, not_tested, of_this_run};
