@@ -61,9 +61,10 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     let given =
         arguments.first().map(PathBuf::from).or_else(|| std::env::var_os("PLIMSOLL_CRAM").map(PathBuf::from));
     let Some(tests) = given.or_else(|| source_package(unpacked.path())) else {
-        println!(
-            "NOT TESTED: sysbench's own tests. apt knows no source package of sysbench (add a deb-src line for this \
-             release); or name the folder `tests` of the source of 1.0.20: cargo xtask cram DIRECTORY"
+        testkit::not_tested(
+            "sysbench's own tests",
+            "apt knows no source package of sysbench (add a deb-src line for this release); or name the folder `tests` \
+             of the source of 1.0.20: cargo xtask cram DIRECTORY",
         );
         return Ok(true);
     };

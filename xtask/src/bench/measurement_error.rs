@@ -36,7 +36,7 @@ struct Case {
     p99_ms_min: f64,
 }
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     Case { name: "closed, 1 session", sessions: 1, rate_tps: None, stall: None, p99_ms_min: 0.0 },
     Case {
         name: "closed, 32 sessions, stalls of 50 ms",
@@ -58,6 +58,13 @@ const CASES: [Case; 5] = [
         sessions: 16,
         rate_tps: Some(600.0),
         stall: Some("10000:1000:1"),
+        p99_ms_min: 500.0,
+    },
+    Case {
+        name: "open, 16 sessions, 500/s, a stall of 1.5 s that outlasts the measured phase",
+        sessions: 16,
+        rate_tps: Some(500.0),
+        stall: Some("23800:1500:1"),
         p99_ms_min: 500.0,
     },
 ];

@@ -1,6 +1,7 @@
 //! Benchmarks: each is a command, prints what it measured beside what is asked for, and ends with 1 when the
 //! figure was not reached.
 
+mod client;
 mod client_cost;
 mod deploy;
 mod fake;
@@ -13,6 +14,7 @@ mod statement_mix;
 mod sysbench_scripts;
 mod ten_thousand_sessions;
 mod tpcc;
+mod verdicts;
 mod yardstick;
 
 use anyhow::{Result, bail};
@@ -45,6 +47,11 @@ const ALL: &[Benchmark] = &[
         "ten-thousand-sessions",
         "memory, errors and start-up of 10,000 sessions in one process",
         ten_thousand_sessions::run,
+    ),
+    (
+        "verdicts",
+        "false verdicts of simulated studies that are watched, and blocks to a verdict",
+        verdicts::run,
     ),
     ("tpcc", "loading ten warehouses, and the conditions after 64 sessions and after a kill", tpcc::run),
 ];

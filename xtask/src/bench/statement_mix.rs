@@ -59,7 +59,8 @@ fn sysbench_run(script: &str, target: &Target) -> Result<()> {
 }
 
 fn load(name: &str, target: &Target, rows: &str) -> Result<()> {
-    configure(name, target, rows)?.load(&LoadAt { target: target.clone(), connections: 1 }, &|_| ())?;
+    configure(name, target, rows)?
+        .load(&LoadAt { target: target.clone(), connections: 1, stop: load::Stop::new() }, &|_| ())?;
     Ok(())
 }
 

@@ -1,13 +1,14 @@
-/* The floor for oltp_read_write: the least CPU that a client can use for sysbench's transaction with one statement in
- * flight per session. One thread, edge-triggered epoll, a unix socket, statements packed by hand, rows skipped by
- * length, no latency taken, no error told apart. No password (mysql_native_password with an empty one; trust).
+/* The floor: the least CPU that a client can use for sysbench's transactions with one statement in flight per session.
+ * One thread, edge-triggered epoll, a unix socket, statements packed by hand, rows skipped by length, no latency taken,
+ * no error told apart. No password (mysql_native_password with an empty one; trust).
  *
- *   cc -O2 -o floor oltp_read_write.c
- *   ./floor mysql SOCKET USER SESSIONS SECONDS ROWS
- *   ./floor postgres DIRECTORY/.s.PGSQL.PORT USER SESSIONS SECONDS ROWS
+ *   cc -O2 -o floor floor.c
+ *   ./floor WORKLOAD mysql SOCKET USER SESSIONS SECONDS ROWS
+ *   ./floor WORKLOAD postgres DIRECTORY/.s.PGSQL.PORT USER SESSIONS SECONDS ROWS
  *
- * Database sbtest, table sbtest1 with ids 1..ROWS. Prints one JSON object. A transaction: BEGIN, 10 point selects,
- * 4 range selects of 100 rows (plain, SUM, ORDER BY, DISTINCT), 2 updates, DELETE and INSERT of one id, COMMIT. */
+ * WORKLOAD: oltp_point_select, or oltp_read_write (BEGIN, 10 point selects, 4 range selects of 100 rows: plain, SUM,
+ * ORDER BY, DISTINCT; 2 updates, DELETE and INSERT of one id, COMMIT). Database sbtest, table sbtest1 with ids 1..ROWS.
+ * Prints one JSON object. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -37,9 +38,12 @@ static const char *sql_of[PREPARED][2] = { /* MySQL, PostgreSQL */
     {"DELETE FROM sbtest1 WHERE id=?", "DELETE FROM sbtest1 WHERE id=$1"},
     {"INSERT INTO sbtest1 (id, k, c, pad) VALUES (?, ?, ?, ?)", "INSERT INTO sbtest1 (id, k, c, pad) VALUES ($1, $2, $3, $4)"}};
 static const char *text_of[] = {[BEGIN] = "BEGIN", [COMMIT] = "COMMIT", [ROLLBACK] = "ROLLBACK"};
-static const uint8_t script[] = {BEGIN, POINT, POINT, POINT, POINT, POINT, POINT, POINT, POINT, POINT, POINT,
-                                 RANGE, SUM, ORDER, DISTINCT, INDEX_UPDATE, NON_INDEX_UPDATE, DELETE, INSERT, COMMIT};
-enum { STATEMENTS = sizeof script };
+static const uint8_t point_select[] = {POINT};
+static const uint8_t read_write[] = {BEGIN, POINT, POINT, POINT, POINT, POINT, POINT, POINT, POINT, POINT, POINT,
+                                         RANGE, SUM, ORDER, DISTINCT, INDEX_UPDATE, NON_INDEX_UPDATE, DELETE, INSERT, COMMIT};
+/* the one that runs, and its length */
+static const uint8_t *script;
+static int statements_of_one;
 
 struct session {
     int fd, len, at, step, eofs, packets, failed;
@@ -51,6 +55,9 @@ struct session {
 struct out { uint8_t b[1024]; int n; };
 
 static int is_pg, rows;
+
+/* A session prepares what its transaction needs. */
+static int is_used(int op) { return memchr(script, op, statements_of_one) != NULL; }
 
 static void die(const char *what) { perror(what); exit(1); }
 static uint64_t now_ns(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000ull + t.tv_nsec; }
@@ -192,6 +199,7 @@ static void log_in_mysql(struct session *s, const char *user) {
     if (scratch[0] == 0xfe) { o.n = 0; write_packet(s->fd, &o, number + 1); read_packet(s->fd, &number); }
     if (scratch[0]) { fprintf(stderr, "log in: %.80s\n", scratch + 9); exit(1); }
     for (int op = 0; op < PREPARED; op++) {
+        if (!is_used(op)) continue;
         o.n = 0; put8(&o, 0x16); put(&o, sql_of[op][0], strlen(sql_of[op][0]));
         write_packet(s->fd, &o, 0);
         read_packet(s->fd, &number);
@@ -218,6 +226,7 @@ static void log_in_pg(struct session *s, const char *user) {
     send_all(s->fd, &o);
     await_ready(s->fd);
     for (int op = 0; op < PREPARED; op++) {
+        if (!is_used(op)) continue;
         char name[3] = {'s', 'a' + op, 0};
         o.n = 0; put8(&o, 'P'); put32(&o, 0); put(&o, name, 3); put(&o, sql_of[op][1], strlen(sql_of[op][1]) + 1);
         /* integers are declared (oid 23), strings left to the server */
@@ -231,7 +240,10 @@ static void log_in_pg(struct session *s, const char *user) {
     }
 }
 int main(int argc, char **argv) {
-    if (argc != 7) { fprintf(stderr, "usage: floor mysql|postgres SOCKET USER SESSIONS SECONDS ROWS\n"); return 2; }
+    if (argc != 8) { fprintf(stderr, "usage: floor WORKLOAD mysql|postgres SOCKET USER SESSIONS SECONDS ROWS\n"); return 2; }
+    if (!strcmp(*++argv, "oltp_point_select")) { script = point_select; statements_of_one = sizeof point_select; }
+    else if (!strcmp(*argv, "oltp_read_write")) { script = read_write; statements_of_one = sizeof read_write; }
+    else { fprintf(stderr, "no workload %s\n", *argv); return 2; }
     is_pg = !strcmp(argv[1], "postgres");
     rows = atoi(argv[6]);
     int sessions = atoi(argv[4]), ep = epoll_create1(0);
@@ -265,7 +277,7 @@ int main(int argc, char **argv) {
             if (complete <= 0) continue;
             statements++;
             if (s->failed) { failed++; if (s->failed == 2) s->failed = s->step = 0; else s->failed = 2; }
-            else if (++s->step == STATEMENTS) { s->step = 0; transactions++; }
+            else if (++s->step == statements_of_one) { s->step = 0; transactions++; }
             send_next(s);
         }
     }

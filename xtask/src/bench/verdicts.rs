@@ -1,0 +1,279 @@
+//! How often a verdict errs, and how many blocks it takes: simulated studies whose truth is known, over spreads of 2 to
+//! 15 %, under noise that real machines have, and looked at by people who want a result.
+//!
+//! A study is a row of blocks; in each, both servers are measured once, in random order. What is judged: the share of
+//! studies with a false verdict at any look ("faster" or "slower" of equal servers; "equivalent" or "not slower" of a
+//! server that is worse by exactly the margin), at most 5 % for each way of noise and of looking; and the median
+//! number of blocks to a verdict, at most 1.25 times that of a fixed design with 80 % power.
+
+use anyhow::{Context, Result, bail};
+use stats::rng::Rng;
+use stats::{Better, Comparison, Design, Question, Rules, Sample, Verdict, compare_one};
+
+const FALSE_SHARE_MAX: f64 = 0.05;
+const BLOCKS_SHARE_MAX: f64 = 1.25;
+/// More than this no study makes: its look is the last.
+const BLOCKS_MAX: usize = 40;
+
+/// What a run's throughput has in it besides the server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Noise {
+    /// Each run on its own, normal.
+    Independent,
+    /// Each run on its own; now and then one lies far off (Student's t with 4 degrees of freedom).
+    HeavyTails,
+    /// The machine's speed goes up and down: each run's with a correlation of 0.8 to the run's before it.
+    Wandering,
+    /// The machine becomes slower from run to run by a tenth of the spread.
+    Drift,
+    /// One side spreads twice as much as the other.
+    UnequalSides,
+    /// Each run is lost to a fault with a chance of one in five; one made again later takes its place half of the time.
+    Losses,
+}
+
+const NOISES: [Noise; 6] = [
+    Noise::Independent,
+    Noise::HeavyTails,
+    Noise::Wandering,
+    Noise::Drift,
+    Noise::UnequalSides,
+    Noise::Losses,
+];
+
+/// How a study is looked at; every one ends with [`BLOCKS_MAX`] blocks at the latest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Looking {
+    /// After each block, until there is a verdict.
+    UntilDecided,
+    /// After each block, and on until there is the verdict that somebody hopes for: a difference.
+    UntilDifferent,
+    /// After five blocks, then as many more as `blocks_needed` asks for, again and again.
+    AsAsked,
+}
+
+const LOOKINGS: [Looking; 3] = [Looking::UntilDecided, Looking::UntilDifferent, Looking::AsAsked];
+
+/// A study that goes on: the samples of both sides so far.
+struct Study {
+    rng: Rng,
+    noise: Noise,
+    spread: f64,
+    log_ratio: f64,
+    blocks: usize,
+    machine: f64,
+    question: Question,
+}
+
+impl Study {
+    /// `spread`: standard deviation of a block's log-ratio where runs are independent.
+    fn new(seed: u64, noise: Noise, spread: f64, log_ratio: f64) -> Study {
+        let question = Question { base: vec![], other: vec![], better: Better::Higher };
+        Study { rng: Rng::new(seed), noise, spread, log_ratio, blocks: 0, machine: 0.0, question }
+    }
+
+    /// What the next run's logarithm has in it besides the server.
+    fn noise_of_run(&mut self, is_other: bool) -> f64 {
+        let sigma = self.spread / 2f64.sqrt();
+        let normal = self.rng.normal();
+        match self.noise {
+            Noise::Independent | Noise::Losses => sigma * normal,
+            Noise::HeavyTails => {
+                let squares: f64 = (0..4).map(|_| self.rng.normal().powi(2)).sum();
+                // Variance 2 for 4 degrees of freedom.
+                sigma * normal / (squares / 4.0).sqrt() / 2f64.sqrt()
+            }
+            Noise::Wandering => {
+                self.machine = 0.8 * self.machine + 0.6 * self.rng.normal();
+                sigma * (normal + self.machine) / 2f64.sqrt()
+            }
+            Noise::Drift => {
+                self.machine -= 0.1;
+                sigma * (normal + self.machine)
+            }
+            Noise::UnequalSides => sigma * normal * if is_other { 1.6f64.sqrt() } else { 0.4f64.sqrt() },
+        }
+    }
+
+    fn add_block(&mut self) {
+        self.blocks += 1;
+        let is_other_first = self.rng.below(2) == 1;
+        for is_other in [is_other_first, !is_other_first] {
+            let shift = if is_other { self.log_ratio } else { 0.0 };
+            let value = (1000f64.ln() + shift + self.noise_of_run(is_other)).exp();
+            let is_lost = self.noise == Noise::Losses && self.rng.below(10) == 0;
+            if !is_lost {
+                let side = if is_other { &mut self.question.other } else { &mut self.question.base };
+                side.push(Sample { block: self.blocks as u32, value });
+            }
+        }
+    }
+
+    /// Makes blocks and looks, until `is_wanted` or there are as many as there may be. The last look.
+    fn watch(
+        &mut self,
+        looking: Looking,
+        rules: &Rules,
+        is_wanted: &dyn Fn(&Comparison) -> bool,
+    ) -> Comparison {
+        let mut next_look = rules.blocks_min;
+        loop {
+            while self.blocks < next_look {
+                self.add_block();
+            }
+            let look = compare_one(&self.question, rules);
+            if is_wanted(&look) || self.blocks >= BLOCKS_MAX {
+                return look;
+            }
+            next_look = match (looking, look.blocks_needed) {
+                (Looking::AsAsked, Some([_, likely, _])) => likely.max(self.blocks + 1),
+                (Looking::AsAsked, None) => self.blocks + 5,
+                _ => self.blocks + 1,
+            }
+            .min(BLOCKS_MAX);
+        }
+    }
+}
+
+/// A statement that may be false, the ratio at which it is, and how it is told.
+struct Falsehood {
+    what: &'static str,
+    log_ratio: fn(margin: f64) -> f64,
+    is_told: fn(&Comparison) -> bool,
+}
+
+const FALSEHOODS: [Falsehood; 3] = [
+    Falsehood {
+        what: "a difference of equal servers",
+        log_ratio: |_| 0.0,
+        is_told: |look| matches!(look.verdict, Verdict::Faster | Verdict::Slower),
+    },
+    Falsehood {
+        what: "equivalence at the margin",
+        log_ratio: |margin| -margin.ln_1p(),
+        is_told: |look| look.verdict == Verdict::Equivalent,
+    },
+    Falsehood {
+        what: "not slower at the margin",
+        log_ratio: |margin| -margin.ln_1p(),
+        is_told: |look| look.is_not_slower,
+    },
+];
+
+/// Share of `studies` in which a falsehood is told at a look.
+fn false_share(
+    falsehood: &Falsehood,
+    noise: Noise,
+    looking: Looking,
+    rules: &Rules,
+    studies: u64,
+    seed: u64,
+) -> f64 {
+    let told = (0..studies).filter(|study| {
+        let spread = 0.02 + 0.13 * (*study as f64 + 0.5) / studies as f64;
+        let log_ratio = (falsehood.log_ratio)(rules.margin);
+        let mut study =
+            Study::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(*study), noise, spread, log_ratio);
+        let is_wanted = |look: &Comparison| match looking {
+            Looking::UntilDifferent => (falsehood.is_told)(look),
+            _ => look.verdict != Verdict::Undecided || (falsehood.is_told)(look),
+        };
+        (falsehood.is_told)(&study.watch(looking, rules, &is_wanted))
+    });
+    told.count() as f64 / studies as f64
+}
+
+/// Ratio and spread of studies whose number of blocks is looked at.
+const EFFECTS: [(f64, f64); 8] = [
+    (1.10, 0.05),
+    (1.05, 0.05),
+    (1.10, 0.10),
+    (1.05, 0.03),
+    (1.05, 0.02),
+    (1.0, 0.05),
+    (1.0, 0.03),
+    (1.0, 0.02),
+];
+
+/// Median of blocks to a verdict, looked at after each.
+fn median_blocks(ratio: f64, spread: f64, rules: &Rules, studies: u64) -> f64 {
+    let mut blocks: Vec<f64> = (0..studies)
+        .map(|seed| {
+            let mut study = Study::new(seed, Noise::Independent, spread, ratio.ln());
+            let look = study.watch(Looking::UntilDecided, rules, &|look| look.verdict != Verdict::Undecided);
+            if look.verdict == Verdict::Undecided { f64::INFINITY } else { study.blocks as f64 }
+        })
+        .collect();
+    blocks.sort_by(f64::total_cmp);
+    blocks[blocks.len() / 2]
+}
+
+/// The fewest blocks with which four of five fixed studies end with a verdict.
+fn fixed_blocks(ratio: f64, spread: f64, studies: u64) -> usize {
+    let rules = Rules::default();
+    let decides = |blocks: usize| {
+        let decided = (0..studies).filter(|seed| {
+            let mut study = Study::new(*seed, Noise::Independent, spread, ratio.ln());
+            (0..blocks).for_each(|_| study.add_block());
+            compare_one(&study.question, &rules).verdict != Verdict::Undecided
+        });
+        decided.count() as f64 >= 0.8 * studies as f64
+    };
+    (rules.blocks_min..BLOCKS_MAX).find(|blocks| decides(*blocks)).unwrap_or(BLOCKS_MAX)
+}
+
+pub(super) fn run(arguments: &[&str]) -> Result<bool> {
+    let usage = "usage: cargo xtask bench verdicts [--studies N]";
+    let studies_in_all: u64 = match arguments {
+        [] => 100_000,
+        ["--studies", number] => number.parse().context(usage)?,
+        _ => bail!(usage),
+    };
+    let rules = Rules { design: Design::Watched, ..Rules::default() };
+    let is_never_misled = false_shares(&rules, studies_in_all);
+    let is_quick = blocks_to_a_verdict(&rules);
+    println!("{}", if is_never_misled && is_quick { "reached" } else { "NOT reached" });
+    Ok(is_never_misled && is_quick)
+}
+
+fn false_shares(rules: &Rules, studies_in_all: u64) -> bool {
+    let ways = (FALSEHOODS.len() * NOISES.len() * LOOKINGS.len()) as u64;
+    let studies = studies_in_all.div_ceil(ways).max(1);
+    println!("{} simulated studies, {studies} for each row; margin {}", studies * ways, rules.margin);
+    println!("{:34} {:14} {:16} false, of 0.05", "told falsely", "noise", "looked at");
+    let mut worst: f64 = 0.0;
+    let mut seed = 0;
+    for falsehood in &FALSEHOODS {
+        for noise in NOISES {
+            for looking in LOOKINGS {
+                seed += 1;
+                let share = false_share(falsehood, noise, looking, rules, studies, seed);
+                let (noise, looking) = (format!("{noise:?}"), format!("{looking:?}"));
+                println!("{:34} {noise:14} {looking:16} {share:.4}", falsehood.what);
+                worst = worst.max(share);
+            }
+        }
+    }
+    println!("largest share of false verdicts: {worst:.4} (limit {FALSE_SHARE_MAX})");
+    worst <= FALSE_SHARE_MAX
+}
+
+fn blocks_to_a_verdict(rules: &Rules) -> bool {
+    println!(
+        "blocks to a verdict: watched (median), fixed with 80 % power, ratio (limit {BLOCKS_SHARE_MAX})"
+    );
+    let mut shares = Vec::new();
+    for (ratio, spread) in EFFECTS {
+        let (watched, fixed) = (median_blocks(ratio, spread, rules, 1001), fixed_blocks(ratio, spread, 1000));
+        let share = watched / fixed as f64;
+        println!("x {ratio:.2}, spread {:>2.0} %: {watched:>3} {fixed:>3} {share:.2}", spread * 100.0);
+        shares.push(share);
+    }
+    let is_each = shares.iter().all(|share| *share <= BLOCKS_SHARE_MAX);
+    shares.sort_by(f64::total_cmp);
+    println!(
+        "median over these: {:.2}; each within the limit: {is_each}",
+        stats::median(&shares).unwrap_or(f64::NAN)
+    );
+    is_each
+}

@@ -1,0 +1,105 @@
+//! `cargo xtask fuzz`: builds the fuzzer's programs with AddressSanitizer and runs them, one after the other.
+//!
+//! The toolchain is the project's own: stable rustc ships the sanitizer's runtime, and `RUSTC_BOOTSTRAP` lets it take
+//! the flags. Neither cargo-fuzz nor a nightly compiler; a C++ compiler builds libFuzzer.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// What cargo-fuzz passes: counters in line, comparisons traced, and checks that a release build leaves out.
+const RUSTFLAGS: &str = "-Zsanitizer=address -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+                         -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+                         -Cllvm-args=-sanitizer-coverage-pc-table \
+                         -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Cdebug-assertions \
+                         -Coverflow-checks";
+const RUNS: u64 = 10_000_000;
+
+/// Runs the targets that are named (all without a name); false when one of them failed.
+pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
+    let (mut runs, mut chosen) = (RUNS, Vec::new());
+    let mut rest = arguments.iter();
+    while let Some(&argument) = rest.next() {
+        match argument {
+            "--runs" => {
+                let number = rest.next().context("--runs needs a number")?;
+                runs = number.parse().with_context(|| format!("--runs {number}: not a whole number"))?;
+            }
+            name => chosen.push(name),
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
+    let known = targets(root)?;
+    for name in &chosen {
+        ensure!(known.iter().any(|k| k == name), "no target {name}; there are {}", known.join(", "));
+    }
+    let names = known.iter().filter(|name| chosen.is_empty() || chosen.contains(&name.as_str()));
+    let programs = build(root)?;
+    let mut is_good = true;
+    for name in names {
+        is_good &= fuzz(root, &programs.join(name), name, runs)?;
+    }
+    Ok(is_good)
+}
+
+/// A folder of seeds each; `cargo test` holds them against the programs.
+fn targets(root: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(root.join("fuzz/seeds"))? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Where the programs are.
+fn build(root: &Path) -> Result<PathBuf> {
+    let folder = root.join("target/fuzz");
+    // Named, so that the flags are not for build scripts and macros, which must run without a sanitizer.
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let status = Command::new(env!("CARGO"))
+        .current_dir(root)
+        .args(["build", "--release", "--locked", "--package", "plimsoll-fuzz", "--bins"])
+        .args(["--features", "libfuzzer", "--target", &triple, "--target-dir"])
+        .arg(&folder)
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", RUSTFLAGS)
+        // The coverage of each crate stays its own.
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .status()
+        .context("cargo cannot be started")?;
+    ensure!(status.success(), "the fuzzer's programs do not build; libFuzzer needs a C++ compiler");
+    Ok(folder.join(triple).join("release"))
+}
+
+fn fuzz(root: &Path, program: &Path, name: &str, runs: u64) -> Result<bool> {
+    let corpus = root.join("target/fuzz/corpus").join(name);
+    let failed = root.join("target/fuzz/failed");
+    std::fs::create_dir_all(&corpus)?;
+    std::fs::create_dir_all(&failed)?;
+    println!("== {name}: {runs} inputs");
+    let status = Command::new("nice")
+        .args(["-n", "19"])
+        .arg(program)
+        // SQLite has arrays of one name in two files, which are not at fault.
+        .env("ASAN_OPTIONS", "detect_odr_violation=0")
+        .args([&corpus, &root.join("fuzz/seeds").join(name)])
+        .arg(format!("-runs={runs}"))
+        .arg(format!("-artifact_prefix={}/{name}-", failed.display()))
+        .args([
+            "-max_len=4096",
+            "-malloc_limit_mb=256",
+            "-timeout=10",
+            "-print_final_stats=1",
+            "-verbosity=1",
+        ])
+        .status()
+        .with_context(|| format!("{} cannot be started", program.display()))?;
+    if !status.success() {
+        println!(
+            "{name} FAILED: keep the input that target/fuzz/failed has now in fuzz/seeds/{name}, mend what it shows"
+        );
+    }
+    Ok(status.success())
+}
