@@ -215,14 +215,18 @@ fn the_quickstart_in_small_gives_a_report_that_opens() {
 fn seconds_add_up_to_the_statements(results: &Path) {
     let store = Store::open_read_only(results).unwrap();
     let heads = store.run_heads(store.studies().unwrap()[0].id).unwrap();
-    let ends = heads.iter().filter_map(|head| store.run(head.id).unwrap().end);
-    let steps: Vec<store::Step> = ends.flat_map(|end| end.steps).collect();
-    assert_eq!(steps.len(), 8);
-    for step in &steps {
+    let mut steps = 0;
+    let of_run = |head: &store::RunHead| {
+        let steps = store.run(head.id).unwrap().end.unwrap().steps;
+        let with_seconds = |(at, step)| (step, store.intervals(head.id, at).unwrap());
+        steps.into_iter().enumerate().map(with_seconds).collect::<Vec<_>>()
+    };
+    for (step, intervals) in heads.iter().flat_map(of_run) {
+        steps += 1;
         for (ordinal, statement) in step.by_statement.iter().enumerate() {
             let mut sum = statement.latency.clone();
             sum.reset();
-            for second in step.intervals.iter().filter(|interval| interval.second >= 1) {
+            for second in intervals.iter().filter(|interval| interval.second >= 1) {
                 if let Some(packed) = second.by_statement.get(&(ordinal as u32)) {
                     sum.add(packed.unpacked().unwrap()).unwrap();
                 }
@@ -230,6 +234,7 @@ fn seconds_add_up_to_the_statements(results: &Path) {
             assert_eq!(sum, statement.latency, "{}", statement.name);
         }
     }
+    assert_eq!(steps, 8);
 }
 
 /// Charts are drawn, and nothing is reported on the console.

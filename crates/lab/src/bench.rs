@@ -10,6 +10,7 @@ use crate::error::{Class, Error};
 use crate::hooks::Attach;
 use crate::machine::take_machine;
 use crate::observe::{Event, Observer, RunLabel, Stage};
+use crate::progress::{Detail, Progress};
 use crate::provision::{Place, introduce};
 use crate::record;
 use crate::run::{Around, Asked, Order, run};
@@ -170,7 +171,7 @@ fn levels(
             canary_ratio: None,
             notes: assigned.map(|assigned| assigned.notes).unwrap_or_default(),
         };
-        let ended = run(&order, place, around);
+        let ended = run(&order, place, around, Progress::new(Detail::Dropped));
         observer(Event::RunEnded { label: &label, summary: &ended.summary });
         // Loaded once anew is enough for a server that keeps its tables between levels.
         if !matches!(subject, Subject::Build(_)) && data == Data::Fresh && ended.failure.is_none() {

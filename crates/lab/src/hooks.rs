@@ -30,7 +30,7 @@ pub struct RunContext {
 /// What a hook has found when the run is over.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Series for the results file.
+    /// Series for the results file: what [`Hook::take_series`] has not given yet.
     pub series: Vec<store::Series>,
     /// Hot locks.
     pub hot_locks: Vec<store::HotLock>,
@@ -46,6 +46,11 @@ pub struct Found {
 pub trait Hook {
     /// Called on the coordinator's thread with everything that the load tells, once a second at least.
     fn event(&mut self, event: &load::Event<'_>);
+
+    /// What its series have gained since the last call: a load that goes on for days must not have all of it in memory.
+    fn take_series(&mut self) -> Vec<store::Series> {
+        Vec::new()
+    }
 
     /// The load is over and the server still runs. `steps` are the run's levels, as they will be stored.
     fn finish(self: Box<Self>, steps: &[store::Step]) -> Found;

@@ -14,6 +14,7 @@ use wire::Target;
 use crate::bench::attached_name;
 use crate::error::Error;
 use crate::hooks::{Found, Hook};
+use crate::progress::{Detail, Level, Progress, append};
 use crate::record;
 use crate::run::{client_bound, describe, engine_of, judge, overloaded, reported_settings, stalls};
 use crate::watch;
@@ -56,19 +57,24 @@ pub struct Onlooker {
     hook: Option<Box<dyn Hook>>,
     /// When the measured phase of each level began, in seconds.
     offsets_s: Vec<f64>,
+    progress: Progress<'static>,
+    is_kept: bool,
 }
 
 impl Onlooker {
-    /// The load begins.
-    pub fn began() -> Onlooker {
-        Onlooker { began: Instant::now(), hook: None, offsets_s: Vec::new() }
+    /// The load begins. Of a run that is kept everything is watched; of another only seconds are counted, since samplers
+    /// ask the server something too.
+    pub fn began(is_kept: bool) -> Onlooker {
+        let detail = if is_kept { Detail::Held } else { Detail::Dropped };
+        let progress = Progress::new(detail);
+        Onlooker { began: Instant::now(), hook: None, offsets_s: Vec::new(), progress, is_kept }
     }
 
     /// To be called with everything that the load tells, and the server that it uses, which is known when its sessions
     /// are connected.
     pub fn event(&mut self, event: &load::Event<'_>, target: Option<&Target>) {
         match event {
-            load::Event::Connected { .. } if self.hook.is_none() => {
+            load::Event::Connected { .. } if self.hook.is_none() && self.is_kept => {
                 self.hook = Some(watch::onlooker(self.began, target));
             }
             load::Event::StepStarted { step, .. } => {
@@ -79,17 +85,23 @@ impl Onlooker {
         if let Some(hook) = &mut self.hook {
             hook.event(event);
         }
+        self.progress.event(event);
+        if self.progress.is_due() {
+            let series = self.hook.as_mut().map(|hook| hook.take_series()).unwrap_or_default();
+            // What is held or dropped meets no disk.
+            let _ = self.progress.pass_on(series);
+        }
     }
 
-    /// Adds what was seen to the record of the run, and judges it again.
-    pub fn finish(self, record: &mut Record) {
-        let end = &mut record.end;
+    /// Adds what was seen to the end of the run, and judges it again.
+    fn finish(self, end: &mut RunEnd) {
         for (step, offset_s) in end.steps.iter_mut().zip(&self.offsets_s) {
             step.offset_s = *offset_s;
         }
         let Some(hook) = self.hook else { return };
         let Found { series, hot_locks, gates, warnings, facts } = hook.finish(&end.steps);
-        end.series.extend(series);
+        end.series = self.progress.series;
+        append(&mut end.series, series);
         end.hot_locks.extend(hot_locks);
         end.gates.extend(gates);
         end.warnings.extend(warnings);
@@ -101,8 +113,9 @@ impl Onlooker {
     }
 }
 
-/// The record of a run. Asks the server what it is and how it is set; a server that is gone leaves that empty.
-pub fn record(ran: &Ran<'_>) -> Record {
+/// The record of a run that `onlooker` has watched. Asks the server what it is and how it is set; a server that is gone
+/// leaves that empty.
+pub fn record(ran: &Ran<'_>, mut onlooker: Onlooker) -> Record {
     let mut server = ServerFacts::default();
     if let Some(target) = ran.target
         && let Ok((name, flavor)) = attached_name(target)
@@ -138,10 +151,13 @@ pub fn record(ran: &Ran<'_>) -> Record {
         build: None,
         started_at_ms: ran.started_at_ms,
     };
-    Record { start, end: end(ran, server) }
+    let mut end = end(ran, server, std::mem::take(&mut onlooker.progress.levels));
+    onlooker.finish(&mut end);
+    Record { start, end }
 }
 
-fn end(ran: &Ran<'_>, server: ServerFacts) -> RunEnd {
+fn end(ran: &Ran<'_>, server: ServerFacts, levels: Vec<Level>) -> RunEnd {
+    let mut levels = levels.into_iter();
     let mut end = RunEnd {
         status: Status::Done,
         error: None,
@@ -158,7 +174,7 @@ fn end(ran: &Ran<'_>, server: ServerFacts) -> RunEnd {
         phases: Vec::new(),
         warnings: stalls(ran.load),
         // A script that uses no server has nothing but the client to be bound by.
-        gates: ran.target.map(|_| client_bound(ran.load)).into_iter().chain(overloaded(ran.load)).collect(),
+        gates: ran.target.map(|_| client_bound(ran.load)).into_iter().collect(),
         checks: Vec::new(),
         steps: ran
             .load
@@ -166,13 +182,14 @@ fn end(ran: &Ran<'_>, server: ServerFacts) -> RunEnd {
             .iter()
             .map(|step| {
                 let offset_s = step.connect_s + ran.planned.warmup.as_secs_f64();
-                record::step(ran.planned, step, offset_s)
+                record::step(ran.planned, step, levels.next().unwrap_or_default(), offset_s)
             })
             .collect(),
         series: Vec::new(),
         hot_locks: Vec::new(),
         facts: BTreeMap::new(),
     };
+    end.gates.extend(overloaded(ran.load, &end.steps));
     end.status = match ran.error {
         Some(error) => {
             end.error = Some(error.to_owned());

@@ -15,6 +15,7 @@ pub mod locks;
 mod machine;
 pub mod observe;
 pub mod plan;
+mod progress;
 mod provision;
 mod record;
 mod run;

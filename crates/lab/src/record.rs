@@ -5,6 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use load::{Pacing, StepResult};
 
+use crate::progress::Level;
+
 /// Milliseconds since 1970 UTC.
 pub(crate) fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
@@ -29,8 +31,10 @@ fn packed(latency: &load::Histogram) -> store::PackedHistogram {
     store::PackedHistogram::of(&latency.to_hdr())
 }
 
-fn interval(from: &load::IntervalResult) -> store::Interval {
-    store::Interval {
+/// One second in full, and what reports show of it.
+pub(crate) fn interval(from: &load::IntervalResult) -> (store::Interval, store::Second) {
+    let response = from.latency.response.to_hdr();
+    let interval = store::Interval {
         second: from.second,
         duration_s: from.duration_s,
         outcomes: outcomes(&from.outcomes),
@@ -39,7 +43,7 @@ fn interval(from: &load::IntervalResult) -> store::Interval {
         other: from.other,
         retries: from.retries,
         backlog: from.backlog,
-        response: packed(&from.latency.response),
+        response: store::PackedHistogram::of(&response),
         service: from.latency.service.as_ref().map(packed),
         by_statement: from
             .by_statement
@@ -48,11 +52,13 @@ fn interval(from: &load::IntervalResult) -> store::Interval {
             .filter(|(_, latency)| !latency.is_empty())
             .map(|(at, latency)| (at as u32, packed(latency)))
             .collect(),
-    }
+    };
+    let second = interval.figures(&response);
+    (interval, second)
 }
 
-/// One load level. `offset_s` is from the run's start to that of its measured phase.
-pub(crate) fn step(planned: &load::Step, from: &StepResult, offset_s: f64) -> store::Step {
+/// One load level, with its seconds. `offset_s` is from the run's start to that of its measured phase.
+pub(crate) fn step(planned: &load::Step, from: &StepResult, level: Level, offset_s: f64) -> store::Step {
     let (rate_tps, arrivals) = match planned.pacing {
         Pacing::Closed => (None, None),
         Pacing::Open { rate_tps, arrivals } => (
@@ -95,7 +101,8 @@ pub(crate) fn step(planned: &load::Step, from: &StepResult, offset_s: f64) -> st
             })
             .collect(),
         errors: errors.collect::<BTreeMap<_, _>>(),
-        intervals: from.intervals.iter().map(interval).collect(),
+        seconds: level.seconds,
+        intervals: level.intervals,
         client: store::ClientUsage {
             workers: from.client.workers,
             cpu_user_s: from.client.cpu_user_s,

@@ -14,6 +14,7 @@ use crate::checks;
 use crate::error::{Class, Error};
 use crate::hooks::{Attach, Hook, RunContext};
 use crate::observe::{Event, Observer, RunSummary, Stage};
+use crate::progress::{Progress, append};
 use crate::provision::{Data, Failed, LOG_LINES, Place, Provisioned, Wanted, connect, provision};
 use crate::record;
 use crate::stop::StopSwitch;
@@ -98,15 +99,16 @@ pub(crate) struct Ended {
 }
 
 /// Collects what is known while the run goes on.
-struct Recording {
+struct Recording<'a> {
     began: Instant,
+    progress: Progress<'a>,
     stage: Option<(Stage, Instant)>,
     end: RunEnd,
     result: Option<LoadResult>,
 }
 
-impl Recording {
-    fn new(order: &Order<'_>) -> Recording {
+impl<'a> Recording<'a> {
+    fn new(order: &Order<'_>, progress: Progress<'a>) -> Recording<'a> {
         let end = RunEnd {
             server: ServerFacts {
                 name: order.server_name.clone(),
@@ -120,7 +122,7 @@ impl Recording {
             },
             ..RunEnd::new(Status::Failed, 0)
         };
-        Recording { began: Instant::now(), stage: None, end, result: None }
+        Recording { began: Instant::now(), progress, stage: None, end, result: None }
     }
 
     /// A stage begins; the one before it has ended.
@@ -145,9 +147,10 @@ impl Recording {
     }
 }
 
-/// Makes the run. Whatever happens is in what is returned: there is no way for a run not to be recorded.
-pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>) -> Ended {
-    let mut recording = Recording::new(order);
+/// Makes the run. Whatever happens is in what is returned, apart from what `progress` has passed on already: there is
+/// no way for a run not to be recorded.
+pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, progress: Progress<'_>) -> Ended {
+    let mut recording = Recording::new(order, progress);
     let result = life(&mut recording, order, place, around);
     recording.stage(None, &around);
     let mut failure = None;
@@ -231,7 +234,7 @@ fn headline(step: &store::Step) -> (u32, f64, f64) {
 }
 
 fn life(
-    recording: &mut Recording,
+    recording: &mut Recording<'_>,
     order: &Order<'_>,
     place: Place<'_>,
     around: Around<'_>,
@@ -268,7 +271,7 @@ fn life(
 }
 
 fn measured_life(
-    recording: &mut Recording,
+    recording: &mut Recording<'_>,
     order: &Order<'_>,
     server: &mut Provisioned<'_>,
     sessions_max: u32,
@@ -352,7 +355,7 @@ fn measured_life(
     }
     for hook in hooks {
         let found = hook.finish(&recording.end.steps);
-        recording.end.series.extend(found.series);
+        append(&mut recording.progress.series, found.series);
         recording.end.hot_locks.extend(found.hot_locks);
         recording.end.gates.extend(found.gates);
         recording.end.facts.extend(found.facts);
@@ -360,6 +363,7 @@ fn measured_life(
             recording.warn(warning, &around);
         }
     }
+    recording.end.series = std::mem::take(&mut recording.progress.series);
     let ended = match result {
         Ok(result) => {
             let interrupted = result.interrupted || around.stop.is_requested();
@@ -402,7 +406,7 @@ fn of_ended_server(error: Error) -> Error {
 
 /// Runs what comes before the load; gives its outcomes, which the checks of the tables count too.
 fn prime(
-    recording: &mut Recording,
+    recording: &mut Recording<'_>,
     order: &Order<'_>,
     server: &Provisioned<'_>,
     around: Around<'_>,
@@ -432,7 +436,7 @@ fn add(one: Ran, other: Ran) -> Ran {
 
 /// Runs the load, telling hooks and observer what happens.
 fn drive(
-    recording: &mut Recording,
+    recording: &mut Recording<'_>,
     order: &Order<'_>,
     server: &Provisioned<'_>,
     hooks: &mut [Box<dyn Hook>],
@@ -443,12 +447,24 @@ fn drive(
     let mut offsets = Vec::new();
     let mut warnings: Vec<String> = Vec::new();
     let began = recording.began;
+    let progress = &mut recording.progress;
     let result = load::run(
         order.load,
         factory.as_ref(),
         &mut |event| {
             for hook in hooks.iter_mut() {
                 hook.event(&event);
+            }
+            progress.event(&event);
+            if progress.is_due() {
+                let series = hooks.iter_mut().flat_map(|hook| hook.take_series()).collect();
+                if let Err(error) = progress.pass_on(series) {
+                    let text = format!("{error}: the seconds of this run are kept in memory and tried again");
+                    if !warnings.contains(&text) {
+                        (around.observer)(Event::Warning(&text));
+                        warnings.push(text);
+                    }
+                }
             }
             match event {
                 load::Event::StepStarted { step, .. } => {
@@ -481,6 +497,8 @@ fn drive(
         load::LoadError::Plan(_) => Error::Usage(error.to_string()),
         load::LoadError::System { .. } | load::LoadError::Worker(_) => Error::Run(error.to_string()),
     })?;
+    // A level whose sessions could not be connected never began.
+    let mut levels = std::mem::take(&mut recording.progress.levels).into_iter();
     recording.end.steps = order
         .load
         .steps
@@ -488,7 +506,8 @@ fn drive(
         .zip(&result.steps)
         .enumerate()
         .map(|(index, (planned, step))| {
-            record::step(planned, step, offsets.get(index).copied().unwrap_or_default())
+            let offset_s = offsets.get(index).copied().unwrap_or_default();
+            record::step(planned, step, levels.next().unwrap_or_default(), offset_s)
         })
         .collect();
     let headline = result.steps.last().and_then(|step| server.configured.figures(step).into_iter().next());
@@ -519,7 +538,7 @@ fn how_it_ended(result: &LoadResult) -> Result<(), Error> {
 const RUN_QUEUE_SHARE_MAX: f64 = 0.25;
 
 /// The client must not have been what limited the run.
-fn client_gate(recording: &mut Recording, result: &LoadResult, around: &Around<'_>) {
+fn client_gate(recording: &mut Recording<'_>, result: &LoadResult, around: &Around<'_>) {
     let is_waiting = |step: &load::StepResult| step.client.run_queue_share > RUN_QUEUE_SHARE_MAX;
     if result.steps.iter().any(|step| is_waiting(step) && !step.client.is_bound) {
         recording.warn(
@@ -530,21 +549,22 @@ fn client_gate(recording: &mut Recording, result: &LoadResult, around: &Around<'
         );
     }
     recording.end.gates.push(client_bound(result));
-    recording.end.gates.extend(overloaded(result));
+    let gate = overloaded(result, &recording.end.steps);
+    recording.end.gates.extend(gate);
     for told in stalls(result) {
         recording.warn(told, around);
     }
 }
 
 /// Whether more arrived in an open loop than was served: the first level where it did, else the last one.
-pub(crate) fn overloaded(result: &LoadResult) -> Option<Gate> {
-    let judged = result.steps.iter().filter_map(|step| {
-        let is_whole = |interval: &&load::IntervalResult| interval.second >= 1 && interval.duration_s > 0.99;
+pub(crate) fn overloaded(result: &LoadResult, steps: &[store::Step]) -> Option<Gate> {
+    let judged = result.steps.iter().zip(steps).filter_map(|(step, stored)| {
+        let is_whole = |second: &&store::Second| second.second >= 1 && second.duration_s > 0.99;
         let gate = telemetry::gates::overloaded(&telemetry::gates::Offered {
             arrivals: step.arrivals?,
             backlog_at_end: step.backlog_at_end,
             sessions: step.sessions,
-            backlogs: step.intervals.iter().filter(is_whole).map(|interval| interval.backlog).collect(),
+            backlogs: stored.seconds.iter().filter(is_whole).map(|second| second.backlog).collect(),
         });
         Some(crate::watch::stored(&gate, &level_of(result, step)))
     });
@@ -616,7 +636,7 @@ pub(crate) fn client_bound(result: &LoadResult) -> Gate {
 
 /// Looks whether the tables are what the outcomes imply, and reads back what the server really ran with.
 fn verify(
-    recording: &mut Recording,
+    recording: &mut Recording<'_>,
     order: &Order<'_>,
     server: &Provisioned<'_>,
     baseline: &workload::Baseline,

@@ -16,6 +16,7 @@ use crate::host;
 use crate::machine::{take_machine, take_results};
 use crate::observe::{Event, Observer, RunLabel};
 use crate::plan::{Pinned, Plan, PlannedRun, StoredPlan, draw_seed, fingerprint, workload_files};
+use crate::progress::{Detail, Progress};
 use crate::provision::Place;
 use crate::record;
 use crate::run::{Around, Asked, Order, run};
@@ -782,7 +783,7 @@ impl Work<'_> {
                 Vec::new()
             },
         };
-        let mut ended = run(&order, place, around);
+        let mut ended = run(&order, place, around, Progress::new(Detail::Recorded(store, id)));
         if !ended.end.log_file.is_empty() {
             ended.end.log_file = format!("logs/{}", ended.end.log_file);
         }

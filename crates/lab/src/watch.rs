@@ -123,16 +123,23 @@ impl Hook for Watching {
                 self.show(None, Some(interval));
             }
             load::Event::StepStarted { step, .. } => {
+                self.sampler.edge(0.0);
+                self.sampler.edge(step.warmup.as_secs_f64());
                 self.sampler.tick();
                 self.show(Some(step.sessions), None);
             }
             load::Event::Connected { .. } => self.sampler.tick(),
-            load::Event::StepEnded { .. } | load::Event::Warning(_) => {}
+            load::Event::StepEnded { .. } => self.sampler.edge(0.0),
+            load::Event::Warning(_) => {}
         }
     }
 
+    fn take_series(&mut self) -> Vec<store::Series> {
+        self.sampler.take_shown().iter().map(series).collect()
+    }
+
     fn finish(self: Box<Self>, steps: &[store::Step]) -> Found {
-        let seen = self.sampler.stop();
+        let (seen, shown) = self.sampler.stop();
         if let Some(metrics) = &self.metrics {
             metrics.clear();
         }
@@ -161,7 +168,7 @@ impl Hook for Watching {
         }
         warnings.extend(inherited_debts(&seen, steps));
         Found {
-            series: seen.tracks.iter().map(series).filter(|s| !s.points.is_empty()).collect(),
+            series: shown.iter().map(series).collect(),
             hot_locks: Vec::new(),
             gates: judge(&seen, steps, self.canary_ratio, self.resident, &self.limits),
             warnings,
@@ -170,13 +177,14 @@ impl Hook for Watching {
     }
 }
 
+/// Of a track whose points are what is shown.
 fn series(track: &Track) -> store::Series {
     store::Series {
         source: track.source.to_owned(),
         name: track.name.to_owned(),
         instance: track.instance.clone(),
         unit: track.shown_unit(),
-        points: track.shown(),
+        points: track.points.clone(),
     }
 }
 
@@ -222,10 +230,10 @@ fn facts(seen: &Telemetry, steps: &[store::Step]) -> Vec<(String, String)> {
 
 /// TPS of the whole seconds of the measured phase.
 fn tps(step: &store::Step) -> Vec<f64> {
-    step.intervals
+    step.seconds
         .iter()
         .filter(|i| i.second >= 1 && i.duration_s > 0.95)
-        .map(|i| i.outcomes.committed as f64 / i.duration_s)
+        .map(|i| i.committed as f64 / i.duration_s)
         .collect()
 }
 

@@ -321,7 +321,6 @@ impl<'a> Coordinator<'a> {
             let interval = self.merge_second(running, second);
             observer(Event::Interval { step: running.index, interval: &interval });
             self.watch_silence(running, &interval);
-            running.result.intervals.push(interval);
         }
     }
 

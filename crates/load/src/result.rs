@@ -205,8 +205,6 @@ pub struct StepResult {
     pub by_statement: Vec<StatementResult>,
     /// By code: what went wrong in the measured phase.
     pub errors: BTreeMap<String, ErrorTally>,
-    /// Second by second, warm-up included.
-    pub intervals: Vec<IntervalResult>,
     /// The client itself.
     pub client: ClientUsage,
     /// What ended the step early, if anything did.
@@ -225,7 +223,8 @@ pub struct Stalls {
     pub longest_s: f64,
 }
 
-/// All levels of one run.
+/// All levels of one run. What happened second by second is told while it runs ([`crate::Event::Interval`]) and not kept: the
+/// histograms of a week's seconds would take gigabytes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LoadResult {
     /// In the order of the plan.

@@ -264,9 +264,8 @@ fn details(report: &Report) -> [Table; 3] {
             for i in &step.intervals {
                 let mut row = place.to_vec();
                 row.extend([text(i.second), text(i.duration_s), text(i.tps), text(i.qps)]);
-                row.extend(
-                    ["p50", "p95", "p99", "max"].map(|name| maybe(i.latency.and_then(|l| l.by_name(name)))),
-                );
+                let latency = i.latency.map(|l| [l.p50, l.p95, l.p99, l.max].map(Some)).unwrap_or_default();
+                row.extend(latency.map(maybe));
                 row.extend([text(i.errors), text(i.backlog)]);
                 intervals.rows.push(row);
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use store::{ClientUsage, ErrorTally, Interval, LatencyUnit, Outcomes, Stalls, Step, Unended};
+use store::{ClientUsage, ErrorTally, LatencyUnit, Outcomes, Second, SecondResponse, Stalls, Step, Unended};
 
 /// A distribution of times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -79,7 +79,7 @@ pub struct IntervalFigures {
     /// Statements per second.
     pub qps: f64,
     /// Response time.
-    pub latency: Option<Latency>,
+    pub latency: Option<SecondResponse>,
     /// Transactions that failed in it.
     pub errors: u64,
     /// Scheduled and not started at its end.
@@ -131,7 +131,7 @@ impl StepFigures {
     pub fn of(step: &Step) -> Self {
         let per_second =
             |count: u64| if step.duration_s > 0.0 { count as f64 / step.duration_s } else { 0.0 };
-        let intervals: Vec<IntervalFigures> = step.intervals.iter().map(interval).collect();
+        let intervals: Vec<IntervalFigures> = step.seconds.iter().map(interval).collect();
         let tps = per_second(step.outcomes.committed);
         let whole = || intervals.iter().filter(|i| i.is_whole_and_measured()).map(|i| i.tps);
         let response = Latency::of(&step.response);
@@ -211,17 +211,16 @@ impl IntervalFigures {
     }
 }
 
-fn interval(interval: &Interval) -> IntervalFigures {
+fn interval(second: &Second) -> IntervalFigures {
     let per_second =
-        |count: u64| if interval.duration_s > 0.0 { count as f64 / interval.duration_s } else { 0.0 };
+        |count: u64| if second.duration_s > 0.0 { count as f64 / second.duration_s } else { 0.0 };
     IntervalFigures {
-        second: interval.second,
-        duration_s: interval.duration_s,
-        tps: per_second(interval.outcomes.committed),
-        qps: per_second(interval.reads + interval.writes + interval.other),
-        // The store has read it once already.
-        latency: interval.response.unpacked().ok().and_then(|response| Latency::of(&response)),
-        errors: interval.outcomes.failed(),
-        backlog: interval.backlog,
+        second: second.second,
+        duration_s: second.duration_s,
+        tps: per_second(second.committed),
+        qps: per_second(second.statements),
+        latency: second.response,
+        errors: second.failed,
+        backlog: second.backlog,
     }
 }

@@ -39,6 +39,8 @@ pub struct Watch<'a> {
     checkpoints: Vec<u64>,
     wants_histogram: bool,
     threads: u32,
+    /// Of the measured seconds.
+    errors: u64,
     gathering: Gathering,
     since_checkpoint: Gathering,
     problem: Option<Error>,
@@ -56,6 +58,9 @@ struct Gathering {
     parts: Vec<Histogram>,
 }
 
+/// Histograms of seconds that are merged into one, because nobody may ever ask for them.
+const PARTS_MAX: usize = 60;
+
 impl Gathering {
     fn add(&mut self, interval: &IntervalResult, counted: &Counted) {
         self.seconds += interval.duration_s;
@@ -70,6 +75,9 @@ impl Gathering {
         stat.queue_length = interval.backlog;
         stat.concurrency = interval.in_flight.into();
         self.parts.push(interval.latency.response.clone());
+        if self.parts.len() >= PARTS_MAX {
+            self.parts = vec![Histogram::merged(&self.parts)];
+        }
     }
 
     fn take(&mut self, threads: u32, total_s: f64) -> Stat {
@@ -107,6 +115,7 @@ impl<'a> Watch<'a> {
             form,
             checkpoints,
             threads: 0,
+            errors: 0,
             gathering: Gathering::default(),
             since_checkpoint: Gathering::default(),
             problem: None,
@@ -138,6 +147,7 @@ impl<'a> Watch<'a> {
         let now = self.counters.now();
         let counted = now.since(&self.counted_last);
         self.counted_last = now;
+        self.errors += errors(interval);
         self.gathering.add(interval, &counted);
         self.since_checkpoint.add(interval, &counted);
         let second = interval.second.unsigned_abs();
@@ -205,7 +215,7 @@ impl<'a> Watch<'a> {
             reads: step.reads + late(0),
             writes: step.writes + late(1),
             other: step.other + late(2),
-            errors: step.intervals.iter().filter(|interval| interval.second >= 1).map(errors).sum(),
+            errors: self.errors,
             reconnects: step.reconnects,
             latency: step.latency.response.clone(),
             ..Stat::default()

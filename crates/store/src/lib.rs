@@ -24,8 +24,8 @@ pub use error::Error;
 pub use open::{FILE_NAME, Store};
 pub use run::{
     Check, ClientUsage, ErrorTally, Gate, HotLock, Interval, LatencyUnit, LockSource, Outcomes, Phase,
-    Purpose, Run, RunEnd, RunHead, RunStart, Series, ServerFacts, Stalls, Statement, Status, Step, Unended,
-    WorkloadFacts,
+    Purpose, Run, RunEnd, RunHead, RunStart, Second, SecondResponse, Series, ServerFacts, Stalls, Statement,
+    Status, Step, Unended, WorkloadFacts,
 };
 pub use study::{
     Axis, Build, BuildId, Canary, Comparison, Host, HostId, Key, Probe, Quantity, Reference, RunId, Study,

@@ -100,6 +100,27 @@ impl Store {
         run.ok_or_else(|| Error::Absent { path: self.path.clone(), what: "run", id: id.0 })
     }
 
+    /// The seconds of a run's step (`ordinal` from 0) in full. [`Store::run`] leaves them in the file.
+    pub fn intervals(&self, run: RunId, ordinal: usize) -> Result<Vec<Interval>, Error> {
+        self.read("seconds of a run", || {
+            let place: [&dyn rusqlite::ToSql; 2] = [&run.0, &(ordinal as i64)];
+            let of_step = "step_id=(SELECT id FROM step WHERE run_id=? AND ordinal=?)";
+            let sql = format!("SELECT * FROM interval WHERE {of_step} ORDER BY second");
+            let mut intervals = self.rows(&sql, &place, interval)?;
+            let mut by_second: BTreeMap<i64, BTreeMap<u32, PackedHistogram>> = BTreeMap::new();
+            let sql = format!("SELECT * FROM interval_statement WHERE {of_step}");
+            for (second, ordinal, latency) in self.rows(&sql, &place, |row| {
+                Ok((row.get("second")?, row.get("ordinal")?, PackedHistogram(row.get("latency")?)))
+            })? {
+                by_second.entry(second).or_default().insert(ordinal, latency);
+            }
+            for interval in &mut intervals {
+                interval.by_statement = by_second.remove(&interval.second).unwrap_or_default();
+            }
+            Ok(intervals)
+        })
+    }
+
     /// A machine.
     pub fn host(&self, id: HostId) -> Result<Host, Error> {
         self.one("host", "SELECT * FROM host WHERE id=?", id.0, |row| {
@@ -158,7 +179,8 @@ impl Store {
 
     fn steps(&self, run: RunId) -> Sql<Vec<Step>> {
         let mut steps =
-            self.rows("SELECT * FROM step WHERE run_id=? ORDER BY ordinal", &[&run.0], |row| {
+            // One whose figures never came belongs to a run that broke off in it.
+            self.rows("SELECT * FROM step WHERE run_id=? AND client<>'' ORDER BY ordinal", &[&run.0], |row| {
                 Ok((row.get::<_, i64>("id")?, step(row)?))
             })?;
         for (id, step) in &mut steps {
@@ -176,24 +198,17 @@ impl Store {
                 })?
                 .into_iter()
                 .collect();
-            step.intervals =
-                self.rows("SELECT * FROM interval WHERE step_id=? ORDER BY second", &[id], interval)?;
-            let mut by_second: BTreeMap<i64, BTreeMap<u32, PackedHistogram>> = BTreeMap::new();
-            let sql = "SELECT * FROM interval_statement WHERE step_id=?";
-            for (second, ordinal, latency) in self.rows(sql, &[id], |row| {
-                Ok((row.get("second")?, row.get("ordinal")?, PackedHistogram(row.get("latency")?)))
-            })? {
-                by_second.entry(second).or_default().insert(ordinal, latency);
-            }
-            for interval in &mut step.intervals {
-                interval.by_statement = by_second.remove(&interval.second).unwrap_or_default();
-            }
+            step.seconds =
+                self.rows("SELECT * FROM interval WHERE step_id=? ORDER BY second", &[id], |row| {
+                    let interval = interval(row)?;
+                    Ok(interval.figures(&interval.response.unpacked().map_err(damaged)?))
+                })?;
         }
         Ok(steps.into_iter().map(|(_, step)| step).collect())
     }
 
     fn series(&self, run: RunId) -> Sql<Vec<Series>> {
-        self.rows("SELECT * FROM series WHERE run_id=? ORDER BY id", &[&run.0], |row| {
+        let parts = self.rows("SELECT * FROM series WHERE run_id=? ORDER BY id", &[&run.0], |row| {
             let bytes: Vec<u8> = row.get("points")?;
             Ok(Series {
                 source: row.get("source")?,
@@ -202,7 +217,20 @@ impl Store {
                 unit: row.get("unit")?,
                 points: points_from_bytes(&bytes).map_err(damaged)?,
             })
-        })
+        })?;
+        let mut whole: Vec<Series> = Vec::new();
+        let mut places: BTreeMap<(String, String, String), usize> = BTreeMap::new();
+        for part in parts {
+            let name = (part.source.clone(), part.name.clone(), part.instance.clone());
+            match places.get(&name) {
+                Some(&at) => whole[at].points.extend(part.points),
+                None => {
+                    places.insert(name, whole.len());
+                    whole.push(part);
+                }
+            }
+        }
+        Ok(whole)
     }
 
     fn hot_locks(&self, run: RunId) -> Sql<Vec<HotLock>> {
@@ -366,6 +394,7 @@ fn step(row: &Row<'_>) -> Sql<Step> {
         service: maybe_histogram(row, "service")?,
         by_statement: vec![],
         errors: Default::default(),
+        seconds: vec![],
         intervals: vec![],
         client: json(row, "client")?,
         ended_by: row.get("ended_by")?,

@@ -278,6 +278,57 @@ pub struct Interval {
     pub by_statement: BTreeMap<u32, PackedHistogram>,
 }
 
+/// What reports show of one second: its histograms stay in the results file, because those of a long run would not fit
+/// into memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Second {
+    /// As [`Interval::second`].
+    pub second: i64,
+    /// Its length.
+    pub duration_s: f64,
+    /// Transactions that were committed in it.
+    pub committed: u64,
+    /// Transactions that failed in it.
+    pub failed: u64,
+    /// Statements that ended in it.
+    pub statements: u64,
+    /// Scheduled and not started at its end (open loop).
+    pub backlog: u64,
+    /// Response times in it; `None` where nothing ended.
+    pub response: Option<SecondResponse>,
+}
+
+/// Response times of one second in ms.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[allow(missing_docs)] // percentiles
+pub struct SecondResponse {
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+impl Interval {
+    /// What reports show of it. `response` is its histogram: whoever has it at hand need not unpack it.
+    pub fn figures(&self, response: &Histogram<u64>) -> Second {
+        let at = |quantile: f64| LatencyUnit::to_ms(response.value_at_quantile(quantile) as f64);
+        Second {
+            second: self.second,
+            duration_s: self.duration_s,
+            committed: self.outcomes.committed,
+            failed: self.outcomes.failed(),
+            statements: self.reads + self.writes + self.other,
+            backlog: self.backlog,
+            response: (!response.is_empty()).then(|| SecondResponse {
+                p50: at(0.50),
+                p95: at(0.95),
+                p99: at(0.99),
+                max: LatencyUnit::to_ms(response.max() as f64),
+            }),
+        }
+    }
+}
+
 /// One load level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
@@ -322,6 +373,8 @@ pub struct Step {
     /// By the field's code (`1213`, `40P01`).
     pub errors: BTreeMap<String, ErrorTally>,
     /// Second by second, warm-up included.
+    pub seconds: Vec<Second>,
+    /// Of these, in full, those that [`crate::Store::add_intervals`] has not recorded yet; none when read back.
     pub intervals: Vec<Interval>,
     /// The client itself.
     pub client: ClientUsage,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::codec::{PackedHistogram, histogram_to_bytes, points_to_bytes};
 use crate::error::Error;
 use crate::open::Store;
-use crate::run::{Interval, Outcomes, Purpose, RunEnd, RunStart, Status, Step};
+use crate::run::{Interval, Outcomes, Purpose, RunEnd, RunStart, Series, Status, Step};
 use crate::schema::MIGRATIONS;
 use crate::study::{Build, BuildId, Canary, Host, HostId, Probe, Reference, RunId, Study, StudyId};
 
@@ -175,22 +175,45 @@ impl Store {
         self.transaction("the start of a run", |sql| insert_run(sql, study, start))
     }
 
-    /// Records everything that a run gave, in one transaction. A run that is recorded already is an error and
+    /// Records seconds of a run that goes on, of its step `ordinal` (from 0), in one transaction: they need not be kept
+    /// in memory until it ends, and outlive a process that is killed.
+    pub fn add_intervals(
+        &mut self,
+        run: RunId,
+        (ordinal, sessions): (usize, u32),
+        intervals: &[Interval],
+    ) -> Result<(), Error> {
+        self.check_running(run)?;
+        self.transaction("seconds of a run", |sql| {
+            let step = begun_step(sql, run, ordinal, sessions)?;
+            intervals.iter().try_for_each(|interval| insert_interval(sql, step, interval))
+        })
+    }
+
+    /// Records the next part of telemetry series of a run that goes on. Parts of one series are read as one.
+    pub fn add_series(&mut self, run: RunId, series: &[Series]) -> Result<(), Error> {
+        self.check_running(run)?;
+        self.transaction("series of a run", |sql| insert_series(sql, run, series))
+    }
+
+    /// Records everything else that a run gave, in one transaction. A run that is recorded already is an error and
     /// stays as it is.
     pub fn finish_run(&mut self, run: RunId, end: &RunEnd) -> Result<(), Error> {
+        self.check_running(run)?;
+        self.transaction("a run", |sql| insert_end(sql, run, end))
+    }
+
+    fn check_running(&self, run: RunId) -> Result<(), Error> {
         let status: Option<String> = self
             .connection
             .query_row("SELECT status FROM run WHERE id=?", [run.0], |row| row.get(0))
             .optional()
             .map_err(|source| self.sqlite("reading a run", source))?;
         match status {
-            None => return Err(Error::Absent { path: self.path.clone(), what: "run", id: run.0 }),
-            Some(status) if status != Status::Running.as_str() => {
-                return Err(Error::Recorded { run: run.0, status });
-            }
-            Some(_) => {}
+            None => Err(Error::Absent { path: self.path.clone(), what: "run", id: run.0 }),
+            Some(status) if status != Status::Running.as_str() => Err(Error::Recorded { run: run.0, status }),
+            Some(_) => Ok(()),
         }
-        self.transaction("a run", |sql| insert_end(sql, run, end))
     }
 
     /// [`Store::begin_run`] and [`Store::finish_run`] in one transaction, for a run that ended before it could
@@ -321,6 +344,26 @@ fn outcome_columns(outcomes: &Outcomes) -> [i64; 9] {
     .map(|count| count as i64)
 }
 
+/// The row of a step, made if it is not there: its figures follow when the run ends ([`insert_step`]), and until then its
+/// `client` is empty.
+fn begun_step(sql: &Connection, run: RunId, ordinal: usize, sessions: u32) -> Sql<i64> {
+    let known = sql
+        .prepare_cached("SELECT id FROM step WHERE run_id=? AND ordinal=?")?
+        .query_row(params![run.0, ordinal as i64], |row| row.get(0))
+        .optional()?;
+    if let Some(id) = known {
+        return Ok(id);
+    }
+    sql.execute(
+        "INSERT INTO step (run_id, ordinal, sessions, offset_s, warmup_s, duration_s, connect_s, committed, rolled_back,
+         deadlock, serialization, lock_timeout, constraint_, connection, other_failed, skipped, outcomes_whole, reads,
+         writes, other, retries, in_flight_at_end, backlog_at_end, drained, response, client)
+         VALUES (?,?,?,0,0,0,0,0,0,0,0,0,0,0,0,0,'',0,0,0,0,0,0,0,x'','')",
+        params![run.0, ordinal as i64, sessions],
+    )?;
+    Ok(sql.last_insert_rowid())
+}
+
 fn insert_step(sql: &Connection, run: RunId, ordinal: usize, step: &Step) -> Sql<()> {
     let [
         committed,
@@ -334,16 +377,14 @@ fn insert_step(sql: &Connection, run: RunId, ordinal: usize, step: &Step) -> Sql
         skipped,
     ] = outcome_columns(&step.outcomes);
     let service = step.service.as_ref().map(histogram_to_bytes).transpose().map_err(wrap)?;
+    let id = begun_step(sql, run, ordinal, step.sessions)?;
     sql.execute(
-        "INSERT INTO step (run_id, ordinal, sessions, rate_tps, arrivals, offset_s, warmup_s, duration_s, connect_s,
-         committed, rolled_back, deadlock, serialization, lock_timeout, constraint_, connection, other_failed,
-         skipped, outcomes_whole, reads, writes, other, retries, in_flight_at_end, backlog_at_end, drained,
-         response, service, client, ended_by, arrivals_offered, failed, unended, unended_from_ms, stalled_s, freeze_s)
-         VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "UPDATE step SET rate_tps=?, arrivals=?, offset_s=?, warmup_s=?, duration_s=?, connect_s=?, committed=?,
+         rolled_back=?, deadlock=?, serialization=?, lock_timeout=?, constraint_=?, connection=?, other_failed=?,
+         skipped=?, outcomes_whole=?, reads=?, writes=?, other=?, retries=?, in_flight_at_end=?, backlog_at_end=?,
+         drained=?, response=?, service=?, client=?, ended_by=?, arrivals_offered=?, failed=?, unended=?,
+         unended_from_ms=?, stalled_s=?, freeze_s=? WHERE id=?",
         params![
-            run.0,
-            ordinal as i64,
-            step.sessions,
             step.rate_tps,
             step.arrivals,
             step.offset_s,
@@ -376,10 +417,10 @@ fn insert_step(sql: &Connection, run: RunId, ordinal: usize, step: &Step) -> Sql
             step.unended.map(|unended| unended.transactions as i64),
             step.unended.map(|unended| unended.from_ms),
             step.stalls.map(|stalls| stalls.seconds),
-            step.stalls.map(|stalls| stalls.longest_s)
+            step.stalls.map(|stalls| stalls.longest_s),
+            id
         ],
     )?;
-    let id = sql.last_insert_rowid();
     for (ordinal, statement) in step.by_statement.iter().enumerate() {
         sql.execute(
             "INSERT INTO statement (step_id, ordinal, name, count, latency) VALUES (?,?,?,?,?)",
@@ -448,8 +489,8 @@ fn insert_interval(sql: &Connection, step: i64, interval: &Interval) -> Sql<()> 
     Ok(())
 }
 
-fn insert_telemetry(sql: &Connection, run: RunId, end: &RunEnd) -> Sql<()> {
-    for series in &end.series {
+fn insert_series(sql: &Connection, run: RunId, all: &[Series]) -> Sql<()> {
+    for series in all {
         sql.prepare_cached(
             "INSERT INTO series (run_id, source, name, instance, unit, points) VALUES (?,?,?,?,?,?)",
         )?
@@ -462,6 +503,11 @@ fn insert_telemetry(sql: &Connection, run: RunId, end: &RunEnd) -> Sql<()> {
             points_to_bytes(&series.points).map_err(wrap)?
         ])?;
     }
+    Ok(())
+}
+
+fn insert_telemetry(sql: &Connection, run: RunId, end: &RunEnd) -> Sql<()> {
+    insert_series(sql, run, &end.series)?;
     for lock in &end.hot_locks {
         let source = to_json(&lock.source)?;
         sql.execute(

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{end, host, start, study};
+use common::{end, host, read_back, start, study};
 use store::*;
 
 const DIRECTORY: &str = "PLIMSOLL_TEST_STORE_DIRECTORY";
@@ -60,7 +60,7 @@ fn a_killed_writer_loses_nothing_that_it_was_told_is_recorded() {
         for run in &recorded {
             let run = store.run(*run).unwrap();
             assert_eq!(run.head.status, Status::Done);
-            assert_eq!(run.end, Some(end(20)));
+            assert_eq!(run.end, Some(read_back(end(20))));
         }
         for head in heads.iter().filter(|head| head.status != Status::Done) {
             assert_eq!(store.run(head.id).unwrap().end, None, "half a run was stored");
@@ -94,7 +94,7 @@ fn full_disk_process() {
     }
     std::fs::remove_file(ballast).unwrap();
     let after = store.record_run(study_id, &start(host_id, None, 3), &end(20)).unwrap();
-    assert_eq!(store.run(after).unwrap().end, Some(end(20)));
+    assert_eq!(store.run(after).unwrap().end, Some(read_back(end(20))));
     println!("full disk survived");
 }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{build, end, host, start, study};
+use common::{build, end, host, read_back, start, study};
 use store::*;
 
 #[test]
@@ -67,7 +67,47 @@ fn everything_comes_back() {
     let back = store.run(run).unwrap();
     assert_eq!(back.head.start, run_start);
     assert_eq!(back.head.attempt, 1);
-    assert_eq!(back.end, Some(run_end));
+    assert_eq!(store.intervals(run, 0).unwrap(), run_end.steps[0].intervals);
+    assert_eq!(back.end, Some(read_back(run_end)));
+}
+
+#[test]
+fn what_was_recorded_while_a_run_went_on_is_part_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let study_id = store.add_study(&study("soak")).unwrap();
+    let host_id = store.add_host(&host()).unwrap();
+    let run = store.begin_run(study_id, &start(host_id, None, 1)).unwrap();
+    let whole = end(100);
+    let mut rest = whole.clone();
+    for _ in 0..3 {
+        let batch: Vec<_> = rest.steps[0].intervals.drain(..30).collect();
+        store.add_intervals(run, (0, 8), &batch).unwrap();
+    }
+    let point = rest.series[0].points.remove(0);
+    store.add_series(run, &[store::Series { points: vec![point], ..rest.series[0].clone() }]).unwrap();
+    assert_eq!(store.run(run).unwrap().end, None, "it goes on");
+    store.finish_run(run, &rest).unwrap();
+    assert_eq!(store.intervals(run, 0).unwrap(), whole.steps[0].intervals);
+    let back = store.run(run).unwrap().end.unwrap();
+    assert_eq!((&back.steps[0].seconds, &back.series), (&whole.steps[0].seconds, &whole.series));
+    assert_eq!(back.steps[0].response, whole.steps[0].response);
+    assert!(store.add_intervals(run, (0, 8), &[]).is_err(), "a recorded run is left alone");
+}
+
+#[test]
+fn a_step_that_a_run_broke_off_in_leaves_its_seconds_and_no_figures() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let study_id = store.add_study(&study("soak")).unwrap();
+    let host_id = store.add_host(&host()).unwrap();
+    let run = store.begin_run(study_id, &start(host_id, None, 1)).unwrap();
+    let seconds = end(10).steps.remove(0).intervals;
+    store.add_intervals(run, (0, 8), &seconds).unwrap();
+    let failed = store::RunEnd::new(Status::Failed, 5);
+    store.finish_run(run, &failed).unwrap();
+    assert_eq!(store.run(run).unwrap().end, Some(failed));
+    assert_eq!(store.intervals(run, 0).unwrap(), seconds);
 }
 
 #[test]
@@ -80,7 +120,7 @@ fn a_recorded_run_is_never_overwritten() {
     let run = store.record_run(study_id, &run_start, &end(1)).unwrap();
     let other = RunEnd { status: Status::Failed, error: Some("no".to_owned()), ..end(3) };
     assert!(matches!(store.finish_run(run, &other), Err(Error::Recorded { .. })));
-    assert_eq!(store.run(run).unwrap().end, Some(end(1)));
+    assert_eq!(store.run(run).unwrap().end, Some(read_back(end(1))));
     // The same cell again is another attempt.
     let again = store.begin_run(study_id, &run_start).unwrap();
     store.finish_run(again, &other).unwrap();
@@ -158,7 +198,7 @@ fn a_step_of_an_earlier_version_is_kept_and_says_nothing_of_what_it_did_not_meas
     }
     old.pragma_update(None, "user_version", 3).unwrap();
     drop(old);
-    let mut expected = end(3).steps;
+    let mut expected = read_back(end(3)).steps;
     for step in &mut expected {
         step.arrivals_offered = None;
         step.failed = None;

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, spawn};
 use std::time::Instant;
 
@@ -96,25 +97,47 @@ impl Telemetry {
 pub struct Sampler {
     ticks: Vec<Sender<f64>>,
     threads: Vec<JoinHandle<Telemetry>>,
+    /// Of each thread. A sampler holds them while it takes a sample.
+    tracks: Vec<Arc<Mutex<Tracks>>>,
     epoch: Instant,
+}
+
+fn lock(tracks: &Mutex<Tracks>) -> MutexGuard<'_, Tracks> {
+    tracks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Sampler {
     /// Starts them and takes a first sample.
     pub fn start(config: &Config) -> Self {
-        let mut sampler = Self { ticks: Vec::new(), threads: Vec::new(), epoch: config.epoch };
-        let (sender, receiver) = channel();
+        let (ticks, threads, tracks) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sampler = Self { ticks, threads, tracks, epoch: config.epoch };
         let system = config.clone();
-        sampler.ticks.push(sender);
-        sampler.threads.push(spawn(move || sample_system(&system, &receiver)));
+        sampler.begin(move |ticks, tracks| sample_system(&system, ticks, tracks));
         if let Some(target) = config.target.clone() {
-            let (sender, receiver) = channel();
-            sampler.ticks.push(sender);
             let metrics = config.metrics.clone();
-            sampler.threads.push(spawn(move || sample_server(&target, metrics.as_ref(), &receiver)));
+            sampler.begin(move |ticks, tracks| sample_server(&target, metrics.as_ref(), ticks, tracks));
         }
         sampler.tick();
         sampler
+    }
+
+    fn begin(&mut self, sample: impl FnOnce(&Receiver<f64>, &Mutex<Tracks>) -> Telemetry + Send + 'static) {
+        let (sender, receiver) = channel();
+        let tracks = Arc::new(Mutex::new(Tracks::new()));
+        self.ticks.push(sender);
+        self.tracks.push(tracks.clone());
+        self.threads.push(spawn(move || sample(&receiver, &tracks)));
+    }
+
+    /// A level begins or ends in `seconds` from now.
+    pub fn edge(&self, seconds: f64) {
+        let t = self.epoch.elapsed().as_secs_f64() + seconds;
+        self.tracks.iter().for_each(|tracks| lock(tracks).edge(t));
+    }
+
+    /// What the tracks have shown since the last call, to be kept elsewhere: tracks with the values that charts show.
+    pub fn take_shown(&self) -> Vec<Track> {
+        self.tracks.iter().flat_map(|tracks| lock(tracks).take_shown()).collect()
     }
 
     /// Takes a sample now. Returns at once; a sampler that is still busy with an earlier tick skips to the latest.
@@ -126,8 +149,8 @@ impl Sampler {
         }
     }
 
-    /// Takes a last sample and collects everything.
-    pub fn stop(self) -> Telemetry {
+    /// Takes a last sample and collects everything, with what [`Sampler::take_shown`] has not given yet.
+    pub fn stop(self) -> (Telemetry, Vec<Track>) {
         self.tick();
         drop(self.ticks);
         let mut all = Telemetry::default();
@@ -136,13 +159,18 @@ impl Sampler {
                 all.missing.push(Missing::new("a sampler", "it panicked; its series are lost"));
                 continue;
             };
-            all.tracks.extend(part.tracks);
             all.costs.extend(part.costs);
             all.missing.extend(part.missing);
             all.duration_s = all.duration_s.max(part.duration_s);
             all.busiest_foreign = all.busiest_foreign.or(part.busiest_foreign);
         }
-        all
+        let mut rest = Vec::new();
+        for tracks in self.tracks {
+            let mut tracks = std::mem::take(&mut *lock(&tracks));
+            rest.extend(tracks.take_shown());
+            all.tracks.extend(tracks.into_vec());
+        }
+        (all, rest)
     }
 }
 
@@ -191,7 +219,8 @@ impl Meter {
     }
 }
 
-fn sample_system(config: &Config, ticks: &Receiver<f64>) -> Telemetry {
+/// What the threads return has no tracks: these are shared.
+fn sample_system(config: &Config, ticks: &Receiver<f64>, tracks: &Mutex<Tracks>) -> Telemetry {
     let (mut host, mut missing) = HostSampler::new(config.datadir.as_deref());
     let mut server = config.server_pid.map(|pid| {
         let (sampler, lacks) = ProcessSampler::server(pid);
@@ -204,11 +233,11 @@ fn sample_system(config: &Config, ticks: &Receiver<f64>) -> Telemetry {
     }
     let mut client = ProcessSampler::client();
     let foreign = config.server_pid.map(|pid| Foreign::look(Some(pid)));
-    let mut tracks = Tracks::new();
     let mut meters = [Meter::new("host"), Meter::new("process"), Meter::new("client")];
     let mut span: Option<(f64, f64)> = None;
     while let Some(t) = latest(ticks) {
         span = Some((span.map_or(t, |s| s.0), t));
+        let mut tracks = lock(tracks);
         meters[0].measure(|| host.sample(t, &mut tracks));
         if let Some(server) = &mut server {
             meters[1].measure(|| server.sample(t, &mut tracks));
@@ -219,7 +248,7 @@ fn sample_system(config: &Config, ticks: &Receiver<f64>) -> Telemetry {
         }
     }
     Telemetry {
-        tracks: tracks.into_vec(),
+        tracks: Vec::new(),
         costs: meters.iter().filter(|m| m.passes > 0).map(Meter::cost).collect(),
         missing,
         duration_s: span.map_or(0.0, |s| s.1 - s.0),
@@ -227,13 +256,18 @@ fn sample_system(config: &Config, ticks: &Receiver<f64>) -> Telemetry {
     }
 }
 
-fn sample_server(target: &Target, metrics: Option<&Metrics>, ticks: &Receiver<f64>) -> Telemetry {
+fn sample_server(
+    target: &Target,
+    metrics: Option<&Metrics>,
+    ticks: &Receiver<f64>,
+    tracks: &Mutex<Tracks>,
+) -> Telemetry {
     let mut sampler = ServerSampler::new(target);
-    let mut tracks = Tracks::new();
     let mut meter = Meter::new("server");
     let mut span: Option<(f64, f64)> = None;
     while let Some(t) = latest(ticks) {
         span = Some((span.map_or(t, |s| s.0), t));
+        let mut tracks = lock(tracks);
         meter.measure(|| sampler.sample(t, &mut tracks));
         if let Some(metrics) = metrics {
             metrics.set_all(tracks.as_slice());
@@ -242,7 +276,7 @@ fn sample_server(target: &Target, metrics: Option<&Metrics>, ticks: &Receiver<f6
     let missing = std::mem::take(&mut sampler.missing);
     sampler.close();
     Telemetry {
-        tracks: tracks.into_vec(),
+        tracks: Vec::new(),
         costs: vec![meter.cost()],
         missing,
         duration_s: span.map_or(0.0, |s| s.1 - s.0),
@@ -280,7 +314,9 @@ mod tests {
             std::thread::sleep(Duration::from_millis(30));
             sampler.tick();
         }
-        let telemetry = sampler.stop();
+        let (telemetry, shown) = sampler.stop();
+        // Rates need more time between two samples.
+        assert!(shown.iter().any(|track| track.kind == crate::Kind::Gauge && track.points.len() >= 2));
         let busy = telemetry.track("process", "cpu_user").unwrap();
         assert!(busy.points.len() >= 2 && busy.points.windows(2).all(|w| w[0].0 < w[1].0));
         assert!(telemetry.costs.iter().any(|c| c.sampler == "host" && c.passes >= 2 && c.cpu_s > 0.0));
@@ -293,7 +329,7 @@ mod tests {
     fn nothing_to_sample_is_said() {
         let config =
             Config { epoch: Instant::now(), server_pid: None, datadir: None, target: None, metrics: None };
-        let telemetry = Sampler::start(&config).stop();
+        let (telemetry, _) = Sampler::start(&config).stop();
         assert!(telemetry.missing.iter().any(|m| m.what.starts_with("cpu, memory")));
         assert!(telemetry.track("process", "cpu_user").is_none());
     }

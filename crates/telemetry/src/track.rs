@@ -1,4 +1,8 @@
-//! Series as they are sampled: raw values over time, from which rates are derived when the run is over.
+//! Series as they are sampled: raw values over time, from which rates are derived.
+//!
+//! A run of a week samples 600,000 times. What is shown is handed out while it goes on ([`Tracks::take_shown`]); of the raw
+//! values, which gates look at when it is over, long tracks keep every other one, then every fourth, and so on, and all of
+//! those around the beginning and end of a level.
 
 /// What the raw values of a [`Track`] are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,9 +27,16 @@ pub struct Track {
     pub unit: &'static str,
     /// Counter or gauge.
     pub kind: Kind,
-    /// Seconds since the run's epoch, and the raw value, in order of time.
+    /// Seconds since the run's epoch, and the raw value, in order of time; of a long run not all of them.
     pub points: Vec<(f64, f64)>,
 }
+
+/// Raw values of a track beyond which it is thinned out: more than an hour of them stays as it was sampled.
+const POINTS_MAX: usize = 4096;
+/// Values that are as near as this to the edge of a level stay: differences between its edges are taken from them.
+const EDGE_S: f64 = 5.0;
+/// An edge may still come within this time.
+const RECENT_S: f64 = 60.0;
 
 /// Between two samples whose difference makes a rate. A load's last second and the end of its run follow each other
 /// within milliseconds, and a server that reports now and then would seem to do a second's work in them.
@@ -46,28 +57,8 @@ impl Track {
     /// What a chart shows: the gauge itself, or the counter's rate between two samples at the time of the second.
     /// A counter that went backwards (its owner restarted) leaves a gap.
     pub fn shown(&self) -> Vec<(f64, f64)> {
-        match self.kind {
-            Kind::Gauge => self.points.clone(),
-            Kind::Counter => self.rates(),
-        }
-    }
-
-    fn rates(&self) -> Vec<(f64, f64)> {
-        let Some((mut before, rest)) = self.points.split_first().map(|(first, rest)| (*first, rest)) else {
-            return Vec::new();
-        };
-        let mut rates = Vec::new();
-        for &(t, value) in rest {
-            let length_s = t - before.0;
-            if value >= before.1 && length_s < RATE_MIN_S {
-                continue;
-            }
-            if value >= before.1 {
-                rates.push((t, (value - before.1) / length_s));
-            }
-            before = (t, value);
-        }
-        rates
+        let mut before = None;
+        self.points.iter().filter_map(|&point| shown(self.kind, &mut before, point)).collect()
     }
 
     /// Values shown at times in (from, to], where `from` and `to` are seconds since the epoch.
@@ -99,10 +90,41 @@ impl Track {
     }
 }
 
+/// What a chart shows of a raw value. `before`: the value that a counter's next rate is from.
+fn shown(kind: Kind, before: &mut Option<(f64, f64)>, (t, value): (f64, f64)) -> Option<(f64, f64)> {
+    if kind == Kind::Gauge {
+        return Some((t, value));
+    }
+    let Some((from_t, from)) = *before else {
+        *before = Some((t, value));
+        return None;
+    };
+    if value >= from && t - from_t < RATE_MIN_S {
+        return None;
+    }
+    *before = Some((t, value));
+    (value >= from).then(|| (t, (value - from) / (t - from_t)))
+}
+
+/// What a track shows and nobody has taken yet.
+#[derive(Debug, Default)]
+struct Fresh {
+    points: Vec<(f64, f64)>,
+    before: Option<(f64, f64)>,
+}
+
 /// All tracks of one sampler.
 #[derive(Debug, Default)]
 pub struct Tracks {
     tracks: Vec<Track>,
+    /// One for each of them.
+    fresh: Vec<Fresh>,
+    /// Where levels begin and end.
+    edges: Vec<f64>,
+    /// Seconds between the values that thinned tracks keep; 0 while all are kept.
+    stride_s: f64,
+    /// Values of a track after which they are thinned out next.
+    next_thin: usize,
     /// Samplers write in the same order each time, so the next track is nearly always the one wanted.
     next: usize,
 }
@@ -159,10 +181,62 @@ impl Tracks {
         let at = found.unwrap_or_else(|| {
             let instance = instance.to_owned();
             self.tracks.push(Track { source, name, instance, unit, kind, points: Vec::new() });
+            self.fresh.push(Fresh::default());
             self.tracks.len() - 1
         });
+        let fresh = &mut self.fresh[at];
+        fresh.points.extend(shown(kind, &mut fresh.before, (t, value)));
         self.tracks[at].points.push((t, value));
+        if self.tracks[at].points.len() > self.next_thin.max(POINTS_MAX) {
+            self.make_room();
+        }
         self.next = (at + 1) % self.tracks.len();
+    }
+
+    /// A level begins or ends at `t`: the values around it stay.
+    pub fn edge(&mut self, t: f64) {
+        self.edges.push(t);
+    }
+
+    /// New values come each second, whatever the stride is: it grows only where thinning by it is not enough.
+    fn make_room(&mut self) {
+        let longest =
+            |tracks: &Tracks| tracks.tracks.iter().map(|track| track.points.len()).max().unwrap_or(0);
+        self.thin(RECENT_S);
+        if longest(self) > POINTS_MAX / 2 {
+            self.stride_s = self.stride_s.max(1.0) * 2.0;
+            self.thin(RECENT_S);
+        }
+        // Many levels have many edges, which stay.
+        self.next_thin = longest(self) + POINTS_MAX / 2;
+    }
+
+    /// One value of each stride, and all at edges and of the last `recent_s`, where an edge may still come.
+    fn thin(&mut self, recent_s: f64) {
+        let (edges, stride_s) = (&self.edges, self.stride_s);
+        if stride_s == 0.0 {
+            return;
+        }
+        for track in &mut self.tracks {
+            let Some(&(latest, _)) = track.points.last() else { continue };
+            let mut kept = i64::MIN;
+            track.points.retain(|&(t, _)| {
+                let slot = (t / stride_s).floor() as i64;
+                let is_first = slot != kept;
+                kept = slot;
+                is_first || t > latest - recent_s || edges.iter().any(|edge| (t - edge).abs() <= EDGE_S)
+            });
+        }
+    }
+
+    /// What the tracks have shown since the last call, each under its own name.
+    pub fn take_shown(&mut self) -> Vec<Track> {
+        let parts = self.tracks.iter().zip(&mut self.fresh).map(|(track, fresh)| Track {
+            instance: track.instance.clone(),
+            points: std::mem::take(&mut fresh.points),
+            ..*track
+        });
+        parts.filter(|part| !part.points.is_empty()).collect()
     }
 
     /// The tracks until now.
@@ -171,7 +245,9 @@ impl Tracks {
     }
 
     /// The tracks, in the order in which they first appeared.
-    pub fn into_vec(self) -> Vec<Track> {
+    pub fn into_vec(mut self) -> Vec<Track> {
+        // Since they were last thinned, they have grown by values of each second.
+        self.thin(0.0);
         self.tracks
     }
 }
@@ -218,6 +294,38 @@ mod tests {
         assert_eq!(track.shown(), vec![(2.0, 200.0), (4.0, 10.0)]);
         assert_eq!(track.increase(1.0, 4.0), None);
         assert_eq!(track.increase(0.9, 4.1), None);
+    }
+
+    #[test]
+    fn a_week_fits_and_keeps_its_edges() {
+        let mut tracks = Tracks::new();
+        let (from, to) = (10.0, 600_010.0);
+        tracks.edge(from);
+        let rates = |tracks: &mut Tracks| -> usize {
+            let parts = tracks.take_shown();
+            parts.iter().filter(|part| part.kind == Kind::Counter).map(|part| part.points.len()).sum()
+        };
+        let mut shown = 0;
+        for t in 0..600_020 {
+            let t = f64::from(t);
+            tracks.counter(t, "server", "log_bytes", "", "B", 5.0 * t);
+            tracks.gauge(t, "server", "dirty_pages", "", "pages", t);
+            if t == to {
+                tracks.edge(to);
+            }
+            if t % 60.0 == 0.0 {
+                shown += rates(&mut tracks);
+            }
+            assert!(tracks.tracks.iter().all(|track| track.points.len() <= 2 * POINTS_MAX));
+        }
+        shown += rates(&mut tracks);
+        assert_eq!(shown, 600_019, "every rate is shown once");
+        let tracks = tracks.into_vec();
+        assert_eq!(tracks[0].increase(from, to), Some(5.0 * (to - from)));
+        // Evenly: the mean of a line is its middle.
+        let values = tracks[1].shown_between(from, to);
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        assert!(values.len() > 1000 && (mean / 300_000.0 - 1.0).abs() < 0.01, "{mean} of {}", values.len());
     }
 
     #[test]

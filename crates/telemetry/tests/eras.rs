@@ -98,7 +98,7 @@ fn look(server: &mut Sandbox) -> Seen {
     let mut seen = Seen::new();
     let sampler = sampler(server, database);
     let paid = work(server, database, &sampler);
-    let first = sampler.stop();
+    let first = sampler.stop().0;
     server.restart().unwrap();
     let second = read_all(server, database);
     for name in FIGURES {
@@ -232,7 +232,7 @@ fn read_all(server: &Sandbox, database: Option<&str>) -> Telemetry {
     tick(&sampler);
     client.close();
     tick(&sampler);
-    sampler.stop()
+    sampler.stop().0
 }
 
 /// What the build is said to have is what the running server has.

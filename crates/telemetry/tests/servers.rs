@@ -16,7 +16,7 @@ fn watch(server: &Sandbox, database: Option<&str>, work: impl FnOnce(&Sampler)) 
         metrics: None,
     });
     work(&sampler);
-    sampler.stop()
+    sampler.stop().0
 }
 
 /// Inserts rows one by one, a tick after each hundred.
@@ -106,7 +106,7 @@ fn a_server_killed_and_started_again_is_seen_by_its_own_clock() {
         std::thread::sleep(Duration::from_secs(1));
         sampler.tick();
     }
-    let seen = sampler.stop();
+    let seen = sampler.stop().0;
     let gate =
         gates::server_restarted(seen.track("process", "started"), seen.track("server", "started_unix_s"));
     assert_eq!(gate.finding, gates::Finding::Tripped, "{gate:?} {:?}", seen.missing);
@@ -128,7 +128,8 @@ fn a_user_without_privileges_gets_less_with_a_reason() {
         target: Some(target.clone()),
         metrics: None,
     })
-    .stop();
+    .stop()
+    .0;
     assert!(
         refused.missing.iter().any(|m| m.what == "server counters" && m.why.contains("1045")),
         "{:?}",
@@ -142,7 +143,8 @@ fn a_user_without_privileges_gets_less_with_a_reason() {
         target: Some(target),
         metrics: None,
     })
-    .stop();
+    .stop()
+    .0;
     assert!(allowed.track("server", "statements").is_some(), "{:?}", allowed.missing);
 }
 

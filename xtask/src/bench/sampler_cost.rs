@@ -68,7 +68,7 @@ fn one_server(home: &Home, selector: &str, length: Duration) -> Result<Telemetry
         }
     };
     let result = load::run(&plan, factory.as_ref(), &mut on_event, &Stop::new());
-    let seen = sampler.stop();
+    let seen = sampler.stop().0;
     server.destroy()?;
     result?;
     Ok(seen)

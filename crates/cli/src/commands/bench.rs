@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::{Mutex, PoisonError};
 
 use lab::bench::{Data, Level, Request, lines};
 use lab::plan::draw_seed;
@@ -27,7 +28,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
     let home = Home::find()?;
     let stop = stop_on_signals()?;
     let mut json = args.json.as_deref().map(Out::create).transpose()?;
-    let mut hdr = args.hdr.as_deref().map(HdrLog::create).transpose()?;
+    let hdr = Mutex::new(args.hdr.as_deref().map(HdrLog::create).transpose()?);
     let to_stdout = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
     let pacing = offered(&request.pacing);
     let mut failure: Option<Failure> = None;
@@ -36,8 +37,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
     let plain = Plain::without_runs();
     let mut done = |level: Level| {
         plain.clear();
-        let written =
-            write_level(&level, json.as_mut(), hdr.as_mut(), to_stdout, pacing.as_deref(), &mut has_heading);
+        let written = write_level(&level, json.as_mut(), to_stdout, pacing.as_deref(), &mut has_heading);
         if let Err(error) = written {
             failure.get_or_insert(error);
         }
@@ -50,7 +50,14 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
         &home,
         &request,
         &attach,
-        &|event: Event<'_>| plain.event(&event),
+        &|event: Event<'_>| {
+            if let (Event::Interval { sessions, interval }, Some(hdr)) =
+                (&event, &mut *hdr.lock().unwrap_or_else(PoisonError::into_inner))
+            {
+                hdr.add(*sessions, interval);
+            }
+            plain.event(&event);
+        },
         &stop,
         &mut done,
     );
@@ -61,7 +68,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
     if let Some(json) = json {
         json.finish()?;
     }
-    if let Some(hdr) = hdr {
+    if let Some(hdr) = hdr.into_inner().unwrap_or_else(PoisonError::into_inner) {
         hdr.finish()?;
     }
     ended?;
@@ -155,11 +162,10 @@ fn offered(pacing: &load::Pacing) -> Option<String> {
     }
 }
 
-/// One session count has ended: its line of JSON, its row for people, its part of the interval log.
+/// One session count has ended: its line of JSON, its row for people.
 fn write_level(
     level: &Level,
     json: Option<&mut Out>,
-    hdr: Option<&mut HdrLog>,
     to_stdout: bool,
     pacing: Option<&str>,
     has_heading: &mut bool,
@@ -169,9 +175,6 @@ fn write_level(
         for line in &lines {
             json.write(&format!("{line}\n"))?;
         }
-    }
-    if let (Some(hdr), Some(result)) = (hdr, &level.result) {
-        hdr.add(result)?;
     }
     let sessions = level.start.levels.first().copied().unwrap_or_default();
     let sessions = if sessions == 1 { "1 session".to_owned() } else { format!("{sessions} sessions") };

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, IntervalLogWriterError, Tag};
-use load::LoadResult;
+use load::IntervalResult;
 use report::NewFile;
 
 use crate::commands::out::not_written;
@@ -22,6 +22,8 @@ pub(crate) struct HdrLog {
     /// Measured seconds of the levels before.
     elapsed: Duration,
     has_header: bool,
+    /// Why it cannot be written, told at its end.
+    problem: Option<Failure>,
 }
 
 impl HdrLog {
@@ -35,11 +37,21 @@ impl HdrLog {
             serializer: V2DeflateSerializer::new(),
             elapsed: Duration::ZERO,
             has_header: false,
+            problem: None,
         })
     }
 
-    /// Adds a level's measured seconds; the tag of each line is its session count.
-    pub(crate) fn add(&mut self, result: &LoadResult) -> Result<(), Failure> {
+    /// Adds a second of a level, unless it belongs to its warm-up; the tag of its line is the level's session count.
+    pub(crate) fn add(&mut self, sessions: u32, interval: &IntervalResult) {
+        if interval.second >= 1
+            && self.problem.is_none()
+            && let Err(failure) = self.write(sessions, interval)
+        {
+            self.problem = Some(failure);
+        }
+    }
+
+    fn write(&mut self, sessions: u32, interval: &IntervalResult) -> Result<(), Failure> {
         let mut builder = IntervalLogWriterBuilder::new();
         builder.with_max_value_divisor(UNITS_PER_MS);
         if !self.has_header {
@@ -51,25 +63,24 @@ impl HdrLog {
         }
         let failed = |error| not_written(&self.path, error);
         let mut log = builder.begin_log_with(&mut self.out, &mut self.serializer).map_err(failed)?;
-        for step in &result.steps {
-            let name = step.sessions.to_string();
-            for interval in step.intervals.iter().filter(|interval| interval.second >= 1) {
-                let duration = Duration::from_secs_f64(interval.duration_s.max(0.0));
-                let histogram = interval.latency.response.to_hdr();
-                log.write_histogram(&histogram, self.elapsed, duration, Tag::new(&name)).map_err(
-                    |error| match error {
-                        IntervalLogWriterError::IoError(error) => failed(error),
-                        error => failed(std::io::Error::other(error)),
-                    },
-                )?;
-                self.elapsed += duration;
-            }
-        }
+        let duration = Duration::from_secs_f64(interval.duration_s.max(0.0));
+        let histogram = interval.latency.response.to_hdr();
+        let name = sessions.to_string();
+        log.write_histogram(&histogram, self.elapsed, duration, Tag::new(&name)).map_err(
+            |error| match error {
+                IntervalLogWriterError::IoError(error) => failed(error),
+                error => failed(std::io::Error::other(error)),
+            },
+        )?;
+        self.elapsed += duration;
         Ok(())
     }
 
     /// Ends the file.
     pub(crate) fn finish(self) -> Result<(), Failure> {
+        if let Some(failure) = self.problem {
+            return Err(failure);
+        }
         self.out.finish().map_err(|error| not_written(&self.path, error))
     }
 }

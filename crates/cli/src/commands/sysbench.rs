@@ -31,18 +31,28 @@ pub(crate) fn sysbench(arguments: &[String], line: &str) -> Result<End, Failure>
     })
 }
 
-/// What a run is watched by: runs that are kept, and no others, since samplers ask the server something too.
+/// What a run is watched by.
 #[derive(Default)]
-struct Looking(Option<kept::Onlooker>);
+struct Looking {
+    onlooker: Option<kept::Onlooker>,
+    hdr: Option<Result<HdrLog, Failure>>,
+    sessions: u32,
+}
 
 impl script::Onlooker for Looking {
     fn began(&mut self, options: &BTreeMap<String, String>) {
-        self.0 = file_option(options, "results").map(|_| kept::Onlooker::began());
+        self.onlooker = Some(kept::Onlooker::began(file_option(options, "results").is_some()));
+        self.hdr = file_option(options, "hdr").map(HdrLog::create);
     }
 
     fn event(&mut self, event: &load::Event<'_>, targets: &[wire::Target]) {
-        if let Some(onlooker) = &mut self.0 {
+        if let Some(onlooker) = &mut self.onlooker {
             onlooker.event(event, targets.first());
+        }
+        match (event, &mut self.hdr) {
+            (load::Event::StepStarted { step, .. }, _) => self.sessions = step.sessions,
+            (load::Event::Interval { interval, .. }, Some(Ok(hdr))) => hdr.add(self.sessions, interval),
+            _ => {}
         }
     }
 }
@@ -55,19 +65,15 @@ fn file_option<'a>(options: &'a BTreeMap<String, String>, name: &str) -> Option<
 /// `--json`, `--hdr` and `--results`.
 fn keep(finished: &Finished, looking: Looking, line: &str) -> Result<(), Failure> {
     let file = |name: &str| file_option(&finished.options, name);
-    if let Some(path) = file("hdr") {
-        let mut log = HdrLog::create(path)?;
-        log.add(&finished.load)?;
-        log.finish()?;
+    if let Some(hdr) = looking.hdr {
+        hdr?.finish()?;
     }
     let (json, results) = (file("json"), file("results"));
     if json.is_none() && results.is_none() {
         return Ok(());
     }
-    let mut record = record(finished);
-    if let Some(onlooker) = looking.0 {
-        onlooker.finish(&mut record);
-    }
+    let Some(onlooker) = looking.onlooker else { return Ok(()) };
+    let record = record(finished, onlooker);
     if let Some(path) = json {
         let mut out = Out::create(path)?;
         out.write(&format!("{}\n", as_json(finished, &record)))?;
@@ -98,8 +104,8 @@ fn kept_as_invalid(folder: &Path, end: &store::RunEnd) -> Option<String> {
     })
 }
 
-fn record(finished: &Finished) -> Record {
-    kept::record(&Ran {
+fn record(finished: &Finished, onlooker: kept::Onlooker) -> Record {
+    let ran = Ran {
         workload: &finished.test,
         options: &finished.options,
         given: &finished.given,
@@ -109,7 +115,8 @@ fn record(finished: &Finished) -> Record {
         seed: u64::from(finished.seed),
         started_at_ms: finished.started_at_ms,
         error: finished.error.as_deref(),
-    })
+    };
+    kept::record(&ran, onlooker)
 }
 
 /// The line of `bench`, with what sysbench's command line has beside it.

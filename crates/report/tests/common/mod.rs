@@ -111,13 +111,14 @@ pub(crate) struct Level {
 
 pub(crate) fn step(noise: &mut Noise, level: &Level, writes: bool) -> Step {
     let mean_ms = f64::from(level.sessions) / level.tps * 1000.0;
-    let mut intervals = Vec::new();
+    let (mut intervals, mut seconds) = (Vec::new(), Vec::new());
     let mut committed = 0;
     for second in -1..=level.seconds {
         let tps = level.tps * noise.around(0.05) * if second < 1 { 0.7 } else { 1.0 };
         let outcomes = Outcomes { committed: tps as u64, ..Outcomes::default() };
         committed += if second >= 1 { outcomes.committed } else { 0 };
-        intervals.push(Interval {
+        let response = histogram(noise, outcomes.committed, mean_ms);
+        let interval = Interval {
             second,
             duration_s: 1.0,
             outcomes,
@@ -126,10 +127,12 @@ pub(crate) fn step(noise: &mut Noise, level: &Level, writes: bool) -> Step {
             other: outcomes.committed * 2,
             retries: 0,
             backlog: 0,
-            response: store::PackedHistogram::of(&histogram(noise, outcomes.committed, mean_ms)),
+            response: store::PackedHistogram::of(&response),
             service: None,
             by_statement: BTreeMap::new(),
-        });
+        };
+        seconds.push(interval.figures(&response));
+        intervals.push(interval);
     }
     let deadlock = if writes && level.sessions > 8 { 7 } else { 0 };
     let outcomes = Outcomes { committed, deadlock, ..Outcomes::default() };
@@ -163,6 +166,7 @@ pub(crate) fn step(noise: &mut Noise, level: &Level, writes: bool) -> Step {
             })
             .collect(),
         errors,
+        seconds,
         intervals,
         client: ClientUsage {
             workers: 1,

@@ -1,0 +1,180 @@
+//! What a run tells second by second: the figures that reports show stay in memory, histograms and series leave it in
+//! batches, so that a run of a week needs no more of it than its figures do.
+
+use store::{Interval, RunId, Second, Series, Store};
+
+use crate::record;
+
+/// Seconds that are recorded together. Shorter runs are recorded when they end: nothing is written beside a server that
+/// is measured for less than that.
+const BATCH: usize = 60;
+
+/// What becomes of histograms and series.
+pub(crate) enum Detail<'a> {
+    /// Nobody wants them.
+    Dropped,
+    /// They stay in memory until the run is recorded as a whole.
+    Held,
+    /// They are recorded while the run goes on.
+    Recorded(&'a mut Store, RunId),
+}
+
+/// One level of the run.
+#[derive(Debug, Default)]
+pub(crate) struct Level {
+    sessions: u32,
+    /// What reports show of each second.
+    pub(crate) seconds: Vec<Second>,
+    /// The seconds in full that are not recorded yet.
+    pub(crate) intervals: Vec<Interval>,
+}
+
+/// The run so far.
+pub(crate) struct Progress<'a> {
+    detail: Detail<'a>,
+    pub(crate) levels: Vec<Level>,
+    /// Parts of series that are not recorded yet.
+    pub(crate) series: Vec<Series>,
+    /// Seconds since the last batch.
+    waiting: usize,
+}
+
+impl<'a> Progress<'a> {
+    pub(crate) fn new(detail: Detail<'a>) -> Progress<'a> {
+        Progress { detail, levels: Vec::new(), series: Vec::new(), waiting: 0 }
+    }
+
+    /// Takes what the load tells.
+    pub(crate) fn event(&mut self, event: &load::Event<'_>) {
+        match event {
+            load::Event::StepStarted { index, step } => {
+                self.levels.resize_with(index + 1, Level::default);
+                self.levels[*index].sessions = step.sessions;
+            }
+            load::Event::Interval { step, interval } => {
+                let Some(level) = self.levels.get_mut(*step) else { return };
+                let (interval, second) = record::interval(interval);
+                level.seconds.push(second);
+                if !matches!(self.detail, Detail::Dropped) {
+                    level.intervals.push(interval);
+                }
+                self.waiting += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Enough has gathered for [`Progress::pass_on`].
+    pub(crate) fn is_due(&self) -> bool {
+        self.waiting >= BATCH
+    }
+
+    /// Passes on what has gathered, with the parts of series that the samplers have seen since the last time.
+    ///
+    /// # Errors
+    /// It could not be recorded (a full disk). Nothing is lost: it is tried again with the next batch, and when the run
+    /// ends.
+    pub(crate) fn pass_on(&mut self, series: Vec<Series>) -> Result<(), store::Error> {
+        self.waiting = 0;
+        match &mut self.detail {
+            Detail::Dropped => {}
+            Detail::Held => append(&mut self.series, series),
+            Detail::Recorded(store, run) => {
+                append(&mut self.series, series);
+                for (ordinal, level) in self.levels.iter_mut().enumerate() {
+                    if !level.intervals.is_empty() {
+                        store.add_intervals(*run, (ordinal, level.sessions), &level.intervals)?;
+                        level.intervals.clear();
+                    }
+                }
+                store.add_series(*run, &self.series)?;
+                self.series.clear();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds parts of series to those of the same name.
+pub(crate) fn append(all: &mut Vec<Series>, parts: Vec<Series>) {
+    for part in parts {
+        let is_it = |known: &&mut Series| {
+            (&known.source, &known.name, &known.instance) == (&part.source, &part.name, &part.instance)
+        };
+        match all.iter_mut().find(is_it) {
+            Some(known) => known.points.extend(part.points),
+            None => all.push(part),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(progress: &mut Progress<'_>, second: i64) {
+        let interval = load::IntervalResult { second, duration_s: 1.0, ..load::IntervalResult::default() };
+        progress.event(&load::Event::Interval { step: 0, interval: &interval });
+    }
+
+    fn begun(detail: Detail<'_>) -> Progress<'_> {
+        let mut progress = Progress::new(detail);
+        let step = load::Step {
+            sessions: 8,
+            warmup: std::time::Duration::ZERO,
+            length: load::Length::Time(std::time::Duration::from_secs(100)),
+            pacing: load::Pacing::Closed,
+        };
+        progress.event(&load::Event::StepStarted { index: 0, step: &step });
+        progress
+    }
+
+    fn part(t: f64) -> Vec<Series> {
+        let text = str::to_owned;
+        let series = Series {
+            source: text("host"),
+            name: text("run_queue"),
+            instance: String::new(),
+            unit: String::new(),
+            points: vec![(t, 1.0)],
+        };
+        vec![series]
+    }
+
+    #[test]
+    fn what_nobody_wants_leaves_figures_alone() {
+        let mut progress = begun(Detail::Dropped);
+        for at in 1..=BATCH as i64 {
+            assert!(!progress.is_due());
+            second(&mut progress, at);
+        }
+        assert!(progress.is_due());
+        progress.pass_on(part(1.0)).unwrap();
+        assert!(!progress.is_due() && progress.series.is_empty());
+        assert_eq!((progress.levels[0].seconds.len(), progress.levels[0].intervals.len()), (BATCH, 0));
+    }
+
+    #[test]
+    fn what_is_held_is_joined() {
+        let mut progress = begun(Detail::Held);
+        second(&mut progress, 1);
+        progress.pass_on(part(1.0)).unwrap();
+        progress.pass_on(part(2.0)).unwrap();
+        assert_eq!(progress.series.len(), 1);
+        assert_eq!(progress.series[0].points, [(1.0, 1.0), (2.0, 1.0)]);
+        assert_eq!(progress.levels[0].intervals.len(), 1);
+    }
+
+    #[test]
+    fn what_could_not_be_recorded_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(folder.path()).unwrap();
+        // There is no such run, as there is no room on a full disk.
+        let mut progress = begun(Detail::Recorded(&mut store, RunId(7)));
+        second(&mut progress, 1);
+        assert!(progress.pass_on(part(1.0)).is_err());
+        second(&mut progress, 2);
+        assert!(progress.pass_on(part(2.0)).is_err());
+        assert_eq!((progress.levels[0].intervals.len(), progress.series[0].points.len()), (2, 2));
+    }
+}
