@@ -14,9 +14,10 @@ use wire::Target;
 use crate::bench::attached_name;
 use crate::error::Error;
 use crate::hooks::{Found, Hook};
+use crate::judge;
 use crate::progress::{Detail, Level, Progress, append};
 use crate::record;
-use crate::run::{client_bound, describe, engine_of, judge, overloaded, reported_settings, stalls};
+use crate::run::{describe, engine_of, reported_settings};
 use crate::watch;
 
 /// What such a command line has run.
@@ -103,12 +104,14 @@ impl Onlooker {
         end.series = self.progress.series;
         append(&mut end.series, series);
         end.hot_locks.extend(hot_locks);
+        // What nobody had looked at before this did.
+        end.gates.retain(|known| !gates.iter().any(|gate| gate.name == known.name));
         end.gates.extend(gates);
         end.warnings.extend(warnings);
         end.facts.extend(facts);
         if matches!(end.status, Status::Done | Status::Invalid) {
             end.error = None;
-            end.status = judge(end, false);
+            end.status = judge::judge(end, false);
         }
     }
 }
@@ -172,9 +175,8 @@ fn end(ran: &Ran<'_>, server: ServerFacts, levels: Vec<Level>) -> RunEnd {
             ..WorkloadFacts::default()
         },
         phases: Vec::new(),
-        warnings: stalls(ran.load),
-        // A script that uses no server has nothing but the client to be bound by.
-        gates: ran.target.map(|_| client_bound(ran.load)).into_iter().collect(),
+        warnings: judge::waits(ran.load),
+        gates: Vec::new(),
         checks: Vec::new(),
         steps: ran
             .load
@@ -189,7 +191,10 @@ fn end(ran: &Ran<'_>, server: ServerFacts, levels: Vec<Level>) -> RunEnd {
         hot_locks: Vec::new(),
         facts: BTreeMap::new(),
     };
-    end.gates.extend(overloaded(ran.load, &end.steps));
+    // A script that uses no server has nothing but the client to be bound by.
+    if ran.target.is_some() {
+        end.gates = judge::of_load(ran.load, &end.steps);
+    }
     end.status = match ran.error {
         Some(error) => {
             end.error = Some(error.to_owned());
@@ -199,8 +204,13 @@ fn end(ran: &Ran<'_>, server: ServerFacts, levels: Vec<Level>) -> RunEnd {
             end.error = Some("stopped by the user".to_owned());
             Status::Interrupted
         }
-        None => judge(&mut end, false),
+        None => judge::judge(&mut end, false),
     };
+    let why = match ran.target {
+        Some(_) => "not looked at in runs of another tool's command line",
+        None => "there was no server",
+    };
+    judge::complete(&mut end, why);
     end
 }
 

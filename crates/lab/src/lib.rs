@@ -10,6 +10,7 @@ pub mod checks;
 pub mod error;
 pub mod hooks;
 pub mod host;
+mod judge;
 pub mod kept;
 pub mod locks;
 mod machine;

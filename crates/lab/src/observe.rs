@@ -110,8 +110,8 @@ pub struct RunSummary {
     pub status: Status,
     /// Why it failed or is invalid.
     pub error: Option<String>,
-    /// Gates that make it invalid: name and remedy.
-    pub tripped: Vec<(String, String)>,
+    /// Gates that tripped.
+    pub tripped: Vec<Tripped>,
     /// The server's last lines, where it failed.
     pub log_tail: String,
     /// By step: sessions, committed transactions per second, p95 in ms.
@@ -120,6 +120,28 @@ pub struct RunSummary {
     pub warnings: Vec<String>,
     /// From start to end.
     pub took: Duration,
+}
+
+/// What a gate that tripped does to its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// A fault of the measurement: it makes the run invalid.
+    Excluded,
+    /// The same, which the study lets pass.
+    Allowed,
+    /// How the server behaved: the run counts.
+    Noted,
+}
+
+/// A gate that tripped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tripped {
+    /// `noisy_host`.
+    pub name: String,
+    /// What to do about it.
+    pub remedy: String,
+    /// What follows.
+    pub effect: Effect,
 }
 
 /// Something that happened.

@@ -6,13 +6,14 @@ use std::time::Instant;
 
 use load::{LoadPlan, LoadResult};
 use sandbox::Home;
-use store::{Gate, RunEnd, ServerFacts, Status, WorkloadFacts};
+use store::{RunEnd, ServerFacts, Status, WorkloadFacts};
 use wire::Protocol;
 use workload::Ran;
 
 use crate::checks;
 use crate::error::{Class, Error};
 use crate::hooks::{Attach, Hook, RunContext};
+use crate::judge;
 use crate::observe::{Event, Observer, RunSummary, Stage};
 use crate::progress::{Progress, append};
 use crate::provision::{Data, Failed, LOG_LINES, Place, Provisioned, Wanted, connect, provision};
@@ -35,7 +36,7 @@ pub(crate) struct Order<'a> {
     pub(crate) prime: Option<&'a LoadPlan>,
     /// The server is restarted before the load, and the page cache emptied.
     pub(crate) is_cold: bool,
-    /// Gates that doubt the machine or the length of the run warn, and do not call it invalid.
+    /// Gates that doubt machine and client warn, and do not call the run invalid.
     pub(crate) is_lenient: bool,
     /// Seed of the sessions.
     pub(crate) seed: u64,
@@ -157,7 +158,12 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, progr
     // An error of a start says the cause that the log has, or holds the log.
     let mut is_log_told = false;
     recording.end.status = match result {
-        Ok(()) => judge(&mut recording.end, order.is_lenient),
+        Ok(()) => {
+            let told = recording.end.warnings.len();
+            let status = judge::judge(&mut recording.end, order.is_lenient);
+            recording.end.warnings[told..].iter().for_each(|text| (around.observer)(Event::Warning(text)));
+            status
+        }
         Err(failed) => {
             let stopped = around.stop.is_requested();
             let class = if stopped { Class::Interrupted } else { failed.error.class() };
@@ -175,17 +181,13 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, progr
             if class == Class::Interrupted { Status::Interrupted } else { Status::Failed }
         }
     };
+    judge::complete(&mut recording.end, "the run ended before it could be looked at");
     recording.end.ended_at_ms = record::now_ms();
     let end = recording.end;
     let summary = RunSummary {
         status: end.status,
         error: end.error.clone(),
-        tripped: end
-            .gates
-            .iter()
-            .filter(|gate| gate.is_tripped)
-            .map(|gate| (gate.name.clone(), gate.remedy.clone()))
-            .collect(),
+        tripped: judge::tripped(&end),
         log_tail: if is_log_told { String::new() } else { end.log_tail.clone() },
         steps: end.steps.iter().map(headline).collect(),
         warnings: end.warnings.clone(),
@@ -196,36 +198,6 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, progr
 
 /// The fact of a run that tells which version of a workload's file it ran: the SHA-256 of its content.
 const WORKLOAD_CONTENT: &str = "sha256 of the workload's file";
-
-/// Gates that doubt how well was measured; the others doubt what was measured.
-const OF_QUALITY: [&str; 7] = [
-    "client_bound",
-    "overloaded",
-    "not_steady",
-    "debt_growing",
-    "noisy_host",
-    "cpu_frequency",
-    "cache_state",
-];
-
-/// Done, or invalid when a gate has tripped.
-pub(crate) fn judge(end: &mut RunEnd, is_lenient: bool) -> Status {
-    let is_excused = |gate: &Gate| is_lenient && OF_QUALITY.contains(&gate.name.as_str());
-    for gate in end.gates.iter().filter(|gate| gate.is_tripped && is_excused(gate)) {
-        end.warnings.push(format!("{}, allowed by this study: {} ({})", gate.name, gate.detail, gate.remedy));
-    }
-    let tripped: Vec<String> = end
-        .gates
-        .iter()
-        .filter(|gate| gate.is_tripped && !is_excused(gate))
-        .map(|gate| format!("{} ({})", gate.detail, gate.remedy))
-        .collect();
-    if tripped.is_empty() {
-        return Status::Done;
-    }
-    end.error = Some(tripped.join("; "));
-    Status::Invalid
-}
 
 /// Sessions, TPS and p95 of a level.
 fn headline(step: &store::Step) -> (u32, f64, f64) {
@@ -351,7 +323,7 @@ fn measured_life(
 
     recording.stage(Some(Stage::Verify), &around);
     if let Ok(result) = &result {
-        client_gate(recording, result, &around);
+        gates_of_load(recording, result, &around);
     }
     for hook in hooks {
         let found = hook.finish(&recording.end.steps);
@@ -537,8 +509,8 @@ fn how_it_ended(result: &LoadResult) -> Result<(), Error> {
 /// Waiting for a cpu beyond this share of the time is worth a word.
 const RUN_QUEUE_SHARE_MAX: f64 = 0.25;
 
-/// The client must not have been what limited the run.
-fn client_gate(recording: &mut Recording<'_>, result: &LoadResult, around: &Around<'_>) {
+/// What the load itself says: whether the client set the limit, and how the server answered.
+fn gates_of_load(recording: &mut Recording<'_>, result: &LoadResult, around: &Around<'_>) {
     let is_waiting = |step: &load::StepResult| step.client.run_queue_share > RUN_QUEUE_SHARE_MAX;
     if result.steps.iter().any(|step| is_waiting(step) && !step.client.is_bound) {
         recording.warn(
@@ -548,90 +520,11 @@ fn client_gate(recording: &mut Recording<'_>, result: &LoadResult, around: &Arou
             around,
         );
     }
-    recording.end.gates.push(client_bound(result));
-    let gate = overloaded(result, &recording.end.steps);
-    recording.end.gates.extend(gate);
-    for told in stalls(result) {
+    let gates = judge::of_load(result, &recording.end.steps);
+    recording.end.gates.extend(gates);
+    for told in judge::waits(result) {
         recording.warn(told, around);
     }
-}
-
-/// Whether more arrived in an open loop than was served: the first level where it did, else the last one.
-pub(crate) fn overloaded(result: &LoadResult, steps: &[store::Step]) -> Option<Gate> {
-    let judged = result.steps.iter().zip(steps).filter_map(|(step, stored)| {
-        let is_whole = |second: &&store::Second| second.second >= 1 && second.duration_s > 0.99;
-        let gate = telemetry::gates::overloaded(&telemetry::gates::Offered {
-            arrivals: step.arrivals?,
-            backlog_at_end: step.backlog_at_end,
-            sessions: step.sessions,
-            backlogs: stored.seconds.iter().filter(is_whole).map(|second| second.backlog).collect(),
-        });
-        Some(crate::watch::stored(&gate, &level_of(result, step)))
-    });
-    let (tripped, held): (Vec<Gate>, Vec<Gate>) = judged.partition(|gate| gate.is_tripped);
-    tripped.into_iter().next().or_else(|| held.into_iter().next_back())
-}
-
-/// Names the level where there are several.
-fn level_of(result: &LoadResult, step: &load::StepResult) -> String {
-    if result.steps.len() > 1 { format!("at {} sessions: ", step.sessions) } else { String::new() }
-}
-
-/// A wait is worth a word from this long on.
-const WAIT_TOLD_S: f64 = 1.0;
-/// And where it is so many times the median: all that some statements do takes seconds.
-const WAIT_TOLD_FACTOR: f64 = 10.0;
-
-/// Says where a server stood still, and where a single answer took very much longer than the others.
-pub(crate) fn stalls(result: &LoadResult) -> Vec<String> {
-    let mut told = Vec::new();
-    for step in &result.steps {
-        // Of an overload every response time is long; service times tell how long the server takes.
-        let service = step.latency.service.as_ref().unwrap_or(&step.latency.response);
-        let median_s = service.quantile_ms(0.5) / 1e3;
-        let limit_s = WAIT_TOLD_S.max(WAIT_TOLD_FACTOR * median_s);
-        let (stalls, level) = (step.stalls, level_of(result, step));
-        let look = "look at what the server's log and the series say of that time (checkpoints, flushing, purge, storage)";
-        if stalls.longest_s >= limit_s {
-            told.push(format!(
-                "{level}the server stood still: nothing was committed in {} whole seconds while sessions waited, {:.1} s \
-                 at the longest; {look}",
-                stalls.seconds, stalls.longest_s
-            ));
-        } else if service.max_ms() / 1e3 >= limit_s {
-            told.push(format!(
-                "{level}the slowest answer took {:.1} s, half of them at most {:.1} ms; {look}",
-                service.max_ms() / 1e3,
-                1e3 * median_s
-            ));
-        }
-        if !step.unended.is_empty() {
-            told.push(format!(
-                "{level}{} transactions never ended; response times count them with the time that they had waited, so \
-                 that percentiles from {:.1} ms on are lower bounds",
-                step.unended.len(),
-                step.unended.min_ms()
-            ));
-        }
-    }
-    told
-}
-
-/// Whether the client was what limited the run: the level where it was, else the one where it worked most.
-pub(crate) fn client_bound(result: &LoadResult) -> Gate {
-    let by_share =
-        |a: &&load::StepResult, b: &&load::StepResult| a.client.cpu_share.total_cmp(&b.client.cpu_share);
-    let bound = result.steps.iter().find(|step| step.client.is_bound);
-    let step = bound.or_else(|| result.steps.iter().max_by(by_share));
-    let client = step.map(|step| step.client.clone()).unwrap_or_default();
-    let gate = telemetry::gates::client_bound(&telemetry::gates::ClientLoad {
-        cpu_share: client.cpu_share,
-        run_queue_share: client.run_queue_share,
-        schedule_lag_p99_ms: client.schedule_lag_p99_ms,
-        is_bound: client.is_bound,
-    });
-    let level = step.map(|step| level_of(result, step)).unwrap_or_default();
-    crate::watch::stored(&gate, &level)
 }
 
 /// Looks whether the tables are what the outcomes imply, and reads back what the server really ran with.
@@ -652,21 +545,8 @@ fn verify(
         .filter(|check| !check.passed)
         .map(|check| format!("{}: {} expected, {} found", check.name, check.expected, check.found))
         .collect();
-    recording.end.gates.push(Gate {
-        name: "consistency".into(),
-        is_tripped: !failed.is_empty(),
-        detail: if failed.is_empty() {
-            format!("{} checks of the tables hold", checks.len())
-        } else {
-            format!("the tables are not what the outcomes imply: {}", failed.join(", "))
-        },
-        remedy: if failed.is_empty() {
-            String::new()
-        } else {
-            "make sure that nobody else writes to these tables; otherwise the server lost or invented data"
-                .into()
-        },
-    });
+    let gate = telemetry::gates::consistency(checks.len(), &failed);
+    recording.end.gates.push(judge::stored(&gate, None));
     recording.end.checks = checks.iter().map(record::check).collect();
     let reported = match server.sandbox() {
         Some(sandbox) => sandbox.reported_settings()?,
@@ -683,7 +563,7 @@ fn verify(
     };
     let asked = pairs(&order.asked.by_user);
     let gate = telemetry::gates::settings(&asked, &pairs(&reported));
-    recording.end.gates.push(crate::watch::stored(&gate, ""));
+    recording.end.gates.push(judge::stored(&gate, None));
     describe(&mut recording.end.server, &reported);
     recording.end.server.settings = reported;
     Ok(())

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use telemetry::gates::{self, ColdStart, Debt, DeviceLimit, Finding, Noise, NoiseLimits, three_digits};
+use telemetry::gates::{self, ColdStart, Debt, DeviceLimit, Noise, NoiseLimits, UnseenDebt, three_digits};
 use telemetry::metrics::Metrics;
 use telemetry::residency::Residency;
 use telemetry::{Config, Kind, Sampler, Telemetry, Track, canary, drain, per_transaction, probe};
+use wire::Protocol;
 
 use crate::hooks::{Attach, Found, Hook, RunContext};
+use crate::judge::stored;
 use crate::record::now_ms;
 
 /// Watches every run: lets the server pay its debt first, then samplers once a second, gates at the end.
@@ -46,6 +48,7 @@ impl Attach for Watch {
             canary_ratio: context.canary_ratio,
             resident: context.is_cold.then(|| resident(context)),
             limits: context.limits,
+            protocol: Some(context.target.protocol),
             drained: Some(drained),
             metrics: self.metrics.clone(),
         })]
@@ -68,6 +71,7 @@ pub(crate) fn onlooker(began: Instant, target: Option<&wire::Target>) -> Box<dyn
         canary_ratio: None,
         resident: None,
         limits: sandbox::Limits::default(),
+        protocol: target.map(|target| target.protocol),
         drained: None,
         metrics: None,
     })
@@ -88,6 +92,8 @@ struct Watching {
     /// What the page cache held before a load that is declared cold; `None` for a warm one.
     resident: Option<Result<Residency, String>>,
     limits: sandbox::Limits,
+    /// Of the server; `None` where there is none.
+    protocol: Option<Protocol>,
     /// `None` where nobody waited.
     drained: Option<Result<drain::Drained, String>>,
     metrics: Option<Metrics>,
@@ -143,7 +149,7 @@ impl Hook for Watching {
         if let Some(metrics) = &self.metrics {
             metrics.clear();
         }
-        let mut facts = facts(&seen, steps);
+        let mut facts = facts(&seen, steps, self.protocol);
         let mut warnings = Vec::new();
         match &self.drained {
             Some(Ok(drained)) => {
@@ -166,11 +172,11 @@ impl Hook for Watching {
             Some(Err(error)) => facts.push(("not measured/debt before the load".to_owned(), error.clone())),
             None => {}
         }
-        warnings.extend(inherited_debts(&seen, steps));
+        warnings.extend(inherited_debts(&seen, steps, self.protocol));
         Found {
             series: shown.iter().map(series).collect(),
             hot_locks: Vec::new(),
-            gates: judge(&seen, steps, self.canary_ratio, self.resident, &self.limits),
+            gates: judge(&seen, steps, self.canary_ratio, self.resident, &self.limits, self.protocol),
             warnings,
             facts,
         }
@@ -189,7 +195,7 @@ fn series(track: &Track) -> store::Series {
 }
 
 /// Figures per transaction of each step, the samplers' own cost, and what could not be measured.
-fn facts(seen: &Telemetry, steps: &[store::Step]) -> Vec<(String, String)> {
+fn facts(seen: &Telemetry, steps: &[store::Step], protocol: Option<Protocol>) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     for step in steps {
         let to = step.offset_s + step.duration_s;
@@ -208,7 +214,7 @@ fn facts(seen: &Telemetry, steps: &[store::Step]) -> Vec<(String, String)> {
             facts.push((format!("stability/{}", step.sessions), text));
         }
     }
-    for debt in debts_of_run(seen, steps) {
+    for debt in debts_of_run(seen, steps, protocol) {
         let text = format!("{} to {} {}", three_digits(debt.start), three_digits(debt.end), debt.unit);
         facts.push((format!("debt/{}", debt.name), text));
     }
@@ -237,16 +243,18 @@ fn tps(step: &store::Step) -> Vec<f64> {
         .collect()
 }
 
+/// Every gate that the samplers serve, of each level.
 fn judge(
     seen: &Telemetry,
     steps: &[store::Step],
     canary_ratio: Option<f64>,
     resident: Option<Result<Residency, String>>,
     limits: &sandbox::Limits,
+    protocol: Option<Protocol>,
 ) -> Vec<store::Gate> {
     let mut found = Vec::new();
     for step in steps {
-        let level = if steps.len() > 1 { format!("at {} sessions: ", step.sessions) } else { String::new() };
+        let level = (steps.len() > 1).then_some(step.sessions);
         let window = (step.offset_s, step.offset_s + step.duration_s);
         let between = |source: &str, name: &str| {
             seen.track(source, name).map(|t| t.shown_between(window.0, window.1)).unwrap_or_default()
@@ -255,7 +263,7 @@ fn judge(
         let failed = step.outcomes.failed();
         let of_step = [
             gates::not_steady(&steady),
-            gates::debt_growing(&debts(seen, window)),
+            gates::debt_growing(&debts(seen, window, protocol)),
             gates::noisy_host(&noise(seen, window, canary_ratio), &NoiseLimits::default()),
             gates::errors(failed, step.outcomes.started(), 0.01),
             gates::cpu_frequency(
@@ -268,16 +276,16 @@ fn judge(
         });
         let limited = device_limits(limits, seen, window);
         let of_place = (!limited.is_empty()).then(|| gates::storage_limit(&limited));
-        merge(&mut found, of_step.into_iter().chain(warm).chain(of_place).map(|gate| stored(&gate, &level)));
+        found.extend(of_step.into_iter().chain(warm).chain(of_place).map(|gate| stored(&gate, level)));
     }
     if let (Some(files), Some(first)) = (resident, steps.first()) {
         let load_began_s = first.offset_s - first.warmup_s;
         let sampled = seen.track("server", "buffer_data_bytes").and_then(|track| track.points.first());
         let buffer_bytes = sampled.filter(|(t, _)| *t < load_began_s + 0.2).map(|(_, bytes)| *bytes);
-        found.push(stored(&gates::cache_cold(&ColdStart { files, buffer_bytes }), ""));
+        found.push(stored(&gates::cache_cold(&ColdStart { files, buffer_bytes }), None));
     }
     let started = seen.track("process", "started");
-    found.push(stored(&gates::server_restarted(started, seen.track("server", "started_unix_s")), ""));
+    found.push(stored(&gates::server_restarted(started, seen.track("server", "started_unix_s")), None));
     found
 }
 
@@ -299,65 +307,62 @@ fn device_limits(limits: &sandbox::Limits, seen: &Telemetry, (from, to): (f64, f
     .collect()
 }
 
-/// One gate a name: of several steps, those that tripped speak, else the last one.
-fn merge(found: &mut Vec<store::Gate>, of_step: impl Iterator<Item = store::Gate>) {
-    for gate in of_step {
-        match found.iter_mut().find(|known| known.name == gate.name) {
-            Some(known) if known.is_tripped && gate.is_tripped => {
-                known.detail = format!("{}; {}", known.detail, gate.detail);
-            }
-            Some(known) if known.is_tripped => {}
-            Some(known) => *known = gate,
-            None => found.push(gate),
+/// Where a server begins to pay for a debt that it has no own limit of: transactions that purge is behind.
+const HISTORY_LIMIT: f64 = 500_000.0;
+
+/// The debts that a server of this protocol has; each that could not be seen with the reason. Without a server there are
+/// none.
+fn debts(
+    seen: &Telemetry,
+    (from, to): (f64, f64),
+    protocol: Option<Protocol>,
+) -> Vec<Result<Debt, UnseenDebt>> {
+    let values =
+        |name: &str| seen.track("server", name).map(|t| t.shown_between(from, to)).unwrap_or_default();
+    let last = |name: &str| values(name).last().copied();
+    let debt = |name: &'static str, unit: &'static str, factor: f64, series: &str, limit: Option<f64>| {
+        let debt = Debt::of(name, unit, factor, &values(series), limit);
+        // Where it has no series at all, the sampler may know why.
+        let why = seen.missing.iter().find(|missing| missing.what.contains(name));
+        let why = why.or_else(|| seen.missing.iter().find(|missing| missing.what == "server counters"));
+        debt.map_err(|unseen| match why.filter(|_| seen.track("server", series).is_none()) {
+            Some(missing) => UnseenDebt { why: format!("was not sampled ({})", missing.why), ..unseen },
+            None => unseen,
+        })
+    };
+    let mb = 1e-6;
+    match protocol {
+        None => Vec::new(),
+        Some(Protocol::Mysql) => {
+            let age_limit = last("checkpoint_age_limit_bytes").map(|b| b * mb);
+            let pages_limit = last("buffer_bytes").map(|b| 0.9 * b * mb);
+            vec![
+                debt("checkpoint age", "MB", mb, "checkpoint_age_bytes", age_limit),
+                debt("dirty pages", "MB", mb, "dirty_bytes", pages_limit),
+                debt("history list", "transactions", 1.0, "history_list_length", Some(HISTORY_LIMIT)),
+            ]
+        }
+        // PostgreSQL starts a checkpoint by itself well before its limit, so its age is no debt that grows unseen.
+        Some(Protocol::Postgres) => {
+            let dead_limit = last("live_tuples").map(|rows| (0.4 * rows).max(10_000.0));
+            vec![debt("dead tuples", "rows", 1.0, "dead_tuples", dead_limit)]
         }
     }
 }
 
-pub(crate) fn stored(gate: &gates::Gate, level: &str) -> store::Gate {
-    store::Gate {
-        name: gate.name.to_owned(),
-        is_tripped: gate.finding == Finding::Tripped,
-        detail: format!("{level}{}", gate.detail),
-        remedy: gate.remedy.clone(),
-    }
-}
-
-/// Where a server begins to pay for a debt that it has no own limit of: transactions that purge is behind.
-const HISTORY_LIMIT: f64 = 500_000.0;
-
-fn debts(seen: &Telemetry, (from, to): (f64, f64)) -> Vec<Debt> {
-    let values =
-        |name: &str| seen.track("server", name).map(|t| t.shown_between(from, to)).unwrap_or_default();
-    let last = |name: &str| values(name).last().copied();
-    let mb = 1e-6;
-    // PostgreSQL starts a checkpoint by itself well before its limit, so its age is no debt that grows unseen.
-    let age_limit = last("checkpoint_age_limit_bytes").map(|b| b * mb);
-    let pages_limit = last("buffer_bytes").map(|b| 0.9 * b * mb);
-    let dead_limit = last("live_tuples").map(|rows| (0.4 * rows).max(10_000.0));
-    [
-        age_limit
-            .and_then(|limit| Debt::of("checkpoint age", "MB", mb, &values("checkpoint_age_bytes"), limit)),
-        pages_limit.and_then(|limit| Debt::of("dirty pages", "MB", mb, &values("dirty_bytes"), limit)),
-        Debt::of("history list", "transactions", 1.0, &values("history_list_length"), HISTORY_LIMIT),
-        dead_limit.and_then(|limit| Debt::of("dead tuples", "rows", 1.0, &values("dead_tuples"), limit)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
 /// From the first step's beginning to the last one's end.
-fn debts_of_run(seen: &Telemetry, steps: &[store::Step]) -> Vec<Debt> {
-    match (steps.first(), steps.last()) {
-        (Some(first), Some(last)) => debts(seen, (first.offset_s, last.offset_s + last.duration_s)),
-        _ => Vec::new(),
-    }
+fn debts_of_run(seen: &Telemetry, steps: &[store::Step], protocol: Option<Protocol>) -> Vec<Debt> {
+    let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return Vec::new() };
+    debts(seen, (first.offset_s, last.offset_s + last.duration_s), protocol).into_iter().flatten().collect()
 }
 
 /// A climb's levels follow each other in one server life, as a load does that grows, and what one puts off is there for
 /// the next: growth is judged within each level, and a level that began deep in debt is told.
-fn inherited_debts(seen: &Telemetry, steps: &[store::Step]) -> Vec<String> {
-    let of = |step: &store::Step| debts(seen, (step.offset_s, step.offset_s + step.duration_s));
+fn inherited_debts(seen: &Telemetry, steps: &[store::Step], protocol: Option<Protocol>) -> Vec<String> {
+    let of = |step: &store::Step| -> Vec<Debt> {
+        let window = (step.offset_s, step.offset_s + step.duration_s);
+        debts(seen, window, protocol).into_iter().flatten().collect()
+    };
     let Some((first, rest)) = steps.split_first() else { return Vec::new() };
     let at_first = of(first);
     let mut told = Vec::new();
@@ -484,20 +489,6 @@ mod tests {
         assert_eq!(three_digits(12.345), "12.3");
         assert_eq!(three_digits(0.012_345), "0.0123");
         assert_eq!(three_digits(0.0), "0");
-    }
-
-    #[test]
-    fn gates_of_several_steps_become_one_a_name() {
-        let gate = |is_tripped, detail: &str| store::Gate {
-            name: "errors".into(),
-            is_tripped,
-            detail: detail.into(),
-            remedy: String::new(),
-        };
-        let mut found = vec![gate(true, "a")];
-        merge(&mut found, [gate(false, "b")].into_iter());
-        merge(&mut found, [gate(true, "c")].into_iter());
-        assert_eq!((found.len(), found[0].detail.as_str(), found[0].is_tripped), (1, "a; c", true));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use lab::watch::Watch;
 use lab::{Attach, Hook, RunContext};
 use sandbox::{Flavor, Limits, Sandbox};
-use store::{ClientUsage, Gate, Outcomes, Second, Step};
+use store::{ClientUsage, Finding, Gate, Outcomes, Second, Step};
 use wire::Target;
 use wire::blocking::Client;
 
@@ -52,12 +52,12 @@ impl Watched {
 
 #[track_caller]
 fn caught(gate: &Gate) {
-    assert!(gate.is_tripped && !gate.detail.is_empty() && !gate.remedy.is_empty(), "{gate:?}");
+    assert!(gate.is_tripped() && !gate.detail.is_empty() && !gate.remedy.is_empty(), "{gate:?}");
 }
 
 #[track_caller]
 fn held(gate: &Gate) {
-    assert!(!gate.is_tripped && !gate.detail.contains("not checked"), "{gate:?}");
+    assert_eq!(gate.finding, Finding::Held, "{gate:?}");
 }
 
 /// A step with so many committed transactions in each second.

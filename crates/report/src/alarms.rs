@@ -37,20 +37,18 @@ pub(crate) fn alarms(study: &StudyReport) -> Vec<Alarm> {
                         group.runs.push(run.id.clone());
                     }
                 }
-                None => groups.push(Group {
-                    kind,
-                    word,
-                    shape,
-                    remedy,
-                    ranges: figures(&text).into_iter().map(|figure| (figure.clone(), figure)).collect(),
-                    runs: vec![run.id.clone()],
-                }),
+                None => {
+                    let runs = vec![run.id.clone()];
+                    groups.push(Group { runs, ..Group::new(kind, word, &text, remedy) });
+                }
             }
         }
     }
     let order = ["failed", "invalid", "interrupted", "warning"];
     groups.sort_by_key(|group| order.iter().position(|kind| *kind == group.kind));
-    contradicted(study).chain(groups.into_iter().map(Group::finish)).collect()
+    let mut alarms: Vec<Alarm> = contradicted(study).chain(groups.into_iter().map(Group::finish)).collect();
+    alarms.sort_by_key(|alarm| alarm.word != CONSISTENCY);
+    alarms
 }
 
 /// Servers that lost in an audit what their settings promise to keep.
@@ -66,30 +64,40 @@ fn contradicted(study: &StudyReport) -> impl Iterator<Item = Alarm> {
     })
 }
 
+/// Tables that are not what the counted outcomes imply: told on top of everything.
+pub(crate) const CONSISTENCY: &str = "consistency";
+
+/// What a gate that tripped did to its run.
+fn of_gate(gate: &store::Gate) -> (&'static str, String, String, String) {
+    let name = gate.name.replace('_', " ");
+    let (kind, word) = match gate.kind() {
+        _ if gate.name == CONSISTENCY => ("failed", name),
+        store::GateKind::Server => ("warning", format!("the server, {name}")),
+        store::GateKind::Measurement if gate.is_allowed => ("warning", format!("in doubt, {name}")),
+        store::GateKind::Measurement => ("invalid", format!("invalid, {name}")),
+    };
+    (kind, word, gate.text(), gate.remedy.clone())
+}
+
 /// Kind, word, text and remedy of everything about one run.
 fn of_run(run: &RunView) -> Vec<(&'static str, String, String, String)> {
     let mut found = Vec::new();
-    let tripped: Vec<&store::Gate> =
-        run.end.iter().flat_map(|end| &end.gates).filter(|gate| gate.is_tripped).collect();
+    let gates = || run.end.iter().flat_map(|end| &end.gates);
+    let faults: Vec<&store::Gate> = gates().filter(|gate| gate.excludes()).collect();
     let error = || run.head.error.clone().unwrap_or_else(|| "no reason recorded".to_owned());
     match run.standing {
-        Standing::Invalid if !tripped.is_empty() => {
-            for gate in tripped {
-                let word = format!("invalid, {}", gate.name.replace('_', " "));
-                found.push(("invalid", word, gate.detail.clone(), gate.remedy.clone()));
-            }
+        Standing::Invalid if faults.is_empty() => {
+            found.push(("invalid", "invalid".to_owned(), error(), String::new()))
         }
-        Standing::Invalid => found.push(("invalid", "invalid".to_owned(), error(), String::new())),
         Standing::Failed => found.push(("failed", "failed".to_owned(), error(), String::new())),
         Standing::Interrupted => {
             found.push(("interrupted", "interrupted".to_owned(), error(), String::new()));
         }
         // Superseded runs are in the list of runs; what counts in their place speaks for itself.
         Standing::Superseded => return found,
-        Standing::Counted => {
-            for gate in run.doubted_by() {
-                let word = format!("in doubt, {}", gate.name.replace('_', " "));
-                found.push(("warning", word, gate.detail.clone(), gate.remedy.clone()));
+        Standing::Invalid | Standing::Counted => {
+            for gate in gates().filter(|gate| gate.is_tripped()) {
+                found.push(of_gate(gate));
             }
         }
         Standing::Running | Standing::LockPass => {}
@@ -98,13 +106,15 @@ fn of_run(run: &RunView) -> Vec<(&'static str, String, String, String)> {
         for warning in &end.warnings {
             // A warning that repeats a gate's words is not said twice: the gate was told above.
             let is_told = matches!(run.standing, Standing::Invalid | Standing::Counted);
-            if !is_told || !end.gates.iter().any(|gate| gate.is_tripped && warning.contains(&gate.detail)) {
+            if !is_told || !end.gates.iter().any(|gate| gate.is_tripped() && warning.contains(&gate.detail)) {
                 found.push(("warning", "warning".to_owned(), warning.clone(), String::new()));
             }
         }
-        for check in end.checks.iter().filter(|check| !check.is_ok) {
+        // The gate has told them already.
+        let is_told = faults.iter().any(|gate| gate.name == CONSISTENCY);
+        for check in end.checks.iter().filter(|check| !check.is_ok && !is_told) {
             let text = format!("{}: expected {}, found {}", check.name, check.expected, check.found);
-            found.push(("failed", "consistency".to_owned(), text, String::new()));
+            found.push(("failed", CONSISTENCY.to_owned(), text, String::new()));
         }
     }
     found
@@ -125,6 +135,11 @@ struct Group {
 const MARK: char = '\u{1}';
 
 impl Group {
+    fn new(kind: &'static str, word: String, text: &str, remedy: String) -> Group {
+        let ranges = figures(text).into_iter().map(|figure| (figure.clone(), figure)).collect();
+        Group { kind, word, shape: shape(text), remedy, ranges, runs: Vec::new() }
+    }
+
     fn add(&mut self, text: &str) {
         let value = |figure: &String| figure.replace(',', "").parse::<f64>().unwrap_or(0.0);
         for ((low, high), figure) in self.ranges.iter_mut().zip(figures(text)) {
@@ -175,6 +190,23 @@ fn figures(text: &str) -> Vec<String> {
     pieces(text).into_iter().filter(|(_, is_figure)| *is_figure).map(|(piece, _)| piece.to_owned()).collect()
 }
 
+/// Texts that differ in their figures only as one, with the figures' ranges; the most frequent first.
+pub(crate) fn grouped<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut groups: Vec<(Group, usize)> = Vec::new();
+    for text in texts {
+        let shape = shape(text);
+        match groups.iter_mut().find(|(group, _)| group.shape == shape) {
+            Some((group, count)) => {
+                group.add(text);
+                *count += 1;
+            }
+            None => groups.push((Group::new("", String::new(), text, String::new()), 1)),
+        }
+    }
+    groups.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    groups.into_iter().map(|(group, _)| group.finish().text).collect()
+}
+
 fn shape(text: &str) -> String {
     let mark = MARK.to_string();
     pieces(text).into_iter().map(|(piece, is_figure)| if is_figure { mark.as_str() } else { piece }).collect()
@@ -195,16 +227,10 @@ mod tests {
     #[test]
     fn groups_span_their_figures() {
         let text = |used: &str| format!("other processes used {used} % of the machine");
-        let mut group = Group {
-            kind: "invalid",
-            word: String::new(),
-            shape: shape(&text("9")),
-            remedy: String::new(),
-            ranges: vec![("9".to_owned(), "9".to_owned())],
-            runs: vec![],
-        };
-        group.add(&text("66.5"));
-        group.add(&text("18"));
-        assert_eq!(group.finish().text, "other processes used 9 to 66.5 % of the machine");
+        let texts = ["idle".to_owned(), text("9"), text("66.5"), text("18")];
+        assert_eq!(
+            grouped(texts.iter().map(String::as_str)),
+            ["other processes used 9 to 66.5 % of the machine", "idle"]
+        );
     }
 }

@@ -2,7 +2,7 @@
 //! so that the two cannot differ.
 
 use serde_json::{Map, Value, json};
-use store::{RunEnd, RunHead, RunStart, Status};
+use store::{Gate, RunEnd, RunHead, RunStart, Status};
 
 use crate::figures::StepFigures;
 
@@ -44,12 +44,15 @@ pub fn bench_lines(start: &RunStart, end: &RunEnd, build: Option<&str>) -> Vec<V
         .collect()
 }
 
+/// Version of the JSON: what a reader may rely on. 2: gates say what they found, and percentiles may be null.
+pub(crate) const SCHEMA: u32 = 2;
+
 /// The fields of one level; a level without a step has zeros for counts and null for what was never measured.
 pub(crate) fn fields(ran: &Ran<'_>, sessions: u32, step: Option<&StepFigures>) -> Map<String, Value> {
     let mut map = Map::new();
     let mut put = |name: &str, value: Value| map.insert(name.to_owned(), value);
-    put("schema", json!(1));
-    let (status, error) = status_and_error(ran);
+    put("schema", json!(SCHEMA));
+    let (status, error) = status_and_error(ran, sessions);
     put("status", json!(status));
     put("error", json!(error));
     let from_key = |name: &str| ran.start.key.get(name).cloned().unwrap_or(Value::Null);
@@ -72,19 +75,31 @@ pub(crate) fn fields(ran: &Ran<'_>, sessions: u32, step: Option<&StepFigures>) -
     let warnings = ran.end.map(|end| end.warnings.clone()).unwrap_or_default();
     let gates: Map<String, Value> = ran
         .end
-        .map(|end| end.gates.iter().map(|gate| (gate.name.clone(), json!(gate.is_tripped))).collect())
+        .map(|end| end.gates.iter().filter(|gate| gate.covers(sessions)).map(gate_field).collect())
         .unwrap_or_default();
     map.insert("warnings".to_owned(), json!(warnings));
     map.insert("gates".to_owned(), Value::Object(gates));
     map
 }
 
+fn gate_field(gate: &Gate) -> (String, Value) {
+    let mut fields = json!({
+        "finding": gate.finding.as_str(), "kind": gate.kind().as_str(), "detail": gate.detail,
+    });
+    if gate.is_tripped() {
+        fields["remedy"] = json!(gate.remedy);
+        fields["allowed"] = json!(gate.is_allowed);
+    }
+    (gate.name.clone(), fields)
+}
+
 /// The contract has three states: done, failed and invalid. What was stopped half-way has failed, and its error
-/// says that it was interrupted.
-fn status_and_error(ran: &Ran<'_>) -> (&'static str, Option<String>) {
+/// says that it was interrupted. A level of a climb is invalid for its own faults, not for those of other levels.
+fn status_and_error(ran: &Ran<'_>, sessions: u32) -> (&'static str, Option<String>) {
     let said = ran.error.map(str::to_owned);
     match ran.status {
         Status::Done => ("done", said),
+        Status::Invalid if ran.end.is_some_and(|end| end.counts_at(sessions)) => ("done", None),
         Status::Invalid => ("invalid", said),
         Status::Failed => ("failed", said.or_else(|| Some("failed for an unknown reason".to_owned()))),
         Status::Interrupted => {

@@ -210,7 +210,7 @@ fn estimate(point: &Point, metric: &str) -> Option<Spot> {
 fn invalid(study: &StudyReport, point: &Point, metric: &str, at: usize) -> Vec<(usize, f64, String)> {
     study
         .measured(point)
-        .filter(|(run, _)| run.standing == Standing::Invalid)
+        .filter(|(run, _)| run.standing_at(point.sessions) == Standing::Invalid)
         .filter_map(|(run, step)| Some((at, round(step.metric(metric)?), run.id.clone())))
         .collect()
 }

@@ -25,7 +25,7 @@ impl Table {
 }
 
 /// Writes `cells.csv`, `runs.csv`, `intervals.csv`, `statements.csv`, `errors.csv`, `verdicts.csv`, `settings.csv`,
-/// `telemetry.csv` and `hot_locks.csv` into `directory`, which is created where it is missing.
+/// `telemetry.csv`, `hot_locks.csv` and `gates.csv` into `directory`, which is created where it is missing.
 pub fn write_csv(report: &Report, directory: &Path) -> Result<(), Error> {
     let failed = |path: &Path, source: std::io::Error| Error::Write { path: path.to_owned(), source };
     std::fs::create_dir_all(directory).map_err(|source| failed(directory, source))?;
@@ -89,7 +89,7 @@ fn cells(report: &Report) -> Table {
     let mut table = Table::new("cells.csv", &["study", "cell"]);
     table.heads.extend(names.iter().cloned());
     table.heads.push("sessions".to_owned());
-    table.heads.push("runs_counted".to_owned());
+    table.heads.extend(["runs_counted", "marks", "short_term", "freeze_s"].map(str::to_owned));
     for metric in ["tps", "tps_max", "tps_min", "qps", "mean_ms", "p50_ms", "p95_ms", "p99_ms"] {
         table.heads.extend(["median", "low", "high"].map(|part| format!("{metric}_{part}")));
     }
@@ -98,6 +98,9 @@ fn cells(report: &Report) -> Table {
         row.extend(key_values(point, &names));
         row.push(text(point.sessions));
         row.push(text(study.counted(point).count()));
+        row.push(study.marks(point).iter().map(crate::Mark::text).collect::<Vec<_>>().join("; "));
+        row.push(text(study.is_short_term(point)));
+        row.push(maybe(point.freeze_s));
         let estimates: [Option<Estimate>; 8] = [
             point.tps,
             point.tps_max,
@@ -159,6 +162,8 @@ fn runs(report: &Report) -> Table {
         "retries",
         "in_flight_at_end",
         "backlog_at_end",
+        "stalled_s",
+        "freeze_s",
         "committed",
         "rolled_back",
         "deadlock",
@@ -182,7 +187,7 @@ fn runs(report: &Report) -> Table {
             let mut row = vec![study.name.clone(), point.id.clone(), run.id.clone()];
             row.extend(key_values(point, &names));
             row.push(text(point.sessions));
-            row.extend(run_columns(run));
+            row.extend(run_columns(run, point.sessions));
             match step.and_then(|step| run.steps.get(step)) {
                 Some(step) => row.extend(step_columns(step)),
                 None => row.resize(table.heads.len(), String::new()),
@@ -193,10 +198,10 @@ fn runs(report: &Report) -> Table {
     table
 }
 
-fn run_columns(run: &RunView) -> Vec<String> {
+fn run_columns(run: &RunView, level: u32) -> Vec<String> {
     let start = &run.head.start;
     vec![
-        run.standing.word().to_owned(),
+        run.standing_at(level).word().to_owned(),
         run.head.status.as_str().to_owned(),
         run.head.error.clone().unwrap_or_default(),
         text(start.block),
@@ -221,13 +226,12 @@ fn step_columns(step: &crate::StepFigures) -> Vec<String> {
         text(step.qps),
     ];
     row.extend(
+        [step.reads, step.writes, step.other, step.retries, step.in_flight_at_end, step.backlog_at_end]
+            .map(text),
+    );
+    row.extend([maybe(step.stalls.map(|s| s.seconds)), maybe(step.stalls.map(|s| s.longest_s))]);
+    row.extend(
         [
-            step.reads,
-            step.writes,
-            step.other,
-            step.retries,
-            step.in_flight_at_end,
-            step.backlog_at_end,
             outcomes.committed,
             outcomes.rolled_back,
             outcomes.deadlock,
@@ -313,6 +317,8 @@ fn verdicts(report: &Report) -> Table {
             "method",
             "unequal",
             "in_doubt",
+            "marks",
+            "lost",
         ],
     );
     for study in &report.studies {
@@ -347,17 +353,23 @@ fn verdicts(report: &Report) -> Table {
                 result.method.word().to_owned(),
                 verdict.flags.join("; "),
                 verdict.doubts.join("; "),
+                verdict.marks.join("; "),
+                verdict.lost_text().unwrap_or_default(),
             ]);
         }
     }
     table
 }
 
-/// Settings, telemetry and locks, by run.
-fn run_facts(report: &Report) -> [Table; 3] {
+/// Settings, telemetry, locks and gates, by run.
+fn run_facts(report: &Report) -> [Table; 4] {
     let mut settings = Table::new("settings.csv", &["study", "run", "name", "value", "asked"]);
     let mut telemetry =
         Table::new("telemetry.csv", &["study", "run", "source", "name", "instance", "unit", "at_s", "value"]);
+    let mut gates = Table::new(
+        "gates.csv",
+        &["study", "run", "sessions", "gate", "kind", "finding", "allowed", "detail", "remedy"],
+    );
     let mut locks = Table::new(
         "hot_locks.csv",
         &[
@@ -393,6 +405,11 @@ fn run_facts(report: &Report) -> [Table; 3] {
                     telemetry.rows.push(row);
                 }
             }
+            for gate in &end.gates {
+                let mut row = place();
+                row.extend(gate_columns(gate));
+                gates.rows.push(row);
+            }
             for lock in &end.hot_locks {
                 let mut row = place();
                 let source =
@@ -410,7 +427,20 @@ fn run_facts(report: &Report) -> [Table; 3] {
             }
         }
     }
-    [settings, telemetry, locks]
+    [settings, telemetry, locks, gates]
+}
+
+/// A gate of a run: what is empty under `sessions` speaks about all levels of the run.
+fn gate_columns(gate: &store::Gate) -> [String; 7] {
+    [
+        maybe(gate.level),
+        gate.name.clone(),
+        gate.kind().as_str().to_owned(),
+        gate.finding.as_str().to_owned(),
+        text(gate.is_allowed),
+        gate.detail.clone(),
+        gate.remedy.clone(),
+    ]
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::bench::{Ran, fields};
-use crate::model::{Point, Report, RunView, StudyReport, VerdictView};
+use crate::model::{Lost, Point, Report, RunView, StudyReport, VerdictView};
 use crate::text::time_text;
 
 /// The whole report as one JSON value.
@@ -21,7 +21,7 @@ pub fn json(report: &Report) -> Value {
         .flat_map(|study| study.verdicts.iter().map(|verdict| comparison(study, verdict)))
         .collect();
     json!({
-        "schema": 1,
+        "schema": crate::bench::SCHEMA,
         "plimsoll": report.plimsoll_version,
         "studies": studies,
         "cells": cells,
@@ -62,6 +62,9 @@ fn cell(report: &Report, study: &StudyReport, point: &Point) -> Value {
         "tps_max": point.tps_max,
         "tps_min": point.tps_min,
         "qps": point.qps,
+        "marks": study.marks(point),
+        "short_term": study.is_short_term(point),
+        "freeze_s": point.freeze_s,
         "latency_ms": {"mean": point.mean_ms, "p50": point.p50_ms, "p95": point.p95_ms, "p99": point.p99_ms},
     })
 }
@@ -74,7 +77,7 @@ fn run_of(report: &Report, run: &RunView, step: Option<usize>, sessions: u32) ->
     let start = &run.head.start;
     let more = json!({
         "run": run.id,
-        "standing": run.standing.word(),
+        "standing": run.standing_at(sessions).word(),
         "repeat": start.repeat,
         "block": start.block,
         "position": start.position,
@@ -128,5 +131,21 @@ fn comparison(study: &StudyReport, verdict: &VerdictView) -> Value {
         "reason": result.reason.map(stats::Reason::sentence),
         "unequal": verdict.flags,
         "in_doubt": verdict.doubts,
+        "marks": verdict.marks,
+        "lost": verdict.lost.as_ref().map(lost),
+    })
+}
+
+/// What faults of the measurement cost the sides, and the verdict over all completed runs.
+fn lost(lost: &Lost) -> Value {
+    let side = |(lost, completed): (usize, usize)| json!({"lost": lost, "completed": completed});
+    let result = &lost.over_all;
+    json!({
+        "base": side(lost.base),
+        "other": side(lost.other),
+        "over_all": {
+            "n": result.n, "ratio": result.ratio, "low": result.low, "high": result.high,
+            "p_adjusted": result.p_adjusted, "verdict": result.verdict.word(), "method": result.method.word(),
+        },
     })
 }

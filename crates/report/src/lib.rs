@@ -20,6 +20,7 @@ mod json;
 mod layout;
 mod load;
 mod markdown;
+mod marks;
 mod model;
 mod page;
 mod published;
@@ -40,8 +41,9 @@ pub use html::html;
 pub use json::json;
 pub use load::Selection;
 pub use markdown::markdown;
+pub use marks::Mark;
 pub use model::{
-    AuditView, HostView, Point, RecordView, Report, RunView, Standing, StudyReport, VerdictView,
+    AuditView, HostView, Lost, Point, RecordView, Report, RunView, Standing, StudyReport, VerdictView,
 };
 pub use published::PUBLISHED;
 pub use text::{metric_name, p_value, ratio};

@@ -135,7 +135,7 @@ impl Loader<'_> {
                 standing: match head.start.purpose {
                     Purpose::Locks => Standing::LockPass,
                     Purpose::Measure if !is_last => Standing::Superseded,
-                    Purpose::Measure => standing_of(head.status),
+                    Purpose::Measure => standing_of(head.status, &head.start.levels, end.as_ref()),
                 },
                 // Blocks of two files are not the same blocks, even on one machine.
                 block: file as u32 * 1_000_000 + head.start.block,
@@ -325,6 +325,8 @@ fn finish(study: &mut StudyReport, hosts: &[HostView]) {
             point.p95_ms,
             point.p99_ms,
         ] = figures;
+        let freezes = study.counted(point).filter_map(|(_, step)| step.stalls);
+        point.freeze_s = freezes.map(|stalls| stalls.longest_s).reduce(f64::max);
     }
     study.points = points;
     for figure in crate::published::figures(&crate::sections::wishes(study).published) {
@@ -361,6 +363,7 @@ fn empty_point(identity: Key, sessions: u32, is_climb: bool, run: (usize, Option
         p50_ms: None,
         p95_ms: None,
         p99_ms: None,
+        freeze_s: None,
     }
 }
 

@@ -136,15 +136,39 @@ fn verdicts(text: &mut String, study: &StudyReport) {
     for flag in flags {
         let _ = writeln!(text, "Not equal: {}\n", plain(flag));
     }
+    verdict_notes(text, study);
+}
+
+/// What weakens verdicts: what is true of several is said once.
+fn verdict_notes(text: &mut String, study: &StudyReport) {
+    let mut notes: Vec<(&str, String, Vec<&VerdictView>)> = Vec::new();
     for verdict in &study.verdicts {
-        for doubt in &verdict.doubts {
-            let (metric, other) = (metric_name(&verdict.metric), plain(&verdict.other_label));
-            let at =
-                if verdict.at.is_empty() { String::new() } else { format!(" on {}", plain(&verdict.at)) };
-            let sessions = study.points[verdict.other].sessions;
-            let _ =
-                writeln!(text, "In doubt: {metric}, {other}{at}, {sessions} sessions: {}\n", plain(doubt));
+        let doubts = verdict.doubts.iter().map(|doubt| ("In doubt", doubt.clone()));
+        let marks = verdict.marks.iter().map(|mark| ("Marked", mark.clone()));
+        let lost = verdict.lost_text().map(|lost| ("Runs lost", lost));
+        for (word, said) in doubts.chain(marks).chain(lost) {
+            match notes.iter_mut().find(|(known, text, _)| (*known, &*text) == (word, &said)) {
+                Some((_, _, verdicts)) => verdicts.push(verdict),
+                None => notes.push((word, said, vec![verdict])),
+            }
         }
+    }
+    for (word, said, verdicts) in notes {
+        let of = match verdicts.as_slice() {
+            [verdict] => {
+                let (metric, other) = (metric_name(&verdict.metric), plain(&verdict.other_label));
+                let at =
+                    if verdict.at.is_empty() { String::new() } else { format!(" on {}", plain(&verdict.at)) };
+                match &verdict.climb {
+                    Some(_) => format!("{metric}, {other}{at}, whole climb"),
+                    None => {
+                        format!("{metric}, {other}{at}, {} sessions", study.points[verdict.other].sessions)
+                    }
+                }
+            }
+            several => format!("{} comparisons", several.len()),
+        };
+        let _ = writeln!(text, "{word}: {of}: {}\n", plain(&said));
     }
 }
 
@@ -255,7 +279,9 @@ fn cells(text: &mut String, study: &StudyReport) {
         "p95",
         "p99",
         "Failed",
+        "Longest freeze s",
         "Runs",
+        "Marks",
     ];
     table(text, &heads, 1);
     let with_interval = |estimate: Option<Estimate>| match estimate {
@@ -279,7 +305,9 @@ fn cells(text: &mut String, study: &StudyReport) {
             with_interval(point.p95_ms),
             with_interval(point.p99_ms),
             stats::mean(&failed).map_or_else(|| "–".to_owned(), percent),
+            point.freeze_s.map_or_else(|| "–".to_owned(), number),
             runs,
+            plain(&study.marks_text(point)),
         ];
         row(text, &cells);
     }

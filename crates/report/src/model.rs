@@ -170,6 +170,8 @@ pub struct Point {
     pub p95_ms: Option<Estimate>,
     /// 99th percentile of the response time in ms.
     pub p99_ms: Option<Estimate>,
+    /// The longest time without a commit in any run, in seconds; `None` where it was not measured.
+    pub freeze_s: Option<f64>,
 }
 
 /// An answer to one question of `[compare]`.
@@ -199,9 +201,41 @@ pub struct VerdictView {
     pub flags: Vec<String>,
     /// How many of the runs that it rests on are in doubt, and why: gates that the study lets pass with a warning.
     pub doubts: Vec<String>,
+    /// How the servers of both sides behaved, with the share of the runs on either side.
+    pub marks: Vec<String>,
+    /// Where faults of the measurement cost the sides different numbers of runs.
+    pub lost: Option<Lost>,
+}
+
+/// What faults of the measurement cost the two sides of a comparison, and what all completed runs together say.
+#[derive(Debug, Clone)]
+pub struct Lost {
+    /// Runs of the base that are excluded, and all that came to their end.
+    pub base: (usize, usize),
+    /// The same of the other side.
+    pub other: (usize, usize),
+    /// The answer over all completed runs: what is excluded may not have been excluded by chance.
+    pub over_all: stats::Comparison,
 }
 
 impl VerdictView {
+    /// What faults of the measurement cost the sides, where that is not the same, with the answer over all runs.
+    pub fn lost_text(&self) -> Option<String> {
+        let lost = self.lost.as_ref()?;
+        let result = &lost.over_all;
+        let word = if result.p_adjusted.is_some() { result.verdict.word() } else { "no verdict" };
+        let interval = result.low.zip(result.high);
+        let interval = interval.map_or_else(String::new, |(low, high)| {
+            format!(" ({} to {})", crate::text::ratio(low), crate::text::ratio(high))
+        });
+        let ratio = result.ratio.map_or_else(|| "–".to_owned(), crate::text::ratio);
+        Some(format!(
+            "faults of the measurement cost {} of {} runs of {} and {} of {} of {}; over all completed runs: {word}, \
+             {ratio}{interval}",
+            lost.other.0, lost.other.1, self.other_label, lost.base.0, lost.base.1, self.base_label
+        ))
+    }
+
     /// The verdict's word, or that there is none; marked where it rests on runs in doubt.
     pub fn word(&self) -> String {
         let word = if self.result.p_adjusted.is_some() { self.result.verdict.word() } else { "no verdict" };
@@ -210,10 +244,18 @@ impl VerdictView {
 }
 
 impl RunView {
-    /// Gates that tripped although the run counts: its study lets them pass with a warning.
+    /// Faults of the measurement although the run counts: its study lets them pass with a warning.
     pub fn doubted_by(&self) -> impl Iterator<Item = &store::Gate> {
         let gates = self.end.iter().flat_map(|end| &end.gates);
-        gates.filter(|gate| gate.is_tripped && self.standing == Standing::Counted)
+        gates.filter(|gate| gate.is_tripped() && gate.is_allowed && self.standing == Standing::Counted)
+    }
+
+    /// How it stands at one of its levels: a level at fault does not take the others of its climb along.
+    pub fn standing_at(&self, level: u32) -> Standing {
+        match &self.end {
+            Some(end) if self.standing == Standing::Counted && !end.counts_at(level) => Standing::Invalid,
+            _ => self.standing,
+        }
     }
 }
 
@@ -230,9 +272,16 @@ impl StudyReport {
             .collect()
     }
 
+    /// The same over all completed runs, those that gates exclude among them.
+    pub(crate) fn all_samples(&self, point: &Point, metric: &str) -> Vec<stats::Sample> {
+        self.completed(point)
+            .filter_map(|(run, step)| Some(stats::Sample { block: run.block, value: step.metric(metric)? }))
+            .collect()
+    }
+
     /// The counted runs of a point with the step that reached it.
     pub fn counted<'a>(&'a self, point: &'a Point) -> impl Iterator<Item = (&'a RunView, &'a StepFigures)> {
-        self.measured(point).filter(|(run, _)| run.standing == Standing::Counted)
+        self.measured(point).filter(|(run, _)| run.standing_at(point.sessions) == Standing::Counted)
     }
 
     /// All runs of a point that reached it, with the step.
@@ -258,9 +307,10 @@ impl StudyReport {
         }
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for run in runs.iter().filter(|run| run.standing != Standing::Superseded) {
-            match counts.iter_mut().find(|(word, _)| *word == run.standing.word()) {
+            let standing = run.standing_at(point.sessions).word();
+            match counts.iter_mut().find(|(word, _)| *word == standing) {
                 Some((_, count)) => *count += 1,
-                None => counts.push((run.standing.word(), 1)),
+                None => counts.push((standing, 1)),
             }
         }
         let counts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
@@ -277,9 +327,12 @@ impl StudyReport {
     }
 }
 
-/// The standing of a run that no later attempt replaces.
-pub(crate) fn standing_of(status: Status) -> Standing {
+/// The standing of a run that no later attempt replaces; it counts where any of its levels does.
+pub(crate) fn standing_of(status: Status, levels: &[u32], end: Option<&RunEnd>) -> Standing {
     match status {
+        Status::Invalid if end.is_some_and(|end| levels.iter().any(|level| end.counts_at(*level))) => {
+            Standing::Counted
+        }
         Status::Done => Standing::Counted,
         Status::Invalid => Standing::Invalid,
         Status::Failed => Standing::Failed,

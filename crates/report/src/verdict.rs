@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stats::climb::whole_climb;
-use stats::{Better, ClimbPoint, Question, Rules, Verdict};
+use stats::{Better, ClimbPoint, Question, Rules, Sample, Verdict};
 use store::{Comparison, Key, ServerFacts};
 
 use crate::load::label;
-use crate::model::{Point, RunView, Standing, StudyReport, VerdictView};
+use crate::marks;
+use crate::model::{Lost, Point, RunView, Standing, StudyReport, VerdictView};
 use crate::text::{listed, metric_name, number, percent, ratio, value_text, would_decide};
 
 /// Throughput is better high, times are better low.
@@ -18,13 +19,43 @@ fn better(metric: &str) -> Better {
 /// All comparisons of the newest record, adjusted together (those of one margin at a time).
 pub(crate) fn verdicts(study: &StudyReport) -> Vec<VerdictView> {
     let Some(newest) = study.newest() else { return vec![] };
-    let mut asked: Vec<(VerdictView, Question)> = Vec::new();
-    for comparison in &newest.record.study.comparisons {
-        for metric in &comparison.metrics {
-            asked.extend(of_whole_climbs(study, comparison, metric));
-            asked.extend(of_points(study, comparison, metric));
+    let counted =
+        asked(study, &newest.record.study.comparisons, &|point, metric| study.samples(point, metric));
+    let mut views = answered(counted);
+    if views.iter().all(|view| view.lost.is_none()) {
+        return views;
+    }
+    let completed =
+        asked(study, &newest.record.study.comparisons, &|point, metric| study.all_samples(point, metric));
+    for (view, over_all) in views.iter_mut().zip(answered(completed)) {
+        if let Some(lost) = &mut view.lost {
+            lost.over_all = over_all.result;
         }
     }
+    views
+}
+
+/// Values of a metric at a point.
+type Samples<'a> = &'a dyn Fn(&Point, &str) -> Vec<Sample>;
+
+/// The questions of the comparisons, each with its view, which has no answer yet.
+fn asked(
+    study: &StudyReport,
+    comparisons: &[Comparison],
+    samples: Samples<'_>,
+) -> Vec<(VerdictView, Question)> {
+    let mut asked = Vec::new();
+    for comparison in comparisons {
+        for metric in &comparison.metrics {
+            asked.extend(of_whole_climbs(study, comparison, metric, samples));
+            asked.extend(of_points(study, comparison, metric, samples));
+        }
+    }
+    asked
+}
+
+/// The questions answered, those of one margin together.
+fn answered(mut asked: Vec<(VerdictView, Question)>) -> Vec<VerdictView> {
     let margins: BTreeSet<u64> = asked.iter().map(|(view, _)| view.margin.to_bits()).collect();
     for margin in margins.into_iter().map(f64::from_bits) {
         let family: Vec<usize> = (0..asked.len()).filter(|at| asked[*at].0.margin == margin).collect();
@@ -37,16 +68,21 @@ pub(crate) fn verdicts(study: &StudyReport) -> Vec<VerdictView> {
     asked.into_iter().map(|(view, _)| view).collect()
 }
 
-fn of_points(study: &StudyReport, comparison: &Comparison, metric: &str) -> Vec<(VerdictView, Question)> {
+fn of_points(
+    study: &StudyReport,
+    comparison: &Comparison,
+    metric: &str,
+    samples: Samples<'_>,
+) -> Vec<(VerdictView, Question)> {
     pairs(study, comparison)
         .into_iter()
         .map(|(base, other)| {
             let question = Question {
-                base: study.samples(&study.points[base], metric),
-                other: study.samples(&study.points[other], metric),
+                base: samples(&study.points[base], metric),
+                other: samples(&study.points[other], metric),
                 better: better(metric),
             };
-            (view(study, comparison, metric, base, other), question)
+            (view(study, comparison, metric, &[(base, other)]), question)
         })
         .collect()
 }
@@ -75,6 +111,7 @@ fn of_whole_climbs(
     study: &StudyReport,
     comparison: &Comparison,
     metric: &str,
+    samples: Samples<'_>,
 ) -> Vec<(VerdictView, Question)> {
     let mut climbs: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
     for (base, other) in pairs(study, comparison) {
@@ -92,8 +129,7 @@ fn of_whole_climbs(
             let points = |side: &dyn Fn(&(usize, usize)) -> usize| -> Vec<ClimbPoint> {
                 let of_level = |pair: &(usize, usize)| {
                     let point = &study.points[side(pair)];
-                    let samples = study.samples(point, metric).into_iter();
-                    samples.map(|sample| ClimbPoint {
+                    samples(point, metric).into_iter().map(|sample| ClimbPoint {
                         block: sample.block,
                         level: point.sessions,
                         value: sample.value,
@@ -102,7 +138,7 @@ fn of_whole_climbs(
                 levels.iter().flat_map(of_level).collect()
             };
             let question = whole_climb(&points(&|pair| pair.0), &points(&|pair| pair.1), better(metric));
-            let mut view = view(study, comparison, metric, levels[0].0, levels[0].1);
+            let mut view = view(study, comparison, metric, &levels);
             view.climb = Some(levels.iter().map(|(_, other)| study.points[*other].sessions).collect());
             (view, question)
         })
@@ -113,11 +149,15 @@ fn view(
     study: &StudyReport,
     comparison: &Comparison,
     metric: &str,
-    base: usize,
-    other: usize,
+    levels: &[(usize, usize)],
 ) -> VerdictView {
+    let (base, other) = levels[0];
+    let (bases, others): (Vec<usize>, Vec<usize>) = levels.iter().copied().unzip();
     let at = &study.points[other].identity;
     let of = |key: &Key| label(key, std::slice::from_ref(&comparison.axis), &[]);
+    let (base_label, other_label) = (of(&study.points[base].identity), of(at));
+    let nothing = Question { base: vec![], other: vec![], better: better(metric) };
+    let unanswered = stats::compare_one(&nothing, &Rules::default());
     VerdictView {
         metric: metric.to_owned(),
         axis: comparison.axis.clone(),
@@ -125,16 +165,26 @@ fn view(
         other,
         climb: None,
         margin: comparison.margin,
-        base_label: of(&study.points[base].identity),
-        other_label: of(at),
+        marks: marks::of_sides(study, (&others, &other_label), (&bases, &base_label)),
+        lost: lost(study, &bases, &others, &unanswered),
+        base_label,
+        other_label,
         at: label(at, &study.varying, &[&comparison.axis, "sessions"]),
-        result: stats::compare_one(
-            &Question { base: vec![], other: vec![], better: better(metric) },
-            &Rules::default(),
-        ),
+        result: unanswered,
         flags: flags(study, &study.points[base], &study.points[other], &comparison.axis),
-        doubts: doubts(study, [base, other]).into_iter().collect(),
+        doubts: doubts(study, bases.into_iter().chain(others)).into_iter().collect(),
     }
+}
+
+/// What faults of the measurement cost the sides, where the shares differ; its answer is still to come.
+fn lost(
+    study: &StudyReport,
+    bases: &[usize],
+    others: &[usize],
+    unanswered: &stats::Comparison,
+) -> Option<Lost> {
+    let (base, other) = (study.lost(bases), study.lost(others));
+    (base.0 != other.0).then(|| Lost { base, other, over_all: unanswered.clone() })
 }
 
 /// The axis that would explain a difference, the fact's name, and where it stands.
@@ -235,16 +285,35 @@ pub(crate) fn answer(study: &StudyReport) -> Vec<String> {
             None => groups.push((name, vec![verdict])),
         }
     }
+    let mut sentences: Vec<String> = inconsistent(study).into_iter().collect();
     if !groups.is_empty() && study.verdicts.iter().all(|verdict| verdict.result.ratio.is_none()) {
-        let mut sentences = vec!["No answer yet: no comparison has valid runs on both sides.".to_owned()];
+        sentences.push("No answer yet: no comparison has valid runs on both sides.".to_owned());
         sentences.extend(peaks(study));
         return sentences;
     }
-    let mut sentences: Vec<String> = groups.iter().map(|(_, group)| sentence(study, group)).collect();
-    if sentences.is_empty() {
-        sentences = peaks(study);
+    match groups.is_empty() {
+        true => sentences.extend(peaks(study)),
+        false => sentences.extend(groups.iter().map(|(_, group)| sentence(study, group))),
     }
     sentences
+}
+
+/// Runs whose tables are not what their counted outcomes imply: told on top of everything.
+fn inconsistent(study: &StudyReport) -> Option<String> {
+    let is_bad = |run: &&RunView| {
+        let mut gates = run.end.iter().flat_map(|end| &end.gates);
+        gates.any(|gate| gate.is_tripped() && gate.name == crate::alarms::CONSISTENCY)
+    };
+    let runs: Vec<&str> = study.runs.iter().filter(is_bad).map(|run| run.id.as_str()).collect();
+    (!runs.is_empty()).then(|| {
+        format!(
+            "Tables are not what the counted outcomes imply in {} of {} runs ({}): either the server lost or invented \
+             data, or Plimsoll miscounted.",
+            runs.len(),
+            study.runs.len(),
+            runs.join(", ")
+        )
+    })
 }
 
 /// One sentence on all load levels of one comparison.
@@ -282,6 +351,13 @@ fn sentence(study: &StudyReport, group: &[&VerdictView]) -> String {
         clauses.push(format!("no verdict{} ({n} of {least} valid blocks)", all_where(study, &unjudged)));
     }
     clauses.extend(doubts(study, group.iter().flat_map(|view| [view.base, view.other])));
+    let lost = group.iter().filter(|view| view.lost.is_some()).count();
+    if lost > 0 {
+        let where_lost = if group.len() == 1 { "here".to_owned() } else { format!("in {lost} of these") };
+        clauses.push(format!(
+            "{where_lost} the sides lost different numbers of runs to faults of the measurement (see the verdicts)"
+        ));
+    }
     format!("{head}, {metric}: {}.", clauses.join("; "))
 }
 

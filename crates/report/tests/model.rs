@@ -210,7 +210,7 @@ fn unequal_durability_is_said_with_each_verdict() {
 fn json_keeps_the_contract() {
     let report = ladder(5);
     let json = report::json(&report);
-    assert_eq!(json["schema"], 1);
+    assert_eq!(json["schema"], 2);
     let cells = json["cells"].as_array().unwrap();
     let keys = ["study", "host", "server", "workload", "settings", "engine", "cpus", "sessions"];
     for cell in cells {
@@ -374,9 +374,11 @@ fn runs_that_a_study_lets_pass_are_told_and_mark_the_verdicts_that_rest_on_them(
                 let detail = "other processes used 52 % of the machine";
                 end.gates = vec![store::Gate {
                     name: "noisy_host".to_owned(),
-                    is_tripped: true,
+                    finding: Finding::Tripped,
+                    level: None,
                     detail: detail.to_owned(),
                     remedy: "stop what else runs".to_owned(),
+                    is_allowed: true,
                 }];
                 end.warnings
                     .push(format!("noisy_host, allowed by this study: {detail} (stop what else runs)"));

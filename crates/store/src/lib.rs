@@ -9,6 +9,7 @@
 mod audit;
 mod codec;
 mod error;
+mod gate;
 mod open;
 mod read;
 mod run;
@@ -21,11 +22,12 @@ pub use audit::{
 };
 pub use codec::PackedHistogram;
 pub use error::Error;
+pub use gate::{Finding, GATES_OF_EVERY_RUN, Gate, GateKind};
 pub use open::{FILE_NAME, Store};
 pub use run::{
-    Check, ClientUsage, ErrorTally, Gate, HotLock, Interval, LatencyUnit, LockSource, Outcomes, Phase,
-    Purpose, Run, RunEnd, RunHead, RunStart, Second, SecondResponse, Series, ServerFacts, Stalls, Statement,
-    Status, Step, Unended, WorkloadFacts,
+    Check, ClientUsage, ErrorTally, HotLock, Interval, LatencyUnit, LockSource, Outcomes, Phase, Purpose,
+    Run, RunEnd, RunHead, RunStart, Second, SecondResponse, Series, ServerFacts, Stalls, Statement, Status,
+    Step, Unended, WorkloadFacts,
 };
 pub use study::{
     Axis, Build, BuildId, Canary, Comparison, Host, HostId, Key, Probe, Quantity, Reference, RunId, Study,

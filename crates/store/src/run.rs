@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::PackedHistogram;
+use crate::gate::Gate;
 use crate::study::{BuildId, HostId, Key, RunId, StudyId};
 
 /// Latency histograms count in units of 100 ns.
@@ -37,11 +38,11 @@ pub enum Purpose {
 pub enum Status {
     /// Begun and not ended: it is going on, or its process was killed.
     Running,
-    /// Ended, and every gate held.
+    /// Ended, and no gate found a fault of the measurement: how the server behaved is the result.
     Done,
     /// Could not be brought to its end; what was measured before is kept.
     Failed,
-    /// Ended, but a gate says that its figures must not be used.
+    /// Ended, but gates say that figures of it must not be used: all of them, or those of some levels of a climb.
     Invalid,
     /// Was found running by a later plimsoll, or stopped by the user.
     Interrupted,
@@ -153,19 +154,6 @@ pub struct Phase {
     pub name: String,
     /// Seconds.
     pub duration_s: f64,
-}
-
-/// A check that can call a run invalid.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Gate {
-    /// `client_bound`, `not_steady`, `debt_growing`, `noisy_host`, `errors`, ...
-    pub name: String,
-    /// It says that the run is invalid.
-    pub is_tripped: bool,
-    /// What was found, with the figures.
-    pub detail: String,
-    /// What to do about it; empty where it held.
-    pub remedy: String,
 }
 
 /// A consistency check of the tables after a run.
@@ -479,7 +467,7 @@ pub struct RunEnd {
     pub phases: Vec<Phase>,
     /// Suspicions with a remedy.
     pub warnings: Vec<String>,
-    /// All gates that were looked at, held or tripped.
+    /// All gates, those that could not be looked at included.
     pub gates: Vec<Gate>,
     /// Consistency checks.
     pub checks: Vec<Check>,
@@ -512,6 +500,19 @@ impl RunEnd {
             series: Vec::new(),
             hot_locks: Vec::new(),
             facts: BTreeMap::new(),
+        }
+    }
+
+    /// Whether the figures of a load level may be used. In files of earlier versions a run is invalid, too, for how its
+    /// server behaved: that is a result like any other, and it counts.
+    pub fn counts_at(&self, level: u32) -> bool {
+        match self.status {
+            Status::Done => true,
+            Status::Invalid => {
+                self.gates.iter().any(Gate::is_tripped)
+                    && !self.gates.iter().any(|gate| gate.excludes() && gate.covers(level))
+            }
+            Status::Running | Status::Failed | Status::Interrupted => false,
         }
     }
 }

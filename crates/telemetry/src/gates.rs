@@ -1,5 +1,6 @@
-//! Checks that can call a run invalid: pure functions over what was recorded, each with a name, what was found and a
-//! remedy. An invalid run is shown and kept out of averages and verdicts.
+//! Checks of a run: pure functions over what was recorded, each with a name, what was found and a remedy. Some doubt the
+//! measurement, and an invalid run is kept out of averages and verdicts; others tell how the server behaved, which is
+//! what was to be found out. Which is which: `store::Gate::kind`.
 
 mod cache;
 
@@ -14,7 +15,7 @@ use crate::track::Track;
 pub enum Finding {
     /// Looked at, nothing wrong.
     Held,
-    /// The run is invalid.
+    /// Looked at, and it is wrong.
     Tripped,
     /// Could not be looked at; the detail says why.
     NotChecked,
@@ -40,12 +41,12 @@ impl Gate {
         Self { name, finding, detail, remedy }
     }
 
-    fn not_checked(name: &'static str, why: impl Into<String>) -> Self {
-        let detail = format!("not checked: {}", why.into());
-        Self { name, finding: Finding::NotChecked, detail, remedy: String::new() }
+    /// Could not be looked at, and why.
+    pub fn not_checked(name: &'static str, why: impl Into<String>) -> Self {
+        Self { name, finding: Finding::NotChecked, detail: why.into(), remedy: String::new() }
     }
 
-    /// It says that the run is invalid.
+    /// Looked at, and it is wrong.
     pub fn is_tripped(&self) -> bool {
         self.finding == Finding::Tripped
     }
@@ -112,10 +113,13 @@ impl Offered {
 
 /// `overloaded`: more arrived than was served. Response times are then a function of how long was measured.
 pub fn overloaded(offered: &Offered) -> Gate {
+    if offered.arrivals == 0 {
+        return Gate::not_checked("overloaded", "nothing arrived in the measured phase");
+    }
     let served = offered.arrivals.saturating_sub(offered.backlog_at_end) as f64;
     let detail = format!(
         "{} of the offered transactions were begun in time, {} waited at the end{}",
-        percent(served / (offered.arrivals as f64).max(1.0)),
+        percent(served / offered.arrivals as f64),
         offered.backlog_at_end,
         if offered.is_growing() { ", more and more of them" } else { "" }
     );
@@ -124,12 +128,29 @@ pub fn overloaded(offered: &Offered) -> Gate {
     Gate::new("overloaded", offered.is_unserved() || offered.is_growing(), detail, remedy)
 }
 
+/// `stalls`: how long nothing was committed while sessions waited, in whole seconds and at the longest. It trips from
+/// `limit_s` on.
+pub fn stalls(seconds: u32, longest_s: f64, limit_s: f64) -> Gate {
+    let is_tripped = longest_s >= limit_s;
+    let detail = match is_tripped {
+        true => format!(
+            "nothing was committed in {seconds} whole seconds while sessions waited, {longest_s:.1} s at the longest"
+        ),
+        false => format!(
+            "{seconds} whole seconds without a commit, the longest time without one lasted {longest_s:.1} s"
+        ),
+    };
+    let remedy = "look at what the server's log and the series say of that time (checkpoints, flushing, purge, storage)";
+    Gate::new("stalls", is_tripped, detail, remedy)
+}
+
 /// `not_steady`: a slope or a change of level in the measured phase.
 pub fn not_steady(steadiness: &Steadiness) -> Gate {
     let name = "not_steady";
     match steadiness.state {
         SteadyState::TooShort => {
-            Gate::not_checked(name, format!("{:.0} seconds are too few", steadiness.effective_seconds))
+            let (seconds, needed) = (steadiness.effective_seconds, stats::SteadyRules::default().seconds_min);
+            Gate::not_checked(name, format!("{seconds:.0} whole seconds, {needed} are needed"))
         }
         SteadyState::Steady => {
             let detail = format!("changed by {} over the phase", percent(steadiness.slope_share));
@@ -171,21 +192,30 @@ pub struct Debt {
 }
 
 impl Debt {
-    /// From the series over the measured phase: means of the first and last fifth. `None` below five samples.
+    /// From the series over the measured phase: means of the first and last fifth.
+    ///
+    /// # Errors
+    /// There are fewer than five samples, or no limit to judge them by.
     pub fn of(
         name: &'static str,
         unit: &'static str,
         factor: f64,
         values: &[f64],
-        limit: f64,
-    ) -> Option<Self> {
+        limit: Option<f64>,
+    ) -> Result<Self, UnseenDebt> {
+        let unseen = |why: String| UnseenDebt { name, why };
         let fifth = values.len() / 5;
-        if fifth == 0 {
-            return None;
+        let first = stats::mean(&values[..fifth]);
+        let last = stats::mean(&values[values.len() - fifth..]);
+        match (values.len(), first.zip(last), limit) {
+            (0, _, _) => Err(unseen("was not sampled".to_owned())),
+            (1, _, _) => Err(unseen("was sampled once, 5 times are needed".to_owned())),
+            (n, None, _) => Err(unseen(format!("was sampled {n} times, 5 are needed"))),
+            (_, Some(_), None) => Err(unseen("has no known limit".to_owned())),
+            (_, Some((first, last)), Some(limit)) => {
+                Ok(Self { name, start: first * factor, end: last * factor, limit, unit })
+            }
         }
-        let start = stats::mean(&values[..fifth])? * factor;
-        let end = stats::mean(&values[values.len() - fifth..])? * factor;
-        Some(Self { name, start, end, limit, unit })
     }
 
     /// Beyond half of the limit, and still growing by a tenth of the limit or more.
@@ -194,21 +224,34 @@ impl Debt {
     }
 }
 
-/// `debt_growing`. Every write builds up some debt, so growth counts only on its way to the limit.
-pub fn debt_growing(debts: &[Debt]) -> Gate {
+/// A debt that a server of its kind has, and that could not be looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnseenDebt {
+    /// As in [`Debt`].
+    pub name: &'static str,
+    /// `was not sampled`.
+    pub why: String,
+}
+
+/// `debt_growing`, of all debts that a server of this kind has. Every write builds up some debt, so growth counts only on
+/// its way to the limit.
+pub fn debt_growing(debts: &[Result<Debt, UnseenDebt>]) -> Gate {
     let name = "debt_growing";
-    if debts.is_empty() {
-        return Gate::not_checked(name, "the server's counters were not sampled");
+    let seen: Vec<&Debt> = debts.iter().flatten().collect();
+    let unseen = debts.iter().filter_map(|debt| debt.as_ref().err());
+    let unseen = unseen.map(|debt| format!("{} {}", debt.name, debt.why));
+    if seen.is_empty() {
+        let unseen: Vec<String> = unseen.collect();
+        let nothing = "the server's counters were not sampled".to_owned();
+        return Gate::not_checked(name, if unseen.is_empty() { nothing } else { unseen.join("; ") });
     }
-    let growing: Vec<&Debt> = debts.iter().filter(|d| d.is_growing()).collect();
-    let shown: Vec<&Debt> = if growing.is_empty() { debts.iter().collect() } else { growing.clone() };
-    let detail: Vec<String> = shown
-        .iter()
-        .map(|d| {
-            let [start, end, limit] = [d.start, d.end, d.limit].map(three_digits);
-            format!("{} {start} to {end} of {limit} {}", d.name, d.unit)
-        })
-        .collect();
+    let growing: Vec<&Debt> = seen.iter().copied().filter(|d| d.is_growing()).collect();
+    let shown = if growing.is_empty() { &seen } else { &growing };
+    let told = shown.iter().map(|d| {
+        let [start, end, limit] = [d.start, d.end, d.limit].map(three_digits);
+        format!("{} {start} to {end} of {limit} {}", d.name, d.unit)
+    });
+    let detail: Vec<String> = told.chain(unseen.map(|unseen| format!("not seen: {unseen}"))).collect();
     let remedy = "measure until the debt has levelled off, let it drain between runs, or give the server the means to \
                   pay it (larger log, more I/O capacity, more purge threads, a keener autovacuum)";
     Gate::new(name, !growing.is_empty(), detail.join("; "), remedy)
@@ -272,6 +315,9 @@ pub fn noisy_host(noise: &Noise, limits: &NoiseLimits) -> Gate {
     }
     if detail.is_empty() {
         return Gate::not_checked(name, "neither cpu nor canary were measured");
+    }
+    if noise.foreign_share.is_none() {
+        detail.push("not seen: what other processes used".to_owned());
     }
     let remedy = "find and stop what else runs (top, virtual machines on the same host), then run the study again: \
                   invalid runs are repeated";
@@ -422,6 +468,22 @@ fn quantity(text: &str) -> Option<f64> {
         _ => return None,
     };
     Some(number * factor)
+}
+
+/// `consistency`: checks of the tables after the run against what the counted outcomes imply. `failed` says each that did
+/// not hold.
+pub fn consistency(checks: usize, failed: &[String]) -> Gate {
+    let name = "consistency";
+    if checks == 0 {
+        return Gate::not_checked(name, "the workload has no check of its tables");
+    }
+    let detail = match failed {
+        [] => format!("{checks} checks of the tables hold"),
+        failed => format!("the tables are not what the outcomes imply: {}", failed.join(", ")),
+    };
+    let remedy = "make sure that nobody else writes to these tables; otherwise the server lost or invented data, or \
+                  Plimsoll miscounted";
+    Gate::new(name, !failed.is_empty(), detail, remedy)
 }
 
 /// `server_restarted`: the process's start (ticks since boot) and the server's own (seconds since 1970) must stay what

@@ -230,8 +230,17 @@ fn row(line: &Value) -> String {
         Some(longest_s) if longest_s >= 1.0 => format!("  {longest_s:.1} s without a commit"),
         _ => String::new(),
     };
+    // The freeze says of stalls what is to be said.
+    let is_mark = |(name, gate): &(&String, &Value)| {
+        gate["kind"] == "server" && gate["finding"] == "tripped" && *name != "stalls"
+    };
+    let marks: Vec<&str> = line["gates"]
+        .as_object()
+        .map(|gates| gates.iter().filter(is_mark).map(|(name, _)| name.as_str()).collect())
+        .unwrap_or_default();
+    let marks = if marks.is_empty() { String::new() } else { format!("  {}", marks.join(", ")) };
     format!(
-        "{:>8} {:>12} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}{status}{freeze}",
+        "{:>8} {:>12} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}{status}{marks}{freeze}",
         line["sessions"].as_u64().unwrap_or_default(),
         figure(&line["tps"]),
         figure(&line["qps"]),
@@ -260,9 +269,12 @@ mod tests {
             "sessions": 4, "status": "done", "tps": 10.0, "outcomes": {},
             "latency_ms": {"mean": 90.0, "p50": 3.0, "p95": 250.0, "p99": 1500.0},
             "unended": {"transactions": 3, "from_ms": 250.0}, "stalls": {"seconds": 1, "longest_s": 1.54},
+            "gates": {"errors": {"kind": "server", "finding": "tripped"},
+                      "stalls": {"kind": "server", "finding": "tripped"},
+                      "not_steady": {"kind": "server", "finding": "not_checked"}},
         });
         let row = row(&line);
         assert!(row.contains(">=250") && row.contains(">=1,500") && !row.contains(">=3"), "{row}");
-        assert!(row.ends_with("1.5 s without a commit"), "{row}");
+        assert!(row.ends_with("  0  errors  1.5 s without a commit"), "{row}");
     }
 }

@@ -168,6 +168,10 @@ pub(crate) fn summary(report: &Report) -> String {
             ("p99 ms", Align::Right),
             ("runs", Align::Right),
         ]);
+        let has_marks = study.points.iter().any(|point| !study.marks_text(point).is_empty());
+        if has_marks {
+            columns.push(("marks", Align::Left));
+        }
         let mut table = Table::new(&columns);
         for point in &study.points {
             let median = |estimate: &Option<::report::Estimate>| {
@@ -190,6 +194,9 @@ pub(crate) fn summary(report: &Report) -> String {
                 median(&point.p99_ms),
                 study.counted(point).count().to_string(),
             ]);
+            if has_marks {
+                cells.push(study.marks_text(point));
+            }
             table.row(cells);
         }
         text.push_str(&table.text());
@@ -259,9 +266,12 @@ fn verdicts(study: &StudyReport) -> String {
     for (word, notes) in [
         ("not equal", study.verdicts.iter().flat_map(|v| &v.flags).collect::<BTreeSet<_>>()),
         ("in doubt", study.verdicts.iter().flat_map(|v| &v.doubts).collect()),
+        ("marked", study.verdicts.iter().flat_map(|v| &v.marks).collect()),
     ] {
         text.extend(notes.iter().map(|note| format!("{word}: {note}\n")));
     }
+    let lost: BTreeSet<String> = study.verdicts.iter().filter_map(VerdictView::lost_text).collect();
+    text.extend(lost.iter().map(|lost| format!("{lost}\n")));
     text
 }
 

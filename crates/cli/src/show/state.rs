@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use lab::Event;
-use lab::observe::{RunLabel, RunSummary, Stage};
+use lab::observe::{Effect, RunLabel, RunSummary, Stage};
 use store::Status;
 
 use super::{number, time};
@@ -45,10 +45,12 @@ impl Second {
 
 /// What a gate did to the runs so far.
 #[derive(Debug, Default)]
-struct Tripped {
+struct TrippedRuns {
     remedy: String,
     invalid: usize,
     doubted: usize,
+    /// The server's behaviour: these count.
+    marked: usize,
 }
 
 /// The work as a whole, and what goes on now.
@@ -80,8 +82,8 @@ pub(crate) struct State {
     pub(crate) warnings: Vec<String>,
     pub(crate) ended: VecDeque<String>,
     pub(crate) stop_presses: u32,
-    /// Gates that have tripped: remedy, and how many runs they made invalid or, in a lenient study, only doubt.
-    tripped: BTreeMap<String, Tripped>,
+    /// Gates that have tripped: remedy, and how many runs they made invalid, or only doubt or mark.
+    tripped: BTreeMap<String, TrippedRuns>,
 }
 
 impl State {
@@ -182,13 +184,16 @@ impl State {
                     Status::Invalid => self.invalid += 1,
                     _ => {}
                 }
-                let is_invalid = summary.status == Status::Invalid;
-                // A run that failed is neither: it says by itself why.
-                let judged = is_invalid || summary.status == Status::Done;
-                for (name, remedy) in summary.tripped.iter().filter(|_| judged) {
-                    let known = self.tripped.entry(name.clone()).or_default();
-                    known.remedy.clone_from(remedy);
-                    *if is_invalid { &mut known.invalid } else { &mut known.doubted } += 1;
+                // A run that failed says by itself why.
+                let judged = matches!(summary.status, Status::Invalid | Status::Done);
+                for gate in summary.tripped.iter().filter(|_| judged) {
+                    let known = self.tripped.entry(gate.name.clone()).or_default();
+                    known.remedy.clone_from(&gate.remedy);
+                    *match gate.effect {
+                        Effect::Excluded => &mut known.invalid,
+                        Effect::Allowed => &mut known.doubted,
+                        Effect::Noted => &mut known.marked,
+                    } += 1;
                 }
                 self.step_began = None;
                 self.push(ended_line(label, summary));
@@ -199,11 +204,13 @@ impl State {
     /// What made runs invalid or doubtful, and what to do about it: a line for each gate.
     pub(crate) fn gates(&self) -> Vec<String> {
         let runs = |count: usize| if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
-        let line = |(name, known): (&String, &Tripped)| {
+        let line = |(name, known): (&String, &TrippedRuns)| {
             let invalid = (known.invalid > 0).then(|| format!("made {} invalid", runs(known.invalid)));
             let doubted = (known.doubted > 0)
                 .then(|| format!("doubts {}, which this study allows", runs(known.doubted)));
-            let said: Vec<String> = [invalid, doubted].into_iter().flatten().collect();
+            let marked = (known.marked > 0)
+                .then(|| format!("marks {}, which counts all the same", runs(known.marked)));
+            let said: Vec<String> = [invalid, doubted, marked].into_iter().flatten().collect();
             format!("{name} {}: {}", said.join(" and "), known.remedy)
         };
         self.tripped.iter().map(line).collect()
@@ -251,11 +258,18 @@ pub(crate) fn ended_line(label: &RunLabel, summary: &RunSummary) -> String {
     let figures = figures.join("; ");
     let took = time(summary.took);
     let reason = summary.error.as_deref().unwrap_or_default();
+    let gates = |effect: Effect| {
+        let of_effect = summary.tripped.iter().filter(|gate| gate.effect == effect);
+        of_effect.map(|gate| gate.name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let marks = match gates(Effect::Noted) {
+        none if none.is_empty() => none,
+        marks => format!(", marked ({marks})"),
+    };
     match summary.status {
-        Status::Done => format!("{head}: {figures} ({took})"),
+        Status::Done => format!("{head}: {figures}{marks} ({took})"),
         Status::Invalid => {
-            let gates: Vec<&str> = summary.tripped.iter().map(|(name, _)| name.as_str()).collect();
-            format!("{head}: {figures}, invalid ({}) ({took})", gates.join(", "))
+            format!("{head}: {figures}, invalid ({}){marks} ({took})", gates(Effect::Excluded))
         }
         Status::Failed => format!("{head}: failed ({took}): {reason}"),
         Status::Interrupted | Status::Running => format!("{head}: stopped ({took})"),
@@ -264,6 +278,8 @@ pub(crate) fn ended_line(label: &RunLabel, summary: &RunSummary) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lab::observe::Tripped;
+
     use super::*;
 
     fn label() -> RunLabel {
@@ -285,7 +301,11 @@ mod tests {
         RunSummary {
             status,
             error: error.map(str::to_owned),
-            tripped: vec![("noisy_host".into(), "stop what else runs".into())],
+            tripped: vec![Tripped {
+                name: "noisy_host".into(),
+                remedy: "stop what else runs".into(),
+                effect: if status == Status::Invalid { Effect::Excluded } else { Effect::Allowed },
+            }],
             log_tail: String::new(),
             steps: vec![(8, 1234.4, 3.2)],
             warnings: vec![],
@@ -324,6 +344,19 @@ mod tests {
             state.gates(),
             ["noisy_host made 2 runs invalid and doubts 1 run, which this study allows: stop what else runs"]
         );
+    }
+
+    #[test]
+    fn a_run_that_counts_says_how_its_server_behaved() {
+        let mut summary = summary(Status::Done, None);
+        summary.tripped[0] =
+            Tripped { name: "not_steady".into(), remedy: "measure longer".into(), effect: Effect::Noted };
+        let line = ended_line(&label(), &summary);
+        assert!(line.ends_with("p95 3.20 ms, marked (not_steady) (5.8 s)"), "{line}");
+        let mut state = State::new();
+        state.event(&Event::RunEnded { label: &label(), summary: &summary }, Instant::now());
+        assert_eq!(state.gates(), ["not_steady marks 1 run, which counts all the same: measure longer"]);
+        assert_eq!(state.invalid, 0);
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn latency(of: &Value) {
 /// A line of `bench`, or a run of `report`.
 #[track_caller]
 pub(crate) fn check_line(line: &Value) {
-    assert_eq!(field(line, "schema"), 1);
+    assert_eq!(field(line, "schema"), 2);
     let status = field(line, "status").as_str().unwrap();
     assert!(["done", "failed", "invalid"].contains(&status), "{line}");
     let error = field(line, "error");
@@ -95,16 +95,40 @@ pub(crate) fn check_line(line: &Value) {
         assert!(field(client, name).is_f64(), "{name}: {client}");
     }
     assert!(field(line, "warnings").as_array().unwrap().iter().all(Value::is_string), "{line}");
-    assert!(line["gates"].as_object().unwrap().values().all(Value::is_boolean), "{line}");
+    gates(&line["gates"]);
     if is_measured {
-        assert!(line["gates"].get("client_bound").is_some() || status == "failed", "{line}");
+        // Every run that was measured answers for the same gates, be it that they could not be looked at.
+        for name in store::GATES_OF_EVERY_RUN {
+            assert!(line["gates"].get(name).is_some(), "{name}: {line}");
+        }
+        let is_fault = |gate: &Value| {
+            gate["finding"] == "tripped" && gate["kind"] == "measurement" && gate["allowed"] == false
+        };
+        let has_fault = line["gates"].as_object().unwrap().values().any(is_fault);
+        assert!(
+            status == "failed" || has_fault == (status == "invalid"),
+            "faults of the measurement make it invalid, and nothing else does: {line}"
+        );
+    }
+}
+
+/// Each gate says what it found, what it is about, and why.
+#[track_caller]
+fn gates(of: &Value) {
+    for (name, gate) in of.as_object().unwrap() {
+        let finding = field(gate, "finding").as_str().unwrap();
+        assert!(["held", "tripped", "not_checked"].contains(&finding), "{name}: {gate}");
+        let kind = field(gate, "kind").as_str().unwrap();
+        assert!(["measurement", "server"].contains(&kind), "{name}: {gate}");
+        assert!(field(gate, "detail").as_str().is_some_and(|text| !text.is_empty()), "{name}: {gate}");
+        assert_eq!(gate.get("remedy").is_some(), finding == "tripped", "{name}: {gate}");
     }
 }
 
 /// The JSON of `report`.
 #[track_caller]
 pub(crate) fn check_report(report: &Value) {
-    assert_eq!(field(report, "schema"), 1);
+    assert_eq!(field(report, "schema"), 2);
     assert!(field(report, "plimsoll").is_string());
     for study in field(report, "studies").as_array().unwrap() {
         for name in ["name", "title", "question", "file_sha256"] {

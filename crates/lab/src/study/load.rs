@@ -109,7 +109,7 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
     load
 }
 
-/// `gates = "warn"`: a run on a noisy machine, or one too short to be steady, is shown with warnings instead of being
+/// `gates = "warn"`: a run on a noisy machine, or with a busy client, is shown with warnings instead of being
 /// called invalid. What says that the answers are wrong still does.
 pub(super) fn read_gates(table: &mut Table<'_>, problems: &mut Problems) -> bool {
     choice(table.get("gates"), problems, "what a gate does", ["invalid", "warn"])

@@ -245,7 +245,7 @@ const LOAD: &[Key] = &[
         "gates",
         "invalid or warn",
         "\"invalid\"",
-        "warn: doubts about the machine or the length of a run do not make it invalid",
+        "warn: faults of client and machine (client_bound, noisy_host, cpu_frequency, cache_state) do not make a run invalid",
         "gates = \"warn\"",
     ),
     key(

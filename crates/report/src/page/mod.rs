@@ -164,11 +164,12 @@ fn cell(study: &StudyReport, point: &Point) -> Value {
         .iter()
         .map(|(run, _)| {
             let run = &study.runs[*run];
-            json!({"id": run.id, "block": run.head.start.block, "standing": run.standing.word()})
+            let standing = run.standing_at(point.sessions).word();
+            json!({"id": run.id, "block": run.head.start.block, "standing": standing})
         })
         .collect();
     let seconds: Vec<(Standing, Vec<f64>)> =
-        study.measured(point).map(|(run, step)| (run.standing, step.seconds())).collect();
+        study.measured(point).map(|(run, step)| (run.standing_at(point.sessions), step.seconds())).collect();
     let failed: Vec<f64> = study.counted(point).map(|(_, step)| step.failed_share()).collect();
     let little: Vec<f64> = study.counted(point).filter_map(|(_, step)| little(step)).collect();
     json!({
@@ -188,6 +189,8 @@ fn cell(study: &StudyReport, point: &Point) -> Value {
         "little": stats::median(&little).map(|share| format!("{share:.2}")),
         "headline": derived::headline(study, point).map(|(_, _, value)| number(value)),
         "n": study.counted(point).count(),
+        "marks": study.marks_text(point),
+        "freeze": point.freeze_s.filter(|longest_s| *longest_s >= 1.0).map(number),
         "runs": runs,
         "spark": sparkline(&seconds),
     })

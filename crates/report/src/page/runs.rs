@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use store::Purpose;
+use store::{Finding, GateKind, Purpose};
 
 use super::pairs;
 use crate::derived::PER_TRANSACTION;
@@ -58,9 +58,24 @@ fn end_value(end: &store::RunEnd) -> Value {
         "workload": end.workload.name, "options": pairs(&end.workload.options),
         "data_from": end.workload.data_from, "data": end.workload.data_bytes.map(bytes),
         "headline": end.workload.headline.as_ref().map(|(n, u, v)| json!({"name": n, "unit": u, "value": number(*v)})),
-        "phases": phases, "warnings": end.warnings, "gates": end.gates, "checks": end.checks,
+        "phases": phases, "warnings": end.warnings, "gates": end.gates.iter().map(gate_value).collect::<Vec<_>>(), "checks": end.checks,
         "log_tail": end.log_tail, "log_file": end.log_file, "facts": other_facts(&end.facts),
     })
+}
+
+/// Green only for what was looked at and held; what could not be looked at is neither good nor bad.
+fn gate_value(gate: &store::Gate) -> Value {
+    let (class, word) = match (gate.finding, gate.kind()) {
+        (Finding::Held, _) => ("good", "held"),
+        (Finding::NotChecked, _) => ("neutral", "not checked"),
+        (Finding::Tripped, GateKind::Measurement) if gate.is_allowed => {
+            ("bad", "tripped, allowed by the study")
+        }
+        (Finding::Tripped, GateKind::Measurement) => ("bad", "tripped"),
+        (Finding::Tripped, GateKind::Server) => ("mark", "tripped, the server's behaviour"),
+    };
+    json!({"name": gate.name.replace('_', " "), "class": class, "word": word, "text": gate.text(),
+           "remedy": gate.remedy})
 }
 
 fn step_value(step: &crate::StepFigures) -> Value {

@@ -68,6 +68,7 @@ fn verdict_row(study: &StudyReport, verdict: &VerdictView, scale: RatioScale, co
         "reason": reason,
         "flags": verdict.flags.iter().filter(|flag| !common.contains(flag)).collect::<Vec<_>>(),
         "doubts": verdict.doubts,
+        "marks": verdict.marks.iter().cloned().chain(verdict.lost_text()).collect::<Vec<_>>(),
         "drawing": result.ratio.map(|r| ratio_interval(scale, r, interval, verdict.margin, class)),
     })
 }

@@ -1,6 +1,7 @@
 //! Sections that a study gets beside the common ones: by its axes, or because its `[report]` table asks for them. A
 //! section is tables and charts of plain data.
 
+mod behaviour;
 mod cost;
 mod levels;
 mod scaling;
@@ -55,7 +56,8 @@ const ALL: [(&str, Calls, Make); 6] = [
     ("storage", |study| varies(study, "storage"), storage::section),
 ];
 
-/// The sections of a study: those that it asks for in its own order, then those that its axes call for.
+/// The sections of a study: those that it asks for in its own order, those that its axes call for, and what was looked
+/// at in every run.
 pub(crate) fn sections(study: &StudyReport) -> Vec<Section> {
     let wishes = wishes(study);
     let wish = |name: &str| wishes.sections.iter().position(|wish| wish == name);
@@ -64,6 +66,7 @@ pub(crate) fn sections(study: &StudyReport) -> Vec<Section> {
     all.sort_by_key(|(name, _, _)| wish(name).unwrap_or(usize::MAX));
     all.into_iter()
         .filter_map(|(_, _, make)| make(study, &wishes))
+        .chain([behaviour::stalls(study), behaviour::gates(study)].into_iter().flatten())
         .filter(|section| !section.charts.is_empty() || !section.tables.is_empty())
         .collect()
 }

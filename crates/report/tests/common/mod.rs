@@ -22,7 +22,7 @@ impl Noise {
     }
 
     /// Around 1, with about this relative spread.
-    fn around(&mut self, spread: f64) -> f64 {
+    pub(crate) fn around(&mut self, spread: f64) -> f64 {
         1.0 + spread * (self.unit() + self.unit() + self.unit() - 1.5) * 2.0
     }
 }
@@ -241,12 +241,7 @@ pub(crate) fn end(server: &str, workload: &str, steps: Vec<Step>) -> RunEnd {
             Phase { name: "measure".to_owned(), duration_s: last_s },
         ],
         warnings: vec![],
-        gates: vec![Gate {
-            name: "client_bound".to_owned(),
-            is_tripped: false,
-            detail: "the busiest worker used 31 % of its cpu".to_owned(),
-            remedy: String::new(),
-        }],
+        gates: gates(),
         checks: vec![Check {
             name: "rows of sbtest1".to_owned(),
             is_ok: true,
@@ -258,6 +253,27 @@ pub(crate) fn end(server: &str, workload: &str, steps: Vec<Step>) -> RunEnd {
         hot_locks: vec![],
         facts: BTreeMap::new(),
     }
+}
+
+/// All that a run answers for: it was too short to be steady or not, the rest held.
+fn gates() -> Vec<Gate> {
+    let of = |name: &str| {
+        let (finding, detail) = match name {
+            "client_bound" => (Finding::Held, "the busiest worker used 31 % of its cpu"),
+            "not_steady" => (Finding::NotChecked, "3 whole seconds, 10 are needed"),
+            "cpu_frequency" => (Finding::NotChecked, "the kernel shows no frequency here"),
+            _ => (Finding::Held, "nothing was wrong"),
+        };
+        Gate {
+            name: name.to_owned(),
+            finding,
+            level: None,
+            detail: detail.to_owned(),
+            remedy: String::new(),
+            is_allowed: false,
+        }
+    };
+    GATES_OF_EVERY_RUN.into_iter().map(of).collect()
 }
 
 fn telemetry(last_s: f64) -> Vec<Series> {
@@ -394,7 +410,7 @@ fn spoil(end: &mut RunEnd, block: u32, server: &str, workload: &str, sessions: u
         (2, "mariadb@11.4.5", "oltp_read_only", 64) => {
             end.status = Status::Invalid;
             end.error = Some("client_bound: the client used 97 % of its cpu".to_owned());
-            end.gates[0].is_tripped = true;
+            end.gates[0].finding = Finding::Tripped;
             end.gates[0].remedy = "add --workers or lower --rate".to_owned();
         }
         (3, "postgres@18.6", "oltp_read_write", 1) => {

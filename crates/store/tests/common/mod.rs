@@ -110,9 +110,11 @@ pub(crate) fn end(seconds: i64) -> RunEnd {
         warnings: vec!["the client used 92 % of its cpu".to_owned()],
         gates: vec![Gate {
             name: "client_bound".to_owned(),
-            is_tripped: false,
+            finding: Finding::Held,
+            level: None,
             detail: "31 %".to_owned(),
             remedy: String::new(),
+            is_allowed: false,
         }],
         checks: vec![Check {
             name: "rows".to_owned(),

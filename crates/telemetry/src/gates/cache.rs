@@ -58,7 +58,12 @@ const FILLING_SHARE_MIN: f64 = 0.01;
 pub fn cache_warm(reads: &[f64], requests: &[f64]) -> Gate {
     let third = reads.len() / 3;
     if third == 0 {
-        return Gate::not_checked(NAME, "declared warm; the server's reads were not sampled");
+        let sampled = match reads.len() {
+            0 => "were not sampled".to_owned(),
+            1 => "were sampled once, 3 times are needed".to_owned(),
+            n => format!("were sampled {n} times, 3 are needed"),
+        };
+        return Gate::not_checked(NAME, format!("declared warm; the server's reads {sampled}"));
     }
     let first = stats::mean(&reads[..third]).unwrap_or(0.0);
     let last = stats::mean(&reads[reads.len() - third..]).unwrap_or(0.0);

@@ -38,13 +38,46 @@ fn throughput_that_falls_or_jumps() {
 fn debt_on_its_way_to_the_limit() {
     let age = |from: f64, to: f64| {
         let values: Vec<f64> = (0..20).map(|i| from + (to - from) * f64::from(i) / 19.0).collect();
-        Debt::of("checkpoint age", "MB", 1.0, &values, 1000.0).unwrap()
+        Debt::of("checkpoint age", "MB", 1.0, &values, Some(1000.0))
     };
     check(&debt_growing(&[age(10.0, 300.0)]), Finding::Held);
     check(&debt_growing(&[age(780.0, 790.0)]), Finding::Held);
     check(&debt_growing(&[age(10.0, 300.0), age(300.0, 900.0)]), Finding::Tripped);
     check(&debt_growing(&[]), Finding::NotChecked);
-    assert_eq!(Debt::of("history list", "transactions", 1.0, &[1.0; 4], 10.0), None);
+}
+
+#[test]
+fn debts_that_could_not_be_seen_are_named() {
+    let seen = Debt::of("dirty pages", "MB", 1.0, &[10.0; 20], Some(1000.0));
+    let history = |n: usize| Debt::of("history list", "transactions", 1.0, &vec![1.0; n], Some(10.0));
+    let age = Debt::of("checkpoint age", "MB", 1.0, &[1.0; 20], None);
+    let partly = debt_growing(&[seen, history(4), age.clone()]);
+    check(&partly, Finding::Held);
+    assert_eq!(
+        partly.detail,
+        "dirty pages 10.0 to 10.0 of 1000 MB; not seen: history list was sampled 4 times, 5 are needed; not seen: \
+         checkpoint age has no known limit"
+    );
+    let unseen = debt_growing(&[history(0), age]);
+    check(&unseen, Finding::NotChecked);
+    assert_eq!(unseen.detail, "history list was not sampled; checkpoint age has no known limit");
+}
+
+#[test]
+fn a_server_that_stands_still() {
+    check(&stalls(0, 0.3, 1.0), Finding::Held);
+    check(&stalls(0, 1.1, 1.0), Finding::Tripped);
+    check(&stalls(2, 2.6, 30.0), Finding::Held);
+    assert!(
+        stalls(1, 1.5, 1.0).detail.contains("1 whole seconds while sessions waited, 1.5 s at the longest")
+    );
+}
+
+#[test]
+fn tables_that_are_not_what_the_outcomes_imply() {
+    check(&consistency(3, &[]), Finding::Held);
+    check(&consistency(3, &["rows of t: 5 expected, 4 found".to_owned()]), Finding::Tripped);
+    check(&consistency(0, &[]), Finding::NotChecked);
 }
 
 #[test]
@@ -200,7 +233,7 @@ fn an_open_loop_is_overloaded_when_its_backlog_grows_or_is_left() {
     // Chance, a stall that was caught up with, nothing at all.
     assert!(!overloaded(&offered(300, 4, &[0, 3, 1, 0, 2, 4])).is_tripped());
     assert!(!overloaded(&offered(5_000, 0, &[0, 0, 400, 900, 0, 0])).is_tripped());
-    assert_eq!(overloaded(&offered(0, 0, &[])).finding, Finding::Held);
+    check(&overloaded(&offered(0, 0, &[])), Finding::NotChecked);
     let gate = overloaded(&offered(10_000, 5_000, &[500, 1_000, 1_500]));
     assert!(gate.detail.contains("50.0 %") && gate.detail.contains("more and more"), "{}", gate.detail);
 }

@@ -1,0 +1,169 @@
+//! How servers behaved: the marks of a cell, which excludes nothing, and what faults of the measurement cost each side
+//! of a comparison.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use store::{Finding, GateKind, Purpose, Status};
+
+use crate::model::{Point, RunView, StudyReport};
+use crate::text::listed;
+
+/// A gate about the server that tripped in some of a cell's runs that count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Mark {
+    /// `not_steady`.
+    pub gate: String,
+    /// Runs in which it tripped.
+    pub tripped: usize,
+    /// Runs in which it could not be looked at.
+    pub not_checked: usize,
+    /// Runs that count.
+    pub runs: usize,
+}
+
+impl Mark {
+    /// The gate's name for people.
+    pub fn name(&self) -> String {
+        self.gate.replace('_', " ")
+    }
+
+    /// `not steady in 2 of 5 runs`.
+    pub fn text(&self) -> String {
+        format!("{} in {} of {} runs", self.name(), self.tripped, self.runs)
+    }
+}
+
+/// What stands with a writing cell whose steadiness nobody could look at.
+pub(crate) const SHORT_TERM: &str = "short-term";
+
+/// The runs of some points that count, each once with the levels that it was counted at.
+fn counted<'a>(study: &'a StudyReport, points: &[usize]) -> Vec<(&'a RunView, Vec<u32>)> {
+    let mut runs: Vec<(&RunView, Vec<u32>)> = Vec::new();
+    for point in points.iter().map(|at| &study.points[*at]) {
+        for (run, _) in study.counted(point) {
+            match runs.iter_mut().find(|(known, _)| known.id == run.id) {
+                Some((_, levels)) => levels.push(point.sessions),
+                None => runs.push((run, vec![point.sessions])),
+            }
+        }
+    }
+    runs
+}
+
+/// The marks of some points taken together (one, or the levels of a climb), in the order in which gates were looked at.
+fn marks_of(study: &StudyReport, points: &[usize]) -> Vec<Mark> {
+    let runs = counted(study, points);
+    let mut marks: Vec<Mark> = Vec::new();
+    for (run, levels) in &runs {
+        let gates = run.end.iter().flat_map(|end| &end.gates);
+        let gates = gates.filter(|gate| gate.kind() == GateKind::Server);
+        let gates: Vec<_> = gates.filter(|gate| levels.iter().any(|level| gate.covers(*level))).collect();
+        let names: BTreeSet<&str> = gates.iter().map(|gate| gate.name.as_str()).collect();
+        for name in names {
+            let has =
+                |finding: Finding| gates.iter().any(|gate| gate.name == name && gate.finding == finding);
+            let known = marks.iter().position(|mark| mark.gate == name).unwrap_or_else(|| {
+                marks.push(Mark { gate: name.to_owned(), tripped: 0, not_checked: 0, runs: runs.len() });
+                marks.len() - 1
+            });
+            if has(Finding::Tripped) {
+                marks[known].tripped += 1;
+            } else if has(Finding::NotChecked) {
+                marks[known].not_checked += 1;
+            }
+        }
+    }
+    marks
+}
+
+impl StudyReport {
+    /// Gates about the server that tripped in the runs of a point that count.
+    pub fn marks(&self, point: &Point) -> Vec<Mark> {
+        let Some(at) = self.points.iter().position(|known| known.id == point.id) else { return Vec::new() };
+        marks_of(self, &[at]).into_iter().filter(|mark| mark.tripped > 0).collect()
+    }
+
+    /// It writes, and in some run that counts nobody could look whether its throughput lasts.
+    pub fn is_short_term(&self, point: &Point) -> bool {
+        self.counted(point).any(|(run, step)| {
+            let is_looked_at = run.end.iter().flat_map(|end| &end.gates).any(|gate| {
+                gate.name == "not_steady"
+                    && gate.finding != Finding::NotChecked
+                    && gate.covers(point.sessions)
+            });
+            step.writes > 0 && !is_looked_at
+        })
+    }
+
+    /// The marks of a point in words, the shortness of its runs among them.
+    pub fn marks_text(&self, point: &Point) -> String {
+        let short = self.is_short_term(point).then(|| SHORT_TERM.to_owned());
+        let all: Vec<String> = short.into_iter().chain(self.marks(point).iter().map(Mark::text)).collect();
+        all.join(", ")
+    }
+
+    /// Runs of a point that came to their end, whatever gates say of them and whether or not they were made again, with
+    /// the step that reached the point.
+    pub(crate) fn completed<'a>(
+        &'a self,
+        point: &'a Point,
+    ) -> impl Iterator<Item = (&'a RunView, &'a crate::StepFigures)> {
+        let is_completed = |run: &RunView| {
+            run.head.start.purpose == Purpose::Measure
+                && matches!(run.head.status, Status::Done | Status::Invalid)
+        };
+        self.measured(point).filter(move |(run, _)| is_completed(run))
+    }
+
+    /// Of the completed runs of some points: how many a fault of the measurement excludes, and how many there are.
+    pub(crate) fn lost(&self, points: &[usize]) -> (usize, usize) {
+        let (mut lost, mut all) = (BTreeSet::new(), BTreeSet::new());
+        for point in points.iter().map(|at| &self.points[*at]) {
+            for (run, _) in self.completed(point) {
+                all.insert(run.id.as_str());
+                if run.end.as_ref().is_some_and(|end| !end.counts_at(point.sessions)) {
+                    lost.insert(run.id.as_str());
+                }
+            }
+        }
+        (lost.len(), all.len())
+    }
+}
+
+/// How the servers of both sides of a comparison behaved, by gate: `not steady in 4 of 5 runs of b, 0 of 5 of a`.
+pub(crate) fn of_sides(
+    study: &StudyReport,
+    (other, other_label): (&[usize], &str),
+    (base, base_label): (&[usize], &str),
+) -> Vec<String> {
+    let (of_other, of_base) = (marks_of(study, other), marks_of(study, base));
+    let names: BTreeSet<&String> =
+        of_other.iter().chain(&of_base).filter(|mark| mark.tripped > 0).map(|mark| &mark.gate).collect();
+    let share = |marks: &[Mark], points: &[usize], gate: &str| {
+        let tripped = marks.iter().find(|mark| mark.gate == gate).map_or(0, |mark| mark.tripped);
+        (tripped, counted(study, points).len())
+    };
+    let mut told: Vec<String> = names
+        .into_iter()
+        .map(|gate| {
+            let (bad, all) = share(&of_other, other, gate);
+            let (bad_base, all_base) = share(&of_base, base, gate);
+            let name = gate.replace('_', " ");
+            format!(
+                "{name} in {bad} of {all} runs of {other_label}, {bad_base} of {all_base} of {base_label}"
+            )
+        })
+        .collect();
+    let is_short = |points: &[usize]| points.iter().any(|at| study.is_short_term(&study.points[*at]));
+    let sides = [(other, other_label), (base, base_label)];
+    let short = sides.iter().filter(|(points, _)| is_short(points)).map(|(_, label)| (*label).to_owned());
+    let short: Vec<String> = short.collect();
+    if !short.is_empty() {
+        told.push(format!(
+            "{SHORT_TERM}: runs too short to tell whether the throughput of {} lasts",
+            listed(&short)
+        ));
+    }
+    told
+}

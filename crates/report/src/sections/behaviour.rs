@@ -1,0 +1,130 @@
+//! What was looked at in the runs, and how the servers behaved: stalls and marks.
+
+use std::collections::BTreeMap;
+
+use store::{Finding, GateKind, Purpose};
+
+use super::{Section, Table};
+use crate::model::{Point, Standing, StudyReport};
+use crate::text::{listed, number};
+
+/// More reasons than this for not looking at a gate are not told one by one.
+const REASONS_MAX: usize = 3;
+
+/// Each gate over all runs: how often it held, tripped, and could not be looked at, and why.
+pub(super) fn gates(study: &StudyReport) -> Option<Section> {
+    #[derive(Default)]
+    struct Row<'a> {
+        kind: Option<GateKind>,
+        counts: [usize; 3],
+        reasons: Vec<&'a str>,
+    }
+    let mut rows: BTreeMap<&str, Row<'_>> = BTreeMap::new();
+    let is_asked = |run: &&crate::RunView| matches!(run.standing, Standing::Counted | Standing::Invalid);
+    let runs = study.runs.iter().filter(|run| run.head.start.purpose == Purpose::Measure).filter(is_asked);
+    for gate in runs.filter_map(|run| run.end.as_ref()).flat_map(|end| &end.gates) {
+        let row = rows.entry(&gate.name).or_default();
+        row.kind = Some(gate.kind());
+        match gate.finding {
+            Finding::Held => row.counts[0] += 1,
+            Finding::Tripped => row.counts[1] += 1,
+            Finding::NotChecked => {
+                row.counts[2] += 1;
+                row.reasons.push(&gate.detail);
+            }
+        }
+    }
+    if rows.is_empty() {
+        return None;
+    }
+    let mut rows: Vec<(&str, Row<'_>)> = rows.into_iter().collect();
+    rows.sort_by_key(|(_, row)| row.kind);
+    let rows = rows.into_iter().map(|(name, row)| {
+        let about = match row.kind {
+            Some(GateKind::Server) => "the server: counts",
+            _ => "the measurement: excludes",
+        };
+        let mut told = crate::alarms::grouped(row.reasons.into_iter());
+        let more = told.len().saturating_sub(REASONS_MAX);
+        told.truncate(REASONS_MAX);
+        if more > 0 {
+            told.push(format!("and {more} more"));
+        }
+        let mut cells = vec![name.replace('_', " "), about.to_owned(), told.join("; ")];
+        cells.extend(row.counts.map(|count| count.to_string()));
+        cells
+    });
+    Some(Section {
+        id: "gates",
+        title: "What was looked at",
+        hint: "Checks of each run, by load level. A fault of the measurement excludes the level; how the server behaved is \
+               the result, and counts. What could not be checked is neither good nor bad."
+            .to_owned(),
+        charts: Vec::new(),
+        tables: vec![Table {
+            heads: ["Gate", "About", "Not checked because", "held", "tripped", "not checked"]
+                .map(str::to_owned)
+                .to_vec(),
+            words: 3,
+            rows: rows.collect(),
+            ..Table::default()
+        }],
+    })
+}
+
+/// Times without a commit in the runs that count, and what else their servers did.
+pub(super) fn stalls(study: &StudyReport) -> Option<Section> {
+    let is_known = |point: &Point| study.counted(point).any(|(_, step)| step.stalls.is_some());
+    let is_marked = |point: &Point| !study.marks(point).is_empty();
+    if !study.points.iter().any(|point| is_known(point) || is_marked(point)) {
+        return None;
+    }
+    let rows: Vec<Vec<String>> = study.points.iter().filter_map(|point| stall_row(study, point)).collect();
+    let unmeasured = study.points.iter().filter(|point| study.counted(point).next().is_some());
+    let unmeasured: Vec<String> =
+        unmeasured.filter(|point| !is_known(point)).map(|point| point.label.clone()).collect();
+    let mut notes = Vec::new();
+    if rows.is_empty() {
+        notes.push("No run that counts had a second without a commit, and none is marked.".to_owned());
+    }
+    if !unmeasured.is_empty() {
+        notes.push(format!("Not measured when these were recorded: {}.", listed(&unmeasured)));
+    }
+    Some(Section {
+        id: "stalls",
+        title: "Stalls and marks",
+        hint: "Seconds in which nothing was committed while sessions waited, and the longest time from one commit to the \
+               next; cells without any are left out. Marks tell how a server behaved and in how many of its runs; these \
+               runs count like the others."
+            .to_owned(),
+        charts: Vec::new(),
+        tables: vec![Table {
+            heads: ["Cell", "Marks", "Sessions", "Runs with such seconds", "Seconds", "Longest freeze s"]
+                .map(str::to_owned)
+                .to_vec(),
+            words: 2,
+            rows,
+            notes,
+            ..Table::default()
+        }],
+    })
+}
+
+fn stall_row(study: &StudyReport, point: &Point) -> Option<Vec<String>> {
+    let stalls: Vec<store::Stalls> = study.counted(point).filter_map(|(_, step)| step.stalls).collect();
+    let seconds: u32 = stalls.iter().map(|stall| stall.seconds).sum();
+    let marks = study.marks_text(point);
+    if seconds == 0 && marks.is_empty() {
+        return None;
+    }
+    let longest = point.freeze_s.map_or_else(|| "–".to_owned(), number);
+    let with = stalls.iter().filter(|stall| stall.seconds > 0).count();
+    Some(vec![
+        point.label.clone(),
+        if marks.is_empty() { "–".to_owned() } else { marks },
+        point.sessions.to_string(),
+        format!("{with} of {}", study.counted(point).count()),
+        seconds.to_string(),
+        longest,
+    ])
+}
