@@ -147,7 +147,7 @@ fn verdict_notes(text: &mut String, study: &StudyReport) {
         let marks = verdict.marks.iter().map(|mark| ("Marked", mark.clone()));
         let lost = verdict.lost_text().map(|lost| ("Runs lost", lost));
         for (word, said) in doubts.chain(marks).chain(lost) {
-            match notes.iter_mut().find(|(known, text, _)| (*known, &*text) == (word, &said)) {
+            match notes.iter_mut().find(|(known, text, _)| *known == word && *text == said) {
                 Some((_, _, verdicts)) => verdicts.push(verdict),
                 None => notes.push((word, said, vec![verdict])),
             }
