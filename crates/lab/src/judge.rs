@@ -217,7 +217,7 @@ mod tests {
             let mut of_name = end.gates.iter().filter(|gate| gate.name == **name);
             of_name.next().is_some_and(|gate| gate.finding == Finding::NotChecked)
         };
-        let unseen: Vec<&str> = GATES_OF_EVERY_RUN.into_iter().filter(|name| not_checked(&name)).collect();
+        let unseen: Vec<&str> = GATES_OF_EVERY_RUN.into_iter().filter(not_checked).collect();
         assert_eq!(unseen.len(), GATES_OF_EVERY_RUN.len() - 1);
         assert!(!unseen.contains(&"errors"));
         assert!(end.gates[1].detail.contains("failed before"));
