@@ -140,6 +140,17 @@ fn connection(server: &sandbox::Sandbox) -> Vec<String> {
 }
 
 #[test]
+fn tables_that_no_disk_holds_are_not_begun() {
+    let Some(server) = sandbox::testing::server("mariadb") else { return };
+    let mut words = vec!["oltp_point_select".to_owned()];
+    words.extend(connection(&server));
+    words.extend(["--table-size=100000000000".to_owned(), "prepare".to_owned()]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = sysbench(&words);
+    assert!(done.code == Some(1) && done.out.contains("use smaller tables"), "{done:?}");
+}
+
+#[test]
 fn kept_runs_have_what_machine_and_server_did() {
     let script = "function thread_init() con = sysbench.sql.driver():connect() end\nfunction event() con:query('SELECT 1') end";
     for (flavor, counter) in [("mariadb", "statements"), ("postgres", "commits")] {

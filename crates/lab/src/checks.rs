@@ -56,6 +56,18 @@ pub(crate) fn disk(path: &Path, data_bytes: u64, copies: u64) -> Result<(), Erro
     }
 }
 
+/// Whether a server that runs on this machine has room for tables of so many bytes; of one that runs elsewhere or hides
+/// its data directory nothing is known.
+///
+/// # Errors
+/// There is not enough.
+pub fn room(target: &wire::Target, data_bytes: u64) -> Result<(), Error> {
+    match crate::watch::process_of(target) {
+        (_, Some(datadir)) => disk(&datadir, data_bytes, 1),
+        _ => Ok(()),
+    }
+}
+
 /// Free space for unprivileged processes; `None` where the system does not say.
 pub fn available_bytes(path: &Path) -> Option<u64> {
     use std::os::unix::ffi::OsStrExt;

@@ -15,7 +15,7 @@ use crate::bench::attached_name;
 use crate::error::Error;
 use crate::hooks::{Found, Hook};
 use crate::judge;
-use crate::progress::{Detail, Level, Progress, append};
+use crate::progress::{Detail, Progress, append};
 use crate::record;
 use crate::run::{describe, engine_of, reported_settings};
 use crate::watch;
@@ -96,9 +96,6 @@ impl Onlooker {
 
     /// Adds what was seen to the end of the run, and judges it again.
     fn finish(self, end: &mut RunEnd) {
-        for (step, offset_s) in end.steps.iter_mut().zip(&self.offsets_s) {
-            step.offset_s = *offset_s;
-        }
         let Some(hook) = self.hook else { return };
         let Found { series, hot_locks, gates, warnings, facts } = hook.finish(&end.steps);
         end.series = self.progress.series;
@@ -154,13 +151,14 @@ pub fn record(ran: &Ran<'_>, mut onlooker: Onlooker) -> Record {
         build: None,
         started_at_ms: ran.started_at_ms,
     };
-    let mut end = end(ran, server, std::mem::take(&mut onlooker.progress.levels));
+    let planned = std::slice::from_ref(ran.planned);
+    let steps = onlooker.progress.steps(planned, ran.load, &onlooker.offsets_s);
+    let mut end = end(ran, server, steps);
     onlooker.finish(&mut end);
     Record { start, end }
 }
 
-fn end(ran: &Ran<'_>, server: ServerFacts, levels: Vec<Level>) -> RunEnd {
-    let mut levels = levels.into_iter();
+fn end(ran: &Ran<'_>, server: ServerFacts, steps: Vec<store::Step>) -> RunEnd {
     let mut end = RunEnd {
         status: Status::Done,
         error: None,
@@ -178,15 +176,7 @@ fn end(ran: &Ran<'_>, server: ServerFacts, levels: Vec<Level>) -> RunEnd {
         warnings: judge::waits(ran.load),
         gates: Vec::new(),
         checks: Vec::new(),
-        steps: ran
-            .load
-            .steps
-            .iter()
-            .map(|step| {
-                let offset_s = step.connect_s + ran.planned.warmup.as_secs_f64();
-                record::step(ran.planned, step, levels.next().unwrap_or_default(), offset_s)
-            })
-            .collect(),
+        steps,
         series: Vec::new(),
         hot_locks: Vec::new(),
         facts: BTreeMap::new(),

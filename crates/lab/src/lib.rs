@@ -16,7 +16,7 @@ pub mod locks;
 mod machine;
 pub mod observe;
 pub mod plan;
-mod progress;
+pub mod progress;
 mod provision;
 mod record;
 mod run;

@@ -120,6 +120,8 @@ pub struct RunSummary {
     pub warnings: Vec<String>,
     /// From start to end.
     pub took: Duration,
+    /// Of it, before the load: waiting for what the server had put off.
+    pub drained: Duration,
 }
 
 /// What a gate that tripped does to its run.

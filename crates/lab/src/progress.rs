@@ -10,7 +10,7 @@ use crate::record;
 const BATCH: usize = 60;
 
 /// What becomes of histograms and series.
-pub(crate) enum Detail<'a> {
+pub enum Detail<'a> {
     /// Nobody wants them.
     Dropped,
     /// They stay in memory until the run is recorded as a whole.
@@ -21,7 +21,7 @@ pub(crate) enum Detail<'a> {
 
 /// One level of the run.
 #[derive(Debug, Default)]
-pub(crate) struct Level {
+pub struct Level {
     sessions: u32,
     /// What reports show of each second.
     pub(crate) seconds: Vec<Second>,
@@ -30,9 +30,9 @@ pub(crate) struct Level {
 }
 
 /// The run so far.
-pub(crate) struct Progress<'a> {
+pub struct Progress<'a> {
     detail: Detail<'a>,
-    pub(crate) levels: Vec<Level>,
+    levels: Vec<Level>,
     /// Parts of series that are not recorded yet.
     pub(crate) series: Vec<Series>,
     /// Seconds since the last batch.
@@ -40,12 +40,13 @@ pub(crate) struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    pub(crate) fn new(detail: Detail<'a>) -> Progress<'a> {
+    /// Nothing yet.
+    pub fn new(detail: Detail<'a>) -> Progress<'a> {
         Progress { detail, levels: Vec::new(), series: Vec::new(), waiting: 0 }
     }
 
     /// Takes what the load tells.
-    pub(crate) fn event(&mut self, event: &load::Event<'_>) {
+    pub fn event(&mut self, event: &load::Event<'_>) {
         match event {
             load::Event::StepStarted { index, step } => {
                 self.levels.resize_with(index + 1, Level::default);
@@ -64,8 +65,26 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// The levels of a run that is over, as they are recorded. `offsets_s`: from the run's start to the measured phase of
+    /// each.
+    pub fn steps(
+        &mut self,
+        planned: &[load::Step],
+        result: &load::LoadResult,
+        offsets_s: &[f64],
+    ) -> Vec<store::Step> {
+        // A level whose sessions could not be connected never began.
+        let mut levels = std::mem::take(&mut self.levels).into_iter();
+        let both = planned.iter().zip(&result.steps).enumerate();
+        both.map(|(index, (planned, step))| {
+            let offset_s = offsets_s.get(index).copied().unwrap_or_default();
+            record::step(planned, step, levels.next().unwrap_or_default(), offset_s)
+        })
+        .collect()
+    }
+
     /// Enough has gathered for [`Progress::pass_on`].
-    pub(crate) fn is_due(&self) -> bool {
+    pub fn is_due(&self) -> bool {
         self.waiting >= BATCH
     }
 
@@ -74,7 +93,7 @@ impl<'a> Progress<'a> {
     /// # Errors
     /// It could not be recorded (a full disk). Nothing is lost: it is tried again with the next batch, and when the run
     /// ends.
-    pub(crate) fn pass_on(&mut self, series: Vec<Series>) -> Result<(), store::Error> {
+    pub fn pass_on(&mut self, series: Vec<Series>) -> Result<(), store::Error> {
         self.waiting = 0;
         match &mut self.detail {
             Detail::Dropped => {}

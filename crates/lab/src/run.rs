@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use load::{LoadPlan, LoadResult};
 use sandbox::Home;
@@ -184,6 +184,7 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, progr
     judge::complete(&mut recording.end, "the run ended before it could be looked at");
     recording.end.ended_at_ms = record::now_ms();
     let end = recording.end;
+    let length = |phase: &store::Phase| Duration::from_secs_f64(phase.duration_s);
     let summary = RunSummary {
         status: end.status,
         error: end.error.clone(),
@@ -192,6 +193,7 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, progr
         steps: end.steps.iter().map(headline).collect(),
         warnings: end.warnings.clone(),
         took: recording.began.elapsed(),
+        drained: end.phases.iter().filter(|phase| phase.name == Stage::Drain.phase()).map(length).sum(),
     };
     Ended { end, summary, failure, result: recording.result }
 }
@@ -469,19 +471,7 @@ fn drive(
         load::LoadError::Plan(_) => Error::Usage(error.to_string()),
         load::LoadError::System { .. } | load::LoadError::Worker(_) => Error::Run(error.to_string()),
     })?;
-    // A level whose sessions could not be connected never began.
-    let mut levels = std::mem::take(&mut recording.progress.levels).into_iter();
-    recording.end.steps = order
-        .load
-        .steps
-        .iter()
-        .zip(&result.steps)
-        .enumerate()
-        .map(|(index, (planned, step))| {
-            let offset_s = offsets.get(index).copied().unwrap_or_default();
-            record::step(planned, step, levels.next().unwrap_or_default(), offset_s)
-        })
-        .collect();
+    recording.end.steps = recording.progress.steps(&order.load.steps, &result, &offsets);
     let headline = result.steps.last().and_then(|step| server.configured.figures(step).into_iter().next());
     recording.end.workload.headline = headline.map(|figure| (figure.name, figure.unit, figure.value));
     Ok(result)

@@ -80,7 +80,7 @@ impl Native {
                     options::help_of(self.values.section(Section::Script), |option| option.default.clone());
                 say(out, &format!("{name} options:\n{list}\n"))?;
             }
-            "prepare" => self.prepare(out, stop)?,
+            "prepare" => self.prepare(out, stop, onlooker)?,
             "prewarm" => self.prewarm(out)?,
             "cleanup" => self.cleanup(out)?,
             "run" => return self.run(out, stop, onlooker),
@@ -120,15 +120,19 @@ impl Native {
         self.workload.configure(&given, dialect).map_err(|error| Error::Usage(error.to_string()))
     }
 
-    fn prepare(&self, out: &mut (dyn Write + Send), stop: &Stop) -> Result<(), Error> {
+    fn prepare(
+        &self,
+        out: &mut (dyn Write + Send),
+        stop: &Stop,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<(), Error> {
         let target = self.target()?;
         let connections = settings::threads(&self.values)? as usize;
+        let configured = self.configured(&target)?;
+        onlooker.loading(&target, configured.data_bytes()).map_err(Error::Workload)?;
         notice(out, "Creating and filling the tables...\n")?;
         let at = LoadAt { target: target.clone(), connections, stop: stop.clone() };
-        let report = self
-            .configured(&target)?
-            .load(&at, &|_| ())
-            .map_err(|error| Error::Workload(error.to_string()))?;
+        let report = configured.load(&at, &|_| ()).map_err(|error| Error::Workload(error.to_string()))?;
         report.notes.iter().for_each(|note| tell(level::WARNING, note));
         notice(out, &format!("{} rows are in place\n", report.rows))
     }

@@ -17,6 +17,14 @@ use crate::state::VERSION;
 
 /// Looks on while a `run` goes on, on the load's own thread.
 pub trait Onlooker {
+    /// Tables of about so many bytes are about to be loaded.
+    ///
+    /// # Errors
+    /// Why they should not be: there is no room for them.
+    fn loading(&mut self, _target: &wire::Target, _data_bytes: u64) -> Result<(), String> {
+        Ok(())
+    }
+
     /// The load begins with these options in force (passwords left out): sessions connect now.
     fn began(&mut self, options: &BTreeMap<String, String>);
 

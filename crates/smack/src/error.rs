@@ -77,7 +77,23 @@ pub enum Error {
         /// Exit status or message.
         reason: String,
     },
-    /// The server refused or went away.
+    /// Its rows would fill the server's disk.
+    #[error("client {client}: table {table} is not loaded: {why}")]
+    NoRoom {
+        /// Which client of the file.
+        client: String,
+        /// The table.
+        table: String,
+        /// Why, with a remedy.
+        why: String,
+    },
+    /// The user had enough.
+    #[error("stopped while table {table} was loaded: it has a part of its rows")]
+    Stopped {
+        /// The table.
+        table: String,
+    },
+    /// A server refused, or could not be reached.
     #[error("client {client}: {source}")]
     Server {
         /// Which client of the file.

@@ -36,6 +36,8 @@ pub struct Options {
     pub workers: Option<usize>,
     /// Appended to CREATE TABLE statements (an engine clause); empty for none.
     pub create_suffix: String,
+    /// Whether a server has room for so many bytes of rows, else why not.
+    pub room: fn(&Target, u64) -> Result<(), String>,
 }
 
 /// Reads a file without running it; `name` is used in messages.
@@ -69,7 +71,8 @@ pub fn run(
             // Where it may not be created, the connection to it fails next, and says more than this does.
             let _ = workload::create_database(&target);
         }
-        table::make(found, &target, &options.data, &options.create_suffix, false).map(drop)
+        let how = table::How { suffix: &options.create_suffix, anew: false, stop, room: options.room };
+        table::make(found, &target, &options.data, &how).map(drop)
     })?;
     let everything = Everything { definitions: &definitions, options, print, stop };
     let mut variables = BTreeMap::new();

@@ -252,8 +252,13 @@ impl Configured for ConfiguredSmack {
         let total = self.tables().len() as u64;
         for (done, found) in self.tables().iter().enumerate() {
             progress(Progress { stage: Stage::Rows, done: done as u64, total });
-            let made = table::make(found, &at.target, &self.smack.data, &self.suffix, true)
-                .map_err(|error| workload::Error::Unsupported(error.to_string()))?;
+            // Whoever loads a workload has looked at the disk for all of it.
+            let how = table::How { suffix: &self.suffix, anew: true, stop: &at.stop, room: |_, _| Ok(()) };
+            let made =
+                table::make(found, &at.target, &self.smack.data, &how).map_err(|error| match error {
+                    crate::Error::Stopped { .. } => workload::Error::Stopped,
+                    error => workload::Error::Unsupported(error.to_string()),
+                })?;
             rows += made.rows.unwrap_or(0);
             bytes += made.bytes;
         }

@@ -37,6 +37,7 @@ fn options(server: &sandbox::Sandbox, data: &std::path::Path, arguments: &[&str]
         seed: 1,
         workers: None,
         create_suffix: String::new(),
+        room: |_, _| Ok(()),
     }
 }
 
@@ -168,4 +169,28 @@ fn a_statement_that_timed_out_ends_on_the_server_too() {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }
+}
+
+#[test]
+fn a_load_heeds_the_disk_and_the_user() {
+    let Some(server) = sandbox::testing::server("mariadb") else { return };
+    let data = tempfile::tempdir().unwrap();
+    std::fs::write(data.path().join("t.dat"), "1,a\n".repeat(200_000)).unwrap();
+    let mut options = options(&server, data.path(), &[]);
+    let source = r#"
+        client "a" { db "x"; }
+        table "t" { client "a"; create "create table t (id int, v char(5))"; min_rows "200000"; data_file "t.dat"; }
+        main { a.init(); }"#;
+    let printer = Printer::new(std::io::sink());
+    options.room = |_, bytes| Err(format!("{bytes} bytes are too many"));
+    let error = run("full", source, &options, &printer, &Stop::new()).unwrap_err().to_string();
+    assert!(error.contains("table t is not loaded: 800000 bytes are too many"), "{error}");
+    options.room = |_, _| Ok(());
+    let stop = Stop::new();
+    stop.request();
+    let error = run("stopped", source, &options, &printer, &stop).unwrap_err();
+    assert!(matches!(error, smack::Error::Stopped { .. }), "{error}");
+    let mut client = Client::connect(&server.target(Some("test_smack"))).unwrap();
+    let rows: u64 = client.query_value("select count(*) from t").unwrap().unwrap().parse().unwrap();
+    assert!(rows < 200_000, "{rows}");
 }

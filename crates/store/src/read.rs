@@ -209,29 +209,35 @@ impl Store {
     }
 
     fn series(&self, run: RunId) -> Sql<Vec<Series>> {
-        let parts = self.rows("SELECT * FROM series WHERE run_id=? ORDER BY id", &[&run.0], |row| {
+        let sql = "SELECT * FROM series WHERE run_id=? ORDER BY source, name, instance, id";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut rows = statement.query([run.0])?;
+        // One after the other, because all points of a long run at once would take gigabytes.
+        let mut whole: Vec<(i64, Series)> = Vec::new();
+        while let Some(row) = rows.next()? {
             let bytes: Vec<u8> = row.get("points")?;
-            Ok(Series {
+            let part = Series {
                 source: row.get("source")?,
                 name: row.get("name")?,
                 instance: row.get("instance")?,
                 unit: row.get("unit")?,
                 points: points_from_bytes(&bytes).map_err(damaged)?,
-            })
-        })?;
-        let mut whole: Vec<Series> = Vec::new();
-        let mut places: BTreeMap<(String, String, String), usize> = BTreeMap::new();
-        for part in parts {
-            let name = (part.source.clone(), part.name.clone(), part.instance.clone());
-            match places.get(&name) {
-                Some(&at) => whole[at].points.extend(part.points),
-                None => {
-                    places.insert(name, whole.len());
-                    whole.push(part);
+            };
+            let is_it = |known: &Series| {
+                (&known.source, &known.name, &known.instance) == (&part.source, &part.name, &part.instance)
+            };
+            match whole.last_mut() {
+                Some((_, known)) if is_it(known) => known.points.extend(part.points),
+                _ => {
+                    whole.last_mut().into_iter().for_each(|(_, known)| thin(&mut known.points));
+                    whole.push((row.get("id")?, part));
                 }
             }
         }
-        Ok(whole)
+        whole.last_mut().into_iter().for_each(|(_, known)| thin(&mut known.points));
+        // In the order in which they first appeared.
+        whole.sort_by_key(|(first, _)| *first);
+        Ok(whole.into_iter().map(|(_, series)| series).collect())
     }
 
     fn hot_locks(&self, run: RunId) -> Sql<Vec<HotLock>> {
@@ -280,6 +286,22 @@ impl Store {
             source => self.sqlite(what, source),
         })
     }
+}
+
+/// Points of a series beyond which its mean over spans of equal counts is read instead: more than an hour of seconds is
+/// read as it was sampled.
+const POINTS_MAX: usize = 4096;
+
+fn thin(points: &mut Vec<(f64, f64)>) {
+    if points.len() <= POINTS_MAX {
+        return;
+    }
+    let span = points.len().div_ceil(POINTS_MAX);
+    let mean = |span: &[(f64, f64)]| {
+        let sum: f64 = span.iter().map(|(_, value)| value).sum();
+        (span.last().map_or(0.0, |(t, _)| *t), sum / span.len() as f64)
+    };
+    *points = points.chunks(span).map(mean).collect();
 }
 
 fn study(row: &Row<'_>) -> Sql<Study> {

@@ -407,7 +407,7 @@ pub struct Series {
     pub instance: String,
     /// Unit as shown: `share`, `B/s`, `1/s`, `B`.
     pub unit: String,
-    /// Seconds since the run's start, and the value.
+    /// Seconds since the run's start, and the value. Read back, those of a run of hours are means over spans.
     pub points: Vec<(f64, f64)>,
 }
 

@@ -96,6 +96,20 @@ fn what_was_recorded_while_a_run_went_on_is_part_of_it() {
 }
 
 #[test]
+fn series_of_a_long_run_are_read_as_means_over_spans() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let study_id = store.add_study(&study("soak")).unwrap();
+    let host_id = store.add_host(&host()).unwrap();
+    let mut long = end(1);
+    long.series[0].points = (0..10_000).map(|t| (f64::from(t), f64::from(t % 2))).collect();
+    let run = store.record_run(study_id, &start(host_id, None, 1), &long).unwrap();
+    let points = store.run(run).unwrap().end.unwrap().series.remove(0).points;
+    assert_eq!(points.len(), 3334, "spans of three");
+    assert_eq!((points[0], points[3333]), ((2.0, 1.0 / 3.0), (9999.0, 1.0)));
+}
+
+#[test]
 fn a_step_that_a_run_broke_off_in_leaves_its_seconds_and_no_figures() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = Store::open(directory.path()).unwrap();

@@ -10,6 +10,7 @@ mod load_speed;
 mod measurement_error;
 mod oltp_cost;
 mod sampler_cost;
+mod soak;
 mod statement_mix;
 mod sysbench_scripts;
 mod ten_thousand_sessions;
@@ -53,6 +54,7 @@ const ALL: &[Benchmark] = &[
         "false verdicts of simulated studies that are watched, and blocks to a verdict",
         verdicts::run,
     ),
+    ("soak", "memory of a run of a week, by a simulated clock", soak::run),
     ("tpcc", "loading ten warehouses, and the conditions after 64 sessions and after a kill", tpcc::run),
 ];
 

@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     Ok(is_reached)
 }
 
-fn resident_kib() -> Result<u64> {
+pub(super) fn resident_kib() -> Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
     line.trim().trim_end_matches(" kB").parse().context("VmRSS is not a number")

@@ -54,6 +54,7 @@ pub(crate) fn super_smack(args: &SuperSmackArgs) -> Result<End, Failure> {
         server,
         seed: args.seed,
         workers: None,
+        room: |target, bytes| lab::checks::room(target, bytes).map_err(|error| error.to_string()),
         create_suffix: args.engine.as_ref().map(|engine| format!(" engine={engine}")).unwrap_or_default(),
     };
     let ran = smack::run(&name, &source, &options, &Printer::new(terminal::output()), stop.load());
@@ -61,7 +62,9 @@ pub(crate) fn super_smack(args: &SuperSmackArgs) -> Result<End, Failure> {
         own.destroy()?;
     }
     match ran {
-        Ok(_) if stop.is_requested() => Err(lab::Error::Interrupted.into()),
+        Ok(_) | Err(smack::Error::Stopped { .. }) if stop.is_requested() => {
+            Err(lab::Error::Interrupted.into())
+        }
         Ok(_) => Ok(End::Done),
         Err(
             error @ (smack::Error::Parse { .. }

@@ -40,6 +40,10 @@ struct Looking {
 }
 
 impl script::Onlooker for Looking {
+    fn loading(&mut self, target: &wire::Target, data_bytes: u64) -> Result<(), String> {
+        lab::checks::room(target, data_bytes).map_err(|error| error.to_string())
+    }
+
     fn began(&mut self, options: &BTreeMap<String, String>) {
         self.onlooker = Some(kept::Onlooker::began(file_option(options, "results").is_some()));
         self.hdr = file_option(options, "hdr").map(HdrLog::create);

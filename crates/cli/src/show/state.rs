@@ -11,6 +11,8 @@ use super::{number, time};
 
 /// Seconds of throughput that the chart shows.
 pub(crate) const CHART_S: usize = 60;
+/// A shorter wait for a server's debt is not worth words.
+const DRAIN_TOLD: Duration = Duration::from_millis(500);
 /// Ended runs and warnings that are kept for the view.
 const LINES_MAX: usize = 200;
 
@@ -256,7 +258,10 @@ pub(crate) fn ended_line(label: &RunLabel, summary: &RunSummary) -> String {
         })
         .collect();
     let figures = figures.join("; ");
-    let took = time(summary.took);
+    let mut took = time(summary.took);
+    if summary.drained >= DRAIN_TOLD {
+        took.push_str(&format!(", {} of it to drain", time(summary.drained)));
+    }
     let reason = summary.error.as_deref().unwrap_or_default();
     let gates = |effect: Effect| {
         let of_effect = summary.tripped.iter().filter(|gate| gate.effect == effect);
@@ -310,6 +315,7 @@ mod tests {
             steps: vec![(8, 1234.4, 3.2)],
             warnings: vec![],
             took: Duration::from_millis(5800),
+            drained: Duration::ZERO,
         }
     }
 
@@ -319,6 +325,9 @@ mod tests {
             ended_line(&label(), &summary(Status::Done, None)),
             "[ 3/60] mariadb@10.11.19 oltp_read_only, 8 sessions: 1,234 TPS, p95 3.20 ms (5.8 s)"
         );
+        let drained = RunSummary { drained: Duration::from_millis(1900), ..summary(Status::Done, None) };
+        let line = ended_line(&label(), &drained);
+        assert!(line.ends_with("(5.8 s, 1.9 s of it to drain)"), "{line}");
         assert_eq!(
             ended_line(&label(), &summary(Status::Failed, Some("it did not start"))),
             "[ 3/60] mariadb@10.11.19 oltp_read_only, 8 sessions: failed (5.8 s): it did not start"
