@@ -274,8 +274,9 @@ pub fn line(record: &Record) -> serde_json::Value {
     report::bench_lines(&record.start, &record.end, None).into_iter().next().unwrap_or_default()
 }
 
-/// A latency of a step in milliseconds.
+/// A percentile of a step's response times in milliseconds; `None` where it has too few transactions for one.
 pub fn percentile_ms(step: &store::Step, percent: f64) -> Option<f64> {
-    let is_empty = step.response.is_empty();
-    (!is_empty).then(|| LatencyUnit::to_ms(step.response.value_at_quantile(percent / 100.0) as f64))
+    let quantile = percent / 100.0;
+    let is_enough = step.response.len() >= stats::quantile_needs(quantile);
+    is_enough.then(|| LatencyUnit::to_ms(step.response.value_at_quantile(quantile) as f64))
 }

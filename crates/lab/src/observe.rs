@@ -114,8 +114,8 @@ pub struct RunSummary {
     pub tripped: Vec<Tripped>,
     /// The server's last lines, where it failed.
     pub log_tail: String,
-    /// By step: sessions, committed transactions per second, p95 in ms.
-    pub steps: Vec<(u32, f64, f64)>,
+    /// By step: sessions, committed transactions per second, p95 in ms; `None` where it has too few for one.
+    pub steps: Vec<(u32, f64, Option<f64>)>,
     /// Suspicions with a remedy.
     pub warnings: Vec<String>,
     /// From start to end.

@@ -202,9 +202,9 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, progr
 const WORKLOAD_CONTENT: &str = "sha256 of the workload's file";
 
 /// Sessions, TPS and p95 of a level.
-fn headline(step: &store::Step) -> (u32, f64, f64) {
+fn headline(step: &store::Step) -> (u32, f64, Option<f64>) {
     let tps = if step.duration_s > 0.0 { step.outcomes.committed as f64 / step.duration_s } else { 0.0 };
-    (step.sessions, tps, store::LatencyUnit::to_ms(step.response.value_at_quantile(0.95) as f64))
+    (step.sessions, tps, crate::kept::percentile_ms(step, 95.0))
 }
 
 fn life(

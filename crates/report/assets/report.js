@@ -332,7 +332,7 @@
       const group = spec.times[choice.value];
       const column = (at) => (i) => group.runs[i].seconds.map((s) => [s[0], s[at]]);
       const boxes = [mount(area, overTime(group, `TPS, ${group.label}`, 'committed transactions per second', column(1), true))];
-      boxes.push(mount(rest, overTime(group, 'p99 of response time', 'ms', column(2))));
+      boxes.push(mount(rest, overTime(group, `${group.percentile} of response time`, 'ms', column(2))));
       if (group.runs.some((run) => run.seconds.some((s) => s[3] > 0))) {
         boxes.push(mount(rest, overTime(group, 'Failed transactions', 'in each second', column(3))));
       }

@@ -123,7 +123,7 @@ fn measured(step: &StepFigures, map: &mut Map<String, Value>) {
         .iter()
         .filter(|interval| interval.second >= 1)
         .map(|i| {
-            json!({"second": i.second, "tps": i.tps, "qps": i.qps, "p99_ms": i.latency.map(|l| l.p99),
+            json!({"second": i.second, "tps": i.tps, "qps": i.qps, "p99_ms": i.percentile("p99"),
                    "errors": i.errors})
         })
         .collect();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::figures::IntervalFigures;
 use crate::layout::{Facet, Layout};
 use crate::load::label;
 use crate::model::{Point, RunView, Standing, StudyReport};
@@ -80,6 +81,8 @@ pub(crate) struct TimeGroup {
     pub(crate) label: String,
     /// Time counts from the run's start, and steps are marked.
     pub(crate) climb: bool,
+    /// The percentile of the response time that is drawn: the highest one that most of its seconds have.
+    pub(crate) percentile: &'static str,
     pub(crate) runs: Vec<TimeRun>,
     /// Times of telemetry: most series of a run share theirs.
     pub(crate) clocks: Vec<Vec<f64>>,
@@ -91,7 +94,7 @@ pub(crate) struct TimeRun {
     pub(crate) id: String,
     pub(crate) block: u32,
     pub(crate) standing: &'static str,
-    /// `[second, tps, p99 ms, errors]`.
+    /// `[second, tps, the group's percentile in ms, errors]`.
     pub(crate) seconds: Vec<(f64, f64, Option<f64>, u64)>,
     /// `[from, to, sessions]` of each measured phase.
     pub(crate) steps: Vec<(f64, f64, u32)>,
@@ -340,6 +343,7 @@ fn times(study: &StudyReport) -> Vec<TimeGroup> {
             let group = TimeGroup {
                 label: text,
                 climb: point.is_climb,
+                percentile: "p50",
                 runs: vec![],
                 clocks: vec![],
                 telemetry: vec![],
@@ -357,7 +361,8 @@ fn times(study: &StudyReport) -> Vec<TimeGroup> {
         .into_iter()
         .map(|(_, mut group, runs)| {
             let runs: Vec<&RunView> = runs.into_iter().map(|run| &study.runs[run]).collect();
-            group.runs = runs.iter().map(|run| time_run(run, group.climb)).collect();
+            group.percentile = percentile_of(&runs);
+            group.runs = runs.iter().map(|run| time_run(run, group.climb, group.percentile)).collect();
             (group.clocks, group.telemetry) = telemetry(&runs, group.climb);
             group
         })
@@ -365,7 +370,16 @@ fn times(study: &StudyReport) -> Vec<TimeGroup> {
         .collect()
 }
 
-fn time_run(run: &RunView, is_climb: bool) -> TimeRun {
+/// The highest percentile that at least half of the seconds have transactions enough for.
+fn percentile_of(runs: &[&RunView]) -> &'static str {
+    let steps = runs.iter().flat_map(|run| &run.steps);
+    let seconds: Vec<&IntervalFigures> =
+        steps.flat_map(|step| &step.intervals).filter(|interval| interval.latency.is_some()).collect();
+    let has = |name: &str| seconds.iter().filter(|interval| interval.percentile(name).is_some()).count();
+    ["p99", "p95"].into_iter().find(|name| 2 * has(name) >= seconds.len().max(1)).unwrap_or("p50")
+}
+
+fn time_run(run: &RunView, is_climb: bool, percentile: &str) -> TimeRun {
     let mut seconds = Vec::new();
     let mut steps = Vec::new();
     for step in &run.steps {
@@ -374,8 +388,8 @@ fn time_run(run: &RunView, is_climb: bool) -> TimeRun {
         for interval in &step.intervals {
             // A second is drawn at its end, the way it was counted.
             let at = zero + (interval.second - 1) as f64 + interval.duration_s;
-            let p99 = interval.latency.map(|latency| round(latency.p99));
-            seconds.push((hundredths(at), round(interval.tps), p99, interval.errors));
+            let response = interval.percentile(percentile).map(round);
+            seconds.push((hundredths(at), round(interval.tps), response, interval.errors));
         }
     }
     TimeRun { id: run.id.clone(), block: run.head.start.block, standing: run.standing.word(), seconds, steps }

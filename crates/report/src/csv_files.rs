@@ -89,7 +89,7 @@ fn cells(report: &Report) -> Table {
     let mut table = Table::new("cells.csv", &["study", "cell"]);
     table.heads.extend(names.iter().cloned());
     table.heads.push("sessions".to_owned());
-    table.heads.extend(["runs_counted", "marks", "short_term", "freeze_s"].map(str::to_owned));
+    table.heads.extend(["runs_counted", "marks", "short_term", "freeze_s", "absent"].map(str::to_owned));
     for metric in ["tps", "tps_max", "tps_min", "qps", "mean_ms", "p50_ms", "p95_ms", "p99_ms"] {
         table.heads.extend(["median", "low", "high"].map(|part| format!("{metric}_{part}")));
     }
@@ -101,6 +101,9 @@ fn cells(report: &Report) -> Table {
         row.push(study.marks(point).iter().map(crate::Mark::text).collect::<Vec<_>>().join("; "));
         row.push(text(study.is_short_term(point)));
         row.push(maybe(point.freeze_s));
+        let absent = ["p50", "p95", "p99"].into_iter();
+        let absent = absent.filter_map(|name| Some(format!("{name} {}", study.why_absent(point, name)?)));
+        row.push(absent.collect::<Vec<_>>().join("; "));
         let estimates: [Option<Estimate>; 8] = [
             point.tps,
             point.tps_max,
@@ -181,6 +184,7 @@ fn runs(report: &Report) -> Table {
     table.heads.extend(plain.map(str::to_owned));
     table.heads.extend(LATENCY.map(|name| format!("latency_{name}_ms")));
     table.heads.extend(LATENCY.map(|name| format!("service_{name}_ms")));
+    table.heads.push("absent".to_owned());
     for (study, point) in points(report) {
         for (run, step) in &point.runs {
             let run = &study.runs[*run];
@@ -248,6 +252,8 @@ fn step_columns(step: &crate::StepFigures) -> Vec<String> {
     row.extend([step.client.cpu_user_s, step.client.cpu_sys_s, step.client.cpu_share].map(text));
     row.extend(latency(step.response));
     row.extend(latency(step.service));
+    let absent = step.response.map(|latency| latency.absent()).unwrap_or_default();
+    row.push(absent.into_iter().map(|(name, why)| format!("{name} {why}")).collect::<Vec<_>>().join("; "));
     row
 }
 
@@ -268,8 +274,8 @@ fn details(report: &Report) -> [Table; 3] {
             for i in &step.intervals {
                 let mut row = place.to_vec();
                 row.extend([text(i.second), text(i.duration_s), text(i.tps), text(i.qps)]);
-                let latency = i.latency.map(|l| [l.p50, l.p95, l.p99, l.max].map(Some)).unwrap_or_default();
-                row.extend(latency.map(maybe));
+                row.extend(["p50", "p95", "p99"].map(|name| maybe(i.percentile(name))));
+                row.push(maybe(i.latency.map(|latency| latency.max)));
                 row.extend([text(i.errors), text(i.backlog)]);
                 intervals.rows.push(row);
             }
@@ -319,6 +325,7 @@ fn verdicts(report: &Report) -> Table {
             "in_doubt",
             "marks",
             "lost",
+            "absent",
         ],
     );
     for study in &report.studies {
@@ -355,6 +362,7 @@ fn verdicts(report: &Report) -> Table {
                 verdict.doubts.join("; "),
                 verdict.marks.join("; "),
                 verdict.lost_text().unwrap_or_default(),
+                verdict.absent.join("; "),
             ]);
         }
     }

@@ -7,18 +7,31 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use store::{ClientUsage, ErrorTally, LatencyUnit, Outcomes, Second, SecondResponse, Stalls, Step, Unended};
 
-/// A distribution of times in milliseconds.
+/// A distribution of times in milliseconds. A percentile of too few values ([`stats::quantile_needs`]) is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(into = "LatencyJson")]
 #[allow(missing_docs)] // the names of the JSON
 pub struct Latency {
+    /// How many times it holds.
+    pub count: u64,
     pub min: f64,
     pub mean: f64,
-    pub p50: f64,
-    pub p90: f64,
-    pub p95: f64,
-    pub p99: f64,
-    pub p999: f64,
+    pub p50: Option<f64>,
+    pub p90: Option<f64>,
+    pub p95: Option<f64>,
+    pub p99: Option<f64>,
+    pub p999: Option<f64>,
     pub max: f64,
+}
+
+/// The percentiles of a [`Latency`] by the names of the JSON.
+const QUANTILES: [(&str, f64); 5] =
+    [("p50", 0.50), ("p90", 0.90), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
+
+/// The rank of a percentile by its name, with or without unit (`p99`, `p99_ms`).
+pub(crate) fn quantile_of(metric: &str) -> Option<f64> {
+    let name = metric.strip_suffix("_ms").unwrap_or(metric);
+    QUANTILES.iter().find(|(known, _)| *known == name).map(|(_, quantile)| *quantile)
 }
 
 impl Latency {
@@ -27,8 +40,12 @@ impl Latency {
         if histogram.is_empty() {
             return None;
         }
-        let at = |quantile: f64| LatencyUnit::to_ms(histogram.value_at_quantile(quantile) as f64);
+        let at = |quantile: f64| {
+            let is_enough = histogram.len() >= stats::quantile_needs(quantile);
+            is_enough.then(|| LatencyUnit::to_ms(histogram.value_at_quantile(quantile) as f64))
+        };
         Some(Self {
+            count: histogram.len(),
             min: LatencyUnit::to_ms(histogram.min() as f64),
             mean: LatencyUnit::to_ms(histogram.mean()),
             p50: at(0.50),
@@ -42,17 +59,50 @@ impl Latency {
 
     /// By the name of the JSON.
     pub fn by_name(&self, name: &str) -> Option<f64> {
-        Some(match name {
-            "min" => self.min,
-            "mean" | "avg" => self.mean,
+        match name {
+            "min" => Some(self.min),
+            "mean" | "avg" => Some(self.mean),
             "p50" => self.p50,
             "p90" => self.p90,
             "p95" => self.p95,
             "p99" => self.p99,
             "p999" => self.p999,
-            "max" => self.max,
-            _ => return None,
+            "max" => Some(self.max),
+            _ => None,
+        }
+    }
+
+    /// The percentiles that are absent, with the reason: `needs 1,000, there are 412`.
+    pub fn absent(&self) -> BTreeMap<&'static str, String> {
+        let few = QUANTILES.into_iter().filter(|(name, _)| self.by_name(name).is_none());
+        few.map(|(name, quantile)| {
+            let needed = stats::quantile_needs(quantile);
+            (name, format!("needs {needed} of them, there are {}", self.count))
         })
+        .collect()
+    }
+}
+
+/// As in the JSON: what is absent is null, and says why.
+#[derive(Serialize)]
+struct LatencyJson {
+    count: u64,
+    min: f64,
+    mean: f64,
+    p50: Option<f64>,
+    p90: Option<f64>,
+    p95: Option<f64>,
+    p99: Option<f64>,
+    p999: Option<f64>,
+    max: f64,
+    absent: BTreeMap<&'static str, String>,
+}
+
+impl From<Latency> for LatencyJson {
+    fn from(latency: Latency) -> LatencyJson {
+        let absent = latency.absent();
+        let Latency { count, min, mean, p50, p90, p95, p99, p999, max } = latency;
+        LatencyJson { count, min, mean, p50, p90, p95, p99, p999, max, absent }
     }
 }
 
@@ -205,6 +255,18 @@ impl StepFigures {
 }
 
 impl IntervalFigures {
+    /// A percentile of the response time; `None` where too few transactions ended in that second for it.
+    pub fn percentile(&self, name: &str) -> Option<f64> {
+        let response = self.latency?;
+        let figure = match name {
+            "p50" => response.p50,
+            "p95" => response.p95,
+            "p99" => response.p99,
+            _ => return None,
+        };
+        (response.count >= stats::quantile_needs(quantile_of(name)?)).then_some(figure)
+    }
+
     /// Timers are not exact to the last digit: a second is whole from 0.99 s.
     fn is_whole_and_measured(&self) -> bool {
         self.second >= 1 && self.duration_s > 0.99

@@ -55,6 +55,10 @@ fn cell(report: &Report, study: &StudyReport, point: &Point) -> Value {
         .iter()
         .map(|(run, step)| run_of(report, &study.runs[*run], *step, point.sessions))
         .collect();
+    let absent: Map<String, Value> = ["p50", "p95", "p99"]
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), json!(study.why_absent(point, name)?))))
+        .collect();
     json!({
         "key": point.key,
         "runs": runs,
@@ -65,7 +69,8 @@ fn cell(report: &Report, study: &StudyReport, point: &Point) -> Value {
         "marks": study.marks(point),
         "short_term": study.is_short_term(point),
         "freeze_s": point.freeze_s,
-        "latency_ms": {"mean": point.mean_ms, "p50": point.p50_ms, "p95": point.p95_ms, "p99": point.p99_ms},
+        "latency_ms": {"mean": point.mean_ms, "p50": point.p50_ms, "p95": point.p95_ms, "p99": point.p99_ms,
+                       "absent": absent},
     })
 }
 
@@ -132,6 +137,7 @@ fn comparison(study: &StudyReport, verdict: &VerdictView) -> Value {
         "unequal": verdict.flags,
         "in_doubt": verdict.doubts,
         "marks": verdict.marks,
+        "absent": verdict.absent,
         "lost": verdict.lost.as_ref().map(lost),
     })
 }

@@ -145,8 +145,9 @@ fn verdict_notes(text: &mut String, study: &StudyReport) {
     for verdict in &study.verdicts {
         let doubts = verdict.doubts.iter().map(|doubt| ("In doubt", doubt.clone()));
         let marks = verdict.marks.iter().map(|mark| ("Marked", mark.clone()));
+        let absent = verdict.absent.iter().map(|why| ("Absent", why.clone()));
         let lost = verdict.lost_text().map(|lost| ("Runs lost", lost));
-        for (word, said) in doubts.chain(marks).chain(lost) {
+        for (word, said) in doubts.chain(marks).chain(absent).chain(lost) {
             match notes.iter_mut().find(|(known, text, _)| *known == word && *text == said) {
                 Some((_, _, verdicts)) => verdicts.push(verdict),
                 None => notes.push((word, said, vec![verdict])),
@@ -312,6 +313,9 @@ fn cells(text: &mut String, study: &StudyReport) {
         row(text, &cells);
     }
     text.push('\n');
+    for line in study.absent_percentiles() {
+        let _ = writeln!(text, "–: {line}.\n");
+    }
     for point in &study.points {
         if let Some(why) = study.why_none_counts(point) {
             let _ = writeln!(

@@ -203,6 +203,8 @@ pub struct VerdictView {
     pub doubts: Vec<String>,
     /// How the servers of both sides behaved, with the share of the runs on either side.
     pub marks: Vec<String>,
+    /// Why there is no value of the metric on one side or both: too few transactions for a percentile.
+    pub absent: Vec<String>,
     /// Where faults of the measurement cost the sides different numbers of runs.
     pub lost: Option<Lost>,
 }
@@ -265,18 +267,46 @@ impl StudyReport {
         self.records.iter().max_by_key(|view| view.record.study.created_at_ms)
     }
 
-    /// Values of a metric over the counted runs of a point, with the block of each.
+    /// Values of a metric over the counted runs of a point, with the block of each. None at all where one of these runs
+    /// has too few transactions for the metric: those that have enough are not like the others.
     pub fn samples(&self, point: &Point, metric: &str) -> Vec<stats::Sample> {
-        self.counted(point)
-            .filter_map(|(run, step)| Some(stats::Sample { block: run.block, value: step.metric(metric)? }))
-            .collect()
+        let values = self.counted(point).map(|(run, step)| sample(run, step, metric));
+        values.collect::<Option<Vec<_>>>().unwrap_or_default()
+    }
+
+    /// Why a point with runs that count has no value of a metric: too few transactions in some of them.
+    pub fn why_absent(&self, point: &Point, metric: &str) -> Option<String> {
+        let quantile = crate::figures::quantile_of(metric)?;
+        let needed = stats::quantile_needs(quantile);
+        let counts: Vec<u64> =
+            self.counted(point).map(|(_, step)| step.response.map_or(0, |latency| latency.count)).collect();
+        let few: Vec<u64> = counts.iter().copied().filter(|count| *count < needed).collect();
+        let (least, most) = (few.iter().min()?, few.iter().max()?);
+        let span = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        Some(format!(
+            "needs {needed} transactions in each run: {} of {} runs had fewer ({span})",
+            few.len(),
+            counts.len()
+        ))
+    }
+
+    /// A line for each percentile that cells lack, for below their table: `p99: 3 cells have ...`.
+    pub fn absent_percentiles(&self) -> Vec<String> {
+        let line = |(name, metric): (&str, &str)| {
+            let lacking = self.points.iter().filter(|point| self.why_absent(point, metric).is_some()).count();
+            let needed = stats::quantile_needs(crate::figures::quantile_of(metric)?);
+            let cells = if lacking == 1 { "1 cell has".to_owned() } else { format!("{lacking} cells have") };
+            (lacking > 0).then(|| {
+                format!("no {name}: it needs {needed} transactions in each run, and {cells} a run with fewer")
+            })
+        };
+        [("p50", "p50"), ("p95", "p95"), ("p99", "p99")].into_iter().filter_map(line).collect()
     }
 
     /// The same over all completed runs, those that gates exclude among them.
     pub(crate) fn all_samples(&self, point: &Point, metric: &str) -> Vec<stats::Sample> {
-        self.completed(point)
-            .filter_map(|(run, step)| Some(stats::Sample { block: run.block, value: step.metric(metric)? }))
-            .collect()
+        let values = self.completed(point).map(|(run, step)| sample(run, step, metric));
+        values.collect::<Option<Vec<_>>>().unwrap_or_default()
     }
 
     /// The counted runs of a point with the step that reached it.
@@ -325,6 +355,10 @@ impl StudyReport {
     pub fn has_verdicts(&self) -> bool {
         self.verdicts.iter().any(|verdict| verdict.result.p_adjusted.is_some())
     }
+}
+
+fn sample(run: &RunView, step: &StepFigures, metric: &str) -> Option<stats::Sample> {
+    Some(stats::Sample { block: run.block, value: step.metric(metric)? })
 }
 
 /// The standing of a run that no later attempt replaces; it counts where any of its levels does.

@@ -166,6 +166,7 @@ fn view(
         climb: None,
         margin: comparison.margin,
         marks: marks::of_sides(study, (&others, &other_label), (&bases, &base_label)),
+        absent: absent(study, metric, [(&others, &other_label), (&bases, &base_label)]),
         lost: lost(study, &bases, &others, &unanswered),
         base_label,
         other_label,
@@ -174,6 +175,20 @@ fn view(
         flags: flags(study, &study.points[base], &study.points[other], &comparison.axis),
         doubts: doubts(study, bases.into_iter().chain(others)).into_iter().collect(),
     }
+}
+
+/// Why sides have no value of a metric, with the level where there are several.
+fn absent(study: &StudyReport, metric: &str, sides: [(&[usize], &str); 2]) -> Vec<String> {
+    let mut told = Vec::new();
+    for (points, label) in sides {
+        for point in points.iter().map(|at| &study.points[*at]) {
+            if let Some(why) = study.why_absent(point, metric) {
+                let level = if points.len() > 1 { format!(" at {}", point.sessions) } else { String::new() };
+                told.push(format!("no {} of {label}{level}: it {why}", metric_name(metric)));
+            }
+        }
+    }
+    told
 }
 
 /// What faults of the measurement cost the sides, where the shares differ; its answer is still to come.
@@ -322,6 +337,9 @@ fn sentence(study: &StudyReport, group: &[&VerdictView]) -> String {
     let at = if first.at.is_empty() { String::new() } else { format!(" on {}", first.at) };
     let metric = metric_name(&first.metric);
     let head = format!("{} against {}{at}", first.other_label, first.base_label);
+    if group.iter().all(|view| view.result.ratio.is_none() && !view.absent.is_empty()) {
+        return format!("{head}: nothing to compare: {}.", group[0].absent.join("; "));
+    }
     if group.iter().all(|view| view.result.ratio.is_none()) {
         return format!("{head}: nothing to compare, {metric} has no valid run on both sides.");
     }

@@ -7,13 +7,18 @@ use store::*;
 
 /// A study of servers a and b at 8 sessions, each run as `spoil` leaves it.
 fn two_servers(blocks: u32, levels: &[u32], spoil: &dyn Fn(&mut RunEnd, u32, &str)) -> Report {
+    compared(&["tps"], blocks, levels, spoil)
+}
+
+/// The same, compared by these metrics.
+fn compared(metrics: &[&str], blocks: u32, levels: &[u32], spoil: &dyn Fn(&mut RunEnd, u32, &str)) -> Report {
     let results = tempfile::tempdir().unwrap();
     let mut store = Store::open(results.path()).unwrap();
     let axes = vec![Axis { name: "server".to_owned(), values: vec!["a".into(), "b".into()] }];
     let comparisons = vec![Comparison {
         axis: "server".to_owned(),
         base: "a".into(),
-        metrics: vec!["tps".to_owned()],
+        metrics: metrics.iter().map(|metric| (*metric).to_owned()).collect(),
         margin: 0.05,
     }];
     let study_id = store.add_study(&common::study("worth", axes, comparisons, blocks, 2 * blocks)).unwrap();
@@ -243,4 +248,52 @@ fn stalls_have_a_table_and_columns() {
     assert!(
         gates.contains("worth,r1,,not_steady,server,not_checked,false,\"3 whole seconds, 10 are needed\",")
     );
+}
+
+/// A histogram of the step's transactions but for so many.
+fn shorten(end: &mut RunEnd, count: u64) {
+    let mut response = hdrhistogram::Histogram::new_with_bounds(1, 10_000_000, 3).unwrap();
+    (0..count).for_each(|value| response.record(1000 + value).unwrap());
+    end.steps[0].response = response;
+}
+
+#[test]
+fn a_percentile_of_too_few_transactions_is_absent_with_the_reason() {
+    // One run of b is short of one transaction; 2,400 or 3,000 are in all others.
+    let report = compared(&["p95", "p99"], 5, &[8], &|end, block, server| {
+        if (block, server) == (4, "b") {
+            shorten(end, 999);
+        }
+    });
+    let study = &report.studies[0];
+    let of = |metric: &str| study.verdicts.iter().find(|verdict| verdict.metric == metric).unwrap();
+    assert!(of("p95").result.ratio.is_some() && of("p95").absent.is_empty());
+    // The runs that have enough are not like the others: they do not speak for them.
+    assert!(of("p99").result.ratio.is_none());
+    let why = "needs 1000 transactions in each run: 1 of 5 runs had fewer (999)";
+    assert_eq!(of("p99").absent, [format!("no p99 of response time of b: it {why}")]);
+    let points: Vec<_> = study.points.iter().map(|point| (point.p95_ms, point.p99_ms)).collect();
+    assert!(points[0].0.is_some() && points[0].1.is_some() && points[1].0.is_some());
+    assert_eq!(points[1].1, None);
+    let json = report::json(&report);
+    let latency = &json["cells"][1]["latency_ms"];
+    assert_eq!((&latency["p99"], &latency["absent"]["p99"]), (&serde_json::Value::Null, &why.into()));
+    let run = &json["cells"][1]["runs"][3]["latency_ms"];
+    assert_eq!(run["p99"], serde_json::Value::Null);
+    assert_eq!(run["absent"]["p99"], "needs 1000 of them, there are 999");
+    assert!(json["cells"][1]["runs"][0]["latency_ms"]["p99"].is_f64());
+    let footnote = "no p99: it needs 1000 transactions in each run, and 1 cell has a run with fewer";
+    let markdown = report::markdown(&report);
+    assert!(markdown.contains(&format!("–: {footnote}.")), "{markdown}");
+    assert!(markdown.contains(&format!(
+        "Absent: p99 of response time, b, 8 sessions: no p99 of response time of b: it {why}"
+    )));
+    let page = report::html(&report).unwrap();
+    assert!(page.contains(footnote) && page.contains(why));
+    let said = study.answer.iter().find(|sentence| sentence.contains("p99")).unwrap();
+    assert!(said.contains(&format!("nothing to compare: no p99 of response time of b: it {why}")), "{said}");
+    let out = tempfile::tempdir().unwrap();
+    report::write_csv(&report, out.path()).unwrap();
+    let cells = std::fs::read_to_string(out.path().join("cells.csv")).unwrap();
+    assert!(cells.contains(&format!("p99 {why}")), "{cells}");
 }

@@ -47,6 +47,12 @@ pub fn quantile_of_sorted(sorted: &[f64], p: f64) -> Option<f64> {
     Some(sorted[below] + (sorted[above] - sorted[below]) * (at - below as f64))
 }
 
+/// How many values a quantile needs so that about ten lie beyond it: 20 for the median, 200 for p95, 1,000 for p99. Of
+/// fewer it would be one of the few largest values, which differ from run to run by themselves.
+pub fn quantile_needs(quantile: f64) -> u64 {
+    (10.0 / (1.0 - quantile.clamp(0.0, 1.0 - 1e-9))).round() as u64
+}
+
 /// Geometric mean; `None` when empty or when a value is not positive.
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     if values.iter().any(|x| x.is_nan() || *x <= 0.0) {
@@ -110,6 +116,12 @@ pub fn stability(per_second: &[f64]) -> Option<Stability> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_quantile_needs_ten_values_beyond_it() {
+        let needed = [0.5, 0.9, 0.95, 0.99, 0.999].map(quantile_needs);
+        assert_eq!(needed, [20, 100, 200, 1_000, 10_000]);
+    }
 
     #[test]
     fn empty_slices_have_no_figures() {

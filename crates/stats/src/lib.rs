@@ -22,7 +22,9 @@ pub use compare::{
     BLOCKS_MAX, Better, Comparison, Design, Method, Question, Reason, Rules, Sample, Verdict, compare,
     compare_one,
 };
-pub use describe::{Stability, coefficient_of_variation, geometric_mean, mean, median, quantile, stability};
+pub use describe::{
+    Stability, coefficient_of_variation, geometric_mean, mean, median, quantile, quantile_needs, stability,
+};
 pub use load_law::{LittleCheck, little};
 pub use multiple::benjamini_hochberg;
 pub use steady::{Steadiness, SteadyRules, SteadyState, start_up_length, steadiness};

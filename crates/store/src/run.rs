@@ -290,6 +290,8 @@ pub struct Second {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[allow(missing_docs)] // percentiles
 pub struct SecondResponse {
+    /// Transactions that they are of.
+    pub count: u64,
     pub p50: f64,
     pub p95: f64,
     pub p99: f64,
@@ -308,6 +310,7 @@ impl Interval {
             statements: self.reads + self.writes + self.other,
             backlog: self.backlog,
             response: (!response.is_empty()).then(|| SecondResponse {
+                count: response.len(),
                 p50: at(0.50),
                 p95: at(0.95),
                 p99: at(0.99),

@@ -204,8 +204,21 @@ fn write_level(
     }
     for line in &lines {
         writeln!(out, "{}", row(line)).map_err(output)?;
+        if let Some(note) = absent(line) {
+            writeln!(out, "{note}").map_err(output)?;
+        }
     }
     out.flush().map_err(output)
+}
+
+/// The columns of the row that have no figure, and why: a footnote.
+fn absent(line: &Value) -> Option<String> {
+    let absent = line["latency_ms"]["absent"].as_object()?;
+    let told: Vec<String> = ["p50", "p95", "p99"]
+        .into_iter()
+        .filter_map(|name| Some(format!("{name} {}", absent.get(name)?.as_str()?)))
+        .collect();
+    (!told.is_empty()).then(|| format!("{:>8} -: {}", "", told.join("; ")))
 }
 
 /// A line of JSON as a row of the table.
@@ -261,6 +274,17 @@ mod tests {
         let line = serde_json::json!({"sessions": 64, "status": "failed", "tps": null, "latency_ms": null, "outcomes": {}});
         assert!(row(&line).trim_start().starts_with("64 "));
         assert!(row(&line).ends_with("failed"));
+    }
+
+    #[test]
+    fn a_percentile_of_too_few_is_a_dash_with_a_footnote() {
+        let line = serde_json::json!({
+            "sessions": 4, "status": "done", "tps": 10.0, "outcomes": {},
+            "latency_ms": {"mean": 90.0, "p50": 3.0, "p95": 250.0, "p99": null,
+                           "absent": {"p99": "needs 1000 of them, there are 412", "p999": "needs more"}},
+        });
+        assert!(row(&line).contains("250         -         0"), "{}", row(&line));
+        assert_eq!(absent(&line).unwrap().trim(), "-: p99 needs 1000 of them, there are 412");
     }
 
     #[test]

@@ -200,6 +200,7 @@ pub(crate) fn summary(report: &Report) -> String {
             table.row(cells);
         }
         text.push_str(&table.text());
+        text.extend(study.absent_percentiles().iter().map(|line| format!("-: {line}\n")));
         text.push_str(&uncounted(study));
         text.push('\n');
         let shown = if study.answer.len() > ANSWERS_MAX { ANSWERS_SHOWN } else { study.answer.len() };
@@ -267,6 +268,7 @@ fn verdicts(study: &StudyReport) -> String {
         ("not equal", study.verdicts.iter().flat_map(|v| &v.flags).collect::<BTreeSet<_>>()),
         ("in doubt", study.verdicts.iter().flat_map(|v| &v.doubts).collect()),
         ("marked", study.verdicts.iter().flat_map(|v| &v.marks).collect()),
+        ("absent", study.verdicts.iter().flat_map(|v| &v.absent).collect()),
     ] {
         text.extend(notes.iter().map(|note| format!("{word}: {note}\n")));
     }

@@ -283,14 +283,15 @@ fn draw_current(frame: &mut Frame<'_>, area: Rect, state: &State, palette: &Pale
     let warmup = if state.second.is_some_and(|second| second.is_warmup) { " (warm-up)" } else { "" };
     lines.push(Line::from(vec![Span::styled(format!("{}{progress}{warmup}", state.doing), palette.accent)]));
     if let Some(second) = state.second {
+        let figure = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number);
         let mut figures = vec![
             Span::styled(format!("{} TPS", number(second.tps)), Style::new().add_modifier(Modifier::BOLD)),
             Span::raw(format!("  {} QPS", number(second.qps))),
             Span::raw(format!(
                 "  p50 {} ms  p95 {} ms  p99 {} ms  ",
-                number(second.p50_ms),
-                number(second.p95_ms),
-                number(second.p99_ms)
+                figure(second.p50_ms),
+                figure(second.p95_ms),
+                figure(second.p99_ms)
             )),
         ];
         let style = if state.errors > 0 { palette.bad } else { palette.dim };

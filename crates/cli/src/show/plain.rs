@@ -175,10 +175,10 @@ impl Inner {
             .map_or_else(String::new, |label| format!("[{}/{}] {}: ", label.number, label.of, label.text()));
         if let Some(second) = state.second {
             let warmup = if second.is_warmup { " (warm-up)" } else { "" };
+            let p95 = second.p95_ms.map_or_else(|| "-".to_owned(), number);
             return format!(
-                "{head}{} TPS, p95 {} ms, {} errors{warmup}",
+                "{head}{} TPS, p95 {p95} ms, {} errors{warmup}",
                 number(second.tps),
-                number(second.p95_ms),
                 second.errors
             );
         }

@@ -22,9 +22,10 @@ pub(crate) struct Second {
     pub(crate) tps: f64,
     pub(crate) qps: f64,
     pub(crate) errors: u64,
-    pub(crate) p50_ms: f64,
-    pub(crate) p95_ms: f64,
-    pub(crate) p99_ms: f64,
+    /// Percentiles of the response time; `None` where too few ended in that second for one.
+    pub(crate) p50_ms: Option<f64>,
+    pub(crate) p95_ms: Option<f64>,
+    pub(crate) p99_ms: Option<f64>,
     pub(crate) is_warmup: bool,
 }
 
@@ -33,13 +34,16 @@ impl Second {
         let per_second =
             |count: u64| if interval.duration_s > 0.0 { count as f64 / interval.duration_s } else { 0.0 };
         let response = &interval.latency.response;
+        let at = |quantile: f64| {
+            (response.len() >= stats::quantile_needs(quantile)).then(|| response.quantile_ms(quantile))
+        };
         Second {
             tps: per_second(interval.outcomes.committed),
             qps: per_second(interval.reads + interval.writes + interval.other),
             errors: interval.outcomes.failed(),
-            p50_ms: response.quantile_ms(0.5),
-            p95_ms: response.quantile_ms(0.95),
-            p99_ms: response.quantile_ms(0.99),
+            p50_ms: at(0.5),
+            p95_ms: at(0.95),
+            p99_ms: at(0.99),
             is_warmup: interval.second < 1,
         }
     }
@@ -254,7 +258,9 @@ pub(crate) fn ended_line(label: &RunLabel, summary: &RunSummary) -> String {
         .iter()
         .map(|(sessions, tps, p95)| {
             let level = if label.levels.len() > 1 { format!("{sessions}: ") } else { String::new() };
-            format!("{level}{} TPS, p95 {} ms", number(*tps), number(*p95))
+            let p95 =
+                p95.map_or("p95 - (too few for one)".to_owned(), |p95| format!("p95 {} ms", number(p95)));
+            format!("{level}{} TPS, {p95}", number(*tps))
         })
         .collect();
     let figures = figures.join("; ");
@@ -312,7 +318,7 @@ mod tests {
                 effect: if status == Status::Invalid { Effect::Excluded } else { Effect::Allowed },
             }],
             log_tail: String::new(),
-            steps: vec![(8, 1234.4, 3.2)],
+            steps: vec![(8, 1234.4, Some(3.2))],
             warnings: vec![],
             took: Duration::from_millis(5800),
             drained: Duration::ZERO,

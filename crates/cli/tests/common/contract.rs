@@ -32,8 +32,17 @@ fn field<'a>(of: &'a Value, name: &str) -> &'a Value {
 
 #[track_caller]
 fn latency(of: &Value) {
+    let count = field(of, "count").as_u64().unwrap();
+    let needs = [("p50", 20), ("p90", 100), ("p95", 200), ("p99", 1_000), ("p999", 10_000)];
     for name in LATENCY {
-        assert!(field(of, name).is_f64(), "{name} in {of}");
+        let needed = needs.iter().find(|(known, _)| *known == name).map_or(1, |(_, needed)| *needed);
+        let figure = field(of, name);
+        assert_eq!(figure.is_f64(), count >= needed, "{name} of {count} in {of}");
+        assert_eq!(
+            field(of, "absent").get(name).is_some(),
+            figure.is_null(),
+            "{name} says why it is absent: {of}"
+        );
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn errors(study: &StudyReport) -> Vec<Value> {
 }
 
 /// A statement class over the runs of a point: name, statements per second, and mean, p50, p95, p99, max in ms.
-type Class<'a> = (&'a str, Vec<f64>, [Vec<f64>; 5]);
+type Class<'a> = (&'a str, Vec<f64>, [Vec<Option<f64>>; 5]);
 
 /// Medians over the counted runs, by statement class.
 pub(super) fn statements(study: &StudyReport) -> Vec<Value> {
@@ -49,18 +49,23 @@ pub(super) fn statements(study: &StudyReport) -> Vec<Value> {
                     });
                 classes[at].1.push(statement.count as f64 / step.duration_s.max(1e-9));
                 if let Some(l) = statement.latency {
-                    for (values, value) in classes[at].2.iter_mut().zip([l.mean, l.p50, l.p95, l.p99, l.max])
-                    {
+                    let figures = [Some(l.mean), l.p50, l.p95, l.p99, Some(l.max)];
+                    for (values, value) in classes[at].2.iter_mut().zip(figures) {
                         values.push(value);
                     }
                 }
             }
         }
-        let median = |values: &[f64]| stats::median(values).map(number);
+        // What some runs are too short for is no median over the others.
+        let median = |values: &[Option<f64>]| {
+            let all: Option<Vec<f64>> = values.iter().copied().collect();
+            all.and_then(|all| stats::median(&all)).map(number)
+        };
         let rows: Vec<Value> = classes
             .iter()
             .map(|(name, rates, [mean, p50, p95, p99, max])| {
-                json!({"name": name, "rate": median(rates), "mean": median(mean), "p50": median(p50),
+                let rate = stats::median(rates).map(number);
+                json!({"name": name, "rate": rate, "mean": median(mean), "p50": median(p50),
                        "p95": median(p95), "p99": median(p99), "max": median(max)})
             })
             .collect();

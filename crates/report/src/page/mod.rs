@@ -63,6 +63,7 @@ fn study_value(report: &Report, study: &StudyReport, at: usize) -> Value {
         "is_long": study.question.len() > 120,
         "has_seconds": study.points.iter().flat_map(|p| study.measured(p)).any(|(_, step)| step.seconds().len() > 2),
         "cells": study.points.iter().map(|point| cell(study, point)).collect::<Vec<_>>(),
+        "absent": study.absent_percentiles(),
         "sections": crate::sections::values(study, at),
         "has_hosts": report.hosts.len() > 1,
         "verdicts": verdicts::verdict_tables(study),

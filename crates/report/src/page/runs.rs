@@ -101,7 +101,7 @@ fn step_value(step: &crate::StepFigures) -> Value {
         "rate": step.rate_tps.map(number), "arrivals": step.arrivals,
         "tps": number(step.tps), "best": number(step.tps_max), "worst": number(step.tps_min), "qps": number(step.qps),
         "mean": of("mean"), "p50": of("p50"), "p95": of("p95"), "p99": of("p99"), "p999": of("p999"), "max": of("max"),
-        "service_p99": step.service.filter(|_| step.rate_tps.is_some()).map(|l| number(l.p99)),
+        "service_p99": step.service.filter(|_| step.rate_tps.is_some()).and_then(|l| l.p99).map(number),
         "outcomes": outcomes.join(", "), "retries": thousands(step.retries as f64),
         "in_flight": step.in_flight_at_end, "backlog": step.backlog_at_end,
         "client": format!("{} worker{}, busiest {} of a cpu, {} s user, {} s system", step.client.workers,

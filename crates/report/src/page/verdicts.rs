@@ -35,12 +35,24 @@ pub(super) fn verdict_tables(study: &StudyReport) -> Vec<Value> {
                 "base": if bases.len() == 1 { bases.first() } else { None },
                 "axis": ratio_axis(scale),
                 "missing": all.len() - rows.len(),
+                "absent": absent(&all),
                 "has_at": rows.iter().any(|row| !row.at.is_empty()),
                 "flags": common,
                 "rows": rows.iter().map(|v| verdict_row(study, v, scale, &common)).collect::<Vec<_>>(),
             })
         })
         .collect()
+}
+
+/// Why there is nothing to compare, or less than there could be: each reason once.
+fn absent<'a>(verdicts: &[&'a VerdictView]) -> Vec<&'a String> {
+    let mut reasons: Vec<&String> = Vec::new();
+    for reason in verdicts.iter().flat_map(|verdict| &verdict.absent) {
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    reasons
 }
 
 fn verdict_row(study: &StudyReport, verdict: &VerdictView, scale: RatioScale, common: &[&String]) -> Value {
