@@ -2,7 +2,9 @@
 
 use std::io::{Read, Write};
 
-use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
+use flate2::Compression;
+use flate2::read::{DeflateDecoder, ZlibDecoder};
+use flate2::write::DeflateEncoder;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
@@ -13,8 +15,48 @@ pub(crate) fn histogram_to_bytes(histogram: &Histogram<u64>) -> Result<Vec<u8>, 
     Ok(bytes)
 }
 
+/// HdrHistogram V2, deflated and plain.
+const DEFLATED: [u8; 4] = 0x1c84_9314_u32.to_be_bytes();
+const PLAIN: [u8; 4] = 0x1c84_9313_u32.to_be_bytes();
+/// Of a plain histogram: its cookie, the length of its counts, an offset, digits, least and largest value, a ratio.
+const HEAD_BYTES: usize = 40;
+/// More digits than ours have take a hundred times their memory for each histogram of a file.
+const DIGITS_MAX: u32 = 3;
+/// Ours have 27,000 counts of at most nine bytes.
+const HISTOGRAM_BYTES_MAX: u64 = 1 << 20;
+/// Time and value of each second of 48 days.
+const POINTS_BYTES_MAX: u64 = 1 << 26;
+
+/// The file may be anybody's: its histograms get no memory that they only claim.
 pub(crate) fn histogram_from_bytes(bytes: &[u8]) -> Result<Histogram<u64>, String> {
-    Deserializer::new().deserialize(&mut &bytes[..]).map_err(|error| error.to_string())
+    let inflated;
+    let plain = match bytes.split_at_checked(8) {
+        // The length that follows says nothing that the stream does not say itself.
+        Some((head, deflated)) if head.starts_with(&DEFLATED) => {
+            inflated = read_bounded(ZlibDecoder::new(deflated), HISTOGRAM_BYTES_MAX)?;
+            &inflated[..]
+        }
+        _ => bytes,
+    };
+    let number = |at: usize| {
+        plain.get(at..at + 4).and_then(|four| four.try_into().ok()).map_or(u32::MAX, u32::from_be_bytes)
+    };
+    if plain.len() < HEAD_BYTES || !plain.starts_with(&PLAIN) || number(12) > DIGITS_MAX {
+        return Err("it is no histogram of Plimsoll's".to_owned());
+    }
+    if number(4) as usize > plain.len() - HEAD_BYTES {
+        return Err("a histogram is cut short".to_owned());
+    }
+    Deserializer::new().deserialize(&mut &plain[..]).map_err(|error| error.to_string())
+}
+
+fn read_bounded(stream: impl Read, bytes_max: u64) -> Result<Vec<u8>, String> {
+    let mut plain = Vec::new();
+    stream.take(bytes_max + 1).read_to_end(&mut plain).map_err(|error| error.to_string())?;
+    if plain.len() as u64 > bytes_max {
+        return Err(format!("it unpacks to more than {bytes_max} bytes"));
+    }
+    Ok(plain)
 }
 
 /// A histogram as it is stored. Thousands of them (by second and class of statement) would not fit into memory as
@@ -55,8 +97,7 @@ pub(crate) fn points_to_bytes(points: &[(f64, f64)]) -> std::io::Result<Vec<u8>>
 }
 
 pub(crate) fn points_from_bytes(bytes: &[u8]) -> Result<Vec<(f64, f64)>, String> {
-    let mut plain = Vec::new();
-    DeflateDecoder::new(bytes).read_to_end(&mut plain).map_err(|error| error.to_string())?;
+    let plain = read_bounded(DeflateDecoder::new(bytes), POINTS_BYTES_MAX)?;
     if !plain.len().is_multiple_of(16) {
         return Err(format!("{} bytes are no pairs of 8-byte numbers", plain.len()));
     }
@@ -68,6 +109,8 @@ pub(crate) fn points_from_bytes(bytes: &[u8]) -> Result<Vec<(f64, f64)>, String>
 
 #[cfg(test)]
 mod tests {
+    use flate2::write::ZlibEncoder;
+
     use super::*;
 
     #[test]
@@ -89,6 +132,36 @@ mod tests {
         let mut odd = DeflateEncoder::new(Vec::new(), Compression::default());
         odd.write_all(&[0; 24]).unwrap();
         assert!(points_from_bytes(&odd.finish().unwrap()).is_err());
+    }
+
+    /// A plain histogram without counts, which claims some.
+    fn claiming(digits: u32, counts_bytes: u32) -> Vec<u8> {
+        let numbers = [0x1c84_9313, counts_bytes, 0, digits, 0, 1, 8, 0x61c4_6800];
+        let ratio = 1f64.to_be_bytes();
+        numbers.iter().flat_map(|number: &u32| number.to_be_bytes()).chain(ratio).collect()
+    }
+
+    #[test]
+    fn histograms_get_no_memory_that_they_only_claim() {
+        assert!(histogram_from_bytes(&claiming(3, 0)).unwrap().is_empty());
+        assert_eq!(histogram_from_bytes(&claiming(3, u32::MAX)).unwrap_err(), "a histogram is cut short");
+        // 8 million counters, where ours have 27,000.
+        assert!(histogram_from_bytes(&claiming(5, 0)).unwrap_err().contains("no histogram of Plimsoll's"));
+    }
+
+    #[test]
+    fn what_was_deflated_to_fill_the_memory_is_refused() {
+        let mut points = DeflateEncoder::new(Vec::new(), Compression::fast());
+        std::io::copy(&mut std::io::repeat(0).take(POINTS_BYTES_MAX + 1), &mut points).unwrap();
+        let error = points_from_bytes(&points.finish().unwrap()).unwrap_err();
+        assert_eq!(error, format!("it unpacks to more than {POINTS_BYTES_MAX} bytes"));
+
+        let mut histogram = ZlibEncoder::new(Vec::new(), Compression::fast());
+        histogram.write_all(&claiming(3, HISTOGRAM_BYTES_MAX as u32)).unwrap();
+        std::io::copy(&mut std::io::repeat(0).take(HISTOGRAM_BYTES_MAX), &mut histogram).unwrap();
+        let bytes = [&DEFLATED[..], &[0; 4], &histogram.finish().unwrap()].concat();
+        let error = histogram_from_bytes(&bytes).unwrap_err();
+        assert_eq!(error, format!("it unpacks to more than {HISTOGRAM_BYTES_MAX} bytes"));
     }
 
     #[test]
