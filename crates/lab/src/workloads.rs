@@ -5,17 +5,17 @@
 //! run, whatever becomes of the file meanwhile.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use smack::program::DataDir;
 use smack::smacks::{self, Smack};
-use workload::Workload;
 use workload::sqlfile::SqlFile;
+use workload::{Workload, files};
 
 use crate::error::Error;
 use crate::study::nearest;
@@ -134,16 +134,24 @@ fn refused(name: &str, why: &dyn std::fmt::Display) -> Error {
     Error::Usage(format!("workload `{name}`: {why}"))
 }
 
+/// The built-in smacks by the folder of their rows. To understand them takes 90,000 rows each; a study names them often.
+static BUILT_IN_SMACKS: Mutex<BTreeMap<PathBuf, Vec<Arc<Smack>>>> = Mutex::new(BTreeMap::new());
+
 fn built_in_smack(name: &str) -> Result<Resolved, Error> {
-    let data = DataDir { path: sandbox::Home::find()?.path().join("smack-data"), allow_shell: false };
-    let all = smacks::built_in(&data).map_err(|error| refused(name, &error))?;
-    let found: Option<Smack> = all.into_iter().find(|smack| smack.name() == name);
-    let found = found.ok_or_else(|| unknown(name))?;
-    Ok(Resolved { workload: Held::Read(Arc::new(found)), content_sha256: None })
+    let path = sandbox::Home::find()?.path().join("smack-data");
+    let mut known = BUILT_IN_SMACKS.lock().unwrap_or_else(PoisonError::into_inner);
+    if !known.contains_key(&path) {
+        let data = DataDir { path: path.clone(), allow_shell: false };
+        let all = smacks::built_in(&data).map_err(|error| refused(name, &error))?;
+        known.insert(path.clone(), all.into_iter().map(Arc::new).collect());
+    }
+    let found = known[&path].iter().find(|smack| smack.name() == name);
+    let found = found.ok_or_else(|| unknown(name))?.clone();
+    Ok(Resolved { workload: Held::Read(found), content_sha256: None })
 }
 
 fn read(name: &str) -> Result<String, Error> {
-    std::fs::read_to_string(name).map_err(|error| refused(name, &error))
+    files::read_text(Path::new(name), &files::WORKLOAD).map_err(|error| refused(name, &error))
 }
 
 fn sql_file(name: &str) -> Result<Resolved, Error> {
@@ -163,4 +171,35 @@ fn smack_file(name: &str) -> Result<Resolved, Error> {
     let read = Smack::new(&stem, Cow::Owned(text), &data).map_err(|error| refused(name, &error))?;
     let hash = read.content_sha256().to_owned();
     Ok(Resolved { workload: Held::Read(Arc::new(read)), content_sha256: Some(hash) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_too_large_are_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let large = |name: &str, limit: &files::Limit| {
+            let path = dir.path().join(name);
+            std::fs::File::create(&path).unwrap().set_len((limit.mib_max << 20) + 1).unwrap();
+            path
+        };
+        for name in ["w.sql", "w.smack"] {
+            let path = large(name, &files::WORKLOAD);
+            let error = resolve(path.to_str().unwrap()).unwrap_err().to_string();
+            assert!(error.contains("larger than 16 MiB") && error.contains("in a data file"), "{error}");
+        }
+        let error = crate::study::read(&large("s.toml", &files::STUDY)).unwrap_err().to_string();
+        assert!(error.contains("larger than 1 MiB") && error.contains("several studies"), "{error}");
+    }
+
+    #[test]
+    fn built_in_smacks_are_understood_once() {
+        let [first, again] = [(); 2].map(|()| resolve("select-key").unwrap());
+        let (Held::Read(first), Held::Read(again)) = (&first.workload, &again.workload) else {
+            panic!("smacks are read from their text");
+        };
+        assert!(Arc::ptr_eq(first, again));
+    }
 }

@@ -1,6 +1,9 @@
 //! sysbench's command line: options by section, their kinds and defaults, `--name=value`, config files.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+
+use workload::files;
 
 use crate::error::Error;
 
@@ -343,8 +346,8 @@ pub fn words(arguments: &[String]) -> Result<Words, Error> {
 pub type Given = (String, Option<String>);
 
 fn config_file(path: &str) -> Result<Vec<Given>, Error> {
-    let text =
-        std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+    let text = files::read_text(Path::new(path), &files::OPTIONS)
+        .map_err(|source| Error::File { path: path.to_owned(), source })?;
     Ok(text
         .lines()
         .map(str::trim)

@@ -1,7 +1,7 @@
 //! A script with its options: its life as in sysbench, one global Lua state and one for each session.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use load::Stop;
 use mlua::Value;
 use wire::Target;
+use workload::files;
 
 use crate::course::{Course, Stopped};
 use crate::error::Error;
@@ -442,12 +443,11 @@ fn lua_path(name: &str) -> String {
 /// A script by path, from standard input (`-`), or by module name.
 fn find(name: &str, lua_path: &str) -> Result<(Option<PathBuf>, Vec<u8>), Error> {
     let read = |path: &Path| {
-        std::fs::read(path).map_err(|source| Error::File { path: path.display().to_string(), source })
+        files::read(path, &files::WORKLOAD)
+            .map_err(|source| Error::File { path: path.display().to_string(), source })
     };
     if name == "-" {
-        let mut source = Vec::new();
-        std::io::stdin()
-            .read_to_end(&mut source)
+        let source = files::read_from(std::io::stdin(), &files::WORKLOAD)
             .map_err(|source| Error::File { path: "standard input".into(), source })?;
         return Ok((None, source));
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use workload::Dialect;
+use workload::{Dialect, files};
 
 use crate::dictionary::Dictionary;
 use crate::error::Error;
@@ -46,7 +46,7 @@ impl DataDir {
     /// It is missing or unreadable.
     pub fn read(&self, name: &str) -> Result<Vec<u8>, Error> {
         let path = self.file(name)?;
-        std::fs::read(&path).map_err(|source| Error::File { path, source })
+        files::read(&path, &files::DATA).map_err(|source| Error::File { path, source })
     }
 
     /// The rows of `table`, generated into its data file where that is absent.

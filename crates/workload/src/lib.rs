@@ -10,6 +10,7 @@ pub mod dbstress;
 pub mod dialect;
 mod drawn;
 pub mod error;
+pub mod files;
 pub mod link;
 pub mod loader;
 pub mod oltp;

@@ -1,12 +1,12 @@
 //! `plimsoll super-smack`.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use lab::servers::{self, Server};
 use sandbox::{Home, Sandbox, Spec};
 use smack::program::DataDir;
 use smack::{Options, Printer, Timing, builtin};
+use workload::files;
 
 use crate::args::{SmackDriver, SuperSmackArgs};
 use crate::commands::{stop_on_signals, told};
@@ -78,16 +78,14 @@ pub(crate) fn super_smack(args: &SuperSmackArgs) -> Result<End, Failure> {
 /// Name and text: built in, a file, or standard input.
 fn source(word: Option<&String>) -> Result<(String, String), Failure> {
     let Some(word) = word else {
-        let mut text = String::new();
-        std::io::stdin()
-            .read_to_string(&mut text)
+        let text = files::read_text_from(std::io::stdin(), &files::WORKLOAD)
             .map_err(|error| Failure::Usage(format!("standard input: {error}")))?;
         return Ok(("standard input".into(), text));
     };
     let path = PathBuf::from(word);
     if path.is_file() {
-        let text =
-            std::fs::read_to_string(&path).map_err(|error| Failure::Usage(format!("{word}: {error}")))?;
+        let text = files::read_text(&path, &files::WORKLOAD)
+            .map_err(|error| Failure::Usage(format!("{word}: {error}")))?;
         return Ok((word.clone(), text));
     }
     // Old command lines name the installed files: /usr/share/smacks/select-key.smack.
