@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -13,7 +13,41 @@ use tempfile::TempDir;
 const BLOCK: usize = 512;
 
 thread_local! {
-    static PLACE: RefCell<TempDir> = RefCell::new(crate::place());
+    static PLACE: RefCell<Place> = RefCell::new(Place::new());
+}
+
+/// Folders that are there before an archive is unpacked: `deep/into` for it, and a file that is none of its business.
+struct Place {
+    root: TempDir,
+    archive: PathBuf,
+    bystander: PathBuf,
+    deep: PathBuf,
+    into: PathBuf,
+}
+
+impl Place {
+    fn new() -> Place {
+        let root = crate::place();
+        let below = |name: &str| root.path().join(name);
+        let (archive, bystander, deep) = (below("archive"), below("bystander"), below("deep"));
+        let into = deep.join("into");
+        fs::create_dir_all(&into).expect("a folder to unpack into");
+        fs::write(&bystander, "bystander").expect("a file outside");
+        fs::set_permissions(&bystander, fs::Permissions::from_mode(0o600)).expect("a file outside");
+        Place { root, archive, bystander, deep, into }
+    }
+
+    /// Nothing but `archive` and what is in `into` has changed, and of that nothing is left.
+    fn check_and_clear(&self) {
+        assert_eq!(fs::read(&self.bystander).expect("it is still there"), b"bystander");
+        let facts = fs::symlink_metadata(&self.bystander).expect("it is still there");
+        assert_eq!((facts.mode(), facts.nlink()), (libc::S_IFREG | 0o600, 1), "a file outside was touched");
+        let count = |dir: &Path| fs::read_dir(dir).expect("a folder").count();
+        assert_eq!((count(self.root.path()), count(&self.deep)), (3, 1), "something was written outside");
+        let facts = fs::symlink_metadata(&self.into).expect("it is still there");
+        assert!(facts.is_dir(), "the folder itself was replaced");
+        check_and_clear(&self.into);
+    }
 }
 
 /// The first byte says what the rest is: an archive as it is, or a tar whose checksums are put right first, plain or
@@ -31,36 +65,24 @@ pub fn archives(data: &[u8]) {
 
 fn unpack(archive: &[u8]) {
     PLACE.with_borrow(|place| {
-        let root = place.path();
-        let (path, deep, bystander) = (root.join("archive"), root.join("deep"), root.join("bystander"));
-        let into = deep.join("into");
-        fs::create_dir_all(&into).expect("a folder to unpack into");
-        fs::write(&path, archive).expect("the archive");
-        fs::write(&bystander, "bystander").expect("a file outside");
-        fs::set_permissions(&bystander, fs::Permissions::from_mode(0o600)).expect("a file outside");
-
-        let _ = sandbox::testing::unpack(&path, &into);
-
-        assert_eq!(fs::read(&bystander).expect("it is still there"), b"bystander");
-        let facts = fs::metadata(&bystander).expect("it is still there");
-        assert_eq!((facts.mode() & 0o7777, facts.nlink()), (0o600, 1), "a file outside was touched");
-        let count = |dir: &Path| fs::read_dir(dir).expect("a folder").count();
-        assert_eq!((count(root), count(&deep)), (3, 1), "something was written outside");
-        check_kinds(&into);
-        fs::remove_dir_all(&deep).expect("what was unpacked goes");
+        fs::write(&place.archive, archive).expect("the archive");
+        let _ = sandbox::testing::unpack(&place.archive, &place.into);
+        place.check_and_clear();
     });
 }
 
-fn check_kinds(folder: &Path) {
+fn check_and_clear(folder: &Path) {
     for entry in fs::read_dir(folder).expect("a folder of our own").flatten() {
-        let kind = entry.file_type().expect("a kind");
+        let (path, kind) = (entry.path(), entry.file_type().expect("a kind"));
         if kind.is_dir() {
-            check_kinds(&entry.path());
-        } else {
-            assert!(kind.is_file() || kind.is_symlink(), "{} is {kind:?}", entry.path().display());
-            let mode = entry.metadata().expect("facts").mode();
-            assert!(kind.is_symlink() || mode & 0o7000 == 0, "{} has mode {mode:o}", entry.path().display());
+            check_and_clear(&path);
+            fs::remove_dir(&path).expect("it is empty");
+            continue;
         }
+        assert!(kind.is_file() || kind.is_symlink(), "{} is {kind:?}", path.display());
+        let mode = entry.metadata().expect("facts").mode();
+        assert!(kind.is_symlink() || mode & 0o7000 == 0, "{} has mode {mode:o}", path.display());
+        fs::remove_file(&path).expect("it was unpacked");
     }
 }
 

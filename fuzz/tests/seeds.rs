@@ -89,6 +89,18 @@ fn results_files() {
     replay("results_files", 3);
 }
 
+/// Small studies, from which the fuzzer gets further than from mistakes.
+#[test]
+fn studies_that_are_called_ok_are() {
+    for (path, bytes) in seeds("study_files") {
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ok_")) {
+            let text = String::from_utf8(bytes).expect("text");
+            let error = lab::study::parse(&path, &text).err().map(|error| error.render(false));
+            assert_eq!(error.as_deref(), None);
+        }
+    }
+}
+
 #[test]
 fn study_files() {
     replay("study_files", 40);

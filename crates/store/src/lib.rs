@@ -15,6 +15,8 @@ mod read;
 mod run;
 mod schema;
 mod study;
+#[doc(hidden)]
+pub mod testing;
 mod write;
 
 pub use audit::{

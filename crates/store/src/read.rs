@@ -88,7 +88,8 @@ impl Store {
         let run = self.read("a run", || {
             let found = self
                 .connection
-                .query_row(&format!("{HEAD} WHERE run.id=?"), [id.0], |row| Ok((head(row)?, end(row)?)))
+                .prepare_cached(&format!("{HEAD} WHERE run.id=?"))?
+                .query_row([id.0], |row| Ok((head(row)?, end(row)?)))
                 .optional()?;
             let Some((head, mut end)) = found else { return Ok(None) };
             if let Some(end) = &mut end {
@@ -274,7 +275,7 @@ impl Store {
         id: i64,
         map: impl FnOnce(&Row<'_>) -> Sql<T>,
     ) -> Result<T, Error> {
-        self.read(what, || self.connection.query_row(sql, [id], map).optional())?
+        self.read(what, || self.connection.prepare_cached(sql)?.query_row([id], map).optional())?
             .ok_or_else(|| Error::Absent { path: self.path.clone(), what, id })
     }
 
