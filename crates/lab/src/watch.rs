@@ -272,7 +272,8 @@ fn judge(
             ),
         ];
         let warm = resident.is_none().then(|| {
-            gates::cache_warm(&between("server", "buffer_reads"), &between("server", "buffer_read_requests"))
+            let of = |name: &str| between("server", name);
+            gates::cache_warm(&of("buffer_reads"), &of("buffer_read_requests"), &of("buffer_data_bytes"))
         });
         let limited = device_limits(limits, seen, window);
         let of_place = (!limited.is_empty()).then(|| gates::storage_limit(&limited));

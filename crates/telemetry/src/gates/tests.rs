@@ -144,15 +144,20 @@ fn cold_cache_that_is_not_cold() {
 #[test]
 fn warm_cache_that_is_still_filling() {
     let filling: Vec<f64> = (0..9).map(|i| 9000.0 / f64::from(1 + i)).collect();
-    check(&cache_warm(&[0.0; 9], &[1e5; 9]), Finding::Held);
+    check(&cache_warm(&[0.0; 9], &[1e5; 9], &[]), Finding::Held);
     // Larger than the buffer: reads go on and on.
-    check(&cache_warm(&[5000.0; 9], &[1e5; 9]), Finding::Held);
-    check(&cache_warm(&filling, &[1e5; 9]), Finding::Tripped);
+    check(&cache_warm(&[5000.0; 9], &[1e5; 9], &[]), Finding::Held);
+    check(&cache_warm(&filling, &[1e5; 9], &[]), Finding::Tripped);
     // So many requests that the reads among them cost nothing.
-    check(&cache_warm(&filling, &[1e7; 9]), Finding::Held);
+    check(&cache_warm(&filling, &[1e7; 9], &[]), Finding::Held);
+    // But they filled a third of the buffer; or it grew by rows that were written, which nobody had to read.
+    let grown: Vec<f64> = (0..9).map(|i| 800e6 + 50e6 * f64::from(i)).collect();
+    check(&cache_warm(&filling, &[1e7; 9], &grown), Finding::Tripped);
+    let few: Vec<f64> = filling.iter().map(|reads| reads / 20.0).collect();
+    check(&cache_warm(&few, &[1e7; 9], &grown), Finding::Held);
     // A server that does not count its requests.
-    check(&cache_warm(&filling, &[]), Finding::Tripped);
-    check(&cache_warm(&[], &[]), Finding::NotChecked);
+    check(&cache_warm(&filling, &[], &[]), Finding::Tripped);
+    check(&cache_warm(&[], &[], &[]), Finding::NotChecked);
 }
 
 #[test]
