@@ -38,9 +38,14 @@ fn each_session_count_is_a_line_with_all_fields() {
             assert_eq!(count("transactions"), line["outcomes"]["committed"].as_u64().unwrap());
             let tps = count("transactions") as f64 / line["duration_s"].as_f64().unwrap();
             assert!((line["tps"].as_f64().unwrap() / tps - 1.0).abs() < 0.01, "{line}");
-            let latency = |name: &str| line["latency_ms"][name].as_f64().unwrap();
-            assert!(latency("min") <= latency("p50") && latency("p50") <= latency("p99"));
-            assert!(latency("p999") <= latency("max") * 1.001);
+            // Too few transactions for the higher percentiles: these say so, which the contract looks at.
+            let latency = |name: &str| line["latency_ms"][name].as_f64();
+            let known: Vec<f64> =
+                ["min", "p50", "p90", "p95", "p99", "p999"].into_iter().filter_map(latency).collect();
+            assert!(
+                known.is_sorted() && known.last() <= latency("max").map(|max| max * 1.001).as_ref(),
+                "{line}"
+            );
             assert_eq!(line["gates"]["consistency"]["finding"], "held", "{line}");
             assert_eq!(line["options"]["table_size"], "1000");
             assert!(line["by_statement"]["point_select"]["count"].as_u64().unwrap() > 0, "{line}");
@@ -56,7 +61,10 @@ fn people_get_a_table() {
     let bench = ["bench", "oltp_point_select", "--server", "mariadb"];
     let done = run(&[&bench[..], &SHORT[..]].concat()).expect(0, &[]);
     let rows: Vec<&str> = done.out.lines().collect();
-    assert_eq!(rows.len(), 3, "{}", done.out);
+    // A dash has its footnote.
+    let dashes = rows[2].split_whitespace().filter(|cell| *cell == "-").count();
+    assert_eq!(rows.len(), 3 + usize::from(dashes > 0), "{}", done.out);
+    assert!(rows[3..].iter().all(|note| note.starts_with("- at 1 session: p")), "{}", done.out);
     assert!(
         rows[0].starts_with("oltp_point_select on mariadb@") && rows[0].ends_with(", seed 7"),
         "{}",

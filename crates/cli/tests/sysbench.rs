@@ -46,9 +46,9 @@ fn json_is_the_line_of_bench_with_the_percentiles_asked_for() {
     let file = folder.path().join("out.json");
     let json = format!("--json={}", file.display());
     sysbench(&[
-        "--events=100",
+        "--events=1000",
         "--threads=2",
-        "--percentile=50,99.9",
+        "--percentile=50,99,99.9",
         "--rand-seed=5",
         &json,
         &script,
@@ -58,10 +58,12 @@ fn json_is_the_line_of_bench_with_the_percentiles_asked_for() {
     let line: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     let fields = ["workload", "sessions", "seed", "transactions", "status", "native", "statements"];
     let found: Vec<String> = fields.iter().map(|field| line[field].to_string()).collect();
-    assert_eq!(found, ["\"empty.lua\"", "2", "5", "100", "\"done\"", "false", "0"], "{line}");
+    assert_eq!(found, ["\"empty.lua\"", "2", "5", "1000", "\"done\"", "false", "0"], "{line}");
     let percentiles = line["percentiles_ms"].as_object().unwrap();
-    assert_eq!(percentiles.keys().collect::<Vec<_>>(), ["50", "99.9"]);
-    assert!(percentiles["50"].as_f64() <= percentiles["99.9"].as_f64(), "{line}");
+    assert_eq!(percentiles.keys().collect::<Vec<_>>(), ["50", "99", "99.9"]);
+    assert!(percentiles["50"].as_f64() <= percentiles["99"].as_f64(), "{line}");
+    // Ten transactions have to lie beyond one.
+    assert_eq!(percentiles["99.9"], Value::Null, "{line}");
     assert!(line["latency_ms"]["p95"].as_f64().is_some(), "{line}");
 }
 

@@ -33,11 +33,11 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
     let pacing = offered(&request.pacing);
     let mut failure: Option<Failure> = None;
     let mut failed_class = None;
-    let mut has_heading = false;
+    let mut table = Table::default();
     let plain = Plain::without_runs();
     let mut done = |level: Level| {
         plain.clear();
-        let written = write_level(&level, json.as_mut(), to_stdout, pacing.as_deref(), &mut has_heading);
+        let written = write_level(&level, json.as_mut(), to_stdout, pacing.as_deref(), &mut table);
         if let Err(error) = written {
             failure.get_or_insert(error);
         }
@@ -64,6 +64,9 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
     plain.clear();
     if let Some(failure) = failure {
         return Err(failure);
+    }
+    for note in &table.footnotes {
+        writeln!(terminal::output(), "{note}").map_err(output)?;
     }
     if let Some(json) = json {
         json.finish()?;
@@ -162,13 +165,20 @@ fn offered(pacing: &load::Pacing) -> Option<String> {
     }
 }
 
+/// What of the table for people is written already, and what is to stand below it.
+#[derive(Debug, Default)]
+struct Table {
+    has_heading: bool,
+    footnotes: Vec<String>,
+}
+
 /// One session count has ended: its line of JSON, its row for people.
 fn write_level(
     level: &Level,
     json: Option<&mut Out>,
     to_stdout: bool,
     pacing: Option<&str>,
-    has_heading: &mut bool,
+    table: &mut Table,
 ) -> Result<(), Failure> {
     let lines = lines(level);
     if let Some(json) = json {
@@ -189,7 +199,7 @@ fn write_level(
         return Ok(());
     }
     let mut out = terminal::output();
-    if !*has_heading {
+    if !table.has_heading {
         let name = &level.end.server.name;
         let pacing = pacing.map_or_else(String::new, |pacing| format!(", {pacing}"));
         writeln!(out, "{} on {name}{pacing}, seed {}", level.end.workload.name, level.start.seed)
@@ -200,25 +210,23 @@ fn write_level(
             "sessions", "TPS", "QPS", "mean ms", "p50 ms", "p95 ms", "p99 ms", "errors"
         )
         .map_err(output)?;
-        *has_heading = true;
+        table.has_heading = true;
     }
     for line in &lines {
         writeln!(out, "{}", row(line)).map_err(output)?;
-        if let Some(note) = absent(line) {
-            writeln!(out, "{note}").map_err(output)?;
-        }
+        table.footnotes.extend(absent(line).map(|why| format!("- at {sessions}: {why}")));
     }
     out.flush().map_err(output)
 }
 
-/// The columns of the row that have no figure, and why: a footnote.
+/// The columns of the row that have no figure, and why.
 fn absent(line: &Value) -> Option<String> {
     let absent = line["latency_ms"]["absent"].as_object()?;
     let told: Vec<String> = ["p50", "p95", "p99"]
         .into_iter()
         .filter_map(|name| Some(format!("{name} {}", absent.get(name)?.as_str()?)))
         .collect();
-    (!told.is_empty()).then(|| format!("{:>8} -: {}", "", told.join("; ")))
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// A line of JSON as a row of the table.
@@ -284,7 +292,7 @@ mod tests {
                            "absent": {"p99": "needs 1000 of them, there are 412", "p999": "needs more"}},
         });
         assert!(row(&line).contains("250         -         0"), "{}", row(&line));
-        assert_eq!(absent(&line).unwrap().trim(), "-: p99 needs 1000 of them, there are 412");
+        assert_eq!(absent(&line).unwrap(), "p99 needs 1000 of them, there are 412");
     }
 
     #[test]
