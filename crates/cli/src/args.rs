@@ -134,7 +134,7 @@ pub(crate) struct RunArgs {
     /// End with 1 unless every comparison of the study is not-slower, faster or equivalent; p99:not-slower asks for
     /// one metric only (repeatable). Stands in for `gate` in the study's [compare]
     #[arg(long, value_name = "VERDICT")]
-    pub(crate) gate: Vec<report::Gate>,
+    pub(crate) gate: Vec<stats::Gate>,
     /// Serve the latest values as Prometheus text while the study runs, for example on 127.0.0.1:9464
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) metrics: Option<std::net::SocketAddr>,
@@ -220,7 +220,7 @@ pub(crate) struct ReportArgs {
     /// End with 1 unless every comparison is not-slower, faster or equivalent; p99:not-slower asks for one metric
     /// only (repeatable). What is undecided is not met. Without it each study's own `gate` holds
     #[arg(long, value_name = "VERDICT")]
-    pub(crate) gate: Vec<report::Gate>,
+    pub(crate) gate: Vec<stats::Gate>,
 }
 
 #[derive(Debug, Args)]

@@ -12,7 +12,6 @@ use crate::machine::take_machine;
 use crate::observe::{Event, Observer, RunLabel, Stage};
 use crate::progress::{Detail, Progress};
 use crate::provision::{Place, introduce};
-use crate::record;
 use crate::run::{Around, Asked, Order, run};
 use crate::servers::{self, Server};
 use crate::stop::StopSwitch;
@@ -79,7 +78,7 @@ impl Level {
         let options = request.options.clone();
         let workload =
             WorkloadFacts { name: request.workload.name().to_owned(), options, ..WorkloadFacts::default() };
-        let end = RunEnd { error: Some(why), workload, ..RunEnd::new(status, record::now_ms()) };
+        let end = RunEnd { error: Some(why), workload, ..RunEnd::new(status, load::time::unix_ms()) };
         Level {
             start: start_of(request, &request.server.shown(), index),
             end,
@@ -258,12 +257,7 @@ impl<'a> Subject<'a> {
 /// `flavor@version` and flavour of an attached server, as it introduces itself.
 pub(crate) fn attached_name(target: &wire::Target) -> Result<(String, sandbox::Flavor), Error> {
     let dialect = introduce(target)?.1;
-    let flavor = match dialect.flavor {
-        workload::Flavor::Mysql => sandbox::Flavor::Mysql,
-        workload::Flavor::Mariadb => sandbox::Flavor::Mariadb,
-        workload::Flavor::Percona => sandbox::Flavor::Percona,
-        workload::Flavor::Postgres => sandbox::Flavor::Postgres,
-    };
+    let flavor = dialect.flavor;
     let version = match (flavor, dialect.version) {
         (sandbox::Flavor::Postgres, v) if v.major >= 10 => format!("{}.{}", v.major, v.minor),
         (_, v) => v.to_string(),
@@ -316,7 +310,7 @@ fn start_of(request: &Request, server: &str, index: usize) -> RunStart {
         seed: request.seed,
         host: HostId(0),
         build: None,
-        started_at_ms: record::now_ms(),
+        started_at_ms: load::time::unix_ms(),
     }
 }
 

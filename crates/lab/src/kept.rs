@@ -16,7 +16,6 @@ use crate::error::Error;
 use crate::hooks::{Found, Hook};
 use crate::judge;
 use crate::progress::{Detail, Progress, append};
-use crate::record;
 use crate::run::{describe, engine_of, reported_settings};
 use crate::watch;
 
@@ -164,7 +163,7 @@ fn end(ran: &Ran<'_>, server: ServerFacts, steps: Vec<store::Step>) -> RunEnd {
         error: None,
         log_tail: String::new(),
         log_file: String::new(),
-        ended_at_ms: record::now_ms(),
+        ended_at_ms: load::time::unix_ms(),
         server,
         workload: WorkloadFacts {
             name: ran.workload.to_owned(),

@@ -1,16 +1,10 @@
 //! From what the engine and the workload give to what the results file keeps.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use load::{Pacing, StepResult};
 
 use crate::progress::Level;
-
-/// Milliseconds since 1970 UTC.
-pub(crate) fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
-}
 
 fn outcomes(from: &load::Outcomes) -> store::Outcomes {
     store::Outcomes {

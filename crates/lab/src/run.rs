@@ -182,7 +182,7 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, progr
         }
     };
     judge::complete(&mut recording.end, "the run ended before it could be looked at");
-    recording.end.ended_at_ms = record::now_ms();
+    recording.end.ended_at_ms = load::time::unix_ms();
     let end = recording.end;
     let length = |phase: &store::Phase| Duration::from_secs_f64(phase.duration_s);
     let summary = RunSummary {

@@ -9,7 +9,6 @@ use wire::{Protocol, Secret, Target};
 
 use crate::error::Error;
 use crate::observe::{Event, Observer};
-use crate::study::nearest;
 
 /// A SERVER that can be read, not yet looked up.
 #[derive(Debug, Clone)]
@@ -76,7 +75,7 @@ pub fn parse(text: &str) -> Result<Server, NameProblem> {
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if text.is_empty() || !text.chars().all(plain) {
-        let near = nearest(flavor, Flavor::ALL.iter().map(|flavor| flavor.name()));
+        let near = wire::spelling::nearest(flavor, Flavor::ALL.iter().map(|flavor| flavor.name()));
         return Err(NameProblem {
             message: format!("`{text}` names no server"),
             help: near.map_or_else(
@@ -147,7 +146,7 @@ pub fn open_sandbox(home: &Home, name: &str) -> Result<Sandbox, Error> {
         Ok(sandbox) if sandbox.pid().is_some() => Ok(sandbox),
         Ok(_) => Err(sandbox::Error::NotRunning { name: name.to_owned() }.into()),
         Err(sandbox::Error::NoSandbox { .. }) => {
-            let near = nearest(name, Flavor::ALL.iter().map(|flavor| flavor.name()));
+            let near = wire::spelling::nearest(name, Flavor::ALL.iter().map(|flavor| flavor.name()));
             let hint = match near {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("a server is {FORMS}; `plimsoll sandbox list` shows the sandboxes"),

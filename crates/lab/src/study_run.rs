@@ -22,7 +22,7 @@ use crate::record;
 use crate::run::{Around, Asked, Order, run};
 use crate::servers::{self, Server};
 use crate::stop::StopSwitch;
-use crate::study::{Body, Ladder, Length, Study, nearest, one_of};
+use crate::study::{Body, Ladder, Length, Study, one_of};
 
 /// What `run` is asked for.
 #[derive(Debug, Clone)]
@@ -256,7 +256,7 @@ pub fn run_study(
     let chosen = choose(&plan, &request.only)?;
     store.interrupt_running(id)?;
     if let Some(doubt) = &machine.doubt {
-        store.add_note(id, record::now_ms(), doubt)?;
+        store.add_note(id, load::time::unix_ms(), doubt)?;
     }
     let host = store.add_host(&host::facts())?;
     let builds = subjects
@@ -471,7 +471,7 @@ fn study_row(request: &Request, body: &Body, plan: &Plan) -> Result<store::Study
         seed: plan.seed,
         plimsoll_version: request.version.clone(),
         command: request.command.clone(),
-        created_at_ms: record::now_ms(),
+        created_at_ms: load::time::unix_ms(),
     })
 }
 
@@ -501,7 +501,7 @@ fn choose(plan: &Plan, only: &[(String, String)]) -> Result<Vec<PlannedRun>, Err
                 plan.runs.first().map(|run| plan.key(run).into_keys().collect()).unwrap_or_default();
             axes.extend(["sessions".to_owned(), "block".to_owned()]);
             let names = axes.iter().map(String::as_str);
-            let hint = nearest(axis, names.clone())
+            let hint = wire::spelling::nearest(axis, names.clone())
                 .map_or_else(|| one_of(names), |near| format!("did you mean `{near}`?"));
             return Err(Error::Usage(format!(
                 "--only {axis}={}: `{axis}` is not an axis of this study: {hint}",
@@ -561,7 +561,7 @@ impl Work<'_> {
             run_length: run_length(self.body),
         });
         if !heads.is_empty() && !open.is_empty() {
-            store.add_command(self.id, record::now_ms(), &self.request.command)?;
+            store.add_command(self.id, load::time::unix_ms(), &self.request.command)?;
         }
         if !open.is_empty() {
             self.probe(store, around)?;
@@ -738,7 +738,7 @@ impl Work<'_> {
             seed: planned.seed,
             host: self.host,
             build: self.builds[cell.server],
-            started_at_ms: record::now_ms(),
+            started_at_ms: load::time::unix_ms(),
         };
         let id = store.begin_run(self.id, &start)?;
         let load = crate::cells::load_plan(self.body, cell, planned)?;

@@ -13,7 +13,6 @@ use wire::Protocol;
 
 use crate::hooks::{Attach, Found, Hook, RunContext};
 use crate::judge::stored;
-use crate::record::now_ms;
 
 /// Watches every run: lets the server pay its debt first, then samplers once a second, gates at the end.
 #[derive(Debug, Clone, Default)]
@@ -413,7 +412,7 @@ pub(crate) fn canary(
     others: &[store::Canary],
 ) -> (store::Canary, Option<f64>) {
     let result = canary::canary(dir, canary::CanaryLength::default());
-    let measured_at_ms = now_ms();
+    let measured_at_ms = load::time::unix_ms();
     let figures = [
         quantity("cpu_loops", Some(result.cpu_loops_per_s), "1/s"),
         quantity("disk_syncs", result.disk_syncs_per_s, "1/s"),
@@ -475,7 +474,7 @@ pub(crate) fn memory_probe(place: &str) -> store::Probe {
         path: "tmpfs".to_owned(),
         facts: [("filesystem".to_owned(), "tmpfs".to_owned()), ("notes".to_owned(), why.to_owned())].into(),
         tool: "not probed".to_owned(),
-        measured_at_ms: now_ms(),
+        measured_at_ms: load::time::unix_ms(),
         figures: Vec::new(),
     }
 }

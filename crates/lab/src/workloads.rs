@@ -18,7 +18,6 @@ use workload::sqlfile::SqlFile;
 use workload::{Workload, files};
 
 use crate::error::Error;
-use crate::study::nearest;
 
 /// The built-in smacks: their rows are generated when they are first wanted.
 const SMACKS: [&str; 2] = ["select-key", "update-select"];
@@ -123,7 +122,7 @@ fn extension(name: &str) -> &str {
 }
 
 fn unknown(name: &str) -> Error {
-    let hint = match nearest(name, names()) {
+    let hint = match wire::spelling::nearest(name, names()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`plimsoll workloads` lists them; a path ending in .sql or .smack names a file".to_owned(),
     };

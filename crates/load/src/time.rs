@@ -148,6 +148,12 @@ pub async fn sleep(duration: Duration) {
     }
 }
 
+/// Milliseconds since 1970 UTC, for records: nothing is timed by it.
+pub fn unix_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as i64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

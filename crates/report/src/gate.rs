@@ -4,83 +4,10 @@
 //! decided has not been shown, and what has not been shown does not pass: a gate that lets noise through would
 //! soon be trusted by nobody.
 
-use std::fmt;
-use std::str::FromStr;
-
-use stats::{Comparison, Verdict};
+use stats::Gate;
 
 use crate::model::{StudyReport, VerdictView};
 use crate::text::{metric_name, ratio, would_decide};
-
-/// What every comparison has to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// Faster than its base.
-    Faster,
-    /// Not slower by the margin or more: the one-sided test of non-inferiority, which needs fewer blocks than a verdict.
-    NotSlower,
-    /// Equivalent within the margin.
-    Equivalent,
-}
-
-impl Wanted {
-    /// All of them.
-    pub const ALL: [Wanted; 3] = [Wanted::NotSlower, Wanted::Faster, Wanted::Equivalent];
-
-    /// The word of the command line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Wanted::Faster => "faster",
-            Wanted::NotSlower => "not-slower",
-            Wanted::Equivalent => "equivalent",
-        }
-    }
-
-    fn holds(self, result: &Comparison) -> bool {
-        match self {
-            Wanted::Faster => result.verdict == Verdict::Faster,
-            Wanted::NotSlower => result.is_not_slower,
-            Wanted::Equivalent => result.verdict == Verdict::Equivalent,
-        }
-    }
-}
-
-/// A verdict that is asked for: `not-slower`, or `p99:not-slower` for one metric.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gate {
-    /// Only comparisons of this metric; `None`: all.
-    pub metric: Option<String>,
-    /// What they have to be.
-    pub wanted: Wanted,
-}
-
-impl FromStr for Gate {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Gate, String> {
-        let (metric, word) = match text.split_once(':') {
-            Some((metric, word)) => (Some(metric.trim()), word.trim()),
-            None => (None, text.trim()),
-        };
-        let wanted = Wanted::ALL.into_iter().find(|wanted| wanted.word() == word);
-        match (wanted, metric) {
-            (Some(wanted), metric) if metric != Some("") => {
-                Ok(Gate { metric: metric.map(str::to_owned), wanted })
-            }
-            _ => Err("write not-slower, faster or equivalent, or one of them for one metric: p99:not-slower"
-                .into()),
-        }
-    }
-}
-
-impl fmt::Display for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(metric) = &self.metric {
-            write!(f, "{metric}:")?;
-        }
-        f.write_str(self.wanted.word())
-    }
-}
 
 /// How a gate stands against a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,26 +27,24 @@ impl GateState {
     }
 }
 
-impl Gate {
-    /// Holds it against all comparisons of some studies of a report.
-    pub fn check(&self, studies: &[StudyReport]) -> GateState {
-        let mut state = GateState { asked: 0, doubted: 0, unmet: Vec::new() };
-        for study in studies {
-            let asked = study
-                .verdicts
-                .iter()
-                .filter(|view| self.metric.as_ref().is_none_or(|metric| *metric == view.metric));
-            for view in asked {
-                state.asked += 1;
-                state.doubted += usize::from(!view.doubts.is_empty());
-                let is_judged = view.result.p_adjusted.is_some();
-                if !(is_judged && self.wanted.holds(&view.result)) {
-                    state.unmet.push(line(study, view));
-                }
+/// Holds a gate against all comparisons of some studies of a report.
+pub fn check(gate: &Gate, studies: &[StudyReport]) -> GateState {
+    let mut state = GateState { asked: 0, doubted: 0, unmet: Vec::new() };
+    for study in studies {
+        let asked = study
+            .verdicts
+            .iter()
+            .filter(|view| gate.metric.as_ref().is_none_or(|metric| *metric == view.metric));
+        for view in asked {
+            state.asked += 1;
+            state.doubted += usize::from(!view.doubts.is_empty());
+            let is_judged = view.result.p_adjusted.is_some();
+            if !(is_judged && gate.wanted.holds(&view.result)) {
+                state.unmet.push(line(study, view));
             }
         }
-        state
     }
+    state
 }
 
 impl StudyReport {
@@ -181,6 +106,8 @@ fn line(study: &StudyReport, view: &VerdictView) -> String {
 
 #[cfg(test)]
 mod tests {
+    use stats::Wanted;
+
     use super::*;
 
     #[test]

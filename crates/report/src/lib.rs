@@ -36,7 +36,7 @@ pub use error::Error;
 pub use estimate::Estimate;
 pub use figures::{IntervalFigures, Latency, StatementFigures, StepFigures};
 pub use file::{NewFile, write_file};
-pub use gate::{Gate, GateState, Wanted};
+pub use gate::{GateState, check};
 pub use html::html;
 pub use json::json;
 pub use load::Selection;
@@ -45,6 +45,4 @@ pub use marks::Mark;
 pub use model::{
     AuditView, HostView, Lost, Point, RecordView, Report, RunView, Standing, StudyReport, VerdictView,
 };
-pub use published::PUBLISHED;
 pub use text::{metric_name, p_value, ratio};
-pub use wishes::SECTIONS;

@@ -7,17 +7,6 @@ use store::{Key, Reference};
 
 const FIGURES: &str = include_str!("../assets/published.toml");
 
-/// Names of the sets that a study may ask for.
-pub const PUBLISHED: &[&str] = &[
-    "bourke-2005",
-    "maxia-2009",
-    "mysql-bug-30414",
-    "israel-2015",
-    "anandtech-2005",
-    "anandtech-2006",
-    "dbstress-2009",
-];
-
 #[derive(Debug, Deserialize)]
 struct Set {
     source: String,
@@ -66,6 +55,8 @@ pub(crate) fn figures(sets: &[String]) -> Vec<Reference> {
 
 #[cfg(test)]
 mod tests {
+    use store::PUBLISHED;
+
     use super::*;
 
     #[test]

@@ -1,9 +1,6 @@
 //! What a study's `[report]` table asks for. Read from the study file as it is stored, so that any plimsoll can show
 //! what any study wanted.
 
-/// Names of the sections that a study may ask for.
-pub const SECTIONS: &[&str] = &["scaling", "versions", "cost", "storage", "levels", "stability"];
-
 /// The `[report]` table of a study.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {

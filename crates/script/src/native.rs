@@ -13,7 +13,7 @@ use workload::{Configured, Dialect, LoadAt, OptionKind, Workload};
 use crate::error::Error;
 use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
 use crate::output::{level, tell};
-use crate::run::{Finished, Onlooker, Outcome, banner, is_forced, notice, now_ms, say};
+use crate::run::{Finished, Onlooker, Outcome, banner, is_forced, notice, say};
 use crate::script::{given, shown};
 use crate::settings;
 use crate::watch::Watch;
@@ -195,7 +195,7 @@ impl Native {
         let plan = settings::plan(&self.values)?;
         let seed = settings::seed(&self.values);
         notice(out, &banner(&self.values, threads, seed))?;
-        let (percentiles, started_at_ms) = (form.percentiles.clone(), now_ms());
+        let (percentiles, started_at_ms) = (form.percentiles.clone(), load::time::unix_ms());
         let sessions = configured.sessions(&target, u64::from(seed));
         let mut watch =
             Watch::new(&self.values, form, Arc::new(AtomicBool::new(true)), Arc::default(), None, out)?;

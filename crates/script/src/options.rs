@@ -391,7 +391,9 @@ impl Values {
                 values.given.insert(name.clone(), value.clone().unwrap_or_default());
             } else {
                 let known = values.declared.keys().map(String::as_str);
-                let hint = nearest(name, known).map(|n| format!("; did you mean --{n}?")).unwrap_or_default();
+                let hint = wire::spelling::nearest(name, known)
+                    .map(|n| format!("; did you mean --{n}?"))
+                    .unwrap_or_default();
                 let given = value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
                 return Err(Error::Usage(format!("invalid option: --{name}{given}{hint}")));
             }
@@ -526,31 +528,6 @@ pub fn size(text: &str) -> Option<u64> {
         _ => (text, 0),
     };
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
-/// The known name closest to a mistyped one, if any is close.
-pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known
-        .map(|candidate| (distance(name, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= candidate.len().max(4) / 3)
-        .min()
-        .map(|(_, candidate)| candidate)
-}
-
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let next = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = row[j + 1];
-            row[j + 1] = next;
-        }
-    }
-    row[b.len()]
 }
 
 /// The option list of a section as sysbench's help prints it.

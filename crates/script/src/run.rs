@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use load::{LoadResult, Stop};
 
@@ -240,11 +239,6 @@ pub(crate) fn is_forced(values: &Values, load: &LoadResult) -> bool {
         tell(level::FATAL, "The --max-time limit has expired, forcing shutdown...");
     }
     is_forced
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
 /// What scripts have printed goes through C's own buffer: it comes out before anything of ours.

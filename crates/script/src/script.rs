@@ -17,7 +17,7 @@ use crate::fiber::Answer;
 use crate::host::{Blocking, Databases, Host, now_or_never};
 use crate::lookout::Lookout;
 use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
-use crate::run::{Finished, Onlooker, Outcome, banner, flush_lua, is_forced, notice, now_ms, say};
+use crate::run::{Finished, Onlooker, Outcome, banner, flush_lua, is_forced, notice, say};
 use crate::session::ScriptSessions;
 use crate::settings::{self, Generators};
 use crate::state::{Bytecode, OptionValue, Program, State};
@@ -202,7 +202,7 @@ impl Script {
             return Err(Error::Script(format!("cannot find the event() function in {}", self.file_name())));
         }
         notice(out, &banner(&self.values, threads, self.generators.seed))?;
-        let (percentiles, started_at_ms) = (form.percentiles.clone(), now_ms());
+        let (percentiles, started_at_ms) = (form.percentiles.clone(), load::time::unix_ms());
         let sessions = ScriptSessions {
             program: self.program.clone(),
             bytecode: self.bytecode.clone(),

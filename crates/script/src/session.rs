@@ -169,7 +169,7 @@ impl<O: Open + Copy> Session for ScriptSession<O> {
                 Ok(Completion::Finished)
             }
             Stopped::Restarts { code, text } => Err(Failure {
-                class: class_of(&code),
+                class: workload::class_of_code(&code),
                 code,
                 text,
                 retryable: true,
@@ -200,16 +200,5 @@ impl<O: Open + Copy> Session for ScriptSession<O> {
 impl<O: Open> Drop for ScriptSession<O> {
     fn drop(&mut self) {
         self.tallies.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(self.tally);
-    }
-}
-
-fn class_of(code: &str) -> FailureClass {
-    match code {
-        "1213" | "40P01" => FailureClass::Deadlock,
-        "1205" => FailureClass::LockTimeout,
-        "40001" | "1020" => FailureClass::Serialization,
-        "1062" | "23505" => FailureClass::Constraint,
-        "2006" | "2011" | "2013" | "2055" => FailureClass::Connection,
-        _ => FailureClass::Other,
     }
 }

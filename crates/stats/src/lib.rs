@@ -9,6 +9,7 @@ pub mod change;
 pub mod climb;
 pub mod compare;
 pub mod describe;
+mod gate;
 pub mod load_law;
 pub mod multiple;
 pub mod rng;
@@ -25,6 +26,7 @@ pub use compare::{
 pub use describe::{
     Stability, coefficient_of_variation, geometric_mean, mean, median, quantile, quantile_needs, stability,
 };
+pub use gate::{Gate, Wanted};
 pub use load_law::{LittleCheck, little};
 pub use multiple::benjamini_hochberg;
 pub use steady::{Steadiness, SteadyRules, SteadyState, start_up_length, steadiness};

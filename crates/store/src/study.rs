@@ -212,3 +212,18 @@ pub struct Reference {
     /// The figure.
     pub value: f64,
 }
+
+/// Sections beyond those that its axes ask for, by the words of a study's `[report]` table. Study files are stored, and
+/// reports read what was wished for out of them.
+pub const SECTIONS: &[&str] = &["scaling", "versions", "cost", "storage", "levels", "stability"];
+
+/// Sets of published figures that a study may ask for in that table.
+pub const PUBLISHED: &[&str] = &[
+    "bourke-2005",
+    "maxia-2009",
+    "mysql-bug-30414",
+    "israel-2015",
+    "anandtech-2005",
+    "anandtech-2006",
+    "dbstress-2009",
+];

@@ -61,6 +61,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// A prepared statement was executed with too few or too many values.
+    #[cold]
+    pub(crate) fn miscounted(params: usize, values: usize) -> Error {
+        Error::Unsupported(format!("the statement takes {params} values and was given {values}"))
+    }
+
     /// Whether the connection cannot be used any more.
     pub fn is_fatal(&self) -> bool {
         !matches!(self, Error::Server(_) | Error::Unsupported(_))

@@ -27,7 +27,7 @@ pub mod tpcc;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-pub use dialect::{Dialect, Flavor, Version};
+pub use dialect::{Dialect, Flavor, Version, class_of_code};
 pub use error::{Error, OptionError};
 pub use options::{OptionKind, OptionSpec};
 pub use outcome::{

@@ -107,7 +107,7 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
         let key = key.replace('-', "_");
         if !workload.options().iter().any(|option| option.name == key) {
             let names: Vec<&str> = workload.options().iter().map(|option| option.name.as_ref()).collect();
-            let hint = match lab::study::nearest(&key, names.iter().copied()) {
+            let hint = match wire::spelling::nearest(&key, names.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("it has {}", names.join(", ")),
             };

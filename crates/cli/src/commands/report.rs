@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use ::report::{Gate, Report, Selection, StudyReport, VerdictView, metric_name, p_value, ratio};
+use ::report::{Report, Selection, StudyReport, VerdictView, metric_name, p_value, ratio};
+use stats::Gate;
 
 use crate::args::ReportArgs;
 use crate::commands::out::Out;
@@ -83,7 +84,7 @@ pub(crate) fn gated_by_itself(study: &StudyReport, gates: &[Gate]) -> Result<End
 pub(crate) fn gated(studies: &[StudyReport], gates: &[Gate]) -> Result<End, Failure> {
     let mut end = End::Done;
     for gate in gates {
-        let state = gate.check(studies);
+        let state = report::check(gate, studies);
         if state.asked == 0 {
             return Err(Failure::Usage(format!(
                 "gate {gate}: there is no such comparison: a study asks for comparisons with [compare] axis, base \

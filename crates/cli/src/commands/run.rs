@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use ::report::{Gate, Report, Selection};
+use ::report::{Report, Selection};
 use lab::study_run::{Outcome, Outline, Request, outline, run_study};
 use lab::{Error, Event};
 use sandbox::Home;
+use stats::Gate;
 use telemetry::metrics::Metrics;
 
 use crate::args::RunArgs;

@@ -149,7 +149,7 @@ impl Kept {
             promises: [Kind::ProcessCrash, Kind::PowerCut].map(|kind| promise(durability, kind)).to_vec(),
             sessions: request.sessions,
             seed: request.seed,
-            started_at_ms: record::now_ms(),
+            started_at_ms: load::time::unix_ms(),
             plimsoll_version: request.version.clone(),
         };
         let id = store.begin_audit(host, build, &start)?;

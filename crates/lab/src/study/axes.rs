@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 
+use wire::spelling::nearest;
+
 use super::compare::AXES;
 use super::load::read_length;
 use super::model::*;
-use super::problem::{nearest, one_of};
+use super::problem::one_of;
 use super::read::{At, Item, Problems, Table, word};
 use crate::workloads::Resolved;
 

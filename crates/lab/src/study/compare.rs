@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use report::{Gate, Wanted};
+use stats::{Gate, Wanted};
+use wire::spelling::nearest;
 
 use super::model::*;
-use super::problem::{nearest, one_of};
+use super::problem::one_of;
 use super::read::{Item, Problems, Table, word};
 
 /// Axes that are named in `[axes]`, `[[exclude]]` and `[compare]`; options of workloads come to them.

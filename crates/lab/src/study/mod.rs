@@ -20,7 +20,7 @@ pub use model::{
     SettingsChoice, StorageChoice, Study, WorkloadChoice,
 };
 pub use parse::parse;
-pub use problem::{Problem, StudyError, nearest, one_of};
+pub use problem::{Problem, StudyError, one_of};
 
 use std::path::Path;
 

@@ -322,7 +322,7 @@ pub struct Compare {
     /// Verdicts without which the command does not end well. They judge what was measured and are no part of it: an
     /// other gate does not begin the study anew.
     #[serde(skip)]
-    pub gates: Vec<report::Gate>,
+    pub gates: Vec<stats::Gate>,
 }
 
 /// Cells to leave out: those where each named axis has one of the values.

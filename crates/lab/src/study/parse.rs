@@ -240,8 +240,8 @@ fn check_size(body: &Body, span: &Range<usize>, when: &str, problems: &mut Probl
 /// What the report shall show. It decides nothing of what is measured, and so is no part of the study's meaning.
 fn read_report(mut table: Table<'_>, problems: &mut Problems) {
     for (key, what, allowed) in [
-        ("sections", "a section of reports", report::SECTIONS),
-        ("published", "a set of published figures", report::PUBLISHED),
+        ("sections", "a section of reports", store::SECTIONS),
+        ("published", "a set of published figures", store::PUBLISHED),
     ] {
         let Some(item) = table.get(key) else { continue };
         for member in item.list(problems) {

@@ -79,40 +79,6 @@ impl fmt::Display for StudyError {
 
 impl std::error::Error for StudyError {}
 
-/// The name of `known` that a mistyped one most likely meant; `None` when nothing is near.
-pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let typed = typed.to_lowercase();
-    known
-        .into_iter()
-        .map(|name| (distance(&typed, &name.to_lowercase()), name))
-        .filter(|&(far, name)| far <= 1 + name.len().min(typed.len()) / 4)
-        .min_by_key(|&(far, _)| far)
-        .map(|(_, name)| name)
-}
-
-/// Edits (insert, delete, replace, swap of neighbours) between two words: optimal string alignment.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![vec![0usize; b.len() + 1]; a.len() + 1];
-    for (i, row) in rows.iter_mut().enumerate() {
-        row[0] = i;
-    }
-    for (j, cell) in rows[0].iter_mut().enumerate() {
-        *cell = j;
-    }
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut least = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                least = least.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = least;
-        }
-    }
-    rows[a.len()][b.len()]
-}
-
 /// `a, b or c`.
 pub fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     // A server's name may be a URL.
@@ -127,15 +93,6 @@ pub fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_typo_finds_its_word() {
-        let known = ["duration", "warmup", "blocks", "transactions"];
-        assert_eq!(nearest("duratoin", known), Some("duration"));
-        assert_eq!(nearest("warm_up", known), Some("warmup"));
-        assert_eq!(nearest("Blocks", known), Some("blocks"));
-        assert_eq!(nearest("colour", known), None);
-    }
 
     #[test]
     fn positions_count_characters_from_one() {

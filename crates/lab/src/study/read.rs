@@ -7,7 +7,9 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{Problem, nearest, one_of};
+use wire::spelling::nearest;
+
+use super::problem::{Problem, one_of};
 use super::units;
 
 /// A value and where it stands in the file.

@@ -245,34 +245,10 @@ fn judge(
     if is_postgres && is_hidden(&name)? {
         return Ok(());
     }
-    match nearest(&name, known) {
+    match wire::spelling::nearest(&name, known.iter().map(String::as_str)) {
         Some(near) => refuse(format!("this version knows no such variable; is it {near}?")),
         None => refuse("this version knows no such variable".to_owned()),
     }
-}
-
-/// The known name that differs by the fewest letters, if that is at most two.
-fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
-    let close = known.iter().map(|k| (distance(name, k), k.as_str())).filter(|(d, _)| *d <= 2);
-    close.min().map(|(_, k)| k)
-}
-
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    if a.len().abs_diff(b.len()) > 2 {
-        return usize::MAX;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// The names of all variables and options that the program takes.

@@ -57,7 +57,7 @@ impl Statement {
     pub fn encode(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<u8, Error> {
         let params: &[ParamType] = &self.params;
         if values.len() != params.len() {
-            return Err(miscounted(params.len(), values.len()));
+            return Err(Error::miscounted(params.len(), values.len()));
         }
         let start = out.len();
         let [a, b, c, d] = self.id.to_le_bytes();
@@ -107,11 +107,6 @@ impl Statement {
             out.extend_from_slice(&[kind, 0]);
         }
     }
-}
-
-#[cold]
-fn miscounted(params: usize, values: usize) -> Error {
-    Error::Unsupported(format!("the statement takes {params} values and was given {values}"))
 }
 
 #[cold]

@@ -65,7 +65,7 @@ impl Statement {
     pub(super) fn encode(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), Error> {
         let params: &[ParamType] = &self.params;
         if values.len() != params.len() {
-            return Err(miscounted(params.len(), values.len()));
+            return Err(Error::miscounted(params.len(), values.len()));
         }
         let start = out.len();
         let count = (params.len() as u16).to_be_bytes();
@@ -127,11 +127,6 @@ fn push_many_digits(number: u32, out: &mut Vec<u8>) {
         }
     }
     out.extend_from_slice(&digits[at..]);
-}
-
-#[cold]
-fn miscounted(params: usize, values: usize) -> Error {
-    Error::Unsupported(format!("{values} values given for {params} parameters"))
 }
 
 #[cold]

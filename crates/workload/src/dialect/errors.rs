@@ -107,6 +107,27 @@ static NO_LOCAL_INFILE: &[u16] = &[
     1235, // not supported yet
 ];
 
+/// Errors of MySQL's client library (MySQL 8.0 Client Error Message Reference), which scripts meet in place of a server's.
+static CLIENT: &[(&str, FailureClass)] = &[
+    ("2002", Class::Connection), // cannot connect through the socket
+    ("2003", Class::Connection), // cannot connect to the host
+    ("2006", Class::Connection), // server has gone away
+    ("2011", Class::Connection), // TCP/IP connection lost
+    ("2013", Class::Connection), // lost connection during query
+    ("2055", Class::Connection), // lost connection, with the system's error
+];
+
+/// The class of an error by its code alone, as scripts know it: a number of MySQL's server or client, or an SQLSTATE.
+pub fn class_of_code(code: &str) -> FailureClass {
+    let by_number = code.parse::<u16>().ok().filter(|_| code.len() == 4);
+    let of_client = CLIENT.iter().find(|(known, _)| *known == code).map(|(_, class)| *class);
+    let of_server = || match by_number {
+        Some(number) => MYSQL.iter().find(|(known, ..)| *known == number).map(|(_, class, _)| *class),
+        None => POSTGRES.iter().find(|(prefix, ..)| code.starts_with(prefix)).map(|(_, class, _)| *class),
+    };
+    of_client.or_else(of_server).unwrap_or(FailureClass::Other)
+}
+
 fn class_of(flavor: Flavor, error: &ServerError) -> (FailureClass, Effect) {
     let found = if flavor == Flavor::Postgres {
         let state = error.state();
@@ -215,6 +236,24 @@ mod tests {
             (class, retryable, lost, fatal),
             "{number} {state}"
         );
+    }
+
+    #[test]
+    fn a_code_alone_tells_the_class() {
+        for (code, class) in [
+            ("1213", FailureClass::Deadlock),
+            ("40P01", FailureClass::Deadlock),
+            ("40001", FailureClass::Serialization),
+            ("1205", FailureClass::LockTimeout),
+            ("23505", FailureClass::Constraint),
+            ("1062", FailureClass::Constraint),
+            ("2013", FailureClass::Connection),
+            ("57P01", FailureClass::Connection),
+            ("1064", FailureClass::Other),
+            ("", FailureClass::Other),
+        ] {
+            assert_eq!(class_of_code(code), class, "{code}");
+        }
     }
 
     #[test]

@@ -5,20 +5,10 @@ mod sql;
 
 use std::fmt;
 
-pub use sql::{Isolation, Placeholder, Syntax, TableLock};
+pub use errors::class_of_code;
+pub use wire::Flavor;
 
-/// A family of servers that behaves alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Flavor {
-    /// MySQL of Oracle.
-    Mysql,
-    /// MariaDB.
-    Mariadb,
-    /// Percona Server.
-    Percona,
-    /// PostgreSQL.
-    Postgres,
-}
+pub use sql::{Isolation, Placeholder, Syntax, TableLock};
 
 /// A server's version, as far as behaviour depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -61,10 +51,7 @@ impl Dialect {
 
     /// Which protocol these servers speak.
     pub fn protocol(&self) -> wire::Protocol {
-        match self.flavor {
-            Flavor::Postgres => wire::Protocol::Postgres,
-            _ => wire::Protocol::Mysql,
-        }
+        self.flavor.protocol()
     }
 }
 
