@@ -124,7 +124,7 @@ fn levels(
     done: &mut dyn FnMut(Level),
 ) -> Result<(), Error> {
     let Around { stop, observer, .. } = around;
-    let _machine = take_machine(observer, stop)?;
+    let machine = take_machine(observer, stop)?;
     let cleaned = sandbox::leftovers(home)?;
     if !cleaned.is_empty() {
         observer(Event::Cleaned(&cleaned));
@@ -168,7 +168,12 @@ fn levels(
             server_facts: ServerFacts::default(),
             log_file: None,
             canary_ratio: None,
-            notes: assigned.map(|assigned| assigned.notes).unwrap_or_default(),
+            notes: machine
+                .doubt
+                .iter()
+                .cloned()
+                .chain(assigned.map(|assigned| assigned.notes).unwrap_or_default())
+                .collect(),
         };
         let ended = run(&order, place, around, Progress::new(Detail::Dropped));
         observer(Event::RunEnded { label: &label, summary: &ended.summary });

@@ -280,6 +280,7 @@ pub(crate) fn audits(study: &StudyReport) -> Vec<Value> {
                 "seed": start.seed,
                 "at": time_text(start.started_at_ms),
                 "plimsoll": start.plimsoll_version,
+                "doubt": start.doubt,
             }));
         }
     }

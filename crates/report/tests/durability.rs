@@ -35,6 +35,7 @@ fn audit_with(store: &mut Store, version: &str, deciding: &str, lost: u64, power
         seed: lost,
         started_at_ms: 1_795_000_000_000,
         plimsoll_version: "0.1.0".to_owned(),
+        doubt: None,
     };
     let id = store.begin_audit(host, build, &start).unwrap();
     for number in 1..=3 {

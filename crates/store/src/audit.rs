@@ -97,6 +97,9 @@ pub struct AuditStart {
     pub started_at_ms: i64,
     /// Who audited.
     pub plimsoll_version: String,
+    /// Why it may not have had the machine to itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
 }
 
 /// One time that the server went down.

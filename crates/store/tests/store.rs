@@ -273,6 +273,7 @@ fn audits_are_kept_round_by_round() {
         seed: u64::MAX,
         started_at_ms: 1_795_000_000_000,
         plimsoll_version: "0.1.0".to_owned(),
+        doubt: Some("another user's process holds the lock".to_owned()),
     };
     let id = store.begin_audit(host_id, build_id, &audited).unwrap();
     let round = |number| AuditRound {

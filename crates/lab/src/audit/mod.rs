@@ -117,6 +117,8 @@ pub struct Report {
     pub seed: u64,
     /// By kind.
     pub kinds: Vec<KindReport>,
+    /// Why it may not have had the machine to itself.
+    pub doubt: Option<String>,
 }
 
 impl Report {
@@ -133,7 +135,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn begin(request: &Request, spec: &Spec) -> Result<Kept, Error> {
+    fn begin(request: &Request, spec: &Spec, doubt: Option<String>) -> Result<Kept, Error> {
         let mut store = Store::open(&request.results)?;
         let host = store.add_host(&crate::host::facts())?;
         let build = store.add_build(&record::build(&spec.build))?;
@@ -151,6 +153,7 @@ impl Kept {
             seed: request.seed,
             started_at_ms: load::time::unix_ms(),
             plimsoll_version: request.version.clone(),
+            doubt,
         };
         let id = store.begin_audit(host, build, &start)?;
         Ok(Kept { store, id })
@@ -181,7 +184,7 @@ pub fn audit(
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<Report, Error> {
-    let _machine = take_machine(observer, stop)?;
+    let machine = take_machine(observer, stop)?;
     let cleaned = sandbox::leftovers(home)?;
     if !cleaned.is_empty() {
         observer(Event::Cleaned(&cleaned));
@@ -195,7 +198,7 @@ pub fn audit(
     // Little to recover and to copy: what is audited is the last second.
     spec.buffer_bytes = Some(64 << 20);
     let durability = spec.durability();
-    let mut kept = Kept::begin(request, &spec)?;
+    let mut kept = Kept::begin(request, &spec, machine.doubt.clone())?;
     let mut kinds = Vec::new();
     for &kind in &request.kinds {
         if stop.is_requested() {
@@ -225,6 +228,7 @@ pub fn audit(
         sessions: request.sessions,
         seed: request.seed,
         kinds,
+        doubt: machine.doubt.clone(),
     })
 }
 
