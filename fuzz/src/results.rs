@@ -152,6 +152,7 @@ fn fill_audit(file: &mut Store, host: HostId, build: BuildId) {
         seed: 1,
         started_at_ms: 1_795_000_000_000,
         plimsoll_version: "0.1.0".to_owned(),
+        doubt: None,
     };
     let round = AuditRound {
         number: 1,
