@@ -136,7 +136,7 @@ fn fuzz(root: &Path, program: &Path, name: &str, runs: u64) -> Result<bool> {
         .arg(format!("-artifact_prefix={}/{name}-", failed.display()))
         .arg(format!("-max_len={}", length_max(name)))
         // Inputs are chosen evenly: to weigh them by how rare their ways are takes longer than to read one.
-        .args(["-entropic=0", "-malloc_limit_mb=256", "-timeout=10", "-print_final_stats=1"])
+        .args(["-entropic=0", "-malloc_limit_mb=256", "-timeout=60", "-print_final_stats=1"])
         .status()
         .with_context(|| format!("{} cannot be started", program.display()))?;
     if !status.success() {
