@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use workload::random::{Distribution, DistributionKind, Rng, fill_template};
+use workload::random::{Distribution, DistributionKind, Rng, fill_template, permute};
 
 /// Which distribution each of sysbench's names stands for, with its parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -183,17 +183,6 @@ static UNIQUE_OFFSET: AtomicU32 = AtomicU32::new(0);
 pub fn seed_unique(index_seed: u32, offset_seed: u32) {
     UNIQUE_INDEX.store(permute(permute(index_seed).wrapping_add(0x682f_0161)), Ordering::Relaxed);
     UNIQUE_OFFSET.store(permute(permute(offset_seed).wrapping_add(0x4679_0905)), Ordering::Relaxed);
-}
-
-/// The permutation of 32-bit numbers by quadratic residues modulo 4294967291, the largest prime below 2^32
-/// (Jeff Preshing, "How to Generate a Sequence of Unique Random Integers", 2012).
-fn permute(x: u32) -> u32 {
-    const PRIME: u32 = 4_294_967_291;
-    if x >= PRIME {
-        return x;
-    }
-    let residue = (u64::from(x) * u64::from(x) % u64::from(PRIME)) as u32;
-    if x <= PRIME / 2 { residue } else { PRIME - residue }
 }
 
 /// A number that no other call in this process has given, until all 2^32 are used.

@@ -9,7 +9,7 @@ use load::time::Moment;
 use load::{Completion, Failure, Recorder, Session};
 use wire::{Connection, Target};
 use workload::Dialect;
-use workload::link::cancel;
+use workload::cancel;
 use workload::random::Rng;
 
 use crate::dictionary::Position;

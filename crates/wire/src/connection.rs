@@ -127,23 +127,19 @@ impl<T: Transport> Connection<T> {
 
     /// After a statement was started: whether it is too early for [`Connection::poll_finish`], as it is nearly always.
     #[inline(always)]
-    pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Connection::Mysql(c) => c.poll_readable(cx),
             Connection::Postgres(c) => c.poll_readable(cx),
         }
     }
 
-    /// [`Connection::finish`] for whoever is polled itself: how nearly all statements end, the request having gone out at
-    /// once and the answer without surprises. `None`: [`Connection::finish`] must follow.
-    ///
-    /// One level of futures for each statement of a workload, however deep the layers are: each level would be walked
-    /// through twice a statement, with memory that has left the caches.
+    /// How nearly all statements end, the request having gone out at once and the answer without surprises. `None`:
+    /// [`Connection::finish_slowly`] must follow.
     #[inline(always)]
-    pub fn poll_finish(
+    fn poll_finish(
         &mut self,
         statement: Option<&mut Statement>,
-        _: &Started,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Done, Error>>> {
         match self {
@@ -288,9 +284,9 @@ impl<T: Transport> Future for Finish<'_, T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some((connection, statement, started)) = &mut self.parts else { return self.poll_slowly(cx) };
+        let Some((connection, statement, _)) = &mut self.parts else { return self.poll_slowly(cx) };
         ready!(connection.poll_readable(cx));
-        match ready!(connection.poll_finish(statement.as_deref_mut(), started, cx)) {
+        match ready!(connection.poll_finish(statement.as_deref_mut(), cx)) {
             Some(outcome) => Poll::Ready(outcome),
             None => self.poll_slowly(cx),
         }

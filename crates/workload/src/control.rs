@@ -12,7 +12,7 @@ pub(crate) const STATEMENT_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// A connection for set-up, counting and checks.
 #[derive(Debug)]
-pub struct Control {
+pub(crate) struct Control {
     client: Client,
     dialect: Dialect,
 }
@@ -30,7 +30,7 @@ impl Control {
     ///
     /// # Errors
     /// [`Error::Connect`].
-    pub fn connect(target: &Target, doing: &str) -> Result<Control, Error> {
+    pub(crate) fn connect(target: &Target, doing: &str) -> Result<Control, Error> {
         Self::of(Client::connect(target), target, doing)
     }
 
@@ -53,12 +53,12 @@ impl Control {
     }
 
     /// The dialect of the server, as its version text tells it.
-    pub fn dialect(&self) -> &Dialect {
+    pub(crate) fn dialect(&self) -> &Dialect {
         &self.dialect
     }
 
     /// The connection itself, for what has no wrapper here.
-    pub fn client(&mut self) -> &mut Client {
+    pub(crate) fn client(&mut self) -> &mut Client {
         &mut self.client
     }
 
@@ -66,7 +66,7 @@ impl Control {
     ///
     /// # Errors
     /// [`Error::Statement`].
-    pub fn run(&mut self, doing: &str, sql: &str) -> Result<Done, Error> {
+    pub(crate) fn run(&mut self, doing: &str, sql: &str) -> Result<Done, Error> {
         self.client.query(sql).map_err(|source| statement_error(doing, sql, source))
     }
 
@@ -74,7 +74,7 @@ impl Control {
     ///
     /// # Errors
     /// [`Error::Statement`].
-    pub fn rows(&mut self, doing: &str, sql: &str) -> Result<ResultSet, Error> {
+    pub(crate) fn rows(&mut self, doing: &str, sql: &str) -> Result<ResultSet, Error> {
         let sets = self.client.query_sets(sql).map_err(|source| statement_error(doing, sql, source))?;
         Ok(sets.into_iter().next().unwrap_or_default())
     }
@@ -83,7 +83,7 @@ impl Control {
     ///
     /// # Errors
     /// [`Error::Statement`], or [`Error::Answer`] where it is no whole number.
-    pub fn number(&mut self, doing: &str, sql: &str) -> Result<i128, Error> {
+    pub(crate) fn number(&mut self, doing: &str, sql: &str) -> Result<i128, Error> {
         let value = self.client.query_value(sql).map_err(|source| statement_error(doing, sql, source))?;
         let Some(text) = value else { return Ok(0) };
         text.parse().map_err(|_| Error::Answer {
@@ -97,7 +97,7 @@ impl Control {
     ///
     /// # Errors
     /// [`Error::Statement`] for anything but a missing table.
-    pub fn rows_of(&mut self, table: &str) -> Result<Option<u64>, Error> {
+    pub(crate) fn rows_of(&mut self, table: &str) -> Result<Option<u64>, Error> {
         // PostgreSQL logs each statement about a table that is not there.
         if self.dialect.flavor == Flavor::Postgres {
             let sql = format!("SELECT to_regclass({})", literal(table));

@@ -3,52 +3,28 @@
 //!
 //! Never here: sockets, timing, pacing, the life of a server.
 
-pub mod bulk_insert;
-pub mod catalogue;
-pub mod control;
-pub mod dbstress;
+mod builtin;
+mod control;
 pub mod dialect;
-mod drawn;
-pub mod error;
+mod engine;
+mod error;
 pub mod files;
-pub mod link;
 pub mod loader;
-pub mod oltp;
-pub mod options;
-pub mod outcome;
+mod options;
+mod outcome;
 pub mod random;
 pub mod sqlfile;
-pub mod statements;
-pub mod sysbench_0x;
-pub mod tally;
-pub mod tpcb;
-pub mod tpcc;
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
+pub use builtin::{all, oltp_members};
 pub use dialect::{Dialect, Flavor, Version, class_of_code};
+pub use engine::link::cancel;
 pub use error::{Error, OptionError};
 pub use options::{OptionKind, OptionSpec};
 pub use outcome::{
     Baseline, Check, Figure, LoadAt, LoadMethod, LoadReport, Needs, Progress, Ran, Stage, StatementDoc,
 };
-
-/// All built-in workloads, in the order in which a list shows them.
-pub fn all() -> &'static [&'static dyn Workload] {
-    static ALL: LazyLock<Vec<&'static dyn Workload>> = LazyLock::new(|| {
-        let mut all: Vec<&'static dyn Workload> = Vec::new();
-        all.extend(oltp::MEMBERS.iter().map(|workload| workload as &dyn Workload));
-        all.push(&bulk_insert::BulkInsert);
-        all.extend(sysbench_0x::MEMBERS.iter().map(|workload| workload as &dyn Workload));
-        all.push(&dbstress::DbStress);
-        all.push(&catalogue::Catalogue);
-        all.push(&tpcb::Tpcb);
-        all.push(&tpcc::Tpcc);
-        all
-    });
-    &ALL
-}
 
 /// The built-in workload of that name (`-` and `_` are the same).
 pub fn find(name: &str) -> Option<&'static dyn Workload> {

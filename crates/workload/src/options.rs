@@ -180,7 +180,7 @@ pub(crate) const fn ps_mode(default: &'static str, help: &'static str) -> Option
 
 /// Options with their values: what was given, and defaults for the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub(crate) struct Options {
     values: BTreeMap<String, String>,
 }
 
@@ -190,7 +190,7 @@ impl Options {
     ///
     /// # Errors
     /// As [`Options::parse`].
-    pub fn for_server(
+    pub(crate) fn for_server(
         workload: &str,
         specs: &[OptionSpec],
         given: &BTreeMap<String, String>,
@@ -224,7 +224,7 @@ impl Options {
     ///
     /// # Errors
     /// An unknown key or a value that the key does not allow.
-    pub fn parse(
+    pub(crate) fn parse(
         workload: &str,
         specs: &[OptionSpec],
         given: &BTreeMap<String, String>,
@@ -252,12 +252,12 @@ impl Options {
     }
 
     /// Every option with its value.
-    pub fn all(&self) -> &BTreeMap<String, String> {
+    pub(crate) fn all(&self) -> &BTreeMap<String, String> {
         &self.values
     }
 
     /// The value of an option that the workload declares; asking for another is a mistake of the program.
-    pub fn text(&self, name: &str) -> &str {
+    pub(crate) fn text(&self, name: &str) -> &str {
         match self.values.get(name) {
             Some(value) => value,
             None => panic!("the workload does not declare the option {name}"),
@@ -265,22 +265,22 @@ impl Options {
     }
 
     /// A whole number.
-    pub fn count(&self, name: &str) -> u64 {
+    pub(crate) fn count(&self, name: &str) -> u64 {
         parse_count(self.text(name)).unwrap_or_else(|| panic!("the option {name} is not a whole number"))
     }
 
     /// A number.
-    pub fn real(&self, name: &str) -> f64 {
+    pub(crate) fn real(&self, name: &str) -> f64 {
         self.text(name).parse().unwrap_or_else(|_| panic!("the option {name} is not a number"))
     }
 
     /// `on` or `off`.
-    pub fn switch(&self, name: &str) -> bool {
+    pub(crate) fn switch(&self, name: &str) -> bool {
         self.text(name) == "on"
     }
 
     /// Sets what another option or the server decides (the engine of a study's axis).
-    pub fn set(&mut self, name: &str, value: &str) {
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.values.insert(name.to_owned(), value.to_owned());
     }
 }
@@ -295,7 +295,7 @@ const RAND_TYPES: &[Cow<'static, str>] = &[
 ];
 
 /// The options of a distribution. `rand_type` is `uniform`, as in sysbench since 1.1 (its 1.0 had `special`).
-pub const RANDOM_OPTIONS: [OptionSpec; 6] = [
+pub(crate) const RANDOM_OPTIONS: [OptionSpec; 6] = [
     OptionSpec::word(
         "rand_type",
         "uniform",
@@ -328,7 +328,7 @@ pub const RANDOM_OPTIONS: [OptionSpec; 6] = [
 ];
 
 /// The distribution that [`RANDOM_OPTIONS`] ask for.
-pub fn distribution_kind(options: &Options) -> DistributionKind {
+pub(crate) fn distribution_kind(options: &Options) -> DistributionKind {
     match options.text("rand_type") {
         "gaussian" => DistributionKind::Gaussian,
         "special" => DistributionKind::Special {

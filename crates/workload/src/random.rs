@@ -5,10 +5,12 @@
 
 mod distribution;
 mod glibc;
+mod permutation;
 mod text;
 
 pub use distribution::{Distribution, DistributionError, DistributionKind, Zipfian};
 pub use glibc::GlibcRandom;
+pub use permutation::permute;
 pub use text::{digit_groups, digits, fill_template};
 
 /// xoroshiro128+ in its first form (Blackman and Vigna, 2016; rotations 55, 14, 36), which is also sysbench's.

@@ -1,9 +1,9 @@
 //! A workload of one's own: a file of SQL transactions with weights, variables and random functions, in the spirit
 //! of `pgbench -f`. [`FORMAT`] documents it.
 
+mod draw;
 mod expression;
 mod parse;
-mod session;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,17 +16,18 @@ use load::SessionFactory;
 use wire::{Target, Value};
 
 use crate::control::Control;
-use crate::link::LinkPlan;
+use crate::engine::statements::push_value;
+use crate::engine::{self, DrawnWorkload};
 use crate::loader::{self, LoadPlan, TableLoad};
 use crate::options::{OptionKind, Options};
 use crate::random::{Rng, SplitMix64, digits};
-use crate::statements::push_value;
 use crate::{
     Baseline, Check, Configured, Dialect, Error, LoadAt, LoadMethod, LoadReport, Needs, OptionError,
     OptionSpec, Progress, Ran, StatementDoc, Workload,
 };
+use draw::FileTransactions;
 use expression::{Scope, Type, Val};
-use parse::{Script, Sql, Step};
+use parse::{Script, Sql};
 
 pub use parse::SyntaxError;
 
@@ -134,24 +135,43 @@ impl Workload for SqlFile {
         given: &BTreeMap<String, String>,
         dialect: Dialect,
     ) -> Result<Box<dyn Configured>, OptionError> {
+        Ok(Box::new(self.configured(given, dialect)?))
+    }
+}
+
+impl SqlFile {
+    fn configured(
+        &self,
+        given: &BTreeMap<String, String>,
+        dialect: Dialect,
+    ) -> Result<ConfiguredFile, OptionError> {
         let options = Options::parse(&self.name, &self.options, given)?;
         let values = self.script.options.iter().map(|option| match option.kind {
             Type::Int => OptionValue::Int(options.real(&option.name) as i64),
             Type::Double => OptionValue::Double(options.real(&option.name)),
             Type::Text => OptionValue::Text(options.text(&option.name).to_owned()),
         });
-        let values: Vec<OptionValue> = values.collect();
-        let plan = session::Plan::new(&self.script, &dialect, options.text("db_ps_mode") == "auto");
-        Ok(Box::new(ConfiguredFile {
+        let values: Arc<Vec<OptionValue>> = Arc::new(values.collect());
+        let transactions = FileTransactions {
+            script: Arc::clone(&self.script),
+            values: Arc::clone(&values),
+            dialect: dialect.clone(),
+        };
+        let classes = draw::classes(&self.script, &dialect);
+        let workload = DrawnWorkload {
+            is_prepared: options.text("db_ps_mode") == "auto",
+            ..DrawnWorkload::new(transactions, dialect.clone(), classes)
+        };
+        Ok(ConfiguredFile {
             data_seed: options.count("data_seed"),
-            plan: Arc::new(plan),
+            workload: Arc::new(workload),
             script: Arc::clone(&self.script),
             text: self.text.clone(),
             name: self.name.clone(),
-            values: Arc::new(values),
+            values,
             options,
             dialect,
-        }))
+        })
     }
 }
 
@@ -195,7 +215,7 @@ struct ConfiguredFile {
     name: String,
     text: String,
     script: Arc<Script>,
-    plan: Arc<session::Plan>,
+    workload: Arc<DrawnWorkload<FileTransactions>>,
     options: Options,
     values: Arc<Vec<OptionValue>>,
     dialect: Dialect,
@@ -205,7 +225,7 @@ struct ConfiguredFile {
 impl ConfiguredFile {
     /// Whether a statement is for this family of servers.
     fn is_for(&self, sql: &Sql) -> bool {
-        session::is_for(sql.only, &self.dialect)
+        draw::is_for(sql.only, &self.dialect)
     }
 
     /// The statement with the values of options in it.
@@ -292,28 +312,11 @@ impl Configured for ConfiguredFile {
     }
 
     fn statement_classes(&self) -> Vec<String> {
-        self.plan.classes().to_vec()
+        self.workload.class_names()
     }
 
     fn statements(&self) -> Vec<StatementDoc> {
-        let total: u32 = self.script.transactions.iter().map(|t| t.weight).sum();
-        let mut docs = Vec::new();
-        for transaction in &self.script.transactions {
-            for sql in transaction.steps.iter().filter_map(|step| match step {
-                Step::Run(sql) if self.is_for(sql) => Some(sql),
-                _ => None,
-            }) {
-                let names: Vec<String> =
-                    sql.params.iter().map(|&index| format!(":{}", self.script.variables[index])).collect();
-                docs.push(StatementDoc {
-                    class: self.plan.classes()[docs.len()].clone(),
-                    sql: self.dialect.placeholders(&sql.text),
-                    per_transaction: format!("{} of {total} transactions", transaction.weight),
-                    parameters: names.join(", "),
-                });
-            }
-        }
-        docs
+        self.workload.documentation("")
     }
 
     fn dataset_key(&self) -> String {
@@ -335,9 +338,8 @@ impl Configured for ConfiguredFile {
 
     fn needs(&self, sessions: u32) -> Needs {
         Needs {
-            connections: sessions,
-            prepared_statements: u64::from(sessions) * self.plan.prepared_per_session() as u64,
             local_infile: !self.script.fills.is_empty() && self.dialect.syntax().has_engines,
+            ..self.workload.needs(sessions)
         }
     }
 
@@ -414,18 +416,15 @@ impl Configured for ConfiguredFile {
     }
 
     fn sessions(&self, target: &Target, seed: u64) -> Box<dyn SessionFactory> {
-        Box::new(session::Factory {
-            plan: Arc::clone(&self.plan),
-            script: Arc::clone(&self.script),
-            values: Arc::clone(&self.values),
-            link: Arc::new(LinkPlan {
-                target: target.clone(),
-                dialect: self.dialect.clone(),
-                setup: Vec::new(),
-                retryable: &[],
-            }),
-            seed,
-        })
+        engine::sessions(&self.workload, target, seed)
+    }
+}
+
+#[cfg(test)]
+impl SqlFile {
+    /// What is drawn, for the test of all workloads.
+    pub(crate) fn drawn(&self, given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
+        engine::seen::checksum(&self.configured(given, dialect).expect("good options").workload)
     }
 }
 
@@ -433,6 +432,7 @@ impl Configured for ConfiguredFile {
 mod tests {
     use super::*;
     use crate::Flavor;
+    use crate::engine::{Draw, seen};
 
     fn check_error(text: &str, line: usize, column: usize, says: &str) {
         let error = SqlFile::parse("my.sql", text).expect_err(text);
@@ -480,6 +480,25 @@ mod tests {
         let docs = configured.statements();
         assert_eq!(docs[1].sql, "SELECT abalance FROM t WHERE aid = $1 AND x::int = 1");
         assert_eq!(docs[1].parameters, ":aid");
+    }
+
+    #[test]
+    fn a_text_lives_as_long_as_its_variable() {
+        let text = "\\transaction set\n\\set t letters(9)\nSELECT :t;\n\\transaction use\nSELECT :t, 1;\n";
+        let dialect = Dialect { flavor: Flavor::Mysql, version: crate::Version::default(), engine: None };
+        let configured = file(text).configured(&BTreeMap::new(), dialect).expect("defaults");
+        let mut memory = configured.workload.draw.memory(1, 0);
+        let (mut last, mut used) = ("0".to_owned(), 0);
+        for _ in 0..50 {
+            let (name, values) = seen::transaction(&configured.workload, &mut memory).remove(0);
+            if name == "use_1" && last != "0" {
+                assert_eq!(values[0], last);
+                used += 1;
+            } else {
+                last.clone_from(&values[0]);
+            }
+        }
+        assert!(used > 5, "{used} of 50");
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn one_server(home: &Home, selector: &str) -> Result<bool> {
     println!("{selector}: statements of {TRANSACTIONS} transactions, sysbench / plimsoll");
     let mut is_equal = true;
     // Others of the name are not sysbench 1.0's; bulk_insert's events are rows, and it is compared apart.
-    for name in workload::oltp::MEMBERS.iter().map(|member| member.name()) {
+    for name in workload::oltp_members().map(Workload::name) {
         // The tables are made anew for each side: oltp_delete and oltp_insert change them.
         load(name, &target, ROWS)?;
         let theirs = log.during(|| sysbench_run(name, &target))?;

@@ -100,7 +100,6 @@ pub(super) struct Settings {
     pub(super) is_prepared: bool,
     pub(super) is_auto_inc: bool,
     pub(super) is_redshift: bool,
-    pub(super) reconnect: u64,
     pub(super) data_seed: u64,
     /// Over the row numbers of a table.
     pub(super) rows: Distribution,
@@ -135,7 +134,6 @@ impl Settings {
             is_prepared: options.text("db_ps_mode") == "auto",
             is_auto_inc: options.switch("auto_inc"),
             is_redshift: options.text("pgsql_variant") == "redshift",
-            reconnect: options.count("reconnect"),
             data_seed: options.count("data_seed"),
             rows,
             isolation,
@@ -159,6 +157,11 @@ impl Settings {
         let beyond = self.options.count("range_size")
             + self.options.all().get("delta").map_or(0, |_| self.options.count("delta"));
         self.table_size + beyond > i32::MAX as u64
+    }
+
+    /// Whether a transaction happens as a whole or not at all.
+    pub(super) fn is_atomic(&self) -> bool {
+        self.dialect.is_transactional(&self.engine) && !self.options.switch("skip_trx")
     }
 
     /// Statements of each new connection.

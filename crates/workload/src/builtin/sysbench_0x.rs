@@ -14,9 +14,8 @@ use load::SessionFactory;
 use wire::Target;
 
 use crate::control::Control;
-use crate::drawn::{self, Drawing};
+use crate::engine::{self, DrawnWorkload};
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS, ps_mode};
-use crate::tally::Tally;
 use crate::{
     Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
     Progress, Ran, StatementDoc, Workload,
@@ -35,14 +34,14 @@ pub(crate) enum Form {
 
 /// A generation of the test as a workload.
 #[derive(Debug)]
-pub struct OldOltp {
+pub(crate) struct OldOltp {
     form: Form,
     name: &'static str,
     summary: &'static str,
 }
 
 /// Both generations.
-pub static MEMBERS: [OldOltp; 2] = [
+pub(crate) static MEMBERS: [OldOltp; 2] = [
     OldOltp {
         form: Form::V04,
         name: "oltp_04",
@@ -191,27 +190,25 @@ impl OldOltp {
             Form::V05 => (1..=options.count("tables")).map(|number| format!("sbtest{number}")).collect(),
         };
         let is_transactional = dialect.is_transactional(options.text("mysql_storage_engine"));
-        let script =
+        let draw =
             Transaction::new(self.form, mode, &options, is_transactional, Rows::of(&options), tables.len());
-        let micros =
-            |name: &str| Duration::from_micros(options.all().get(name).map_or(0, |_| options.count(name)));
-        let pause = (micros("user_delay_min"), micros("user_delay_max"));
-        let drawing = Drawing {
-            kinds: script.kinds(&dialect, &tables),
-            script,
-            spans: &[],
+        let classes = draw.classes(&dialect, &tables);
+        let workload = DrawnWorkload {
             tables,
             is_prepared: options.is_prepared(),
             is_atomic: is_transactional,
             // As in the members of oltp_*: a lost race of two delete and insert pairs on PostgreSQL.
             retryable: &["23505"],
-            pause: (!pause.1.is_zero()).then_some((pause.0.min(pause.1), pause.1)),
-            connect_pause: micros("connect_delay"),
-            tally: Arc::new(Tally::default()),
-            dialect,
+            connect_pause: Duration::from_micros(given_count(&options, "connect_delay")),
+            ..DrawnWorkload::new(draw, dialect, classes)
         };
-        Ok(ConfiguredOld { form: self.form, mode, options, drawing: Arc::new(drawing) })
+        Ok(ConfiguredOld { form: self.form, mode, options, workload: Arc::new(workload) })
     }
+}
+
+/// 0 where this generation has no such option.
+fn given_count(options: &Options, name: &str) -> u64 {
+    options.all().get(name).map_or(0, |_| options.count(name))
 }
 
 /// A generation with its options fixed.
@@ -220,7 +217,7 @@ struct ConfiguredOld {
     form: Form,
     mode: Mode,
     options: Options,
-    drawing: Arc<Drawing<Transaction>>,
+    workload: Arc<DrawnWorkload<Transaction>>,
 }
 
 /// Change of the rows and of the sum of k by sessions before the run: sure, least and most.
@@ -234,7 +231,7 @@ impl ConfiguredOld {
     }
 
     fn tallied(&self) -> [i128; 6] {
-        let totals = self.drawing.tally.totals();
+        let totals = self.workload.tally.totals();
         [
             totals.sure.rows,
             totals.doubt_low.rows,
@@ -248,7 +245,7 @@ impl ConfiguredOld {
 
     fn sum(&self, control: &mut Control, what: &str) -> Result<i128, Error> {
         let mut sum = 0;
-        for table in &self.drawing.tables {
+        for table in &self.workload.tables {
             sum += control.number("looking at the tables", &format!("SELECT {what} FROM {table}"))?;
         }
         Ok(sum)
@@ -261,7 +258,7 @@ impl Configured for ConfiguredOld {
     }
 
     fn statement_classes(&self) -> Vec<String> {
-        self.drawing.classes()
+        self.workload.class_names()
     }
 
     fn statements(&self) -> Vec<StatementDoc> {
@@ -269,7 +266,7 @@ impl Configured for ConfiguredOld {
             Form::V04 => self.options.text("table_name"),
             Form::V05 => "sbtestN",
         };
-        self.drawing.documentation(table)
+        self.workload.documentation(table)
     }
 
     fn dataset_key(&self) -> String {
@@ -277,11 +274,11 @@ impl Configured for ConfiguredOld {
     }
 
     fn data_bytes(&self) -> u64 {
-        (self.drawing.tables.len() as u64).saturating_mul(self.loaded_rows().saturating_mul(265) + 400_000)
+        (self.workload.tables.len() as u64).saturating_mul(self.loaded_rows().saturating_mul(265) + 400_000)
     }
 
     fn needs(&self, sessions: u32) -> Needs {
-        self.drawing.needs(sessions)
+        self.workload.needs(sessions)
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
@@ -290,7 +287,7 @@ impl Configured for ConfiguredOld {
 
     fn is_loaded(&self, target: &Target) -> Result<bool, Error> {
         let rows = self.loaded_rows();
-        crate::loader::is_loaded(target, self.drawing.tables.iter().map(|table| (table.clone(), rows)))
+        crate::loader::is_loaded(target, self.workload.tables.iter().map(|table| (table.clone(), rows)))
     }
 
     fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
@@ -320,8 +317,15 @@ impl Configured for ConfiguredOld {
     }
 
     fn sessions(&self, target: &Target, seed: u64) -> Box<dyn SessionFactory> {
-        drawn::sessions(&self.drawing, target, seed)
+        engine::sessions(&self.workload, target, seed)
     }
+}
+
+/// What is drawn, for the test of all workloads.
+#[cfg(test)]
+pub(super) fn drawn(name: &str, given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
+    let member = MEMBERS.iter().find(|member| member.name == name).expect("a member");
+    engine::seen::checksum(&member.fixed(given, dialect).expect("good options").workload)
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use wire::{Done, Row, StatementKind, Value};
 use super::data::DISTRICTS;
 use super::draw::{Customer, Input, Kind, Terminal, Terms};
 use super::statements::{BEGIN, Book, COMMIT, ROLLBACK, ROLLED_BACK, Sql, class_of};
-use crate::link::{Link, LinkPlan};
-use crate::statements::{StatementPlan, Statements};
-use crate::tally::{Change, SessionTally, Tally};
+use crate::engine::link::{Link, LinkPlan};
+use crate::engine::statements::{StatementPlan, Statements};
+use crate::engine::tally::{Change, SessionTally, Tally};
 
 /// Makes the sessions of a run.
 #[derive(Debug)]
@@ -36,7 +36,6 @@ impl SessionFactory for Factory {
             line: Wire {
                 link: Link::new(Arc::clone(&self.link)),
                 statements: Statements::new(Arc::clone(&self.statements)),
-                book: Arc::clone(&self.book),
             },
             scratch: Scratch::default(),
         })
@@ -112,7 +111,6 @@ fn missing(what: &str) -> Failure {
 struct Wire {
     link: Link,
     statements: Statements,
-    book: Arc<Book>,
 }
 
 impl Wire {
@@ -123,11 +121,11 @@ impl Wire {
         values: &[Value<'_>],
         on_row: &mut dyn FnMut(&Row<'_>),
     ) -> Result<Done, Failure> {
-        let Wire { link, statements, book } = self;
+        let Wire { link, statements } = self;
         let connection = link.connection()?;
         match statements.execute_rows(connection, index, 0, values, on_row).await {
             Ok(done) => {
-                recorder.lap(book.templates[index].class, done.kind());
+                recorder.lap(Book::class(index), done.kind());
                 Ok(done)
             }
             Err(error) => Err(link.failed(error)),
@@ -147,12 +145,12 @@ impl Wire {
 
     /// A statement whose rows, if any, are skipped.
     async fn run(&mut self, recorder: &Recorder, sql: Sql, values: &[Value<'_>]) -> Result<Done, Failure> {
-        let Wire { link, statements, book } = self;
+        let Wire { link, statements } = self;
         let index = Book::index(sql);
         let connection = link.connection()?;
         match statements.execute(connection, index, 0, values).await {
             Ok(done) => {
-                recorder.lap(book.templates[index].class, done.kind());
+                recorder.lap(Book::class(index), done.kind());
                 Ok(done)
             }
             Err(error) => Err(link.failed(error)),

@@ -9,11 +9,10 @@ use load::{SessionFactory, StepResult};
 use wire::{ParamType, Target};
 
 use crate::control::Control;
-use crate::drawn::{self, Drawing, Kind, Memory, Program, Role, Script};
+use crate::engine::{self, Draw, DrawnWorkload, Program, StatementClass};
 use crate::loader::{self, LoadPlan, TableLoad};
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::random::{Rng, digit_groups, digits};
-use crate::tally::{Change, Tally};
 use crate::{
     Baseline, Check, Configured, Dialect, Error, Figure, Flavor, LoadAt, LoadReport, Needs, OptionError,
     OptionSpec, Progress, Ran, StatementDoc, Workload,
@@ -65,7 +64,7 @@ const STATS: u64 = 1000;
 
 /// The workload.
 #[derive(Debug)]
-pub struct DbStress;
+pub(crate) struct DbStress;
 
 impl Workload for DbStress {
     fn name(&self) -> &str {
@@ -103,29 +102,24 @@ fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Conf
             allowed: "PostgreSQL has partitions by hash from version 11 on".to_owned(),
         });
     }
-    let script = Stress {
+    let stress = Stress {
         objects: options.count("dbsize"),
         reads_per_write: options.count("rw"),
         is_same_object: options.text("write_target") == "same",
     };
-    let drawing = Drawing {
-        kinds: kinds(&script),
-        spans: if script.reads_per_write > 0 { &["READ", "WRITE"] } else { &["READ"] },
-        script,
-        tables: Vec::new(),
+    let classes = classes(&stress);
+    let workload = DrawnWorkload {
+        spans: if stress.reads_per_write > 0 { &["READ", "WRITE"] } else { &["READ"] },
         is_prepared: options.is_prepared(),
         is_atomic: dialect.is_transactional(options.text("mysql_storage_engine")),
         // Two sessions that rewrite one object under PostgreSQL's primary key: the second one lost the race.
         retryable: &["23505"],
-        pause: None,
-        connect_pause: std::time::Duration::ZERO,
-        tally: Arc::new(Tally::default()),
-        dialect,
+        ..DrawnWorkload::new(stress, dialect, classes)
     };
-    Ok(ConfiguredStress { options, drawing: Arc::new(drawing) })
+    Ok(ConfiguredStress { options, workload: Arc::new(workload) })
 }
 
-/// Indices of the kinds.
+/// Indices of the statement classes.
 const SEL1: usize = 0;
 const SEL2: usize = 1;
 const BEGIN: usize = 2;
@@ -134,13 +128,13 @@ const INSERT: usize = 4;
 const UPDATE: usize = 5;
 const COMMIT: usize = 6;
 
-fn kinds(script: &Stress) -> Vec<Kind> {
+fn classes(stress: &Stress) -> Vec<StatementClass> {
     use ParamType::{Int, Text};
-    let writes = script.reads_per_write;
+    let writes = stress.reads_per_write;
     let reading =
         if writes == 0 { "1".to_owned() } else { format!("1, {writes} of {} transactions", writes + 1) };
-    let mut kinds = vec![
-        Kind::statement(
+    let mut classes = vec![
+        StatementClass::work(
             "sel1",
             "SELECT o.ref, o.name, o.note, s.ref, s.name, z.ref, z.name FROM object o \
              JOIN section s ON s.ref = o.ref_section JOIN zone z ON z.ref = s.ref_zone WHERE o.ref = ?",
@@ -148,7 +142,7 @@ fn kinds(script: &Stress) -> Vec<Kind> {
             reading.clone(),
             "an object, uniform over dbsize",
         ),
-        Kind::statement(
+        StatementClass::work(
             "sel2",
             "SELECT h.horder, h.ref_stat, t.name, h.begin_date, h.end_date, h.note FROM history h \
              JOIN stat t ON t.ref = h.ref_stat WHERE h.ref_object = ? ORDER BY h.horder",
@@ -158,22 +152,22 @@ fn kinds(script: &Stress) -> Vec<Kind> {
         ),
     ];
     if writes == 0 {
-        return kinds;
+        return classes;
     }
     let writing = format!("1 of {} transactions", writes + 1);
     let target =
-        if script.is_same_object { "the object of the last READ" } else { "an object, uniform over dbsize" };
-    kinds.extend([
-        Kind::bracket(Role::Begin, "begin", "BEGIN", &writing),
-        Kind::statement(
+        if stress.is_same_object { "the object of the last READ" } else { "an object, uniform over dbsize" };
+    classes.extend([
+        StatementClass::begin(&writing),
+        StatementClass::work(
             "delete",
             "DELETE FROM history WHERE ref_object = ? AND horder = ?",
             &[Text, Int],
             writing.clone(),
             target,
         )
-        .changing(Change { rows: -1, k: 0 }),
-        Kind::statement(
+        .changing(-1, 0),
+        StatementClass::work(
             "insert",
             "INSERT INTO history (ref_object, horder, ref_stat, begin_date, end_date, note) \
              VALUES (?, ?, ?, ?, ?, ?)",
@@ -181,8 +175,8 @@ fn kinds(script: &Stress) -> Vec<Kind> {
             writing.clone(),
             "the same object and horder 20; new values",
         )
-        .changing(Change { rows: 1, k: 0 }),
-        Kind::statement(
+        .changing(1, 0),
+        StatementClass::work(
             "update",
             "UPDATE history SET ref_stat = ?, begin_date = ?, end_date = ?, note = ? \
              WHERE ref_object = ? AND horder = ?",
@@ -190,9 +184,19 @@ fn kinds(script: &Stress) -> Vec<Kind> {
             writing.clone(),
             "new values; the same object, horder 1",
         ),
-        Kind::bracket(Role::Commit, "commit", "COMMIT", &writing),
+        StatementClass::commit(&writing),
     ]);
-    kinds
+    classes
+}
+
+/// What a session remembers.
+#[derive(Debug)]
+struct Memory {
+    rng: Rng,
+    /// Transactions drawn so far.
+    turn: u64,
+    /// Of the last READ, or the last one that was drawn.
+    object: u64,
 }
 
 /// Draws READs and WRITEs.
@@ -203,18 +207,25 @@ struct Stress {
     is_same_object: bool,
 }
 
-impl Script for Stress {
+impl Draw for Stress {
+    type Memory = Memory;
+
+    fn memory(&self, seed: u64, session: u32) -> Memory {
+        Memory { rng: Rng::stream(seed, u64::from(session)), turn: 0, object: 0 }
+    }
+
     fn draw(&self, memory: &mut Memory, program: &mut Program) {
         let cycle = self.reads_per_write + 1;
         let is_write = self.reads_per_write > 0 && memory.turn % cycle == self.reads_per_write;
+        memory.turn += 1;
         if !is_write || !self.is_same_object {
-            memory.note = memory.rng.uniform(1, self.objects);
+            memory.object = memory.rng.uniform(1, self.objects);
         }
-        let object = memory.note;
+        let object = memory.object;
         if !is_write {
-            for kind in [SEL1, SEL2] {
+            for class in [SEL1, SEL2] {
                 program.text(|out| padded(object, 10, out));
-                program.push(kind, 0);
+                program.push(class, 0);
             }
             program.span(0);
             return;
@@ -282,19 +293,19 @@ const GENERATOR_VERSION: u32 = 1;
 #[derive(Debug)]
 struct ConfiguredStress {
     options: Options,
-    drawing: Arc<Drawing<Stress>>,
+    workload: Arc<DrawnWorkload<Stress>>,
 }
 
 const TALLIED: [&str; 3] = ["changed rows", "doubt rows low", "doubt rows high"];
 
 impl ConfiguredStress {
     fn objects(&self) -> u64 {
-        self.drawing.script.objects
+        self.workload.draw.objects
     }
 
     fn suffix(&self) -> String {
         let options = &self.options;
-        self.drawing
+        self.workload
             .dialect
             .table_options(options.text("mysql_storage_engine"), options.text("create_table_options"))
     }
@@ -374,7 +385,7 @@ impl ConfiguredStress {
     }
 
     fn history(&self) -> TableLoad<'_> {
-        let is_postgres = self.drawing.dialect.flavor == Flavor::Postgres;
+        let is_postgres = self.workload.dialect.flavor == Flavor::Postgres;
         let key = if self.options.switch("history_primary_key") {
             ", PRIMARY KEY (ref_object, horder)"
         } else {
@@ -420,7 +431,7 @@ impl ConfiguredStress {
     }
 
     fn tallied(&self) -> [i128; 3] {
-        let totals = self.drawing.tally.totals();
+        let totals = self.workload.tally.totals();
         [totals.sure.rows, totals.doubt_low.rows, totals.doubt_high.rows].map(i128::from)
     }
 }
@@ -446,11 +457,11 @@ impl Configured for ConfiguredStress {
     }
 
     fn statement_classes(&self) -> Vec<String> {
-        self.drawing.classes()
+        self.workload.class_names()
     }
 
     fn statements(&self) -> Vec<StatementDoc> {
-        self.drawing.documentation("")
+        self.workload.documentation("")
     }
 
     fn dataset_key(&self) -> String {
@@ -471,11 +482,11 @@ impl Configured for ConfiguredStress {
     }
 
     fn needs(&self, sessions: u32) -> Needs {
-        self.drawing.needs(sessions)
+        self.workload.needs(sessions)
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
-        loader::load(at, &self.drawing.dialect, LoadPlan { tables: self.tables() }, progress)
+        loader::load(at, &self.workload.dialect, LoadPlan { tables: self.tables() }, progress)
     }
 
     fn is_loaded(&self, target: &Target) -> Result<bool, Error> {
@@ -506,7 +517,7 @@ impl Configured for ConfiguredStress {
     }
 
     fn sessions(&self, target: &Target, seed: u64) -> Box<dyn SessionFactory> {
-        drawn::sessions(&self.drawing, target, seed)
+        engine::sessions(&self.workload, target, seed)
     }
 
     fn figures(&self, step: &StepResult) -> Vec<Figure> {
@@ -524,11 +535,17 @@ impl Configured for ConfiguredStress {
     }
 }
 
+/// What is drawn, for the test of all workloads.
+#[cfg(test)]
+pub(super) fn drawn(given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
+    engine::seen::checksum(&configured(given, dialect).expect("good options").workload)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Version;
-    use crate::drawn::seen;
+    use crate::engine::seen;
 
     fn stress(flavor: Flavor, major: u16, given: &[(&str, &str)]) -> Result<ConfiguredStress, OptionError> {
         let given = given.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -539,11 +556,11 @@ mod tests {
     #[test]
     fn one_write_follows_each_n_reads_on_the_same_object() {
         let stress = stress(Flavor::Mysql, 8, &[("rw", "3"), ("dbsize", "1000")]).expect("good options");
-        let mut memory = seen::memory(1);
+        let mut memory = stress.workload.draw.memory(1, 0);
         let mut kinds = Vec::new();
         let mut last_read = String::new();
         for _ in 0..8 {
-            let transaction = seen::transaction(&stress.drawing, &mut memory);
+            let transaction = seen::transaction(&stress.workload, &mut memory);
             let names: Vec<&str> = transaction.iter().map(|(name, _)| *name).collect();
             let object =
                 transaction.iter().find_map(|(_, values)| values.first()).expect("an object").clone();
@@ -565,13 +582,13 @@ mod tests {
     #[test]
     fn read_only_never_writes_and_random_targets_differ() {
         let reads = stress(Flavor::Postgres, 16, &[("dbsize", "100")]).expect("good options");
-        let mut memory = seen::memory(3);
-        assert!((0..50).all(|_| seen::transaction(&reads.drawing, &mut memory).len() == 2));
+        let mut memory = reads.workload.draw.memory(3, 0);
+        assert!((0..50).all(|_| seen::transaction(&reads.workload, &mut memory).len() == 2));
         let random =
             stress(Flavor::Postgres, 16, &[("rw", "1"), ("write_target", "random")]).expect("options");
-        let mut memory = seen::memory(3);
-        let read = seen::transaction(&random.drawing, &mut memory)[0].1[0].clone();
-        assert_ne!(seen::transaction(&random.drawing, &mut memory)[1].1[0], read);
+        let mut memory = random.workload.draw.memory(3, 0);
+        let read = seen::transaction(&random.workload, &mut memory)[0].1[0].clone();
+        assert_ne!(seen::transaction(&random.workload, &mut memory)[1].1[0], read);
     }
 
     #[test]

@@ -16,11 +16,11 @@ use load::{SessionFactory, StepResult};
 use wire::Target;
 
 use crate::control::Control;
-use crate::link::LinkPlan;
+use crate::engine::link::LinkPlan;
+use crate::engine::statements::StatementPlan;
+use crate::engine::tally::Tally;
 use crate::loader;
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
-use crate::statements::StatementPlan;
-use crate::tally::Tally;
 use crate::{
     Baseline, Check, Configured, Dialect, Error, Figure, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
     Progress, Ran, StatementDoc, Workload,
@@ -67,7 +67,7 @@ default (`waits` off) sessions neither key nor think. The response-time limits o
 
 /// The workload.
 #[derive(Debug)]
-pub struct Tpcc;
+pub(crate) struct Tpcc;
 
 impl Workload for Tpcc {
     fn name(&self) -> &str {

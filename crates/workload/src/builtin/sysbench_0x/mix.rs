@@ -4,13 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::ParamType;
 
-use super::Form;
 use super::distribution::Rows;
+use super::{Form, given_count};
 use crate::dialect::TableLock;
-use crate::drawn::{Kind, Memory, Program, Role, Script};
+use crate::engine::{Draw, Program, Role, StatementClass};
 use crate::options::Options;
 use crate::random::{Rng, digit_groups, digits};
-use crate::tally::Change;
 use crate::{Dialect, Flavor};
 
 /// Modes of the test.
@@ -60,12 +59,12 @@ enum Part {
     Alone,
 }
 
-/// How often each part occurs, and the kind that it begins with.
+/// How often each part occurs, and the class that it begins with.
 #[derive(Debug)]
 struct Step {
     part: Part,
     times: u64,
-    kind: usize,
+    class: usize,
 }
 
 /// Draws the transactions.
@@ -78,6 +77,8 @@ pub(super) struct Transaction {
     tables: usize,
     is_read_only: bool,
     is_locking: bool,
+    /// A pause of random length after each statement, from and to.
+    pause_us: Option<(u64, u64)>,
     steps: Vec<Step>,
     /// Rows deleted so far in nontrx delete, over all sessions.
     deleted: AtomicU64,
@@ -92,7 +93,7 @@ impl Transaction {
         rows: Rows,
         tables: usize,
     ) -> Transaction {
-        let mut script = Transaction {
+        let mut transaction = Transaction {
             form,
             mode,
             rows,
@@ -100,17 +101,21 @@ impl Transaction {
             tables,
             is_read_only: options.switch("read_only"),
             is_locking: !is_transactional,
+            pause_us: {
+                let longest = given_count(options, "user_delay_max");
+                (longest > 0).then(|| (given_count(options, "user_delay_min").min(longest), longest))
+            },
             steps: Vec::new(),
             deleted: AtomicU64::new(0),
         };
-        let mut kind = 0;
-        for (part, times) in script.parts(options) {
+        let mut class = 0;
+        for (part, times) in transaction.parts(options) {
             if times > 0 {
-                script.steps.push(Step { part, times, kind });
-                kind += script.kinds_of(part);
+                transaction.steps.push(Step { part, times, class });
+                class += transaction.classes_of(part);
             }
         }
-        script
+        transaction
     }
 
     fn parts(&self, options: &Options) -> Vec<(Part, u64)> {
@@ -136,7 +141,7 @@ impl Transaction {
         ]
     }
 
-    fn kinds_of(&self, part: Part) -> usize {
+    fn classes_of(&self, part: Part) -> usize {
         match (part, self.form) {
             (Part::Replace, Form::V04) => 3,
             (Part::Replace, Form::V05) => 2,
@@ -144,32 +149,31 @@ impl Transaction {
         }
     }
 
-    /// The statement kinds, in the order of the steps.
-    pub(super) fn kinds(&self, dialect: &Dialect, tables: &[String]) -> Vec<Kind> {
-        self.steps.iter().flat_map(|step| self.kinds_of_step(step, dialect, tables)).collect()
+    /// The statement classes, in the order of the steps.
+    pub(super) fn classes(&self, dialect: &Dialect, tables: &[String]) -> Vec<StatementClass> {
+        self.steps.iter().flat_map(|step| self.classes_of_step(step, dialect, tables)).collect()
     }
 
-    fn kinds_of_step(&self, step: &Step, dialect: &Dialect, tables: &[String]) -> Vec<Kind> {
+    fn classes_of_step(&self, step: &Step, dialect: &Dialect, tables: &[String]) -> Vec<StatementClass> {
         use ParamType::{Int, Text};
         const ROWS: &str = "rows 1 to table_size by dist_type";
         const RANGES: &str = "first row by dist_type, range_size rows";
         let times = step.times.to_string();
         let one = |name, sql: &str, params: &[ParamType], what| {
-            vec![Kind::statement(name, sql, params, times.clone(), what)]
+            vec![StatementClass::work(name, sql, params, times.clone(), what)]
         };
         let between = "FROM {table} WHERE id BETWEEN ? AND ?";
-        let k = Change { rows: 0, k: 1 };
         match step.part {
             Part::Begin if self.is_locking => {
                 let lock = if self.is_read_only { TableLock::Read } else { TableLock::Write };
                 let names: Vec<&str> = tables.iter().map(String::as_str).collect();
-                vec![Kind::bracket(Role::Lock, "lock", dialect.lock_tables(&names, lock), "1")]
+                vec![StatementClass::bracket(Role::Lock, "lock", dialect.lock_tables(&names, lock), "1")]
             }
-            Part::Begin => vec![Kind::bracket(Role::Begin, "begin", "BEGIN", "1")],
+            Part::Begin => vec![StatementClass::begin("1")],
             Part::Commit if self.is_locking => {
-                vec![Kind::bracket(Role::Unlock, "unlock", dialect.syntax().unlock_tables, "1")]
+                vec![StatementClass::bracket(Role::Unlock, "unlock", dialect.syntax().unlock_tables, "1")]
             }
-            Part::Commit => vec![Kind::bracket(Role::Commit, "commit", "COMMIT", "1")],
+            Part::Commit => vec![StatementClass::commit("1")],
             Part::Point => one("point_select", "SELECT c FROM {table} WHERE id=?", &[Int], ROWS),
             Part::Range("sum_range") => {
                 one("sum_range", &format!("SELECT SUM(k) {between}"), &[Int, Int], RANGES)
@@ -192,7 +196,7 @@ impl Transaction {
             Part::Alone => match self.mode {
                 Mode::UpdateKey => one("update_key", "UPDATE {table} SET k=k+1 WHERE id=?", &[Int], ROWS)
                     .into_iter()
-                    .map(|kind| kind.changing(k))
+                    .map(|class| class.changing(0, 1))
                     .collect(),
                 Mode::UpdateNoKey => one(
                     "update_nokey",
@@ -202,12 +206,12 @@ impl Transaction {
                 ),
                 Mode::Insert => one("insert", insert_alone(dialect), &[], "the server numbers the row")
                     .into_iter()
-                    .map(|kind| kind.changing(Change { rows: 1, k: 0 }))
+                    .map(|class| class.changing(1, 0))
                     .collect(),
                 Mode::Delete => {
                     one("delete", "DELETE FROM {table} WHERE id=?", &[Int], "rows in steps of 2^31 - 1")
                         .into_iter()
-                        .map(|kind| kind.changing(Change { rows: -1, k: 0 }))
+                        .map(|class| class.changing(-1, 0))
                         .collect()
                 }
                 _ => one("select", "SELECT pad FROM {table} WHERE id=?", &[Int], ROWS),
@@ -215,15 +219,19 @@ impl Transaction {
         }
     }
 
-    fn replace(&self, times: &str) -> Vec<Kind> {
+    fn replace(&self, times: &str) -> Vec<StatementClass> {
         use ParamType::{Int, Text};
-        let row = |change| Change { rows: change, k: 0 };
-        let delete =
-            Kind::statement("delete", "DELETE FROM {table} WHERE id=?", &[Int], times, "a row by dist_type")
-                .changing(row(-1));
+        let delete = StatementClass::work(
+            "delete",
+            "DELETE FROM {table} WHERE id=?",
+            &[Int],
+            times,
+            "a row by dist_type",
+        )
+        .changing(-1, 0);
         match self.form {
             Form::V04 => vec![
-                Kind::statement(
+                StatementClass::work(
                     "extra_update",
                     "UPDATE {table} SET k=k+1 WHERE id=?",
                     &[Int],
@@ -231,25 +239,25 @@ impl Transaction {
                     "the row that is deleted next",
                 ),
                 delete,
-                Kind::statement(
+                StatementClass::work(
                     "insert",
                     format!("INSERT INTO {{table}} (id, k, c, pad) VALUES (?, 0, ' ', '{PAD_OF_INSERTS}')"),
                     &[Int],
                     times,
                     "the deleted row's id",
                 )
-                .changing(row(1)),
+                .changing(1, 0),
             ],
             Form::V05 => vec![
                 delete,
-                Kind::statement(
+                StatementClass::work(
                     "insert",
                     "INSERT INTO {table} (id, k, c, pad) VALUES (?, ?, ?, ?)",
                     &[Int, Int, Text, Text],
                     times,
                     "the deleted row's id; k by dist_type; a new c and pad",
                 )
-                .changing(row(1)),
+                .changing(1, 0),
             ],
         }
     }
@@ -282,11 +290,11 @@ impl Transaction {
         }
     }
 
-    fn draw_replace(&self, rng: &mut Rng, kind: usize, table: usize, program: &mut Program) {
+    fn draw_replace(&self, rng: &mut Rng, class: usize, table: usize, program: &mut Program) {
         let id = self.rows.sample(rng);
-        for before in 0..self.kinds_of(Part::Replace) - 1 {
+        for before in 0..self.classes_of(Part::Replace) - 1 {
             program.int(id);
-            program.push(kind + before, table);
+            program.push(class + before, table);
         }
         program.int(id);
         if self.form == Form::V05 {
@@ -294,7 +302,7 @@ impl Transaction {
             program.text(|out| digit_groups(rng, 10, out));
             program.text(|out| digit_groups(rng, 5, out));
         }
-        program.push(kind + self.kinds_of(Part::Replace) - 1, table);
+        program.push(class + self.classes_of(Part::Replace) - 1, table);
     }
 
     fn draw_alone(&self, rng: &mut Rng, program: &mut Program) {
@@ -325,9 +333,14 @@ fn insert_alone(dialect: &Dialect) -> &'static str {
     }
 }
 
-impl Script for Transaction {
-    fn draw(&self, memory: &mut Memory, program: &mut Program) {
-        let rng = &mut memory.rng;
+impl Draw for Transaction {
+    type Memory = Rng;
+
+    fn memory(&self, seed: u64, session: u32) -> Rng {
+        Rng::stream(seed, u64::from(session))
+    }
+
+    fn draw(&self, rng: &mut Rng, program: &mut Program) {
         let table = rng.uniform(0, self.tables as u64 - 1) as usize;
         for step in &self.steps {
             for _ in 0..step.times {
@@ -346,13 +359,16 @@ impl Script for Transaction {
                         program.int(self.rows.sample(rng));
                     }
                     Part::Replace => {
-                        self.draw_replace(rng, step.kind, table, program);
+                        self.draw_replace(rng, step.class, table, program);
                         continue;
                     }
                     Part::Alone => self.draw_alone(rng, program),
                 }
-                program.push(step.kind, table);
+                program.push(step.class, table);
             }
+        }
+        if let Some((shortest, longest)) = self.pause_us {
+            program.pause_after_each(|| rng.uniform(shortest, longest));
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::drawn::seen;
+use crate::engine::{Draw, seen};
 use crate::{Flavor, Version};
 
 fn fixed(name: &str, flavor: Flavor, given: &[(&str, &str)]) -> ConfiguredOld {
@@ -10,9 +10,9 @@ fn fixed(name: &str, flavor: Flavor, given: &[(&str, &str)]) -> ConfiguredOld {
 
 /// Reads, writes and others of a transaction, by the statements' first words.
 fn counts(of: &ConfiguredOld) -> (usize, usize, usize) {
-    let mut memory = seen::memory(1);
+    let mut memory = of.workload.draw.memory(1, 0);
     let names: Vec<&str> =
-        seen::transaction(&of.drawing, &mut memory).iter().map(|(name, _)| *name).collect();
+        seen::transaction(&of.workload, &mut memory).iter().map(|(name, _)| *name).collect();
     let of_kind =
         |wanted: &[&str]| names.iter().filter(|name| wanted.iter().any(|w| name.contains(w))).count();
     (
@@ -42,7 +42,7 @@ fn transactions_have_the_statements_of_their_generation() {
 #[test]
 fn the_extra_update_delete_and_insert_are_of_one_row() {
     let of = fixed("oltp_04", Flavor::Mysql, &[("table_size", "1000000")]);
-    let transaction = seen::transaction(&of.drawing, &mut seen::memory(9));
+    let transaction = seen::transaction(&of.workload, &mut of.workload.draw.memory(9, 0));
     let names: Vec<&str> = transaction.iter().map(|(name, _)| *name).collect();
     assert_eq!(
         names[15..],
@@ -60,7 +60,7 @@ fn engines_without_transactions_are_locked() {
     let docs = of.statements();
     assert_eq!(docs[0].sql, "LOCK TABLES sbtest WRITE");
     assert_eq!(docs.last().expect("statements").sql, "UNLOCK TABLES");
-    assert!(!of.drawing.is_atomic);
+    assert!(!of.workload.is_atomic);
     let reading = fixed("oltp_04", Flavor::Mysql, &[("mysql_storage_engine", "myisam"), ("read_only", "on")]);
     assert_eq!(reading.statements()[0].sql, "LOCK TABLES sbtest READ");
     assert_eq!(counts(&of), (14, 5, 2));
@@ -70,10 +70,10 @@ fn engines_without_transactions_are_locked() {
 fn ranges_end_within_the_table_in_04_only() {
     let check = |name: &str, wanted: bool| {
         let of = fixed(name, Flavor::Mysql, &[("table_size", "150"), ("dist_type", "uniform")]);
-        let mut memory = seen::memory(5);
+        let mut memory = of.workload.draw.memory(5, 0);
         let mut longest = 0;
         for _ in 0..200 {
-            for (name, values) in seen::transaction(&of.drawing, &mut memory) {
+            for (name, values) in seen::transaction(&of.workload, &mut memory) {
                 let Some(last) = values.get(1).filter(|_| name.ends_with("range")) else { continue };
                 let (first, last): (u64, u64) = (values[0].parse().unwrap(), last.parse().unwrap());
                 let rows = last - first + 1;
@@ -98,9 +98,9 @@ fn deletes_step_through_all_rows() {
         Flavor::Mysql,
         &[("test_mode", "nontrx"), ("nontrx_mode", "delete"), ("table_size", "1000")],
     );
-    let mut memory = seen::memory(1);
+    let mut memory = of.workload.draw.memory(1, 0);
     let rows: std::collections::BTreeSet<String> =
-        (0..1000).map(|_| seen::transaction(&of.drawing, &mut memory)[0].1[0].clone()).collect();
+        (0..1000).map(|_| seen::transaction(&of.workload, &mut memory)[0].1[0].clone()).collect();
     assert_eq!(rows.len(), 1000);
 }
 

@@ -5,14 +5,25 @@ use std::sync::Mutex;
 
 /// Net change of the figures that the checks look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Change {
+pub(crate) struct Change {
     /// Rows inserted less rows deleted.
-    pub rows: i64,
+    pub(crate) rows: i64,
     /// Sum that UPDATEs added to `k`.
-    pub k: i64,
+    pub(crate) k: i64,
 }
 
 impl Change {
+    #[inline]
+    pub(crate) fn is_none(self) -> bool {
+        self == Change::default()
+    }
+
+    /// That of so many rows.
+    #[inline]
+    pub(crate) fn times(self, rows: u64) -> Change {
+        Change { rows: self.rows * rows as i64, k: self.k * rows as i64 }
+    }
+
     fn add(&mut self, other: Change) {
         self.rows += other.rows;
         self.k += other.k;
@@ -21,13 +32,13 @@ impl Change {
 
 /// All changes: those that are sure, and the limits of what lost connections leave open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Totals {
+pub(crate) struct Totals {
     /// Confirmed by the server.
-    pub sure: Change,
+    pub(crate) sure: Change,
     /// The least that changes in doubt may add.
-    pub doubt_low: Change,
+    pub(crate) doubt_low: Change,
     /// The most that changes in doubt may add.
-    pub doubt_high: Change,
+    pub(crate) doubt_high: Change,
 }
 
 impl Totals {
@@ -45,20 +56,20 @@ impl Totals {
 
 /// Where the sessions of a configured workload add what they changed.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub(crate) struct Tally {
     totals: Mutex<Totals>,
 }
 
 impl Tally {
     /// Everything that sessions dropped so far have changed.
-    pub fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         *self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 /// One session's count.
 #[derive(Debug)]
-pub struct SessionTally {
+pub(crate) struct SessionTally {
     shared: std::sync::Arc<Tally>,
     mine: Totals,
     /// Done in the transaction that is open.
@@ -69,7 +80,7 @@ pub struct SessionTally {
 
 impl SessionTally {
     /// Nothing changed yet.
-    pub fn new(shared: std::sync::Arc<Tally>) -> SessionTally {
+    pub(crate) fn new(shared: std::sync::Arc<Tally>) -> SessionTally {
         SessionTally {
             shared,
             mine: Totals::default(),
@@ -80,44 +91,44 @@ impl SessionTally {
 
     /// A transaction begins; what an earlier one left open was rolled back.
     #[inline]
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.open = Change::default();
     }
 
     /// A statement inside the transaction changed this.
     #[inline]
-    pub fn changed(&mut self, change: Change) {
+    pub(crate) fn changed(&mut self, change: Change) {
         self.open.add(change);
     }
 
     /// COMMIT is about to be sent.
     #[inline]
-    pub fn committing(&mut self) {
+    pub(crate) fn committing(&mut self) {
         self.in_flight = std::mem::take(&mut self.open);
     }
 
     /// A statement outside of transactions is about to be sent that may change as much as this.
     #[inline]
-    pub fn sending(&mut self, at_most: Change) {
+    pub(crate) fn sending(&mut self, at_most: Change) {
         self.in_flight = at_most;
     }
 
     /// COMMIT was confirmed.
     #[inline]
-    pub fn committed(&mut self) {
+    pub(crate) fn committed(&mut self) {
         self.mine.sure.add(std::mem::take(&mut self.in_flight));
     }
 
     /// The statement outside of transactions was confirmed and changed this.
     #[inline]
-    pub fn sent(&mut self, change: Change) {
+    pub(crate) fn sent(&mut self, change: Change) {
         self.in_flight = Change::default();
         self.mine.sure.add(change);
     }
 
     /// Something failed. Where the connection was lost, what was in flight may have happened.
     #[cold]
-    pub fn failed(&mut self, connection_lost: bool) {
+    pub(crate) fn failed(&mut self, connection_lost: bool) {
         let change = std::mem::take(&mut self.in_flight);
         self.open = Change::default();
         if connection_lost {

@@ -5,7 +5,7 @@ use wire::ParamType::{Int, Text};
 
 use super::data::DISTRICTS;
 use super::draw::Kind;
-use crate::statements::Template;
+use crate::engine::statements::Template;
 use crate::{Dialect, StatementDoc};
 
 /// What the session sends; the order is that of [`Book::templates`].
@@ -270,12 +270,9 @@ fn stock_select(district: u64) -> String {
 
 impl Book {
     pub(super) fn new() -> Book {
-        let plain = STATEMENTS
-            .iter()
-            .enumerate()
-            .map(|(class, (.., sql, params))| Template::new(class, sql.replace("$M", MONEY), params));
-        let stocks =
-            (1..=DISTRICTS).map(|district| Template::new(STOCK, stock_select(district), &[Int, Int]));
+        let plain =
+            STATEMENTS.iter().map(|(.., sql, params)| Template::new(sql.replace("$M", MONEY), params));
+        let stocks = (1..=DISTRICTS).map(|district| Template::new(stock_select(district), &[Int, Int]));
         Book { templates: plain.chain(stocks).collect() }
     }
 
@@ -289,6 +286,12 @@ impl Book {
     #[inline]
     pub(super) fn stock(district: i64) -> usize {
         Sql::Stock as usize + district as usize - 1
+    }
+
+    /// The class of a statement: those of all districts' stocks are one.
+    #[inline]
+    pub(super) fn class(index: usize) -> usize {
+        index.min(STOCK)
     }
 
     pub(super) fn classes(&self) -> Vec<String> {

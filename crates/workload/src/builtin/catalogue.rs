@@ -3,17 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use load::SessionFactory;
 use wire::{ParamType, Target};
 
 use crate::control::Control;
-use crate::drawn::{self, Drawing, Kind, Memory, Program, Script};
+use crate::engine::{self, Draw, DrawnWorkload, Program, StatementClass};
 use crate::loader::{self, LoadPlan, TableLoad};
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::random::{Rng, digit_groups, digits};
-use crate::tally::Tally;
 use crate::{
     Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
     Progress, Ran, StatementDoc, Workload,
@@ -56,7 +54,7 @@ const GROUPED_ORDERS: u64 = 100;
 
 /// The workload.
 #[derive(Debug)]
-pub struct Catalogue;
+pub(crate) struct Catalogue;
 
 impl Workload for Catalogue {
     fn name(&self) -> &str {
@@ -86,20 +84,10 @@ impl Workload for Catalogue {
 
 fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<ConfiguredShop, OptionError> {
     let options = Options::for_server("catalogue", OPTIONS, given, &dialect)?;
-    let drawing = Drawing {
-        kinds: kinds(),
-        script: Shop::of_scale(options.real("scale")),
-        spans: &[],
-        tables: Vec::new(),
-        is_prepared: options.is_prepared(),
-        is_atomic: true,
-        retryable: &[],
-        pause: None,
-        connect_pause: Duration::ZERO,
-        tally: Arc::new(Tally::default()),
-        dialect,
-    };
-    Ok(ConfiguredShop { options, drawing: Arc::new(drawing) })
+    let shop = Shop::of_scale(options.real("scale"));
+    let workload =
+        DrawnWorkload { is_prepared: options.is_prepared(), ..DrawnWorkload::new(shop, dialect, classes()) };
+    Ok(ConfiguredShop { options, workload: Arc::new(workload) })
 }
 
 const POINT: usize = 0;
@@ -110,11 +98,11 @@ const RANKED: usize = 4;
 /// Of a hundred queries, by kind.
 const SHARES: [u64; 5] = [30, 25, 20, 20, 5];
 
-fn kinds() -> Vec<Kind> {
+fn classes() -> Vec<StatementClass> {
     use ParamType::Int;
     let share = |kind: usize| format!("{} of 100 transactions", SHARES[kind]);
     vec![
-        Kind::statement(
+        StatementClass::work(
             "point",
             "SELECT p.id, p.name, p.price, p.stock, p.rating, p.description, c.name FROM product p \
              JOIN category c ON c.id = p.category_id WHERE p.id = ?",
@@ -122,7 +110,7 @@ fn kinds() -> Vec<Kind> {
             share(POINT),
             "a product, uniform",
         ),
-        Kind::statement(
+        StatementClass::work(
             "filtered",
             "SELECT p.id, p.name, p.price, p.rating FROM product p \
              WHERE p.category_id = ? AND p.price BETWEEN ? AND ?",
@@ -130,7 +118,7 @@ fn kinds() -> Vec<Kind> {
             share(FILTERED),
             "a category, uniform; a quarter of all prices",
         ),
-        Kind::statement(
+        StatementClass::work(
             "grouped",
             "SELECT p.maker, COUNT(*), SUM(l.quantity), SUM(l.quantity * l.price) FROM orders o \
              JOIN order_line l ON l.order_id = o.id JOIN product p ON p.id = l.product_id \
@@ -139,7 +127,7 @@ fn kinds() -> Vec<Kind> {
             share(GROUPED),
             "100 orders in a row: 500 lines into up to 50 groups",
         ),
-        Kind::statement(
+        StatementClass::work(
             "ordered",
             "SELECT o.id, o.day, o.total, l.line, l.quantity, p.name FROM orders o \
              JOIN order_line l ON l.order_id = o.id JOIN product p ON p.id = l.product_id \
@@ -148,7 +136,7 @@ fn kinds() -> Vec<Kind> {
             share(ORDERED),
             "a customer, uniform: about 10 orders of 5 lines",
         ),
-        Kind::statement(
+        StatementClass::work(
             "ranked",
             "SELECT p.id, p.name, p.rating, p.price FROM product p JOIN category c ON c.id = p.category_id \
              WHERE c.department = ? AND p.rating >= ? ORDER BY p.price DESC, p.id LIMIT 20",
@@ -185,9 +173,14 @@ impl Shop {
     }
 }
 
-impl Script for Shop {
-    fn draw(&self, memory: &mut Memory, program: &mut Program) {
-        let rng = &mut memory.rng;
+impl Draw for Shop {
+    type Memory = Rng;
+
+    fn memory(&self, seed: u64, session: u32) -> Rng {
+        Rng::stream(seed, u64::from(session))
+    }
+
+    fn draw(&self, rng: &mut Rng, program: &mut Program) {
         let kind = Shop::kind(rng.uniform(0, 99));
         match kind {
             POINT => program.int(rng.uniform(1, self.products)),
@@ -218,7 +211,7 @@ const GENERATOR_VERSION: u32 = 1;
 #[derive(Debug)]
 struct ConfiguredShop {
     options: Options,
-    drawing: Arc<Drawing<Shop>>,
+    workload: Arc<DrawnWorkload<Shop>>,
 }
 
 impl ConfiguredShop {
@@ -232,7 +225,7 @@ impl ConfiguredShop {
         push_row: impl Fn(&mut Rng, u64, &mut Vec<u8>) + Send + Sync + 'a,
     ) -> TableLoad<'a> {
         let options = &self.options;
-        let suffix = options.table_suffix(&self.drawing.dialect);
+        let suffix = options.table_suffix(&self.workload.dialect);
         let list: Vec<String> =
             columns.iter().map(|(name, kind)| format!("{name} {kind} NOT NULL")).collect();
         let seed = options.count("data_seed") ^ ((name.len() as u64) << 40);
@@ -252,7 +245,7 @@ impl ConfiguredShop {
 
     fn tables(&self) -> Vec<TableLoad<'_>> {
         const INT: &str = "INTEGER";
-        let Shop { products, customers, orders } = self.drawing.script;
+        let Shop { products, customers, orders } = self.workload.draw;
         vec![
             self.table(
                 "category",
@@ -337,11 +330,11 @@ impl Configured for ConfiguredShop {
     }
 
     fn statement_classes(&self) -> Vec<String> {
-        self.drawing.classes()
+        self.workload.class_names()
     }
 
     fn statements(&self) -> Vec<StatementDoc> {
-        self.drawing.documentation("")
+        self.workload.documentation("")
     }
 
     fn dataset_key(&self) -> String {
@@ -350,16 +343,16 @@ impl Configured for ConfiguredShop {
     }
 
     fn data_bytes(&self) -> u64 {
-        let Shop { products, orders, .. } = self.drawing.script;
+        let Shop { products, orders, .. } = self.workload.draw;
         products * 420 + orders * (110 + LINES * 110) + 1_000_000
     }
 
     fn needs(&self, sessions: u32) -> Needs {
-        self.drawing.needs(sessions)
+        self.workload.needs(sessions)
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
-        loader::load(at, &self.drawing.dialect, LoadPlan { tables: self.tables() }, progress)
+        loader::load(at, &self.workload.dialect, LoadPlan { tables: self.tables() }, progress)
     }
 
     fn is_loaded(&self, target: &Target) -> Result<bool, Error> {
@@ -386,14 +379,20 @@ impl Configured for ConfiguredShop {
     }
 
     fn sessions(&self, target: &Target, seed: u64) -> Box<dyn SessionFactory> {
-        drawn::sessions(&self.drawing, target, seed)
+        engine::sessions(&self.workload, target, seed)
     }
+}
+
+/// What is drawn, for the test of all workloads.
+#[cfg(test)]
+pub(super) fn drawn(given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
+    engine::seen::checksum(&configured(given, dialect).expect("good options").workload)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drawn::seen;
+    use crate::engine::seen;
     use crate::{Flavor, Version};
 
     fn shop(scale: &str) -> ConfiguredShop {
@@ -406,10 +405,10 @@ mod tests {
     fn shares_of_the_queries_are_as_documented() {
         assert_eq!(SHARES.iter().sum::<u64>(), 100);
         let shop = shop("1");
-        let mut memory = seen::memory(7);
+        let mut memory = shop.workload.draw.memory(7, 0);
         let mut seen_kinds: BTreeMap<&str, u64> = BTreeMap::new();
         for _ in 0..20_000 {
-            let transaction = seen::transaction(&shop.drawing, &mut memory);
+            let transaction = seen::transaction(&shop.workload, &mut memory);
             assert_eq!(transaction.len(), 1);
             *seen_kinds.entry(transaction[0].0).or_default() += 1;
         }
@@ -448,9 +447,9 @@ mod tests {
             assert_eq!((fields[0], fields[1], fields.len()), (row / 5 + 1, row % 5 + 1, 5));
             assert!((1..=2000).contains(&fields[2]));
         }
-        let mut memory = seen::memory(1);
+        let mut memory = shop.workload.draw.memory(1, 0);
         for _ in 0..2000 {
-            let (name, values) = seen::transaction(&shop.drawing, &mut memory).remove(0);
+            let (name, values) = seen::transaction(&shop.workload, &mut memory).remove(0);
             if name == "grouped" {
                 assert!(values[1].parse::<u64>().expect("a number") <= 15_000);
             }

@@ -3,17 +3,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use load::SessionFactory;
 use wire::{ParamType, Target};
 
 use crate::control::Control;
-use crate::drawn::{self, Drawing, Kind, Memory, Program, Role, Script};
+use crate::engine::{self, Draw, DrawnWorkload, Program, StatementClass};
 use crate::loader::{self, LoadPlan, TableLoad};
 use crate::options::{ENGINE, Options, PS_MODE, TABLE_OPTIONS};
-use crate::random::digits;
-use crate::tally::{Change, Tally};
+use crate::random::{Rng, digits};
 use crate::{
     Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
     Progress, Ran, StatementDoc, Workload,
@@ -53,7 +51,7 @@ equal after every run.";
 
 /// The workload.
 #[derive(Debug)]
-pub struct Tpcb;
+pub(crate) struct Tpcb;
 
 impl Workload for Tpcb {
     fn name(&self) -> &str {
@@ -77,31 +75,28 @@ impl Workload for Tpcb {
         given: &BTreeMap<String, String>,
         dialect: Dialect,
     ) -> Result<Box<dyn Configured>, OptionError> {
-        let options = Options::for_server(self.name(), OPTIONS, given, &dialect)?;
-        let script = Bank {
-            scale: options.count("scale"),
-            variant: match options.text("variant") {
-                "simple_update" => Variant::SimpleUpdate,
-                "select_only" => Variant::SelectOnly,
-                _ => Variant::Tpcb,
-            },
-            has_home: options.switch("home"),
-        };
-        let drawing = Drawing {
-            kinds: kinds(script.variant),
-            spans: &[],
-            script,
-            tables: Vec::new(),
-            is_prepared: options.is_prepared(),
-            is_atomic: dialect.is_transactional(options.text("mysql_storage_engine")),
-            retryable: &[],
-            pause: None,
-            connect_pause: Duration::ZERO,
-            tally: Arc::new(Tally::default()),
-            dialect,
-        };
-        Ok(Box::new(ConfiguredTpcb { options, drawing: Arc::new(drawing) }))
+        Ok(Box::new(configured(given, dialect)?))
     }
+}
+
+fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<ConfiguredTpcb, OptionError> {
+    let options = Options::for_server("tpcb", OPTIONS, given, &dialect)?;
+    let bank = Bank {
+        scale: options.count("scale"),
+        variant: match options.text("variant") {
+            "simple_update" => Variant::SimpleUpdate,
+            "select_only" => Variant::SelectOnly,
+            _ => Variant::Tpcb,
+        },
+        has_home: options.switch("home"),
+    };
+    let classes = classes(bank.variant);
+    let workload = DrawnWorkload {
+        is_prepared: options.is_prepared(),
+        is_atomic: dialect.is_transactional(options.text("mysql_storage_engine")),
+        ..DrawnWorkload::new(bank, dialect, classes)
+    };
+    Ok(ConfiguredTpcb { options, workload: Arc::new(workload) })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,10 +106,10 @@ enum Variant {
     SelectOnly,
 }
 
-fn kinds(variant: Variant) -> Vec<Kind> {
+fn classes(variant: Variant) -> Vec<StatementClass> {
     use ParamType::Int;
     const UNIFORM: &str = "uniform";
-    let select = Kind::statement(
+    let select = StatementClass::work(
         "select_account",
         "SELECT abalance FROM accounts WHERE aid = ?",
         &[Int],
@@ -124,28 +119,28 @@ fn kinds(variant: Variant) -> Vec<Kind> {
     if variant == Variant::SelectOnly {
         return vec![select];
     }
-    let add = |name, sql| Kind::statement(name, sql, &[Int, Int], "1", "-5000 to 5000; uniform");
-    let mut kinds = vec![
-        Kind::bracket(Role::Begin, "begin", "BEGIN", "1"),
+    let add = |name, sql| StatementClass::work(name, sql, &[Int, Int], "1", "-5000 to 5000; uniform");
+    let mut classes = vec![
+        StatementClass::begin("1"),
         add("update_account", "UPDATE accounts SET abalance = abalance + ? WHERE aid = ?"),
         select,
     ];
     if variant == Variant::Tpcb {
-        kinds.push(add("update_teller", "UPDATE tellers SET tbalance = tbalance + ? WHERE tid = ?"));
-        kinds.push(add("update_branch", "UPDATE branches SET bbalance = bbalance + ? WHERE bid = ?"));
+        classes.push(add("update_teller", "UPDATE tellers SET tbalance = tbalance + ? WHERE tid = ?"));
+        classes.push(add("update_branch", "UPDATE branches SET bbalance = bbalance + ? WHERE bid = ?"));
     }
-    kinds.push(
-        Kind::statement(
+    classes.push(
+        StatementClass::work(
             "insert_history",
             "INSERT INTO history (tid, bid, aid, delta, mtime) VALUES (?, ?, ?, ?, CURRENT_TIMESTAMP)",
             &[Int, Int, Int, Int],
             "1",
             "as above",
         )
-        .changing(Change { rows: 1, k: 0 }),
+        .changing(1, 0),
     );
-    kinds.push(Kind::bracket(Role::Commit, "commit", "COMMIT", "1"));
-    kinds
+    classes.push(StatementClass::commit("1"));
+    classes
 }
 
 #[derive(Debug)]
@@ -155,9 +150,14 @@ struct Bank {
     has_home: bool,
 }
 
-impl Script for Bank {
-    fn draw(&self, memory: &mut Memory, program: &mut Program) {
-        let rng = &mut memory.rng;
+impl Draw for Bank {
+    type Memory = Rng;
+
+    fn memory(&self, seed: u64, session: u32) -> Rng {
+        Rng::stream(seed, u64::from(session))
+    }
+
+    fn draw(&self, rng: &mut Rng, program: &mut Program) {
         let teller = rng.uniform(1, self.scale * TELLERS);
         let (account, branch) = if self.has_home {
             let home = (teller - 1) / TELLERS;
@@ -195,7 +195,7 @@ impl Script for Bank {
 #[derive(Debug)]
 struct ConfiguredTpcb {
     options: Options,
-    drawing: Arc<Drawing<Bank>>,
+    workload: Arc<DrawnWorkload<Bank>>,
 }
 
 const TALLIED: [&str; 2] = ["changed rows", "doubt rows"];
@@ -203,12 +203,12 @@ const HISTORY: &str = "rows of history";
 
 impl ConfiguredTpcb {
     fn scale(&self) -> u64 {
-        self.drawing.script.scale
+        self.workload.draw.scale
     }
 
     /// A table of balances: id, the branch where `per_branch` says how many belong to one, balance, filler.
     fn table(&self, name: &str, prefix: char, per_branch: u64, filler: usize) -> TableLoad<'static> {
-        let dialect = &self.drawing.dialect;
+        let dialect = &self.workload.dialect;
         let suffix = self.options.table_suffix(dialect);
         let is_inline = dialect.syntax().has_engines;
         let id = format!("{prefix}id");
@@ -241,7 +241,7 @@ impl ConfiguredTpcb {
     }
 
     fn history(&self) -> TableLoad<'static> {
-        let dialect = &self.drawing.dialect;
+        let dialect = &self.workload.dialect;
         let suffix = self.options.table_suffix(dialect);
         TableLoad {
             name: "history".to_owned(),
@@ -264,11 +264,11 @@ impl Configured for ConfiguredTpcb {
     }
 
     fn statement_classes(&self) -> Vec<String> {
-        self.drawing.classes()
+        self.workload.class_names()
     }
 
     fn statements(&self) -> Vec<StatementDoc> {
-        self.drawing.documentation("")
+        self.workload.documentation("")
     }
 
     fn dataset_key(&self) -> String {
@@ -280,7 +280,7 @@ impl Configured for ConfiguredTpcb {
     }
 
     fn needs(&self, sessions: u32) -> Needs {
-        self.drawing.needs(sessions)
+        self.workload.needs(sessions)
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
@@ -290,7 +290,7 @@ impl Configured for ConfiguredTpcb {
             self.table("branches", 'b', 1, 88),
             self.history(),
         ];
-        loader::load(at, &self.drawing.dialect, LoadPlan { tables }, progress)
+        loader::load(at, &self.workload.dialect, LoadPlan { tables }, progress)
     }
 
     fn is_loaded(&self, target: &Target) -> Result<bool, Error> {
@@ -307,7 +307,7 @@ impl Configured for ConfiguredTpcb {
 
     fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
         let mut control = Control::connect(target, "count rows before the run")?;
-        let totals = self.drawing.tally.totals();
+        let totals = self.workload.tally.totals();
         let rows = control.number("counting rows", "SELECT COUNT(*) FROM history")?;
         Ok(Baseline {
             figures: BTreeMap::from([
@@ -321,12 +321,12 @@ impl Configured for ConfiguredTpcb {
     fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {
         let mut control = Control::connect(target, "check the tables after the run")?;
         let was = |name: &str| before.figures.get(name).copied().unwrap_or(0);
-        let totals = self.drawing.tally.totals();
+        let totals = self.workload.tally.totals();
         let low = was(HISTORY) + i128::from(totals.sure.rows) - was(TALLIED[0]);
         let high = low + i128::from(totals.doubt_high.rows) - was(TALLIED[1]);
         let rows = control.number("counting rows", "SELECT COUNT(*) FROM history")?;
         let mut checks = vec![Check::between(HISTORY, rows, low, high)];
-        if self.drawing.script.variant != Variant::Tpcb {
+        if self.workload.draw.variant != Variant::Tpcb {
             return Ok(checks);
         }
         let mut sum = |column: &str, table: &str| {
@@ -341,6 +341,12 @@ impl Configured for ConfiguredTpcb {
     }
 
     fn sessions(&self, target: &Target, seed: u64) -> Box<dyn SessionFactory> {
-        drawn::sessions(&self.drawing, target, seed)
+        engine::sessions(&self.workload, target, seed)
     }
+}
+
+/// What is drawn, for the test of all workloads.
+#[cfg(test)]
+pub(super) fn drawn(given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
+    engine::seen::checksum(&configured(given, dialect).expect("good options").workload)
 }

@@ -42,7 +42,7 @@ fn is_myisam(of: &ConfiguredOld) -> bool {
 
 /// The statement without the index on k, which waits until the rows are there.
 pub(super) fn create_table(of: &ConfiguredOld, table: &str) -> String {
-    let dialect = &of.drawing.dialect;
+    let dialect = &of.workload.dialect;
     let syntax = dialect.syntax();
     let int = if syntax.has_engines { "INTEGER UNSIGNED" } else { "INTEGER" };
     let id = if syntax.has_engines { "INTEGER UNSIGNED NOT NULL AUTO_INCREMENT" } else { syntax.auto_int };
@@ -58,7 +58,7 @@ pub(super) fn create_table(of: &ConfiguredOld, table: &str) -> String {
 }
 
 fn after_rows(of: &ConfiguredOld, table: &str, number: usize) -> Vec<String> {
-    let dialect = &of.drawing.dialect;
+    let dialect = &of.workload.dialect;
     let mut statements = Vec::new();
     if !dialect.syntax().has_engines {
         statements.push(format!("ALTER TABLE {table} ADD PRIMARY KEY (id)"));
@@ -84,7 +84,7 @@ pub(super) fn push_row(of: &ConfiguredOld, table_seed: u64, row: u64, out: &mut 
         Form::V05 => {
             let mut rng = Rng::stream(table_seed, row);
             out.push(b'\t');
-            digits(of.drawing.script.sample_row(&mut rng), out);
+            digits(of.workload.draw.sample_row(&mut rng), out);
             out.push(b'\t');
             digit_groups(&mut rng, 10, out);
             out.push(b'\t');
@@ -100,7 +100,7 @@ pub(super) fn load(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<LoadReport, Error> {
     let seed = if of.form == Form::V05 { of.options.count("data_seed") } else { 0 };
-    let tables = of.drawing.tables.iter().zip(1_usize..).map(|(name, number)| {
+    let tables = of.workload.tables.iter().zip(1_usize..).map(|(name, number)| {
         let table_seed = SplitMix64::new(seed ^ ((number as u64) << 40)).next();
         TableLoad {
             name: name.clone(),
@@ -111,5 +111,5 @@ pub(super) fn load(
             after: after_rows(of, name, number),
         }
     });
-    loader::load(at, &of.drawing.dialect, LoadPlan { tables: tables.collect() }, progress)
+    loader::load(at, &of.workload.dialect, LoadPlan { tables: tables.collect() }, progress)
 }

@@ -14,37 +14,30 @@ use crate::random::digits;
 /// A session keeps at most this many statements prepared. Beyond it statements are prepared when they are first
 /// wanted and the oldest is closed, so that thousands of tables do not exhaust the server
 /// (`max_prepared_stmt_count` is for all sessions together).
-pub const PREPARED_MAX: usize = 512;
+pub(crate) const PREPARED_MAX: usize = 512;
 
 /// One statement of a workload, written once; `{table}` stands for the table's name, `?` for a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template {
-    /// Its class in the figures: an index into the workload's statement classes.
-    pub class: usize,
+pub(crate) struct Template {
     /// The text.
-    pub sql: String,
+    pub(crate) sql: String,
     /// One type for each `?`.
-    pub params: Vec<ParamType>,
+    pub(crate) params: Vec<ParamType>,
     /// Sent by the text protocol whatever the user wants (what cannot be prepared everywhere, or is not by the
     /// workload's definition).
-    pub is_text: bool,
+    pub(crate) is_text: bool,
 }
 
 impl Template {
     /// A statement that is prepared.
-    pub fn new(class: usize, sql: impl Into<String>, params: &[ParamType]) -> Template {
-        Template { class, sql: sql.into(), params: params.to_vec(), is_text: false }
-    }
-
-    /// A statement that is always sent as text.
-    pub fn text(class: usize, sql: impl Into<String>, params: &[ParamType]) -> Template {
-        Template { is_text: true, ..Template::new(class, sql, params) }
+    pub(crate) fn new(sql: impl Into<String>, params: &[ParamType]) -> Template {
+        Template { sql: sql.into(), params: params.to_vec(), is_text: false }
     }
 }
 
 /// The statements of a workload for a number of tables: what all its sessions share.
 #[derive(Debug)]
-pub struct StatementPlan {
+pub(crate) struct StatementPlan {
     templates: Vec<Template>,
     tables: Vec<String>,
     dialect: Dialect,
@@ -53,7 +46,7 @@ pub struct StatementPlan {
 
 impl StatementPlan {
     /// `tables` are the names that `{table}` stands for; at least one, be it unused.
-    pub fn new(
+    pub(crate) fn new(
         dialect: &Dialect,
         templates: Vec<Template>,
         tables: Vec<String>,
@@ -63,18 +56,8 @@ impl StatementPlan {
         StatementPlan { templates, tables, dialect: dialect.clone(), is_prepared }
     }
 
-    /// The server's kind.
-    pub fn dialect(&self) -> &Dialect {
-        &self.dialect
-    }
-
-    /// All statements.
-    pub fn templates(&self) -> &[Template] {
-        &self.templates
-    }
-
     /// The statement's text for a table as it is sent to prepare it.
-    pub fn sql(&self, template: usize, table: usize) -> String {
+    pub(crate) fn sql(&self, template: usize, table: usize) -> String {
         self.dialect.placeholders(&self.templates[template].sql.replace("{table}", &self.tables[table]))
     }
 
@@ -83,7 +66,7 @@ impl StatementPlan {
     }
 
     /// Statements that each session prepares when it has seen all tables.
-    pub fn prepared_per_session(&self) -> usize {
+    pub(crate) fn prepared_per_session(&self) -> usize {
         if !self.is_prepared {
             return 0;
         }
@@ -94,7 +77,7 @@ impl StatementPlan {
 
 /// The statements of one session.
 #[derive(Debug)]
-pub struct Statements {
+pub(crate) struct Statements {
     plan: Arc<StatementPlan>,
     /// How many the plan has: here, because the plan's memory is another line to wait for with each statement.
     tables: usize,
@@ -109,7 +92,7 @@ pub struct Statements {
 
 impl Statements {
     /// None prepared yet.
-    pub fn new(plan: Arc<StatementPlan>) -> Statements {
+    pub(crate) fn new(plan: Arc<StatementPlan>) -> Statements {
         let tables = plan.tables.len();
         let (all, late, order) = (Vec::new(), HashMap::new(), VecDeque::new());
         Statements { plan, tables, all, late, order, text: Vec::new() }
@@ -119,7 +102,7 @@ impl Statements {
     ///
     /// # Errors
     /// Those of the server.
-    pub async fn open(&mut self, connection: &mut Connection<Socket>) -> Result<(), wire::Error> {
+    pub(crate) async fn open(&mut self, connection: &mut Connection<Socket>) -> Result<(), wire::Error> {
         self.all.clear();
         self.late.clear();
         self.order.clear();
@@ -150,7 +133,7 @@ impl Statements {
 
     /// Whether [`Statements::start`] can be called: otherwise after [`Statements::prepare`].
     #[inline]
-    pub fn is_ready(&self, template: usize, table: usize) -> bool {
+    pub(crate) fn is_ready(&self, template: usize, table: usize) -> bool {
         let slot = self.slot(template, table);
         slot < self.all.len() || self.is_sent_as_text(template) || self.late.contains_key(&slot)
     }
@@ -159,7 +142,7 @@ impl Statements {
     ///
     /// # Errors
     /// Those of the server.
-    pub async fn prepare(
+    pub(crate) async fn prepare(
         &mut self,
         connection: &mut Connection<Socket>,
         template: usize,
@@ -183,7 +166,7 @@ impl Statements {
 
     /// The prepared statement, if there is one.
     #[inline]
-    pub fn find(&mut self, template: usize, table: usize) -> Option<&mut Statement> {
+    pub(crate) fn find(&mut self, template: usize, table: usize) -> Option<&mut Statement> {
         let slot = self.slot(template, table);
         match self.all.get_mut(slot) {
             Some(statement) => statement.as_mut(),
@@ -202,7 +185,7 @@ impl Statements {
     /// # Errors
     /// A value does not fit; nothing was sent.
     #[inline(always)]
-    pub fn start(
+    pub(crate) fn start(
         &mut self,
         connection: &mut Connection<Socket>,
         template: usize,
@@ -236,7 +219,7 @@ impl Statements {
     /// # Errors
     /// Those of the server.
     #[inline]
-    pub fn finish<'a>(
+    pub(crate) fn finish<'a>(
         &'a mut self,
         connection: &'a mut Connection<Socket>,
         template: usize,
@@ -251,7 +234,7 @@ impl Statements {
     /// # Errors
     /// Those of the server.
     #[inline]
-    pub async fn execute(
+    pub(crate) async fn execute(
         &mut self,
         connection: &mut Connection<Socket>,
         template: usize,
@@ -267,7 +250,7 @@ impl Statements {
     ///
     /// # Errors
     /// Those of the server.
-    pub async fn execute_rows(
+    pub(crate) async fn execute_rows(
         &mut self,
         connection: &mut Connection<Socket>,
         template: usize,
@@ -368,9 +351,12 @@ mod tests {
     fn prepared_statements_are_counted_and_bounded() {
         let templates = |tables: usize, is_prepared| {
             let templates = vec![
-                Template::new(0, "SELECT c FROM {table} WHERE id=?", &[ParamType::Int]),
-                Template::text(1, "INSERT INTO {table} VALUES (?)", &[ParamType::Int]),
-                Template::new(2, "SELECT 1", &[]),
+                Template::new("SELECT c FROM {table} WHERE id=?", &[ParamType::Int]),
+                Template {
+                    is_text: true,
+                    ..Template::new("INSERT INTO {table} VALUES (?)", &[ParamType::Int])
+                },
+                Template::new("SELECT 1", &[]),
             ];
             let names = (1..=tables).map(|n| format!("sbtest{n}")).collect();
             StatementPlan::new(&dialect(Flavor::Postgres), templates, names, is_prepared)

@@ -2,11 +2,11 @@
 
 use wire::Target;
 
-use super::data;
-use super::mix::{Member, Mix};
+use super::mix::Member;
 use super::options::Settings;
+use super::{ConfiguredOltp, data};
 use crate::control::Control;
-use crate::tally::Tally;
+use crate::engine::tally::Tally;
 use crate::{Baseline, Check, Error};
 
 /// What sessions had changed before the run, so that a `Configured` may be used for several.
@@ -34,31 +34,22 @@ fn tallied(tally: &Tally) -> Vec<(&'static str, i128)> {
     ]
 }
 
-pub(super) fn baseline(
-    settings: &Settings,
-    mix: &Mix,
-    tally: &Tally,
-    target: &Target,
-) -> Result<Baseline, Error> {
+pub(super) fn baseline(of: &ConfiguredOltp, target: &Target) -> Result<Baseline, Error> {
+    let (settings, tally) = (&of.settings, &of.workload.tally);
     let mut control = Control::connect(target, "count rows before the run")?;
     let mut baseline = Baseline::default();
     for (table, rows) in settings.tables().iter().zip(data::count_rows(settings, &mut control)?) {
         baseline.figures.insert(format!("rows of {table}"), rows);
     }
-    if mix.member == Member::UpdateIndex {
+    if of.member == Member::UpdateIndex {
         baseline.figures.insert("sum of k".to_owned(), sum_of_k(settings, &mut control)?);
     }
     baseline.figures.extend(tallied(tally).into_iter().map(|(name, value)| (name.to_owned(), value)));
     Ok(baseline)
 }
 
-pub(super) fn check(
-    settings: &Settings,
-    mix: &Mix,
-    tally: &Tally,
-    target: &Target,
-    before: &Baseline,
-) -> Result<Vec<Check>, Error> {
+pub(super) fn check(of: &ConfiguredOltp, target: &Target, before: &Baseline) -> Result<Vec<Check>, Error> {
+    let (settings, tally) = (&of.settings, &of.workload.tally);
     let mut control = Control::connect(target, "check the tables after the run")?;
     let was = |name: &str| before.figures.get(name).copied().unwrap_or(0);
     let now = tallied(tally);
@@ -68,7 +59,7 @@ pub(super) fn check(
     let mut checks = Vec::new();
     // Without a unique key (secondary=on) two sessions that take the same id at once may both insert it: PostgreSQL's
     // second DELETE waits for the first and then finds nothing. Then what was changed says how many rows there are.
-    if mix.keeps_rows() && mix.is_atomic() && !settings.options.switch("secondary") {
+    if of.member.keeps_rows() && settings.is_atomic() && !settings.options.switch("secondary") {
         for (name, found) in named.zip(rows) {
             checks.push(Check::between(name.clone(), found, was(&name), was(&name)));
         }
@@ -77,7 +68,7 @@ pub(super) fn check(
         let (low, high) = (base + since(TALLY_DOUBT[0]), base + since(TALLY_DOUBT[1]));
         checks.push(Check::between("rows of all tables", rows.iter().sum(), low, high));
     }
-    if mix.member == Member::UpdateIndex {
+    if of.member == Member::UpdateIndex {
         let base = was("sum of k") + since(TALLY_K);
         let (low, high) = (base + since(TALLY_DOUBT[2]), base + since(TALLY_DOUBT[3]));
         checks.push(Check::between("sum of k", sum_of_k(settings, &mut control)?, low, high));

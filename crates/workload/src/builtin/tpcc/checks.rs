@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use wire::Target;
 
 use crate::control::Control;
-use crate::tally::Tally;
+use crate::engine::tally::Tally;
 use crate::{Baseline, Check, Error};
 
 /// Number, what must hold, and a query that counts where it does not. Conditions 10 and 12 are in [`customers`].

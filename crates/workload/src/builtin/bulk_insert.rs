@@ -8,11 +8,11 @@ use load::{AnySession, Completion, Failure, Recorder, Session, SessionFactory};
 use wire::Target;
 
 use crate::control::Control;
-use crate::link::{Link, LinkPlan};
+use crate::engine::link::{Link, LinkPlan};
+use crate::engine::tally::{Change, SessionTally, Tally};
 use crate::loader::{self, LoadPlan, TableLoad};
 use crate::options::{ENGINE, Options, TABLE_OPTIONS};
 use crate::random::digits;
-use crate::tally::{Change, SessionTally, Tally};
 use crate::{
     Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
     Progress, Ran, StatementDoc, Workload,
@@ -27,7 +27,7 @@ const OPTIONS: &[OptionSpec] = &[
 
 /// The workload.
 #[derive(Debug)]
-pub struct BulkInsert;
+pub(crate) struct BulkInsert;
 
 impl Workload for BulkInsert {
     fn name(&self) -> &str {

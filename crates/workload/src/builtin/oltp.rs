@@ -6,7 +6,6 @@ mod checks;
 mod data;
 mod mix;
 mod options;
-mod session;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,9 +13,7 @@ use std::sync::Arc;
 use load::SessionFactory;
 use wire::Target;
 
-use crate::link::LinkPlan;
-use crate::statements::StatementPlan;
-use crate::tally::Tally;
+use crate::engine::{self, DrawnWorkload};
 use crate::{
     Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
     Progress, Ran, StatementDoc, Workload,
@@ -26,7 +23,7 @@ use options::Settings;
 
 /// One workload of the family.
 #[derive(Debug)]
-pub struct Oltp {
+pub(crate) struct Oltp {
     member: Member,
     name: &'static str,
     summary: &'static str,
@@ -37,7 +34,7 @@ const fn member(member: Member, name: &'static str, summary: &'static str) -> Ol
 }
 
 /// All of them.
-pub static MEMBERS: [Oltp; 10] = [
+pub(crate) static MEMBERS: [Oltp; 10] = [
     member(Member::ReadOnly, "oltp_read_only", "10 point selects and 4 range selects in one transaction"),
     member(
         Member::ReadWrite,
@@ -104,33 +101,39 @@ impl Workload for Oltp {
         given: &BTreeMap<String, String>,
         dialect: Dialect,
     ) -> Result<Box<dyn Configured>, OptionError> {
+        Ok(Box::new(self.configured(given, dialect)?))
+    }
+}
+
+impl Oltp {
+    fn configured(
+        &self,
+        given: &BTreeMap<String, String>,
+        dialect: Dialect,
+    ) -> Result<ConfiguredOltp, OptionError> {
         let settings = Settings::read(self.name, self.member, given, dialect)?;
-        Ok(Box::new(ConfiguredOltp::new(self.member, settings)))
+        let (mix, classes) = Mix::new(self.member, &settings);
+        let workload = DrawnWorkload {
+            tables: settings.tables(),
+            is_prepared: settings.is_prepared,
+            is_atomic: settings.is_atomic(),
+            setup: settings.session_setup(),
+            // After a lost race of two delete/insert pairs for the same row PostgreSQL reports a duplicate key,
+            // where InnoDB's locks make the second one wait. sysbench ignores and restarts it as well.
+            retryable: &["23505"],
+            reconnect: settings.options.count("reconnect"),
+            ..DrawnWorkload::new(mix, settings.dialect.clone(), classes)
+        };
+        Ok(ConfiguredOltp { member: self.member, settings, workload: Arc::new(workload) })
     }
 }
 
 /// A member with its options fixed.
 #[derive(Debug)]
 struct ConfiguredOltp {
-    settings: Arc<Settings>,
-    mix: Arc<Mix>,
-    tally: Arc<Tally>,
-}
-
-impl ConfiguredOltp {
-    fn new(member: Member, settings: Settings) -> ConfiguredOltp {
-        let mix = Mix::new(member, &settings);
-        ConfiguredOltp { settings: Arc::new(settings), mix: Arc::new(mix), tally: Arc::default() }
-    }
-
-    fn statement_plan(&self) -> StatementPlan {
-        StatementPlan::new(
-            &self.settings.dialect,
-            self.mix.templates(),
-            self.settings.tables(),
-            self.settings.is_prepared,
-        )
-    }
+    member: Member,
+    settings: Settings,
+    workload: Arc<DrawnWorkload<Mix>>,
 }
 
 impl Configured for ConfiguredOltp {
@@ -139,11 +142,11 @@ impl Configured for ConfiguredOltp {
     }
 
     fn statement_classes(&self) -> Vec<String> {
-        self.mix.classes()
+        self.workload.class_names()
     }
 
     fn statements(&self) -> Vec<StatementDoc> {
-        self.mix.documentation(&self.settings)
+        self.workload.documentation("sbtestN")
     }
 
     fn dataset_key(&self) -> String {
@@ -155,12 +158,7 @@ impl Configured for ConfiguredOltp {
     }
 
     fn needs(&self, sessions: u32) -> Needs {
-        let prepared = self.statement_plan().prepared_per_session() as u64;
-        Needs {
-            connections: sessions,
-            prepared_statements: prepared * u64::from(sessions),
-            local_infile: self.settings.dialect.syntax().has_engines,
-        }
+        self.workload.needs(sessions)
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
@@ -172,29 +170,21 @@ impl Configured for ConfiguredOltp {
     }
 
     fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
-        checks::baseline(&self.settings, &self.mix, &self.tally, target)
+        checks::baseline(self, target)
     }
 
     fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {
-        checks::check(&self.settings, &self.mix, &self.tally, target, before)
+        checks::check(self, target, before)
     }
 
     fn sessions(&self, target: &Target, seed: u64) -> Box<dyn SessionFactory> {
-        let link = LinkPlan {
-            target: target.clone(),
-            dialect: self.settings.dialect.clone(),
-            setup: self.settings.session_setup(),
-            // After a lost race of two delete/insert pairs for the same row PostgreSQL reports a duplicate key,
-            // where InnoDB's locks make the second one wait. sysbench ignores and restarts it as well.
-            retryable: &["23505"],
-        };
-        Box::new(session::Factory {
-            settings: Arc::clone(&self.settings),
-            mix: Arc::clone(&self.mix),
-            link: Arc::new(link),
-            statements: Arc::new(self.statement_plan()),
-            tally: Arc::clone(&self.tally),
-            seed,
-        })
+        engine::sessions(&self.workload, target, seed)
     }
+}
+
+/// What is drawn, for the test of all workloads.
+#[cfg(test)]
+pub(super) fn drawn(name: &str, given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
+    let member = MEMBERS.iter().find(|member| member.name == name).expect("a member");
+    engine::seen::checksum(&member.configured(given, dialect).expect("good options").workload)
 }

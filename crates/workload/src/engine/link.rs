@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use load::net::Socket;
 use load::{Failure, FailureClass};
-use wire::{Abandoned, Connection, Done, Started, Target};
+use wire::{Abandoned, Connection, Done, Target};
 
 use crate::Dialect;
 
 /// What all sessions of a run share about their connections.
 #[derive(Debug)]
-pub struct LinkPlan {
+pub(crate) struct LinkPlan {
     /// The server.
-    pub target: Target,
+    pub(crate) target: Target,
     /// Its kind.
-    pub dialect: Dialect,
+    pub(crate) dialect: Dialect,
     /// Statements that each new connection runs first.
-    pub setup: Vec<String>,
+    pub(crate) setup: Vec<String>,
     /// Error codes, beyond deadlocks and their like, after which the same transaction may be tried again.
-    pub retryable: &'static [&'static str],
+    pub(crate) retryable: &'static [&'static str],
 }
 
 /// The connection of one session.
-pub struct Link {
+pub(crate) struct Link {
     plan: Arc<LinkPlan>,
     connection: Option<Connection<Socket>>,
     /// BEGIN was sent and neither COMMIT nor ROLLBACK was answered.
@@ -68,20 +68,15 @@ async fn send_cancel(abandoned: &Abandoned, target: &Target) {
 
 impl Link {
     /// Not connected yet.
-    pub fn new(plan: Arc<LinkPlan>) -> Link {
+    pub(crate) fn new(plan: Arc<LinkPlan>) -> Link {
         Link { plan, connection: None, in_transaction: false }
-    }
-
-    /// What all sessions share.
-    pub fn plan(&self) -> &Arc<LinkPlan> {
-        &self.plan
     }
 
     /// Connects anew; an old connection is dropped.
     ///
     /// # Errors
     /// Connecting, logging in or a set-up statement failed.
-    pub async fn open(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn open(&mut self) -> Result<(), Failure> {
         self.in_transaction = false;
         let plan = Arc::clone(&self.plan);
         let abandoned = self.connection.take().and_then(|connection| connection.abandoned());
@@ -103,27 +98,33 @@ impl Link {
     /// # Errors
     /// There is none; the engine opens one after this.
     #[inline]
-    pub fn connection(&mut self) -> Result<&mut Connection<Socket>, Failure> {
+    pub(crate) fn connection(&mut self) -> Result<&mut Connection<Socket>, Failure> {
         self.connection.as_mut().ok_or_else(not_connected)
-    }
-
-    /// The open connection, where there being none is somebody else's concern.
-    #[inline]
-    pub fn open_connection(&mut self) -> Option<&mut Connection<Socket>> {
-        self.connection.as_mut()
     }
 
     /// What an error means for the transaction.
     #[cold]
-    pub fn failure(&self, error: &wire::Error) -> Failure {
+    pub(crate) fn failure(&self, error: &wire::Error) -> Failure {
         self.plan.dialect.failure(error, self.plan.retryable)
     }
 
     /// [`Link::failure`] of an error that is not needed any more: dropping it is code that the hot path must not carry.
     #[cold]
     #[inline(never)]
-    pub fn failed(&self, error: wire::Error) -> Failure {
+    pub(crate) fn failed(&self, error: wire::Error) -> Failure {
         self.failure(&error)
+    }
+
+    /// BEGIN is about to be sent: from here on only an answered COMMIT or ROLLBACK makes the session clean.
+    #[inline]
+    pub(crate) fn begins(&mut self) {
+        self.in_transaction = true;
+    }
+
+    /// COMMIT or ROLLBACK was answered.
+    #[inline]
+    pub(crate) fn ended(&mut self) {
+        self.in_transaction = false;
     }
 
     /// BEGIN, by the text protocol: MySQL does not prepare it.
@@ -131,19 +132,9 @@ impl Link {
     /// # Errors
     /// Those of the server.
     #[inline]
-    pub async fn begin(&mut self) -> Result<Done, Failure> {
-        self.begin_as("BEGIN").await
-    }
-
-    /// [`Link::begin`] in a user's own words (START TRANSACTION READ ONLY).
-    ///
-    /// # Errors
-    /// Those of the server.
-    #[inline]
-    pub async fn begin_as(&mut self, sql: &str) -> Result<Done, Failure> {
-        // Set before the answer: from here on only an answered COMMIT or ROLLBACK makes the session clean.
-        self.in_transaction = true;
-        self.text(sql).await
+    pub(crate) async fn begin(&mut self) -> Result<Done, Failure> {
+        self.begins();
+        self.text("BEGIN").await
     }
 
     /// COMMIT.
@@ -151,48 +142,14 @@ impl Link {
     /// # Errors
     /// Those of the server.
     #[inline]
-    pub async fn commit(&mut self) -> Result<Done, Failure> {
-        self.commit_as("COMMIT").await
-    }
-
-    /// [`Link::commit`] in a user's own words (END).
-    ///
-    /// # Errors
-    /// Those of the server.
-    #[inline]
-    pub async fn commit_as(&mut self, sql: &str) -> Result<Done, Failure> {
-        let done = self.text(sql).await?;
-        self.in_transaction = false;
+    pub(crate) async fn commit(&mut self) -> Result<Done, Failure> {
+        let done = self.text("COMMIT").await?;
+        self.ended();
         Ok(done)
     }
 
-    /// The first half of [`Link::begin`]. `None`: there is no connection.
-    ///
-    /// # Errors
-    /// It could not be sent.
-    #[inline]
-    pub fn start_begin(&mut self) -> Option<Result<Started, wire::Error>> {
-        self.in_transaction = true;
-        Some(self.open_connection()?.start_query("BEGIN"))
-    }
-
-    /// The first half of [`Link::commit`]; [`Link::committed`] must follow the answer. `None`: there is no connection.
-    ///
-    /// # Errors
-    /// It could not be sent.
-    #[inline]
-    pub fn start_commit(&mut self) -> Option<Result<Started, wire::Error>> {
-        Some(self.open_connection()?.start_query("COMMIT"))
-    }
-
-    /// COMMIT was answered.
-    #[inline]
-    pub fn committed(&mut self) {
-        self.in_transaction = false;
-    }
-
     /// Whether a transaction is open.
-    pub fn is_in_transaction(&self) -> bool {
+    pub(crate) fn is_in_transaction(&self) -> bool {
         self.in_transaction
     }
 
@@ -200,9 +157,9 @@ impl Link {
     ///
     /// # Errors
     /// Those of the server.
-    pub async fn rollback(&mut self) -> Result<Done, Failure> {
+    pub(crate) async fn rollback(&mut self) -> Result<Done, Failure> {
         let done = self.text("ROLLBACK").await?;
-        self.in_transaction = false;
+        self.ended();
         Ok(done)
     }
 
@@ -211,7 +168,7 @@ impl Link {
     /// # Errors
     /// Those of the server.
     #[inline]
-    pub async fn text(&mut self, sql: &str) -> Result<Done, Failure> {
+    pub(crate) async fn text(&mut self, sql: &str) -> Result<Done, Failure> {
         let connection = self.connection()?;
         let answered = match connection.start_query(sql) {
             Ok(started) => connection.finish(None, started).await,
@@ -224,7 +181,7 @@ impl Link {
     ///
     /// # Errors
     /// Those of the server.
-    pub async fn recover(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn recover(&mut self) -> Result<(), Failure> {
         if self.in_transaction {
             self.rollback().await?;
         }
@@ -232,7 +189,7 @@ impl Link {
     }
 
     /// Says good-bye.
-    pub async fn close(&mut self) {
+    pub(crate) async fn close(&mut self) {
         if let Some(connection) = self.connection.take() {
             connection.close().await;
         }
