@@ -35,9 +35,10 @@ const COUNTED: [&str; 12] = [
     "zip",
 ];
 /// A small quarantine: freed memory is used again while it is still in the cache. An input that fails is kept, and can be
-/// replayed with more of both. SQLite has arrays of one name in two files, which are not at fault.
+/// replayed with more of both. SQLite has arrays of one name in two files, which are not at fault. Frames on the heap, for
+/// a use after return, take a fifth of the time and find what safe Rust does not compile.
 const ASAN_OPTIONS: &str = "detect_odr_violation=0:quarantine_size_mb=4:thread_local_quarantine_size_kb=64:\
-                            malloc_context_size=2";
+                            malloc_context_size=2:detect_stack_use_after_return=0";
 const RUNS: u64 = 10_000_000;
 
 /// Runs the targets that are named (all without a name); false when one of them failed.

@@ -17,7 +17,6 @@ pub(crate) struct Alarm {
     pub(crate) text: String,
     /// What to do about it.
     pub(crate) remedy: String,
-    /// The runs that have it.
     pub(crate) runs: Vec<String>,
 }
 

@@ -37,7 +37,6 @@ pub(crate) struct Row {
     pub(crate) finding: Finding,
     /// The same in a sentence, with the figures or the command line that audits.
     pub(crate) text: String,
-    /// Their runs.
     pub(crate) runs: Vec<String>,
 }
 

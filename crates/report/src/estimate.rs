@@ -5,7 +5,6 @@ use serde::Serialize;
 /// Median of the repeats with a distribution-free interval from their own order statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The median.
     pub median: f64,
     /// Lower end.
     pub low: f64,

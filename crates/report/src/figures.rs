@@ -10,7 +10,6 @@ use store::{ClientUsage, ErrorTally, LatencyUnit, Outcomes, Second, SecondRespon
 /// A distribution of times in milliseconds. A percentile of too few values ([`stats::quantile_needs`]) is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(into = "LatencyJson")]
-#[allow(missing_docs)] // the names of the JSON
 pub struct Latency {
     /// How many times it holds.
     pub count: u64,
@@ -138,7 +137,6 @@ pub struct IntervalFigures {
 
 /// One load level.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)] // as in `store::Step`
 pub struct StepFigures {
     pub sessions: u32,
     pub rate_tps: Option<f64>,

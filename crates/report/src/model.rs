@@ -8,11 +8,9 @@ use crate::figures::StepFigures;
 /// A report over one or more studies.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// Version of the plimsoll that reports.
     pub plimsoll_version: String,
     /// All machines, each once.
     pub hosts: Vec<HostView>,
-    /// All studies.
     pub studies: Vec<StudyReport>,
 }
 
@@ -114,7 +112,6 @@ impl Standing {
     }
 }
 
-/// One run.
 #[derive(Debug, Clone)]
 pub struct RunView {
     /// Name within the report: `r12`, or `2-r12` where several files are read.
@@ -179,7 +176,6 @@ pub struct Point {
 pub struct VerdictView {
     /// `tps`, `p95` ...
     pub metric: String,
-    /// The axis.
     pub axis: String,
     /// Index of the point that is compared with (of the first level, for a whole climb).
     pub base: usize,

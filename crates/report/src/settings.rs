@@ -21,7 +21,6 @@ pub(crate) struct FlavorSettings {
 /// Cells whose servers report the same settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Kind {
-    /// Their labels.
     pub(crate) labels: Vec<String>,
     /// A run that reported them.
     pub(crate) run: String,

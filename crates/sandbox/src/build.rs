@@ -151,7 +151,6 @@ pub struct Files {
 }
 
 impl Files {
-    /// All of its paths.
     pub(crate) fn each_path(&mut self, change: &mut dyn FnMut(&mut PathBuf)) {
         let Files { server, base, share, messages, plugins, initdb, client, libraries } = self;
         let optional = [share, messages, plugins, initdb, client].into_iter().flatten();
@@ -173,7 +172,6 @@ impl Build {
         }
     }
 
-    /// The numbers of its version.
     pub fn numbers(&self) -> Version {
         Version::of(&self.version)
     }

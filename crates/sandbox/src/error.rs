@@ -49,7 +49,6 @@ pub enum Error {
     Archive {
         /// The file.
         path: PathBuf,
-        /// Why.
         why: String,
     },
     /// A checksum that differs from the one expected.
@@ -66,16 +65,10 @@ pub enum Error {
     },
     /// Shared libraries that the build needs and the machine lacks.
     #[error("{build} needs {}", .missing.iter().map(|m| m.to_string()).collect::<Vec<_>>().join(", "))]
-    Libraries {
-        /// The build.
-        build: String,
-        /// What is missing.
-        missing: Vec<crate::builds::MissingLibrary>,
-    },
+    Libraries { build: String, missing: Vec<crate::builds::MissingLibrary> },
     /// A setting that this build does not know, or whose value is impossible.
     #[error("{build} cannot take the setting {name}: {why}")]
     Setting {
-        /// The build.
         build: String,
         /// The variable.
         name: String,
@@ -103,17 +96,13 @@ pub enum Error {
         "a sandbox named {name} exists already ({state}): choose another --name, or `plimsoll sandbox destroy {name}`"
     )]
     Exists {
-        /// The name.
         name: String,
         /// What it is doing.
         state: String,
     },
     /// No sandbox of that name.
     #[error("no sandbox named {name}: `plimsoll sandbox list` shows those there are")]
-    NoSandbox {
-        /// The name.
-        name: String,
-    },
+    NoSandbox { name: String },
     /// Another plimsoll holds it.
     #[error("{what} is in use by another plimsoll{}: wait until it ends", .holder.as_ref().map(|h| format!(" ({h})")).unwrap_or_default())]
     Busy {
@@ -125,7 +114,6 @@ pub enum Error {
     /// Initialising the data directory failed.
     #[error("{build} could not initialise its data directory: {why}\n{log}")]
     Init {
-        /// The build.
         build: String,
         /// Exit status or cause.
         why: String,
@@ -135,7 +123,6 @@ pub enum Error {
     /// The server ended or stayed silent instead of answering.
     #[error("{build} did not start: {why}{}", unexplained(.log))]
     Start {
-        /// The build.
         build: String,
         /// Exit status, a port in use, a timeout.
         why: String,
@@ -151,7 +138,6 @@ pub enum Error {
     /// A statement that sets up or asks the server failed.
     #[error("{build}: {source}")]
     Wire {
-        /// The build.
         build: String,
         /// Why.
         source: wire::Error,

@@ -63,7 +63,6 @@ pub enum Tried {
 /// Where the machine's lock may be, the first that can be used: a directory that belongs to the machine and not to a
 /// user. Where only root may write to /run/lock, root's first measuring makes the file for everybody.
 const MACHINE_PLACES: [&str; 3] = ["/run/lock", "/var/lock", "/tmp"];
-/// Its name there.
 const MACHINE_NAME: &str = "plimsoll-measuring.lock";
 
 /// Asks for the machine, to measure on it.

@@ -27,7 +27,6 @@ pub(crate) struct Ids {
 /// How to start a server, or a program that prepares its data directory.
 #[derive(Debug)]
 pub(crate) struct Launch {
-    /// The program.
     pub(crate) program: PathBuf,
     /// Its arguments.
     pub(crate) args: Vec<OsString>,
@@ -43,7 +42,6 @@ pub(crate) struct Launch {
     pub(crate) stdin: Option<File>,
     /// Where standard output and standard error go.
     pub(crate) log: File,
-    /// CPUs.
     pub(crate) cpus: Option<Cpus>,
     /// The signal it gets when this process dies; `None` survives.
     pub(crate) dies_with_us: Option<i32>,

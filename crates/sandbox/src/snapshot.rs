@@ -131,7 +131,6 @@ struct Stored {
 /// What was removed to stay within the limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Keys.
     pub keys: Vec<String>,
     /// Bytes freed.
     pub bytes: u64,
@@ -331,7 +330,6 @@ pub fn prune(home: &Home, limit_bytes: u64) -> Result<Pruned, Error> {
     Ok(pruned)
 }
 
-/// Removes one snapshot.
 pub fn remove(snapshot: &Snapshot) -> Result<(), Error> {
     let gone = snapshot.dir.with_file_name(format!(".gone-{}", serial()));
     match fs::rename(&snapshot.dir, &gone) {

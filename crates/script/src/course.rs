@@ -24,7 +24,6 @@ pub enum Stopped {
         /// The server's words.
         text: String,
     },
-    /// It has ended.
     Ended,
 }
 

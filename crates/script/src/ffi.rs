@@ -333,7 +333,6 @@ pub extern "C" fn plimsoll_connection(id: u32, is_mysql: bool) -> *mut SqlConnec
     give(SqlConnection::new(id as usize, if is_mysql { &MYSQL } else { &PGSQL }, true))
 }
 
-/// Closes a connection.
 #[unsafe(no_mangle)]
 pub extern "C" fn db_connection_close(connection: *mut SqlConnection) -> c_int {
     let Some(connection) = held(connection).filter(|connection| !connection.is_closed) else {
@@ -415,7 +414,6 @@ pub extern "C" fn db_fetch_row(result: *mut SqlResult) -> *mut SqlRow {
     &mut result.row
 }
 
-/// Frees a result.
 #[unsafe(no_mangle)]
 pub extern "C" fn db_free_results(result: *mut SqlResult) -> c_int {
     let Some(result) = take(result) else {

@@ -21,11 +21,9 @@ use wire::{
 
 /// How a connection's socket comes to be.
 pub trait Open {
-    /// The socket.
     type Socket: Transport;
     /// Connects within `limit`.
     fn open(&self, endpoint: &Endpoint, limit: Duration) -> impl Future<Output = io::Result<Self::Socket>>;
-    /// Pauses.
     fn pause(&self, duration: Duration) -> impl Future<Output = ()>;
 }
 

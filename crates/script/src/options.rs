@@ -18,7 +18,6 @@ pub enum Kind {
     Size,
     /// A number.
     Double,
-    /// Text.
     Text,
     /// Texts joined by commas.
     List,
@@ -48,9 +47,7 @@ pub enum Section {
     General,
     /// Random numbers.
     Random,
-    /// Log.
     Log,
-    /// Databases.
     Database,
     /// MySQL.
     Mysql,
@@ -480,7 +477,6 @@ impl Values {
         self.get(name).unwrap_or_default()
     }
 
-    /// A list.
     pub fn list(&self, name: &str) -> Vec<String> {
         self.text(name).split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
     }

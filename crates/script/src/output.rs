@@ -68,7 +68,6 @@ pub struct Stat {
     pub reads: u64,
     /// Statements that changed rows.
     pub writes: u64,
-    /// Others.
     pub other: u64,
     /// Ignorable errors.
     pub errors: u64,

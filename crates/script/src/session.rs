@@ -26,7 +26,6 @@ pub struct Tally {
 
 /// The sessions of a run.
 pub struct ScriptSessions {
-    /// The script.
     pub program: Arc<Program>,
     /// Compiled glue.
     pub bytecode: Bytecode,

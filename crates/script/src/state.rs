@@ -18,15 +18,11 @@ pub const VERSION: &str = "1.0.20";
 /// A value of an option as Lua sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OptionValue {
-    /// No value.
     Nil,
     /// `on` or `off`.
     Bool(bool),
-    /// A number.
     Number(f64),
-    /// Text.
     Text(String),
-    /// A list.
     List(Vec<String>),
 }
 

@@ -29,7 +29,6 @@ pub struct Counters([AtomicU64; 6]);
 
 /// The counters, in the order of sysbench's `sb_counter_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // sysbench's words
 pub enum Counter {
     Other,
     Read,
@@ -50,7 +49,6 @@ impl Counter {
 pub struct Counted([u64; 6]);
 
 impl Counters {
-    /// Adds.
     pub fn add(&self, counter: Counter, amount: u64) {
         self.0[counter as usize].fetch_add(amount, Ordering::Relaxed);
     }

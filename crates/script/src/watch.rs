@@ -25,7 +25,6 @@ pub struct Hooks<'a> {
     pub global: &'a mut Course<Blocking>,
     /// Where intermediate reports run; `None` without such a hook.
     pub intermediate: Option<Course<Blocking>>,
-    /// Whether there is a cumulative hook.
     pub has_cumulative: bool,
 }
 

@@ -61,18 +61,11 @@ pub enum Error {
         "table {table}: its rows come from the shell command `{command}`, which is not run unless you allow it: \
          read it, then add --allow-shell"
     )]
-    ShellNotAllowed {
-        /// The table.
-        table: String,
-        /// The command.
-        command: String,
-    },
+    ShellNotAllowed { table: String, command: String },
     /// The allowed shell command failed.
     #[error("the command `{command}` of table {table} failed: {reason}")]
     Shell {
-        /// The table.
         table: String,
-        /// The command.
         command: String,
         /// Exit status or message.
         reason: String,
@@ -82,17 +75,13 @@ pub enum Error {
     NoRoom {
         /// Which client of the file.
         client: String,
-        /// The table.
         table: String,
         /// Why, with a remedy.
         why: String,
     },
     /// The user had enough.
     #[error("stopped while table {table} was loaded: it has a part of its rows")]
-    Stopped {
-        /// The table.
-        table: String,
-    },
+    Stopped { table: String },
     /// A server refused, or could not be reached.
     #[error("client {client}: {source}")]
     Server {
@@ -137,7 +126,6 @@ pub enum Error {
     /// Queries failed.
     #[error("client {client}: {count} queries failed; the first: {text}")]
     Queries {
-        /// Which client.
         client: String,
         /// How many.
         count: u64,

@@ -10,7 +10,6 @@ pub enum Token {
     Word(String),
     /// A quoted string, escapes resolved.
     Text(String),
-    /// A number.
     Number(f64),
     /// `$1`
     Argument(usize),

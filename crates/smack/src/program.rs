@@ -108,7 +108,6 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 pub struct Barrel {
     /// Dictionaries, in the order of the indices in compiled queries.
     pub dictionaries: Arc<[Dictionary]>,
-    /// Queries of this barrel.
     pub queries: Arc<[Compiled]>,
     /// What one round consists of.
     pub shots: Arc<[CompiledShot]>,
@@ -127,20 +126,14 @@ pub enum CompiledShot {
         query: usize,
     },
     /// Pause.
-    Sleep {
-        /// Seconds.
-        seconds: f64,
-    },
+    Sleep { seconds: f64 },
 }
 
 /// All definitions of a file, by kind.
 #[derive(Debug, Clone, Default)]
 pub struct Definitions {
-    /// Clients.
     pub clients: Vec<Client>,
-    /// Queries.
     pub queries: Vec<Query>,
-    /// Tables.
     pub tables: Vec<Table>,
     /// Dictionaries, loaded.
     pub dictionaries: Vec<Dictionary>,

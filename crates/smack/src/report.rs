@@ -24,7 +24,6 @@ pub enum Timing {
 /// Figures of a statistics group over all instances.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct GroupReport {
-    /// Queries.
     pub num_queries: u64,
     /// Longest, in ms.
     pub max_time_ms: f64,
@@ -37,9 +36,7 @@ pub struct GroupReport {
 /// What a client's report says.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Report {
-    /// The client.
     pub client: String,
-    /// Instances.
     pub instances: usize,
     /// Longest connect, in ms.
     pub connect_max_ms: f64,

@@ -21,14 +21,12 @@ use crate::statement::Escape;
 pub enum Order {
     /// Fire the barrel for so many rounds; `None`: until the load engine ends the step.
     Unload {
-        /// Rounds.
         rounds: Option<u64>,
     },
     /// Run a statement.
     Query(String),
     /// Pause.
     Sleep(Duration),
-    /// Print.
     Print(String),
 }
 
@@ -54,14 +52,12 @@ impl GroupFigures {
     }
 }
 
-/// Figures of one instance.
 #[derive(Debug, Clone, Default)]
 pub struct Instance {
     /// Which one; the last is the controller of the original.
     pub index: u32,
     /// Time to connect.
     pub connect_ns: u64,
-    /// By group.
     pub groups: Vec<GroupFigures>,
     /// Start of the first and end of the last query.
     pub span: Option<(Moment, Moment)>,

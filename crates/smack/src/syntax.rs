@@ -65,16 +65,12 @@ pub enum Shot {
         query: String,
     },
     /// Pause, in seconds (a negative number in the place of a count).
-    Sleep {
-        /// Seconds.
-        seconds: f64,
-    },
+    Sleep { seconds: f64 },
 }
 
 /// A query and the statistics group that it counts in.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Query {
-    /// Name.
     pub name: String,
     /// Text, with `$dictionary` words where `parsed` is set.
     pub text: String,
@@ -133,7 +129,6 @@ pub struct DictionarySource {
 /// A table that is created and filled while the file is read, where it is missing or too small.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
-    /// Name.
     pub name: String,
     /// Which client's connection makes it.
     pub client: String,
@@ -156,9 +151,7 @@ pub enum Statement {
     Call {
         /// The client's name.
         client: String,
-        /// The method.
         method: Method,
-        /// Its arguments.
         arguments: Vec<Expression>,
         /// Where.
         place: Place,
@@ -167,7 +160,6 @@ pub enum Statement {
     Assign {
         /// Variable without the dollar sign.
         name: String,
-        /// Value.
         value: Expression,
     },
 }
@@ -221,7 +213,6 @@ impl Method {
 pub enum Expression {
     /// A number as written.
     Number(f64),
-    /// A string.
     Text(String),
     /// `$1`: an argument of the command line.
     Argument(usize),

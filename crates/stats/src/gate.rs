@@ -29,7 +29,6 @@ impl Wanted {
         }
     }
 
-    /// Whether a comparison is that.
     pub fn holds(self, result: &Comparison) -> bool {
         match self {
             Wanted::Faster => result.verdict == Verdict::Faster,

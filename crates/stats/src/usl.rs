@@ -40,7 +40,6 @@ pub struct UslFit {
     pub gamma: Estimate,
     /// sqrt((1 - alpha) / beta): the level with the highest throughput.
     pub peak_level: Estimate,
-    /// Throughput there.
     pub peak_throughput: Estimate,
     /// gamma / alpha: where it would level off without the coherency term.
     pub ceiling: f64,

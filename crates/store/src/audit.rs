@@ -191,7 +191,6 @@ pub struct Audit {
     pub host: HostId,
     /// The server's binaries.
     pub build: BuildId,
-    /// What was audited.
     pub start: AuditStart,
     /// All rounds, in order.
     pub rounds: Vec<(AuditKind, AuditRound)>,

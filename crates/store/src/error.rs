@@ -72,7 +72,6 @@ pub enum Error {
     /// A run that has ended is never written again.
     #[error("run {run} is already recorded as {status}: a recorded run is never overwritten")]
     Recorded {
-        /// The run.
         run: i64,
         /// How it stands.
         status: String,

@@ -141,7 +141,6 @@ impl Store {
         })
     }
 
-    /// A build.
     pub fn build(&self, id: BuildId) -> Result<Build, Error> {
         self.one("build", "SELECT * FROM build WHERE id=?", id.0, |row| {
             Ok(Build {

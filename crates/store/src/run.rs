@@ -99,7 +99,6 @@ pub struct ServerFacts {
     pub version_text: String,
     /// All settings as the server reports them after the run.
     pub settings: BTreeMap<String, String>,
-    /// The settings that were asked for.
     pub settings_asked: BTreeMap<String, String>,
     /// The command line and environment of the server process, without secrets.
     pub command: String,
@@ -171,7 +170,6 @@ pub struct Check {
 
 /// How transactions ended; exclusive. As in `load`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // the words of ARCHITECTURE.md
 pub struct Outcomes {
     pub committed: u64,
     pub rolled_back: u64,
@@ -194,7 +192,6 @@ impl Outcomes {
             + self.connection
             + self.other
     }
-    /// All that were started.
     pub fn started(&self) -> u64 {
         self.committed + self.rolled_back + self.failed()
     }
@@ -288,7 +285,6 @@ pub struct Second {
 
 /// Response times of one second in ms.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[allow(missing_docs)] // percentiles
 pub struct SecondResponse {
     /// Transactions that they are of.
     pub count: u64,
@@ -323,7 +319,6 @@ impl Interval {
 /// One load level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// Sessions.
     pub sessions: u32,
     /// Arrivals per second of an open loop; `None`: closed.
     pub rate_tps: Option<f64>,
@@ -462,7 +457,6 @@ pub struct RunEnd {
     pub log_file: String,
     /// Milliseconds since 1970.
     pub ended_at_ms: i64,
-    /// The server.
     pub server: ServerFacts,
     /// The work.
     pub workload: WorkloadFacts,
@@ -478,7 +472,6 @@ pub struct RunEnd {
     pub steps: Vec<Step>,
     /// Telemetry.
     pub series: Vec<Series>,
-    /// Hot locks.
     pub hot_locks: Vec<HotLock>,
     /// Anything else worth printing.
     pub facts: BTreeMap<String, String>,
@@ -525,7 +518,6 @@ impl RunEnd {
 pub struct RunHead {
     /// Its row.
     pub id: RunId,
-    /// The study.
     pub study: StudyId,
     /// As begun.
     pub start: RunStart,

@@ -104,7 +104,6 @@ pub struct StudyRecord {
 /// The machine that measures (and, but for attached servers, serves).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Host {
-    /// Host name.
     pub name: String,
     /// Hash of what makes the machine comparable with itself: never pool results over two of them.
     pub fingerprint: String,
@@ -156,7 +155,6 @@ impl Build {
 pub struct Quantity {
     /// `sequential_write`, `random_read_4k`, `fsync` ...
     pub name: String,
-    /// The value.
     pub value: f64,
     /// `MB/s`, `1/s`, `us` ...
     pub unit: String,
@@ -175,7 +173,6 @@ pub struct Probe {
     pub tool: String,
     /// Milliseconds since 1970.
     pub measured_at_ms: i64,
-    /// The figures.
     pub figures: Vec<Quantity>,
 }
 

@@ -26,7 +26,6 @@ pub struct Fact {
     pub name: &'static str,
     /// How good it is.
     pub state: State,
-    /// What was found.
     pub found: String,
     /// What it means for a study, and what would change it.
     pub meaning: String,

@@ -34,7 +34,6 @@ pub struct Drained {
     pub system_took: Duration,
     /// What there was: `history list 31, dirty pages 1024`; empty where the server does not tell.
     pub found: String,
-    /// What was left of it.
     pub left: String,
     /// It took longer than permitted, and something is left.
     pub is_unfinished: bool,

@@ -183,7 +183,6 @@ pub struct Debt {
     pub name: &'static str,
     /// At the start of the measured phase.
     pub start: f64,
-    /// At its end.
     pub end: f64,
     /// Where the server begins to pay it under the load's feet.
     pub limit: f64,
@@ -329,7 +328,6 @@ pub fn noisy_host(noise: &Noise, limits: &NoiseLimits) -> Gate {
 pub struct DeviceLimit {
     /// `bytes written`, `reads`.
     pub what: &'static str,
-    /// What was allowed.
     pub allowed: f64,
     /// What was seen on average; `None` where the device was not sampled.
     pub seen: Option<f64>,

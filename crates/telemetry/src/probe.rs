@@ -39,7 +39,6 @@ pub struct ProbeResult {
     pub notes: Vec<String>,
 }
 
-/// How to probe.
 #[derive(Debug, Clone)]
 pub struct ProbeOptions {
     /// Where results are kept, one file a device; `None`: not kept.

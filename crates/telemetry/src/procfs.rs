@@ -74,7 +74,6 @@ pub struct CpuTicks {
     pub user: u64,
     /// Kernel.
     pub system: u64,
-    /// Idle.
     pub idle: u64,
     /// Idle while a disk request was outstanding.
     pub iowait: u64,
@@ -180,13 +179,11 @@ pub fn field(text: &str, name: &str) -> Option<u64> {
 pub struct DiskStats {
     /// Reads completed.
     pub reads: u64,
-    /// Bytes read.
     pub read_bytes: u64,
     /// Milliseconds that reads took, queueing included.
     pub read_ms: u64,
     /// Writes completed.
     pub writes: u64,
-    /// Bytes written.
     pub written_bytes: u64,
     /// Milliseconds that writes took.
     pub write_ms: u64,
@@ -244,7 +241,6 @@ pub fn parse_net_dev(text: &str, is_loopback: bool) -> (u64, u64) {
 pub struct PidStat {
     /// State letter: `Z` is dead and not yet waited for.
     pub state: char,
-    /// Parent.
     pub parent: u32,
     /// User time in ticks, all threads, ended ones included.
     pub user_ticks: u64,
@@ -254,13 +250,11 @@ pub struct PidStat {
     pub children_user_ticks: u64,
     /// Kernel time of them.
     pub children_system_ticks: u64,
-    /// Threads.
     pub threads: u64,
     /// Start in ticks since boot: tells a process from a later one with the same id.
     pub start_ticks: u64,
     /// Resident pages.
     pub rss_pages: u64,
-    /// Major faults.
     pub major_faults: u64,
 }
 

@@ -67,7 +67,6 @@ pub struct Cost {
 pub struct Telemetry {
     /// Series, raw.
     pub tracks: Vec<Track>,
-    /// What it cost.
     pub costs: Vec<Cost>,
     /// What could not be measured.
     pub missing: Vec<Missing>,

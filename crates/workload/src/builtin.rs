@@ -8,21 +8,59 @@ mod sysbench_0x;
 mod tpcb;
 mod tpcc;
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use crate::Workload;
+use crate::{Configured, Dialect, OptionError, OptionSpec, Workload};
+
+type Configure = fn(&BTreeMap<String, String>, Dialect) -> Result<Box<dyn Configured>, OptionError>;
+
+/// A workload that is no member of a family.
+struct Single {
+    name: &'static str,
+    summary: &'static str,
+    description: &'static str,
+    options: &'static [OptionSpec],
+    configure: Configure,
+}
+
+impl Workload for Single {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn summary(&self) -> &str {
+        self.summary
+    }
+
+    fn description(&self) -> &str {
+        self.description
+    }
+
+    fn options(&self) -> &[OptionSpec] {
+        self.options
+    }
+
+    fn configure(
+        &self,
+        given: &BTreeMap<String, String>,
+        dialect: Dialect,
+    ) -> Result<Box<dyn Configured>, OptionError> {
+        (self.configure)(given, dialect)
+    }
+}
 
 /// All built-in workloads, in the order in which a list shows them.
 pub fn all() -> &'static [&'static dyn Workload] {
     static ALL: LazyLock<Vec<&'static dyn Workload>> = LazyLock::new(|| {
         let mut all: Vec<&'static dyn Workload> = Vec::new();
         all.extend(oltp_members());
-        all.push(&bulk_insert::BulkInsert);
+        all.push(&bulk_insert::WORKLOAD);
         all.extend(sysbench_0x::MEMBERS.iter().map(|workload| workload as &dyn Workload));
-        all.push(&dbstress::DbStress);
-        all.push(&catalogue::Catalogue);
-        all.push(&tpcb::Tpcb);
-        all.push(&tpcc::Tpcc);
+        all.push(&dbstress::WORKLOAD);
+        all.push(&catalogue::WORKLOAD);
+        all.push(&tpcb::WORKLOAD);
+        all.push(&tpcc::WORKLOAD);
         all
     });
     &ALL

@@ -6,7 +6,6 @@ pub enum OptionError {
     /// There is no such key.
     #[error("{workload} has no option \"{name}\"; it has: {known}")]
     Unknown {
-        /// The workload.
         workload: String,
         /// The key as given.
         name: String,
@@ -55,7 +54,6 @@ pub enum Error {
         doing: String,
         /// What came.
         found: String,
-        /// What was wanted.
         wanted: String,
     },
     /// The options ask for what this server cannot do.

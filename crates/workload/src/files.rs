@@ -20,7 +20,6 @@ pub const WORKLOAD: Limit =
     Limit { mib_max: 16, remedy: "let statements generate the rows, or keep them in a data file" };
 /// Of rows or words that a workload names.
 pub const DATA: Limit = Limit { mib_max: 1024, remedy: "take fewer rows" };
-/// Of a file of options.
 pub const OPTIONS: Limit = Limit { mib_max: 1, remedy: "is it a file of options?" };
 
 /// The bytes of a file.

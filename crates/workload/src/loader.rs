@@ -49,7 +49,6 @@ pub struct TableLoad<'a> {
 
 /// All tables of a workload. They are dropped in reverse order and created in order.
 pub struct LoadPlan<'a> {
-    /// The tables.
     pub tables: Vec<TableLoad<'a>>,
 }
 

@@ -27,7 +27,6 @@ pub enum OptionKind {
     Switch,
     /// One of these words.
     Word(Cow<'static, [Cow<'static, str>]>),
-    /// Any text.
     Text,
 }
 
@@ -96,7 +95,6 @@ impl OptionSpec {
         OptionSpec::new(name, default, OptionKind::Word(Cow::Borrowed(words)), help)
     }
 
-    /// Any text.
     pub const fn text(name: &'static str, default: &'static str, help: &'static str) -> OptionSpec {
         OptionSpec::new(name, default, OptionKind::Text, help)
     }

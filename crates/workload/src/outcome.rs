@@ -180,7 +180,6 @@ pub struct Needs {
 pub struct Figure {
     /// Its name (`NOPM`, `p90 new_order`).
     pub name: String,
-    /// Its value.
     pub value: f64,
     /// Its unit (`1/min`, `ms`).
     pub unit: String,

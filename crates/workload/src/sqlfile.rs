@@ -175,7 +175,6 @@ impl SqlFile {
     }
 }
 
-/// The value of an option of the file.
 #[derive(Debug, Clone, PartialEq)]
 enum OptionValue {
     Int(i64),

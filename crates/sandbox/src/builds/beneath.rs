@@ -96,7 +96,6 @@ impl Root {
         Ok(rustix::fs::linkat(from, from_name, dir, last, AtFlags::empty())?)
     }
 
-    /// A file that is there, to be read.
     pub(crate) fn read(&self, name: &Path) -> io::Result<File> {
         let (dir, last) = self.place(name, false)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -62,7 +62,6 @@ pub(crate) struct Take {
 pub(crate) enum Place {
     /// Maven coordinate.
     Maven(String),
-    /// URL.
     Url(String),
 }
 

@@ -27,7 +27,6 @@ use crate::{Build, Error, Flavor, Home, OnProgress, Origin, Progress, Selector, 
 pub struct Fetchable {
     /// Whose server.
     pub flavor: Flavor,
-    /// Version.
     pub version: String,
     /// Label, where the catalogue gives one.
     pub label: Option<String>,

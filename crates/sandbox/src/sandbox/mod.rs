@@ -40,7 +40,6 @@ impl State {
 /// A sandbox as seen from outside.
 #[derive(Debug, Clone)]
 pub struct Status {
-    /// Name.
     pub name: String,
     /// `flavor@version[+label]`.
     pub build: String,
@@ -128,12 +127,10 @@ impl Sandbox {
             .collect()
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.record.name
     }
 
-    /// Its build.
     pub fn build(&self) -> &Build {
         &self.record.build
     }

@@ -23,9 +23,7 @@ pub enum Isolation {
     /// transaction whose row another one changed, and InnoDB changes the newest version of the row.
     #[default]
     ReadCommitted,
-    /// REPEATABLE READ.
     RepeatableRead,
-    /// SERIALIZABLE.
     Serializable,
 }
 

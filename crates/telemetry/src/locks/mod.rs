@@ -26,7 +26,6 @@ pub enum Source {
     Perf,
 }
 
-/// One lock.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LockWait {
     /// Its name: `mutex/sql/LOCK_open`, `LWLock/WALWrite`, a symbol, or an address.
@@ -58,7 +57,6 @@ pub struct LockTable {
     pub source: Source,
     /// Length of the observation.
     pub observed_s: f64,
-    /// The locks.
     pub waits: Vec<LockWait>,
     /// What could not be had.
     pub missing: Vec<Missing>,

@@ -13,7 +13,6 @@ const STATUS: u16 = 2;
 /// Column type VAR_STRING.
 const VAR_STRING: u8 = 0xfd;
 
-/// One packet.
 pub fn packet(sequence: u8, body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u32).to_le_bytes();
     let mut out = vec![length[0], length[1], length[2], sequence];

@@ -4,7 +4,6 @@ use std::io;
 
 use super::{Peer, Request};
 
-/// One message.
 pub fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     let mut out = vec![tag];
     out.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());

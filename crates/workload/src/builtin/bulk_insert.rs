@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use load::{AnySession, Completion, Failure, Recorder, Session, SessionFactory};
 use wire::Target;
 
+use super::Single;
 use crate::control::Control;
 use crate::engine::link::{Link, LinkPlan};
 use crate::engine::tally::{Change, SessionTally, Tally};
@@ -15,7 +16,7 @@ use crate::options::{ENGINE, Options, TABLE_OPTIONS};
 use crate::random::digits;
 use crate::{
     Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
-    Progress, Ran, StatementDoc, Workload,
+    Progress, Ran, StatementDoc,
 };
 
 const OPTIONS: &[OptionSpec] = &[
@@ -25,46 +26,31 @@ const OPTIONS: &[OptionSpec] = &[
     TABLE_OPTIONS,
 ];
 
-/// The workload.
-#[derive(Debug)]
-pub(crate) struct BulkInsert;
+const DESCRIPTION: &str = "\
+As sysbench's bulk_insert: rows (n, n) into tables sbtestN (id primary key, k), in INSERT statements of \
+512 KiB without a transaction around them. A transaction is one such statement here; sysbench counts \
+each of its rows as an event, so its rate is that of the rows. A session that finds rows goes on after \
+the highest id. Sessions that share a table (more sessions than `tables`) share its numbering.";
 
-impl Workload for BulkInsert {
-    fn name(&self) -> &str {
-        "bulk_insert"
-    }
+pub(super) const WORKLOAD: Single = Single {
+    name: "bulk_insert",
+    summary: "multi-row inserts of 512 KiB into a table for each session",
+    description: DESCRIPTION,
+    options: OPTIONS,
+    configure,
+};
 
-    fn summary(&self) -> &str {
-        "multi-row inserts of 512 KiB into a table for each session"
-    }
-
-    fn description(&self) -> &str {
-        "As sysbench's bulk_insert: rows (n, n) into tables sbtestN (id primary key, k), in INSERT statements of \
-         512 KiB without a transaction around them. A transaction is one such statement here; sysbench counts \
-         each of its rows as an event, so its rate is that of the rows. A session that finds rows goes on after \
-         the highest id. Sessions that share a table (more sessions than `tables`) share its numbering."
-    }
-
-    fn options(&self) -> &[OptionSpec] {
-        OPTIONS
-    }
-
-    fn configure(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<Box<dyn Configured>, OptionError> {
-        let options = Options::for_server(self.name(), OPTIONS, given, &dialect)?;
-        let tables = options.count("tables");
-        Ok(Box::new(ConfiguredBulk {
-            tables,
-            statement_bytes: options.count("statement_bytes") as usize,
-            next_ids: (0..tables).map(|_| AtomicU64::new(1)).collect(),
-            tally: Arc::default(),
-            options,
-            dialect,
-        }))
-    }
+fn configure(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Box<dyn Configured>, OptionError> {
+    let options = Options::for_server("bulk_insert", OPTIONS, given, &dialect)?;
+    let tables = options.count("tables");
+    Ok(Box::new(ConfiguredBulk {
+        tables,
+        statement_bytes: options.count("statement_bytes") as usize,
+        next_ids: (0..tables).map(|_| AtomicU64::new(1)).collect(),
+        tally: Arc::default(),
+        options,
+        dialect,
+    }))
 }
 
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use load::SessionFactory;
 use wire::{ParamType, Target};
 
+use super::Single;
 use crate::control::Control;
 use crate::engine::{self, Draw, DrawnWorkload, Program, StatementClass};
 use crate::loader::{self, LoadPlan, TableLoad};
@@ -14,7 +15,7 @@ use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::random::{Rng, digit_groups, digits};
 use crate::{
     Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
-    Progress, Ran, StatementDoc, Workload,
+    Progress, Ran, StatementDoc,
 };
 
 const OPTIONS: &[OptionSpec] = &[
@@ -52,35 +53,13 @@ const PRICE_MAX: u64 = 100_000;
 /// Orders that one grouped query looks at.
 const GROUPED_ORDERS: u64 = 100;
 
-/// The workload.
-#[derive(Debug)]
-pub(crate) struct Catalogue;
-
-impl Workload for Catalogue {
-    fn name(&self) -> &str {
-        "catalogue"
-    }
-
-    fn summary(&self) -> &str {
-        "selects over a shop's catalogue in memory: by key, filtered, grouped, ordered"
-    }
-
-    fn description(&self) -> &str {
-        DESCRIPTION
-    }
-
-    fn options(&self) -> &[OptionSpec] {
-        OPTIONS
-    }
-
-    fn configure(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<Box<dyn Configured>, OptionError> {
-        Ok(Box::new(configured(given, dialect)?))
-    }
-}
+pub(super) const WORKLOAD: Single = Single {
+    name: "catalogue",
+    summary: "selects over a shop's catalogue in memory: by key, filtered, grouped, ordered",
+    description: DESCRIPTION,
+    options: OPTIONS,
+    configure: |given, dialect| Ok(Box::new(configured(given, dialect)?)),
+};
 
 fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<ConfiguredShop, OptionError> {
     let options = Options::for_server("catalogue", OPTIONS, given, &dialect)?;

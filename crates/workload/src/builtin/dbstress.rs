@@ -8,6 +8,7 @@ use std::sync::Arc;
 use load::{SessionFactory, StepResult};
 use wire::{ParamType, Target};
 
+use super::Single;
 use crate::control::Control;
 use crate::engine::{self, Draw, DrawnWorkload, Program, StatementClass};
 use crate::loader::{self, LoadPlan, TableLoad};
@@ -15,7 +16,7 @@ use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::random::{Rng, digit_groups, digits};
 use crate::{
     Baseline, Check, Configured, Dialect, Error, Figure, Flavor, LoadAt, LoadReport, Needs, OptionError,
-    OptionSpec, Progress, Ran, StatementDoc, Workload,
+    OptionSpec, Progress, Ran, StatementDoc,
 };
 
 const TARGETS: &[Cow<'static, str>] = &[Cow::Borrowed("same"), Cow::Borrowed("random")];
@@ -62,35 +63,13 @@ const ZONES: u64 = 10;
 const SECTIONS: u64 = 100;
 const STATS: u64 = 1000;
 
-/// The workload.
-#[derive(Debug)]
-pub(crate) struct DbStress;
-
-impl Workload for DbStress {
-    fn name(&self) -> &str {
-        "dbstress"
-    }
-
-    fn summary(&self) -> &str {
-        "objects with their history, read and rewritten (dbSTRESS-like, reconstructed)"
-    }
-
-    fn description(&self) -> &str {
-        DESCRIPTION
-    }
-
-    fn options(&self) -> &[OptionSpec] {
-        OPTIONS
-    }
-
-    fn configure(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<Box<dyn Configured>, OptionError> {
-        Ok(Box::new(configured(given, dialect)?))
-    }
-}
+pub(super) const WORKLOAD: Single = Single {
+    name: "dbstress",
+    summary: "objects with their history, read and rewritten (dbSTRESS-like, reconstructed)",
+    description: DESCRIPTION,
+    options: OPTIONS,
+    configure: |given, dialect| Ok(Box::new(configured(given, dialect)?)),
+};
 
 fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<ConfiguredStress, OptionError> {
     let options = Options::for_server("dbstress", OPTIONS, given, &dialect)?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use load::SessionFactory;
 use wire::{ParamType, Target};
 
+use super::Single;
 use crate::control::Control;
 use crate::engine::{self, Draw, DrawnWorkload, Program, StatementClass};
 use crate::loader::{self, LoadPlan, TableLoad};
@@ -14,7 +15,7 @@ use crate::options::{ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::random::{Rng, digits};
 use crate::{
     Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
-    Progress, Ran, StatementDoc, Workload,
+    Progress, Ran, StatementDoc,
 };
 
 const ACCOUNTS: u64 = 100_000;
@@ -49,35 +50,13 @@ with 85 % of the accounts in the teller's own branch (`home`), amounts from -500
 With more sessions than `scale` they wait for each other's branches. The four sums of balances and amounts are \
 equal after every run.";
 
-/// The workload.
-#[derive(Debug)]
-pub(crate) struct Tpcb;
-
-impl Workload for Tpcb {
-    fn name(&self) -> &str {
-        "tpcb"
-    }
-
-    fn summary(&self) -> &str {
-        "TPC-B as pgbench runs it: account, teller, branch, history"
-    }
-
-    fn description(&self) -> &str {
-        DESCRIPTION
-    }
-
-    fn options(&self) -> &[OptionSpec] {
-        OPTIONS
-    }
-
-    fn configure(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<Box<dyn Configured>, OptionError> {
-        Ok(Box::new(configured(given, dialect)?))
-    }
-}
+pub(super) const WORKLOAD: Single = Single {
+    name: "tpcb",
+    summary: "TPC-B as pgbench runs it: account, teller, branch, history",
+    description: DESCRIPTION,
+    options: OPTIONS,
+    configure: |given, dialect| Ok(Box::new(configured(given, dialect)?)),
+};
 
 fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<ConfiguredTpcb, OptionError> {
     let options = Options::for_server("tpcb", OPTIONS, given, &dialect)?;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use load::{SessionFactory, StepResult};
 use wire::Target;
 
+use super::Single;
 use crate::control::Control;
 use crate::engine::link::LinkPlan;
 use crate::engine::statements::StatementPlan;
@@ -23,7 +24,7 @@ use crate::loader;
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::{
     Baseline, Check, Configured, Dialect, Error, Figure, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
-    Progress, Ran, StatementDoc, Workload,
+    Progress, Ran, StatementDoc,
 };
 use data::Data;
 use draw::Kind;
@@ -65,47 +66,29 @@ remote terminal emulator, Delivery runs at once instead of being queued, the scr
 default (`waits` off) sessions neither key nor think. The response-time limits of clause 5.2.5.3 (90 % within \
 5 s, Stock-Level 20 s) are reported beside the 90th percentiles.";
 
-/// The workload.
-#[derive(Debug)]
-pub(crate) struct Tpcc;
+pub(super) const WORKLOAD: Single = Single {
+    name: "tpcc",
+    summary: "TPC-C: five transactions of a wholesale supplier",
+    description: DESCRIPTION,
+    options: OPTIONS,
+    configure,
+};
 
-impl Workload for Tpcc {
-    fn name(&self) -> &str {
-        "tpcc"
-    }
-
-    fn summary(&self) -> &str {
-        "TPC-C: five transactions of a wholesale supplier"
-    }
-
-    fn description(&self) -> &str {
-        DESCRIPTION
-    }
-
-    fn options(&self) -> &[OptionSpec] {
-        OPTIONS
-    }
-
-    fn configure(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<Box<dyn Configured>, OptionError> {
-        let options = Options::for_server(self.name(), OPTIONS, given, &dialect)?;
-        let suffix = options.table_suffix(&dialect);
-        Ok(Box::new(ConfiguredTpcc {
-            data: Data {
-                warehouses: options.count("warehouses"),
-                seed: options.count("data_seed"),
-                suffix,
-                dialect: dialect.clone(),
-            },
-            book: Arc::new(Book::new()),
-            tally: Arc::default(),
-            options,
-            dialect,
-        }))
-    }
+fn configure(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Box<dyn Configured>, OptionError> {
+    let options = Options::for_server("tpcc", OPTIONS, given, &dialect)?;
+    let suffix = options.table_suffix(&dialect);
+    Ok(Box::new(ConfiguredTpcc {
+        data: Data {
+            warehouses: options.count("warehouses"),
+            seed: options.count("data_seed"),
+            suffix,
+            dialect: dialect.clone(),
+        },
+        book: Arc::new(Book::new()),
+        tally: Arc::default(),
+        options,
+        dialect,
+    }))
 }
 
 #[derive(Debug)]

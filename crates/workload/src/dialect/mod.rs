@@ -26,7 +26,6 @@ pub struct Version {
 pub struct Dialect {
     /// Which family.
     pub flavor: Flavor,
-    /// Which version.
     pub version: Version,
     /// Storage engine asked for (MySQL family); `None`: what the workload's own option says.
     pub engine: Option<String>,

@@ -16,13 +16,9 @@ pub enum Placeholder {
 /// Isolation levels of the SQL standard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Isolation {
-    /// READ UNCOMMITTED
     ReadUncommitted,
-    /// READ COMMITTED
     ReadCommitted,
-    /// REPEATABLE READ
     RepeatableRead,
-    /// SERIALIZABLE
     Serializable,
 }
 
@@ -137,7 +133,6 @@ impl Dialect {
         out
     }
 
-    /// An identifier in quotes.
     pub fn quote(&self, identifier: &str) -> String {
         let quote = self.syntax().identifier_quote;
         let doubled = identifier.replace(quote, &format!("{quote}{quote}"));

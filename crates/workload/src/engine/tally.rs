@@ -18,7 +18,6 @@ impl Change {
         self == Change::default()
     }
 
-    /// That of so many rows.
     #[inline]
     pub(crate) fn times(self, rows: u64) -> Change {
         Change { rows: self.rows * rows as i64, k: self.k * rows as i64 }

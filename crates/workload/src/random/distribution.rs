@@ -38,7 +38,6 @@ pub struct DistributionError {
     pub name: &'static str,
     /// As given.
     pub value: f64,
-    /// What is allowed.
     pub allowed: &'static str,
 }
 

@@ -7,9 +7,7 @@ use crate::random::{Distribution, Rng, Zipfian};
 pub(super) enum Type {
     /// 64-bit whole number.
     Int,
-    /// Double.
     Double,
-    /// Text.
     Text,
 }
 

@@ -6,7 +6,6 @@ use super::expression::{Expr, FUNCTIONS, Type};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {message}\n  {text}\n  {marker}^", marker = " ".repeat(column.saturating_sub(1)))]
 pub struct SyntaxError {
-    /// The file.
     pub file: String,
     /// From 1.
     pub line: usize,

@@ -39,7 +39,6 @@ impl Member {
 enum Parameters {
     /// None: BEGIN or COMMIT, and no table either.
     Bracket,
-    /// id
     Id,
     /// first id, last id
     Range,

@@ -80,7 +80,6 @@ fn specs_with(own: &[OptionSpec]) -> Vec<OptionSpec> {
     COMMON.iter().chain(own).chain(&RANDOM_OPTIONS).chain([&DATA_SEED]).cloned().collect()
 }
 
-/// The options of one member.
 pub(super) fn specs(member: Member) -> &'static [OptionSpec] {
     match member {
         Member::RandomPoints => &POINTS,
