@@ -14,7 +14,7 @@ use crate::symbols::{SessionSymbols, enter};
 
 /// Where a script stopped and waits for the engine's decision.
 #[derive(Debug)]
-pub enum Stopped {
+pub(crate) enum Stopped {
     /// It wants to know whether there is another event: the one before has ended.
     WantsEvent,
     /// An ignorable SQL error: the event is to be run again.
@@ -28,7 +28,7 @@ pub enum Stopped {
 }
 
 /// A script's session: its Lua state, the stack it runs on, its connections.
-pub struct Course<O: Open> {
+pub(crate) struct Course<O: Open> {
     /// Connections and results.
     pub host: Host<O>,
     /// Random numbers and counters.
@@ -49,7 +49,12 @@ impl<O: Open> Course<O> {
     ///
     /// # Errors
     /// Out of memory.
-    pub fn new(state: State, main: &str, host: Host<O>, symbols: SessionSymbols) -> Result<Course<O>, Error> {
+    pub(crate) fn new(
+        state: State,
+        main: &str,
+        host: Host<O>,
+        symbols: SessionSymbols,
+    ) -> Result<Course<O>, Error> {
         Ok(Course {
             fiber: fiber(&state, &host, main)?,
             state,
@@ -65,7 +70,7 @@ impl<O: Open> Course<O> {
     ///
     /// # Errors
     /// Out of memory, or the last one has not ended.
-    pub fn begin(&mut self, main: &str) -> Result<(), Error> {
+    pub(crate) fn begin(&mut self, main: &str) -> Result<(), Error> {
         if self.fiber.is_waiting() {
             return Err(Error::Script("the script has not come to its end".into()));
         }
@@ -74,24 +79,24 @@ impl<O: Open> Course<O> {
     }
 
     /// Ends the course, with [`Error::Stopped`], at its first request after somebody has asked for the end; `None`: never.
-    pub fn stopped_by(&mut self, stop: Option<Stop>) {
+    pub(crate) fn stopped_by(&mut self, stop: Option<Stop>) {
         self.stop = stop;
     }
 
     /// Lets somebody look whether the script blocks its thread.
-    pub fn watched_by(mut self, lookout: &Arc<Lookout>) -> Course<O> {
+    pub(crate) fn watched_by(mut self, lookout: &Arc<Lookout>) -> Course<O> {
         self.post = lookout.post();
         self.lookout = Some(lookout.clone());
         self
     }
 
     /// The Lua state.
-    pub fn state(&self) -> &State {
+    pub(crate) fn state(&self) -> &State {
         &self.state
     }
 
     /// Lua's state.
-    pub fn lua(&self) -> &Lua {
+    pub(crate) fn lua(&self) -> &Lua {
         &self.state.lua
     }
 
@@ -99,7 +104,7 @@ impl<O: Open> Course<O> {
     ///
     /// # Errors
     /// The script's own error.
-    pub async fn advance(
+    pub(crate) async fn advance(
         &mut self,
         mut answer: Answer,
         recorder: Option<&Recorder>,

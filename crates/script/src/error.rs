@@ -57,7 +57,7 @@ fn message_of(error: &mlua::Error) -> String {
 }
 
 /// An error value of Lua as text.
-pub fn text_of(value: &Value) -> String {
+pub(crate) fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string_lossy(),
         Value::Error(error) => message_of(error),

@@ -15,7 +15,7 @@ use crate::symbols::{Counter, count};
 
 /// `sql_driver`.
 #[repr(C)]
-pub struct SqlDriver {
+pub(crate) struct SqlDriver {
     sname: *const c_char,
     lname: *const c_char,
 }
@@ -28,7 +28,7 @@ static PGSQL: SqlDriver = SqlDriver { sname: c"pgsql".as_ptr(), lname: c"Postgre
 
 /// `sql_connection`: what scripts may read, then what is ours.
 #[repr(C)]
-pub struct SqlConnection {
+pub(crate) struct SqlConnection {
     error: c_int,
     sql_errno: c_int,
     sql_state: *const c_char,
@@ -56,7 +56,7 @@ const BULK_BYTES: usize = 512 * 1024;
 
 /// `sql_statement`.
 #[repr(C)]
-pub struct SqlStatement {
+pub(crate) struct SqlStatement {
     connection: *mut SqlConnection,
     id: usize,
     slots: Vec<Slot>,
@@ -73,21 +73,21 @@ struct Slot {
 
 /// `sql_value`.
 #[repr(C)]
-pub struct SqlValue {
+pub(crate) struct SqlValue {
     len: u32,
     ptr: *const c_char,
 }
 
 /// `sql_row`.
 #[repr(C)]
-pub struct SqlRow {
+pub(crate) struct SqlRow {
     ptr: *mut c_void,
     values: *mut SqlValue,
 }
 
 /// `sql_result`: what scripts may read, then what is ours.
 #[repr(C)]
-pub struct SqlResult {
+pub(crate) struct SqlResult {
     counter: c_int,
     nrows: u32,
     nfields: u32,
@@ -104,7 +104,7 @@ pub struct SqlResult {
 /// `sql_bind`: the script's own memory for a parameter.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct SqlBind {
+pub(crate) struct SqlBind {
     kind: c_int,
     buffer: *mut c_void,
     data_len: *mut c_ulong,
@@ -125,7 +125,7 @@ struct SqlTime {
 
 /// `drv_caps_t`.
 #[repr(C)]
-pub struct SqlCapabilities {
+pub(crate) struct SqlCapabilities {
     multi_rows_insert: c_char,
     prepared_statements: c_char,
     auto_increment: c_char,
@@ -274,7 +274,7 @@ fn result_of(connection: &SqlConnection, statement: *mut SqlStatement, done: Opt
 /// # Safety
 /// `name` is NULL or ends with a zero.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn db_create(name: *const c_char) -> *const SqlDriver {
+pub(crate) unsafe extern "C" fn db_create(name: *const c_char) -> *const SqlDriver {
     let name = if name.is_null() {
         surroundings(|around| around.driver.clone()).unwrap_or_default()
     } else {
@@ -293,7 +293,7 @@ pub unsafe extern "C" fn db_create(name: *const c_char) -> *const SqlDriver {
 
 /// Drivers are constants: nothing is to be done.
 #[unsafe(no_mangle)]
-pub extern "C" fn db_destroy(_driver: *const SqlDriver) -> c_int {
+pub(crate) extern "C" fn db_destroy(_driver: *const SqlDriver) -> c_int {
     0
 }
 
@@ -302,7 +302,10 @@ pub extern "C" fn db_destroy(_driver: *const SqlDriver) -> c_int {
 /// # Safety
 /// `capabilities` points to such a structure.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn db_describe(driver: *const SqlDriver, capabilities: *mut SqlCapabilities) -> c_int {
+pub(crate) unsafe extern "C" fn db_describe(
+    driver: *const SqlDriver,
+    capabilities: *mut SqlCapabilities,
+) -> c_int {
     let is_mysql = std::ptr::eq(driver, &MYSQL);
     // SAFETY: the caller's promise.
     let Some(capabilities) = (unsafe { capabilities.as_mut() }) else { return 1 };
@@ -319,7 +322,7 @@ pub unsafe extern "C" fn db_describe(driver: *const SqlDriver, capabilities: *mu
 
 /// Opens a connection; NULL where there is none to be had, which is told.
 #[unsafe(no_mangle)]
-pub extern "C" fn db_connection_create(driver: *const SqlDriver) -> *mut SqlConnection {
+pub(crate) extern "C" fn db_connection_create(driver: *const SqlDriver) -> *mut SqlConnection {
     let name = if std::ptr::eq(driver, &PGSQL) { "pgsql" } else { "mysql" };
     match wait(Wants::Connect(name.to_owned())) {
         Answer::Id(id) => give(SqlConnection::new(id, driver, false)),
@@ -329,12 +332,12 @@ pub extern "C" fn db_connection_create(driver: *const SqlDriver) -> *mut SqlConn
 
 /// The structure of a connection that the Lua API has opened; not sysbench's.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_connection(id: u32, is_mysql: bool) -> *mut SqlConnection {
+pub(crate) extern "C" fn plimsoll_connection(id: u32, is_mysql: bool) -> *mut SqlConnection {
     give(SqlConnection::new(id as usize, if is_mysql { &MYSQL } else { &PGSQL }, true))
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn db_connection_close(connection: *mut SqlConnection) -> c_int {
+pub(crate) extern "C" fn db_connection_close(connection: *mut SqlConnection) -> c_int {
     let Some(connection) = held(connection).filter(|connection| !connection.is_closed) else {
         tell(level::ALERT, "attempt to close an already closed connection");
         return 0;
@@ -346,14 +349,14 @@ pub extern "C" fn db_connection_close(connection: *mut SqlConnection) -> c_int {
 
 /// Closes a connection and opens it again. sysbench answers 1, for "ignorable", where it worked.
 #[unsafe(no_mangle)]
-pub extern "C" fn db_connection_reconnect(connection: *mut SqlConnection) -> c_int {
+pub(crate) extern "C" fn db_connection_reconnect(connection: *mut SqlConnection) -> c_int {
     let Some(connection) = open(connection) else { return 2 };
     if is_problem(&wait(Wants::Reconnect(connection.id()))) { 2 } else { 1 }
 }
 
 /// Frees the structure of a connection, and closes it if that has not been done.
 #[unsafe(no_mangle)]
-pub extern "C" fn db_connection_free(connection: *mut SqlConnection) {
+pub(crate) extern "C" fn db_connection_free(connection: *mut SqlConnection) {
     let Some(connection) = take(connection) else { return };
     // Where the garbage collector comes when the session is gone, its connections are gone, too: nobody waits then.
     if !connection.is_closed && !connection.is_borrowed {
@@ -366,7 +369,7 @@ pub extern "C" fn db_connection_free(connection: *mut SqlConnection) {
 /// # Safety
 /// `query` points to `length` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn db_query(
+pub(crate) unsafe extern "C" fn db_query(
     connection: *mut SqlConnection,
     query: *const c_char,
     length: usize,
@@ -379,7 +382,7 @@ pub unsafe extern "C" fn db_query(
 
 /// Whether a query of several statements has more results.
 #[unsafe(no_mangle)]
-pub extern "C" fn db_more_results(connection: *mut SqlConnection) -> bool {
+pub(crate) extern "C" fn db_more_results(connection: *mut SqlConnection) -> bool {
     let Some(connection) = open(connection) else { return false };
     surroundings(|around| around.results.borrow().more.get(connection.id()).copied())
         .flatten()
@@ -388,7 +391,7 @@ pub extern "C" fn db_more_results(connection: *mut SqlConnection) -> bool {
 
 /// The next result of a query of several statements.
 #[unsafe(no_mangle)]
-pub extern "C" fn db_next_result(connection: *mut SqlConnection) -> *mut SqlResult {
+pub(crate) extern "C" fn db_next_result(connection: *mut SqlConnection) -> *mut SqlResult {
     let Some(connection) = open(connection) else { return std::ptr::null_mut() };
     let answer = wait(Wants::NextResult(connection.id()));
     let done = connection.done(answer);
@@ -397,7 +400,7 @@ pub extern "C" fn db_next_result(connection: *mut SqlConnection) -> *mut SqlResu
 
 /// The next row of a result, or NULL after the last one.
 #[unsafe(no_mangle)]
-pub extern "C" fn db_fetch_row(result: *mut SqlResult) -> *mut SqlRow {
+pub(crate) extern "C" fn db_fetch_row(result: *mut SqlResult) -> *mut SqlRow {
     let Some(result) = held(result) else { return std::ptr::null_mut() };
     result.at += 1;
     let cells = surroundings(|around| {
@@ -415,7 +418,7 @@ pub extern "C" fn db_fetch_row(result: *mut SqlResult) -> *mut SqlRow {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn db_free_results(result: *mut SqlResult) -> c_int {
+pub(crate) extern "C" fn db_free_results(result: *mut SqlResult) -> c_int {
     let Some(result) = take(result) else {
         tell(level::ALERT, "attempt to free an invalid result set");
         return 1;
@@ -426,7 +429,7 @@ pub extern "C" fn db_free_results(result: *mut SqlResult) -> c_int {
 
 /// Results are always read whole.
 #[unsafe(no_mangle)]
-pub extern "C" fn db_store_results(_result: *mut SqlResult) -> c_int {
+pub(crate) extern "C" fn db_store_results(_result: *mut SqlResult) -> c_int {
     0
 }
 
@@ -435,7 +438,7 @@ pub extern "C" fn db_store_results(_result: *mut SqlResult) -> c_int {
 /// # Safety
 /// `query` points to `length` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn db_prepare(
+pub(crate) unsafe extern "C" fn db_prepare(
     connection: *mut SqlConnection,
     query: *const c_char,
     length: usize,
@@ -458,7 +461,7 @@ pub unsafe extern "C" fn db_prepare(
 /// # Safety
 /// `params` points to `count` structures, whose memory lives as long as the statement can be executed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn db_bind_param(
+pub(crate) unsafe extern "C" fn db_bind_param(
     statement: *mut SqlStatement,
     params: *const SqlBind,
     count: usize,
@@ -487,7 +490,7 @@ pub unsafe extern "C" fn db_bind_param(
 
 /// Accepted: rows of prepared statements cannot be fetched, as in sysbench.
 #[unsafe(no_mangle)]
-pub extern "C" fn db_bind_result(
+pub(crate) extern "C" fn db_bind_result(
     _statement: *mut SqlStatement,
     _binds: *const SqlBind,
     _count: usize,
@@ -497,7 +500,7 @@ pub extern "C" fn db_bind_result(
 
 /// Executes a prepared statement, as [`db_query`].
 #[unsafe(no_mangle)]
-pub extern "C" fn db_execute(statement: *mut SqlStatement) -> *mut SqlResult {
+pub(crate) extern "C" fn db_execute(statement: *mut SqlStatement) -> *mut SqlResult {
     let pointer = statement;
     let Some(statement) = held(statement) else {
         tell(level::ALERT, "attempt to execute an invalid prepared statement");
@@ -515,7 +518,7 @@ pub extern "C" fn db_execute(statement: *mut SqlStatement) -> *mut SqlResult {
 
 /// Closes a prepared statement.
 #[unsafe(no_mangle)]
-pub extern "C" fn db_close(statement: *mut SqlStatement) -> c_int {
+pub(crate) extern "C" fn db_close(statement: *mut SqlStatement) -> c_int {
     let Some(statement) = take(statement) else { return 1 };
     if let Some(connection) = held(statement.connection) {
         wait(Wants::Close(connection.id(), statement.id));
@@ -528,7 +531,7 @@ pub extern "C" fn db_close(statement: *mut SqlStatement) -> c_int {
 /// # Safety
 /// `head` points to `length` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn db_bulk_insert_init(
+pub(crate) unsafe extern "C" fn db_bulk_insert_init(
     connection: *mut SqlConnection,
     head: *const c_char,
     length: usize,
@@ -545,7 +548,7 @@ pub unsafe extern "C" fn db_bulk_insert_init(
 /// # Safety
 /// `row` points to `length` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn db_bulk_insert_next(
+pub(crate) unsafe extern "C" fn db_bulk_insert_next(
     connection: *mut SqlConnection,
     row: *const c_char,
     length: usize,
@@ -573,7 +576,7 @@ pub unsafe extern "C" fn db_bulk_insert_next(
 
 /// Sends the rest of a bulk insert.
 #[unsafe(no_mangle)]
-pub extern "C" fn db_bulk_insert_done(connection: *mut SqlConnection) -> c_int {
+pub(crate) extern "C" fn db_bulk_insert_done(connection: *mut SqlConnection) -> c_int {
     let Some(connection) = open(connection) else { return 1 };
     let is_sent = connection.flush();
     connection.bulk = None;
@@ -647,7 +650,7 @@ fn time_text(kind: c_int, at: &SqlTime) -> String {
 }
 
 /// Every function with its address and its C prototype as a pointer type.
-pub fn table() -> Vec<(&'static str, *const c_void, &'static str)> {
+pub(crate) fn table() -> Vec<(&'static str, *const c_void, &'static str)> {
     vec![
         ("db_create", db_create as *const c_void, "sql_driver *(*)(const char *)"),
         ("db_destroy", db_destroy as *const c_void, "int (*)(sql_driver *)"),

@@ -21,7 +21,7 @@ const STACK_BYTES: usize = 256 << 10;
 
 /// What a script wants while it waits.
 #[derive(Debug)]
-pub enum Wants {
+pub(crate) enum Wants {
     /// It has ended.
     Nothing,
     /// To know whether there is another event.
@@ -50,7 +50,7 @@ pub enum Wants {
 
 /// A text in the script's memory, which stays there while the script waits.
 #[derive(Debug, Clone, Copy)]
-pub struct Text(*const [u8]);
+pub(crate) struct Text(*const [u8]);
 
 impl Text {
     /// A text that stays where it is while the script waits.
@@ -62,7 +62,7 @@ impl Text {
     ///
     /// # Safety
     /// The script that asked is still waiting.
-    pub unsafe fn get<'a>(self) -> std::borrow::Cow<'a, str> {
+    pub(crate) unsafe fn get<'a>(self) -> std::borrow::Cow<'a, str> {
         // SAFETY: the caller's promise; the string is an argument of the function that waits.
         String::from_utf8_lossy(unsafe { &*self.0 })
     }
@@ -70,7 +70,7 @@ impl Text {
 
 /// What a script gets for its request.
 #[derive(Debug)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// Nothing, which for requests of a result means that there is none.
     Nothing,
     /// Whether there is another event.
@@ -107,7 +107,7 @@ mod request {
 }
 
 /// The same by their names, for the glue.
-pub const REQUESTS: [(&str, c_int); 11] = [
+pub(crate) const REQUESTS: [(&str, c_int); 11] = [
     ("CONNECT", request::CONNECT),
     ("DISCONNECT", request::DISCONNECT),
     ("RECONNECT", request::RECONNECT),
@@ -128,14 +128,14 @@ const NOTHING: f64 = -2.0;
 
 /// The part of an answer that does not fit into a number: `plimsoll_answer` of `lua/sysbench.lua`.
 #[repr(C)]
-pub struct Rest {
+pub(crate) struct Rest {
     fields: f64,
     handle: f64,
 }
 
 /// What C functions of a script act on without waiting.
 #[derive(Debug, Default)]
-pub struct Surroundings {
+pub(crate) struct Surroundings {
     /// Rows that it may fetch.
     pub results: Rc<RefCell<Results>>,
     /// `--db-driver`
@@ -191,7 +191,7 @@ unsafe impl Stack for Shifted {
 }
 
 /// A script on its way.
-pub struct Fiber {
+pub(crate) struct Fiber {
     coroutine: Coroutine<Answer, Wants, Result<(), Error>, Shifted>,
     link: Rc<Link>,
 }
@@ -201,7 +201,7 @@ impl Fiber {
     ///
     /// # Errors
     /// The system has no memory, or allows no more mappings, for its stack.
-    pub fn new(
+    pub(crate) fn new(
         surroundings: Surroundings,
         run: impl FnOnce() -> Result<(), Error> + 'static,
     ) -> Result<Fiber, Error> {
@@ -224,7 +224,7 @@ impl Fiber {
     ///
     /// # Errors
     /// The script's own.
-    pub fn resume(&mut self, answer: Answer) -> Result<Wants, Error> {
+    pub(crate) fn resume(&mut self, answer: Answer) -> Result<Wants, Error> {
         struct Leave(*const Link);
         impl Drop for Leave {
             fn drop(&mut self) {
@@ -239,12 +239,12 @@ impl Fiber {
     }
 
     /// Whether the script is somewhere on its way.
-    pub fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.coroutine.started() && !self.coroutine.done()
     }
 
     /// The last function of C's that the script looked up, if any.
-    pub fn last_c_function(&self) -> Option<String> {
+    pub(crate) fn last_c_function(&self) -> Option<String> {
         Some(self.link.last_c.borrow().clone()).filter(|name| !name.is_empty())
     }
 }
@@ -353,12 +353,12 @@ unsafe extern "C" fn note_c(name: *const c_char) {
 }
 
 /// What went wrong with the last request of the script that runs.
-pub fn problem() -> Option<Box<Problem>> {
+pub(crate) fn problem() -> Option<Box<Problem>> {
     running().and_then(|link| link.problem.take())
 }
 
 /// The functions of this file, for the glue.
-pub fn table() -> [(&'static str, *const c_void); 2] {
+pub(crate) fn table() -> [(&'static str, *const c_void); 2] {
     [("plimsoll_ask", ask as *const c_void), ("plimsoll_note_c", note_c as *const c_void)]
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 /// Counts between two values, in steps of equal ratio.
 #[derive(Debug, Clone)]
-pub struct StepHistogram {
+pub(crate) struct StepHistogram {
     counts: Vec<u64>,
     least: f64,
     most: f64,
@@ -16,7 +16,7 @@ pub struct StepHistogram {
 
 impl StepHistogram {
     /// `size` steps from `least` to `most`, both above 0.
-    pub fn new(size: usize, least: f64, most: f64) -> StepHistogram {
+    pub(crate) fn new(size: usize, least: f64, most: f64) -> StepHistogram {
         let size = size.max(2);
         let (least, most) = (least.max(f64::MIN_POSITIVE), most.max(f64::MIN_POSITIVE));
         let scale = (size - 1) as f64 / (most.ln() - least.ln());
@@ -24,12 +24,12 @@ impl StepHistogram {
     }
 
     /// Counts a value; those outside go to the first or last step.
-    pub fn update(&mut self, value: f64) {
+    pub(crate) fn update(&mut self, value: f64) {
         self.add(value, 1);
     }
 
     /// Counts a value several times.
-    pub fn add(&mut self, value: f64, times: u64) {
+    pub(crate) fn add(&mut self, value: f64, times: u64) {
         let at = (value.clamp(self.least, self.most).ln() - self.least.ln()) * self.scale;
         let at = ((at + 0.5).floor() as usize).min(self.counts.len() - 1);
         self.counts[at] += times;
@@ -40,7 +40,7 @@ impl StepHistogram {
     }
 
     /// The value of the step below which `percent` of all lie; 0 of nothing.
-    pub fn percentile(&self, percent: f64) -> f64 {
+    pub(crate) fn percentile(&self, percent: f64) -> f64 {
         let total: u64 = self.counts.iter().sum();
         if total == 0 {
             return 0.0;
@@ -55,7 +55,7 @@ impl StepHistogram {
     }
 
     /// The steps that have counts, with bars; empty where nothing was counted.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let largest = self.counts.iter().copied().max().unwrap_or(0);
         if largest == 0 {
             return String::new();
@@ -71,7 +71,7 @@ impl StepHistogram {
 
 /// A new histogram; the caller deletes it.
 #[unsafe(no_mangle)]
-pub extern "C" fn sb_histogram_new(size: usize, least: f64, most: f64) -> *mut StepHistogram {
+pub(crate) extern "C" fn sb_histogram_new(size: usize, least: f64, most: f64) -> *mut StepHistogram {
     Box::into_raw(Box::new(StepHistogram::new(size, least, most)))
 }
 
@@ -80,7 +80,7 @@ pub extern "C" fn sb_histogram_new(size: usize, least: f64, most: f64) -> *mut S
 /// # Safety
 /// `histogram` is NULL or came from [`sb_histogram_new`] and was not deleted.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sb_histogram_delete(histogram: *mut StepHistogram) {
+pub(crate) unsafe extern "C" fn sb_histogram_delete(histogram: *mut StepHistogram) {
     if !histogram.is_null() {
         // SAFETY: the caller's promise.
         drop(unsafe { Box::from_raw(histogram) });
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn sb_histogram_delete(histogram: *mut StepHistogram) {
 /// # Safety
 /// As [`sb_histogram_delete`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sb_histogram_update(histogram: *mut StepHistogram, value: f64) {
+pub(crate) unsafe extern "C" fn sb_histogram_update(histogram: *mut StepHistogram, value: f64) {
     // SAFETY: the caller's promise.
     if let Some(histogram) = unsafe { histogram.as_mut() } {
         histogram.update(value);
@@ -104,7 +104,10 @@ pub unsafe extern "C" fn sb_histogram_update(histogram: *mut StepHistogram, valu
 /// # Safety
 /// As [`sb_histogram_delete`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sb_histogram_get_pct_cumulative(histogram: *mut StepHistogram, percent: f64) -> f64 {
+pub(crate) unsafe extern "C" fn sb_histogram_get_pct_cumulative(
+    histogram: *mut StepHistogram,
+    percent: f64,
+) -> f64 {
     // SAFETY: the caller's promise.
     unsafe { histogram.as_ref() }.map_or(0.0, |histogram| histogram.percentile(percent))
 }
@@ -114,7 +117,7 @@ pub unsafe extern "C" fn sb_histogram_get_pct_cumulative(histogram: *mut StepHis
 /// # Safety
 /// As [`sb_histogram_delete`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sb_histogram_print(histogram: *mut StepHistogram) {
+pub(crate) unsafe extern "C" fn sb_histogram_print(histogram: *mut StepHistogram) {
     // SAFETY: the caller's promise.
     if let Some(histogram) = unsafe { histogram.as_ref() } {
         crate::run::flush_lua();
@@ -123,7 +126,7 @@ pub unsafe extern "C" fn sb_histogram_print(histogram: *mut StepHistogram) {
 }
 
 /// Every function with its address and its C prototype as a pointer type.
-pub fn table() -> Vec<(&'static str, *const c_void, &'static str)> {
+pub(crate) fn table() -> Vec<(&'static str, *const c_void, &'static str)> {
     vec![
         (
             "sb_histogram_new",

@@ -20,7 +20,7 @@ use wire::{
 };
 
 /// How a connection's socket comes to be.
-pub trait Open {
+pub(crate) trait Open {
     type Socket: Transport;
     /// Connects within `limit`.
     fn open(&self, endpoint: &Endpoint, limit: Duration) -> impl Future<Output = io::Result<Self::Socket>>;
@@ -29,7 +29,7 @@ pub trait Open {
 
 /// On the load engine's executor.
 #[derive(Debug, Clone, Copy)]
-pub struct OnEngine;
+pub(crate) struct OnEngine;
 
 impl Open for OnEngine {
     type Socket = load::net::Socket;
@@ -43,7 +43,7 @@ impl Open for OnEngine {
 
 /// Blocking this thread.
 #[derive(Debug, Clone, Copy)]
-pub struct Blocking;
+pub(crate) struct Blocking;
 
 impl Open for Blocking {
     type Socket = wire::blocking::Socket;
@@ -56,7 +56,7 @@ impl Open for Blocking {
 }
 
 /// A future over blocking sockets is ready when it is first asked.
-pub fn now_or_never<F: Future>(future: F) -> F::Output {
+pub(crate) fn now_or_never<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     loop {
@@ -69,7 +69,7 @@ pub fn now_or_never<F: Future>(future: F) -> F::Output {
 /// A parameter as the Lua side lays it out in C memory (`plimsoll_param` in sql.lua).
 #[repr(C)]
 #[derive(Debug)]
-pub struct Param {
+pub(crate) struct Param {
     /// Value of kinds 1 and 2.
     pub whole: i64,
     /// Value of kind 3.
@@ -86,7 +86,7 @@ pub struct Param {
 
 /// What sysbench's `--mysql-ignore-errors` and PostgreSQL's fixed list say.
 #[derive(Debug, Clone, Default)]
-pub struct Ignored {
+pub(crate) struct Ignored {
     /// MySQL error numbers.
     pub numbers: Vec<u16>,
     /// All of MySQL's errors.
@@ -101,7 +101,7 @@ const LOST: [u16; 4] = [2006, 2011, 2013, 2055];
 
 /// Where the sessions of a run connect; sessions take targets in turn.
 #[derive(Debug, Clone)]
-pub struct Databases {
+pub(crate) struct Databases {
     /// Servers of the driver `mysql`.
     pub mysql: Vec<Target>,
     /// Servers of the driver `pgsql`.
@@ -124,7 +124,7 @@ pub struct Databases {
 
 impl Databases {
     /// The servers of a driver.
-    pub fn targets(&self, driver: &str) -> &[Target] {
+    pub(crate) fn targets(&self, driver: &str) -> &[Target] {
         match driver {
             "mysql" => &self.mysql,
             "pgsql" => &self.pgsql,
@@ -135,7 +135,7 @@ impl Databases {
 
 /// An SQL error as scripts see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// MySQL's number; 0 on PostgreSQL.
     pub number: u16,
     /// SQLSTATE.
@@ -150,7 +150,7 @@ pub struct Problem {
 
 /// How a request ended: rows, columns, and a handle for fetching rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// Rows returned or changed.
     pub rows: u64,
     /// Columns; 0 without a result set.
@@ -183,7 +183,7 @@ impl<T: Transport> Live<T> {
 
 /// Rows that scripts may fetch, by connection: shared with the Lua functions that read them.
 #[derive(Debug, Default)]
-pub struct Results {
+pub(crate) struct Results {
     /// The last results of each connection; freed ones are `None`.
     sets: Vec<Vec<Option<ResultSet>>>,
     /// Whether `more_results` has more.
@@ -206,13 +206,13 @@ impl Results {
     }
 
     /// A row of a result, `row` from 1.
-    pub fn row(&self, connection: usize, handle: usize, row: usize) -> Option<&[Option<Vec<u8>>]> {
+    pub(crate) fn row(&self, connection: usize, handle: usize, row: usize) -> Option<&[Option<Vec<u8>>]> {
         let set = self.sets.get(connection)?.get(handle)?.as_ref()?;
         set.rows.get(row.checked_sub(1)?).map(Vec::as_slice)
     }
 
     /// Forgets a result.
-    pub fn free(&mut self, connection: usize, handle: usize) {
+    pub(crate) fn free(&mut self, connection: usize, handle: usize) {
         if let Some(slot) = self.sets.get_mut(connection).and_then(|sets| sets.get_mut(handle)) {
             *slot = None;
         }
@@ -220,7 +220,7 @@ impl Results {
 }
 
 /// All connections of one session.
-pub struct Host<O: Open> {
+pub(crate) struct Host<O: Open> {
     opener: O,
     databases: Arc<Databases>,
     index: usize,
@@ -234,7 +234,7 @@ pub struct Host<O: Open> {
 
 impl<O: Open> Host<O> {
     /// No connection yet; session `index` begins with server `index` modulo the number of servers.
-    pub fn new(opener: O, databases: Arc<Databases>, index: u32) -> Host<O> {
+    pub(crate) fn new(opener: O, databases: Arc<Databases>, index: u32) -> Host<O> {
         Host {
             opener,
             databases,
@@ -247,12 +247,12 @@ impl<O: Open> Host<O> {
     }
 
     /// The rows that Lua may read.
-    pub fn results(&self) -> Rc<RefCell<Results>> {
+    pub(crate) fn results(&self) -> Rc<RefCell<Results>> {
         self.results.clone()
     }
 
     /// How many numbers sysbench draws for the name of a prepared statement: two on PostgreSQL.
-    pub fn name_draws(&self, id: usize) -> u32 {
+    pub(crate) fn name_draws(&self, id: usize) -> u32 {
         let is_postgres = self.live.get(id).and_then(Option::as_ref).is_some_and(|live| !live.is_mysql());
         if is_postgres && !self.databases.is_emulated { 2 } else { 0 }
     }
@@ -261,7 +261,7 @@ impl<O: Open> Host<O> {
     ///
     /// # Errors
     /// As the server or the system says.
-    pub async fn connect(&mut self, driver: &str) -> Result<usize, Problem> {
+    pub(crate) async fn connect(&mut self, driver: &str) -> Result<usize, Problem> {
         let targets = self.databases.targets(driver);
         let Some(target) = targets.get((self.index + self.live.len()) % targets.len().max(1)).cloned() else {
             return Err(closed());
@@ -305,7 +305,7 @@ impl<O: Open> Host<O> {
     }
 
     /// Closes a connection.
-    pub async fn disconnect(&mut self, id: usize) {
+    pub(crate) async fn disconnect(&mut self, id: usize) {
         self.pretending.remove(&id);
         if let Some(live) = self.live.get_mut(id).and_then(Option::take) {
             live.connection.close().await;
@@ -334,7 +334,7 @@ impl<O: Open> Host<O> {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub async fn reopen(&mut self, id: usize) -> Result<(), Problem> {
+    pub(crate) async fn reopen(&mut self, id: usize) -> Result<(), Problem> {
         let mut pause_ms = 1;
         loop {
             match self.reconnect(id).await {
@@ -347,12 +347,12 @@ impl<O: Open> Host<O> {
     }
 
     /// Where it connects, and what it ignores.
-    pub fn databases(&self) -> &Databases {
+    pub(crate) fn databases(&self) -> &Databases {
         &self.databases
     }
 
     /// Closes everything.
-    pub async fn close(&mut self) {
+    pub(crate) async fn close(&mut self) {
         for id in 0..self.live.len() {
             self.disconnect(id).await;
         }
@@ -362,7 +362,7 @@ impl<O: Open> Host<O> {
     ///
     /// # Errors
     /// As the server says.
-    pub async fn query(
+    pub(crate) async fn query(
         &mut self,
         id: usize,
         sql: &str,
@@ -408,7 +408,7 @@ impl<O: Open> Host<O> {
     }
 
     /// The next result of a multi-statement query.
-    pub fn next_result(&mut self, id: usize) -> Option<Answer> {
+    pub(crate) fn next_result(&mut self, id: usize) -> Option<Answer> {
         let live = self.live.get_mut(id)?.as_mut()?;
         let set = live.pending.pop_front()?;
         let more = !live.pending.is_empty();
@@ -428,7 +428,7 @@ impl<O: Open> Host<O> {
     ///
     /// # Errors
     /// As the server says.
-    pub async fn prepare(&mut self, id: usize, sql: &str) -> Result<usize, Problem> {
+    pub(crate) async fn prepare(&mut self, id: usize, sql: &str) -> Result<usize, Problem> {
         let is_emulated = self.databases.is_emulated;
         if self.is_dry(id) {
             return Ok(0);
@@ -457,7 +457,7 @@ impl<O: Open> Host<O> {
     ///
     /// # Safety
     /// Each address is that of a [`Param`] that lives as long as the statement can be executed.
-    pub async unsafe fn bind(
+    pub(crate) async unsafe fn bind(
         &mut self,
         id: usize,
         statement: usize,
@@ -495,7 +495,7 @@ impl<O: Open> Host<O> {
     ///
     /// # Errors
     /// As the server says.
-    pub async fn execute(
+    pub(crate) async fn execute(
         &mut self,
         id: usize,
         statement: usize,
@@ -535,7 +535,7 @@ impl<O: Open> Host<O> {
     }
 
     /// Closes a prepared statement.
-    pub async fn close_statement(&mut self, id: usize, statement: usize) {
+    pub(crate) async fn close_statement(&mut self, id: usize, statement: usize) {
         let Some(live) = self.live.get_mut(id).and_then(Option::as_mut) else { return };
         let prepared = live.statements.get_mut(statement).and_then(Option::take);
         if let Some(server) = prepared.and_then(|prepared| prepared.server) {

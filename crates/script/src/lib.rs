@@ -3,24 +3,24 @@
 //!
 //! Never here: anything the other rooms need.
 
-pub mod course;
-pub mod error;
-pub mod ffi;
-pub mod fiber;
-pub mod histogram;
-pub mod host;
+mod course;
+mod error;
+mod ffi;
+mod fiber;
+mod histogram;
+mod host;
 mod lookout;
 mod messages;
-pub mod native;
-pub mod options;
-pub mod output;
+mod native;
+mod options;
+mod output;
 pub mod run;
-pub mod script;
-pub mod session;
-pub mod settings;
-pub mod state;
-pub mod symbols;
-pub mod watch;
+mod script;
+mod session;
+mod settings;
+mod state;
+mod symbols;
+mod watch;
 
 pub use error::Error;
 pub use lookout::Stuck;

@@ -20,7 +20,7 @@ const STUCK: Duration = Duration::from_secs(2);
 
 /// One load thread, as the lookout sees it.
 #[derive(Debug)]
-pub struct Post {
+pub(crate) struct Post {
     thread: i32,
     /// Goes up when a script is entered and when it is left: odd within.
     steps: AtomicU64,
@@ -31,14 +31,14 @@ pub struct Post {
 impl Post {
     /// A script of this thread begins to run.
     #[inline]
-    pub fn enter(&self) {
+    pub(crate) fn enter(&self) {
         // Only this thread writes: no locked instruction is needed.
         self.steps.store(self.steps.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// It has come back. Some: it was blocked, in milliseconds.
     #[inline]
-    pub fn leave(&self) -> Option<u64> {
+    pub(crate) fn leave(&self) -> Option<u64> {
         self.enter();
         let slept = self.slept_ms.load(Ordering::Relaxed);
         if slept == 0 {
@@ -51,7 +51,7 @@ impl Post {
 
 /// Watches the load threads of a run.
 #[derive(Debug, Default)]
-pub struct Lookout {
+pub(crate) struct Lookout {
     posts: Mutex<Vec<Arc<Post>>>,
     has_told: AtomicBool,
     is_over: AtomicBool,
@@ -107,12 +107,12 @@ thread_local! {
 
 impl Lookout {
     /// For a run with so many sessions.
-    pub fn new(sessions: u32) -> Lookout {
+    pub(crate) fn new(sessions: u32) -> Lookout {
         Lookout { sessions, ..Lookout::default() }
     }
 
     /// The post of this thread, looked at from now on.
-    pub fn post(&self) -> Arc<Post> {
+    pub(crate) fn post(&self) -> Arc<Post> {
         let own = post();
         let mut posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
         if !posts.iter().any(|post| Arc::ptr_eq(post, &own)) {
@@ -122,7 +122,7 @@ impl Lookout {
     }
 
     /// Looks until [`Lookout::end`].
-    pub fn watch(&self) {
+    pub(crate) fn watch(&self) {
         let mut seen: Vec<(u64, Instant)> = Vec::new();
         while !self.is_over.load(Ordering::Relaxed) {
             std::thread::sleep(LOOK);
@@ -147,12 +147,12 @@ impl Lookout {
     }
 
     /// The run is over.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
     /// Says, once, that a script blocks.
-    pub fn tell(&self, slept_ms: u64, function: Option<&str>) {
+    pub(crate) fn tell(&self, slept_ms: u64, function: Option<&str>) {
         let threads = self.posts.lock().unwrap_or_else(PoisonError::into_inner).len();
         if self.sessions as usize <= threads || self.has_told.swap(true, Ordering::Relaxed) {
             return;

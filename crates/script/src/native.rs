@@ -22,7 +22,7 @@ use crate::watch::Watch;
 const FOR_SCRIPTS: [&str; 3] = ["db-ps-mode", "mysql-ignore-errors", "thread-per-session"];
 
 /// A native workload with the command line's options.
-pub struct Native {
+pub(crate) struct Native {
     workload: &'static dyn Workload,
     values: Values,
     compat: Compat,
@@ -33,7 +33,11 @@ impl Native {
     ///
     /// # Errors
     /// An unknown option.
-    pub fn new(workload: &'static dyn Workload, words: &Words, compat: Compat) -> Result<Native, Error> {
+    pub(crate) fn new(
+        workload: &'static dyn Workload,
+        words: &Words,
+        compat: Compat,
+    ) -> Result<Native, Error> {
         let mut declared = options::built_in(compat);
         for spec in workload.options() {
             if declared.iter().all(|option| option.name != options::key(&spec.name)) {
@@ -60,7 +64,7 @@ impl Native {
     ///
     /// # Errors
     /// No server, a refused statement, an unknown command.
-    pub fn command(
+    pub(crate) fn command(
         &self,
         command: &str,
         out: &mut (dyn Write + Send),

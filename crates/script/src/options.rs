@@ -9,7 +9,7 @@ use crate::error::Error;
 
 /// What an option takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// `on` or `off`.
     Bool,
     /// A whole number.
@@ -27,7 +27,7 @@ pub enum Kind {
 
 /// An option as declared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Declared {
+pub(crate) struct Declared {
     /// Name, as in help (`table_size`, `db-driver`).
     pub name: String,
     /// What it does.
@@ -42,7 +42,7 @@ pub struct Declared {
 
 /// Sections of the help, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Section {
+pub(crate) enum Section {
     /// General options.
     General,
     /// Random numbers.
@@ -61,7 +61,7 @@ pub enum Section {
 
 /// Which release's defaults and report to follow where the two differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Compat {
+pub(crate) enum Compat {
     /// 1.0.20.
     #[default]
     V1_0,
@@ -267,11 +267,11 @@ const ROWS: &[Row] = &[
 ];
 
 /// Names of 0.5 and what they are called now.
-pub const ALIASES: [(&str, &str); 4] =
+pub(crate) const ALIASES: [(&str, &str); 4] =
     [("tx-rate", "rate"), ("max-requests", "events"), ("max-time", "time"), ("num-threads", "threads")];
 
 /// All options that there are without a script.
-pub fn built_in(compat: Compat) -> Vec<Declared> {
+pub(crate) fn built_in(compat: Compat) -> Vec<Declared> {
     ROWS.iter()
         .map(|(name, section, kind, default, help)| Declared {
             name: (*name).to_owned(),
@@ -289,7 +289,7 @@ pub fn built_in(compat: Compat) -> Vec<Declared> {
 
 /// The words of a command line, sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Words {
+pub(crate) struct Words {
     /// `--name=value`, in order; a bare `--name` has no value.
     pub options: Vec<Given>,
     /// Test name and command.
@@ -297,7 +297,7 @@ pub struct Words {
 }
 
 /// `-` and `_` are the same.
-pub fn key(name: &str) -> String {
+pub(crate) fn key(name: &str) -> String {
     name.replace('_', "-")
 }
 
@@ -305,7 +305,7 @@ pub fn key(name: &str) -> String {
 ///
 /// # Errors
 /// An unreadable config file or a word that is neither.
-pub fn words(arguments: &[String]) -> Result<Words, Error> {
+pub(crate) fn words(arguments: &[String]) -> Result<Words, Error> {
     let mut words = Words::default();
     for argument in arguments {
         if let Some(test) = argument.strip_prefix("--test=") {
@@ -340,7 +340,7 @@ pub fn words(arguments: &[String]) -> Result<Words, Error> {
 }
 
 /// An option with its value, `-` for `_` in its name.
-pub type Given = (String, Option<String>);
+pub(crate) type Given = (String, Option<String>);
 
 fn config_file(path: &str) -> Result<Vec<Given>, Error> {
     let text = files::read_text(Path::new(path), &files::OPTIONS)
@@ -358,7 +358,7 @@ fn config_file(path: &str) -> Result<Vec<Given>, Error> {
 
 /// Options with their values.
 #[derive(Debug, Clone, Default)]
-pub struct Values {
+pub(crate) struct Values {
     declared: BTreeMap<String, Declared>,
     /// Keys as declared: help keeps that order.
     order: Vec<String>,
@@ -371,7 +371,7 @@ impl Values {
     ///
     /// # Errors
     /// An unknown option, with the nearest name; a value of the wrong kind.
-    pub fn new(declared: Vec<Declared>, given: &[Given], takes_any: bool) -> Result<Values, Error> {
+    pub(crate) fn new(declared: Vec<Declared>, given: &[Given], takes_any: bool) -> Result<Values, Error> {
         let mut values = Values::of(declared);
         for (name, value) in given {
             if values.declared.contains_key(name) {
@@ -402,7 +402,7 @@ impl Values {
     ///
     /// # Errors
     /// A value of the wrong kind.
-    pub fn known(declared: Vec<Declared>, given: &[Given]) -> Result<Values, Error> {
+    pub(crate) fn known(declared: Vec<Declared>, given: &[Given]) -> Result<Values, Error> {
         let mut values = Values::of(declared);
         for (name, value) in given.iter().filter(|(name, _)| name != "test") {
             if values.declared.contains_key(name) {
@@ -433,18 +433,18 @@ impl Values {
     }
 
     /// All declared options of a section.
-    pub fn section(&self, section: Section) -> impl Iterator<Item = &Declared> {
+    pub(crate) fn section(&self, section: Section) -> impl Iterator<Item = &Declared> {
         let declared = self.order.iter().filter_map(|key| self.declared.get(key));
         declared.filter(move |option| option.section == section)
     }
 
     /// All options with the value in force.
-    pub fn all(&self) -> impl Iterator<Item = (&Declared, Option<&str>)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Declared, Option<&str>)> {
         self.declared.values().map(|option| (option, self.get(&option.name)))
     }
 
     /// The value in force.
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let name = key(name);
         match self.given.get(&name) {
             Some(value) => Some(value),
@@ -453,31 +453,31 @@ impl Values {
     }
 
     /// Whether the user gave it.
-    pub fn is_given(&self, name: &str) -> bool {
+    pub(crate) fn is_given(&self, name: &str) -> bool {
         self.given.contains_key(&key(name))
     }
 
     /// A switch.
-    pub fn is_on(&self, name: &str) -> bool {
+    pub(crate) fn is_on(&self, name: &str) -> bool {
         self.get(name).and_then(switch).unwrap_or(false)
     }
 
     /// A whole number; 0 where there is none.
-    pub fn count(&self, name: &str) -> u64 {
+    pub(crate) fn count(&self, name: &str) -> u64 {
         self.get(name).and_then(size).unwrap_or(0)
     }
 
     /// A number; 0 where there is none.
-    pub fn real(&self, name: &str) -> f64 {
+    pub(crate) fn real(&self, name: &str) -> f64 {
         self.get(name).and_then(|text| text.parse().ok()).unwrap_or(0.0)
     }
 
     /// Text; empty where there is none.
-    pub fn text(&self, name: &str) -> &str {
+    pub(crate) fn text(&self, name: &str) -> &str {
         self.get(name).unwrap_or_default()
     }
 
-    pub fn list(&self, name: &str) -> Vec<String> {
+    pub(crate) fn list(&self, name: &str) -> Vec<String> {
         self.text(name).split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
     }
 }
@@ -506,7 +506,7 @@ fn check(option: &Declared, value: &str) -> Result<(), Error> {
 }
 
 /// `on`, `off` and the words that mean them.
-pub fn switch(text: &str) -> Option<bool> {
+pub(crate) fn switch(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "on" | "true" | "1" | "yes" => Some(true),
         "off" | "false" | "0" | "no" => Some(false),
@@ -515,7 +515,7 @@ pub fn switch(text: &str) -> Option<bool> {
 }
 
 /// A whole number with a suffix for powers of 1024.
-pub fn size(text: &str) -> Option<u64> {
+pub(crate) fn size(text: &str) -> Option<u64> {
     let (digits, shift) = match text.chars().last()?.to_ascii_uppercase() {
         'K' => (&text[..text.len() - 1], 10),
         'M' => (&text[..text.len() - 1], 20),
@@ -527,7 +527,7 @@ pub fn size(text: &str) -> Option<u64> {
 }
 
 /// The option list of a section as sysbench's help prints it.
-pub fn help_of<'a>(
+pub(crate) fn help_of<'a>(
     options: impl Iterator<Item = &'a Declared>,
     value: impl Fn(&Declared) -> Option<String>,
 ) -> String {

@@ -11,32 +11,32 @@ use crate::session::Tally;
 use crate::symbols::{Counted, Counter};
 
 /// Levels of `--verbosity`.
-pub mod level {
+pub(crate) mod level {
     /// Ends the run.
-    pub const FATAL: u8 = 0;
+    pub(crate) const FATAL: u8 = 0;
     /// Something is wrong with a call.
-    pub const ALERT: u8 = 1;
+    pub(crate) const ALERT: u8 = 1;
     /// Worth knowing.
-    pub const WARNING: u8 = 2;
+    pub(crate) const WARNING: u8 = 2;
     /// Reports.
-    pub const NOTICE: u8 = 3;
+    pub(crate) const NOTICE: u8 = 3;
 }
 
 /// What is told at all: one command line runs in a process.
 static VERBOSITY: AtomicU8 = AtomicU8::new(level::NOTICE);
 
 /// Sets `--verbosity`.
-pub fn set_verbosity(verbosity: u8) {
+pub(crate) fn set_verbosity(verbosity: u8) {
     VERBOSITY.store(verbosity, Ordering::Relaxed);
 }
 
 /// Whether messages of a level are told.
-pub fn is_told(level: u8) -> bool {
+pub(crate) fn is_told(level: u8) -> bool {
     level <= VERBOSITY.load(Ordering::Relaxed)
 }
 
 /// Tells something on standard output, where sysbench tells everything, after what scripts have printed.
-pub fn tell(level: u8, text: &str) {
+pub(crate) fn tell(level: u8, text: &str) {
     if !is_told(level) {
         return;
     }
@@ -55,7 +55,7 @@ pub fn tell(level: u8, text: &str) {
 
 /// Figures of an interval or of a whole run, in the terms of sysbench's report hooks. Times are seconds.
 #[derive(Debug, Clone, Default)]
-pub struct Stat {
+pub(crate) struct Stat {
     /// Sessions that run.
     pub threads_running: u32,
     /// Length of the interval.
@@ -85,7 +85,7 @@ pub struct Stat {
 
 /// What the reports need to know of the command line.
 #[derive(Debug, Clone)]
-pub struct Form {
+pub(crate) struct Form {
     /// Which release's final report.
     pub compat: Compat,
     /// Percentiles to print; empty for none.
@@ -102,7 +102,7 @@ fn seconds(ns: u64) -> f64 {
 
 impl Stat {
     /// Adds what is counted beside the load engine.
-    pub fn count(&mut self, counted: &Counted) {
+    pub(crate) fn count(&mut self, counted: &Counted) {
         self.other += counted.of(Counter::Other);
         self.reads += counted.of(Counter::Read);
         self.writes += counted.of(Counter::Write);
@@ -112,12 +112,12 @@ impl Stat {
     }
 
     /// The percentile in milliseconds.
-    pub fn percentile_ms(&self, percent: f64) -> f64 {
+    pub(crate) fn percentile_ms(&self, percent: f64) -> f64 {
         if self.latency.is_empty() { 0.0 } else { self.latency.quantile_ms(percent / 100.0) }
     }
 
     /// `[ 10s ] thds: ...`, with a second line where there is a rate.
-    pub fn interval_line(&self, form: &Form) -> String {
+    pub(crate) fn interval_line(&self, form: &Form) -> String {
         let per_second = |count: u64| count as f64 / self.time_interval.max(1e-9);
         let queries = self.reads + self.writes + self.other;
         let percentiles: Vec<String> = form.percentiles.iter().map(|p| format!("{p}%")).collect();
@@ -168,7 +168,7 @@ impl Stat {
     }
 
     /// The cumulative report.
-    pub fn final_report(&self, form: &Form, tallies: &[Tally]) -> String {
+    pub(crate) fn final_report(&self, form: &Form, tallies: &[Tally]) -> String {
         let per_second = |count: u64| count as f64 / self.time_interval.max(1e-9);
         let mut text = String::new();
         if self.is_sql {
@@ -273,7 +273,7 @@ fn spread(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
 }
 
 /// `--histogram`: the distribution of latencies.
-pub fn histogram_text(latency: &Histogram) -> String {
+pub(crate) fn histogram_text(latency: &Histogram) -> String {
     let mut text = String::from("Latency histogram (values are in milliseconds)\n");
     // Neighbouring buckets of the fine histogram are joined into the steps of sysbench's.
     let mut steps = StepHistogram::new(1024, 1e-3, 1e5);

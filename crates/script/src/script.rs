@@ -27,7 +27,7 @@ use crate::watch::{Hooks, Watch};
 const OLTP_MODULES: &str = "/usr/share/sysbench/?.lua;/usr/local/share/sysbench/?.lua";
 
 /// A script, loaded, ready for its commands.
-pub struct Script {
+pub(crate) struct Script {
     program: Arc<Program>,
     bytecode: Bytecode,
     values: Values,
@@ -45,7 +45,7 @@ impl Script {
     ///
     /// # Errors
     /// No such script, its own errors, unknown options.
-    pub fn load(
+    pub(crate) fn load(
         name: &str,
         command: Option<&str>,
         words: &Words,
@@ -101,7 +101,7 @@ impl Script {
     ///
     /// # Errors
     /// The script's own, or those of the load engine.
-    pub fn command(
+    pub(crate) fn command(
         mut self,
         command: &str,
         out: &mut (dyn Write + Send),

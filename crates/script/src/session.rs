@@ -15,7 +15,7 @@ use crate::symbols::{RandomSettings, SessionSymbols};
 
 /// What one session did, for the fairness lines of the final report.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Events completed.
     pub events: u64,
     /// Time in events, in seconds.
@@ -25,7 +25,7 @@ pub struct Tally {
 }
 
 /// The sessions of a run.
-pub struct ScriptSessions {
+pub(crate) struct ScriptSessions {
     pub program: Arc<Program>,
     /// Compiled glue.
     pub bytecode: Bytecode,

@@ -22,7 +22,7 @@ const RESTARTS_MAX: u32 = 10_000;
 ///
 /// # Errors
 /// An option that is not supported, a number that is none.
-pub fn databases(values: &Values) -> Result<Databases, Error> {
+pub(crate) fn databases(values: &Values) -> Result<Databases, Error> {
     let (mut mysql, mut pgsql) = (mysql_targets(values)?, pgsql_targets(values)?);
     // As libmysqlclient and libpq do, whose environment and files the original reads; of the servers in use only.
     let used = if values.text("db-driver") == "pgsql" { &mut pgsql } else { &mut mysql };
@@ -202,7 +202,7 @@ fn pgsql_targets(values: &Values) -> Result<Vec<Target>, Error> {
 ///
 /// # Errors
 /// An unknown `--rand-type` or a parameter without a meaning.
-pub fn random(values: &Values) -> Result<RandomSettings, Error> {
+pub(crate) fn random(values: &Values) -> Result<RandomSettings, Error> {
     let special = DistributionKind::Special {
         iterations: values.count("rand-spec-iter") as u32,
         hot_pct: values.real("rand-spec-pct"),
@@ -230,7 +230,7 @@ pub fn random(values: &Values) -> Result<RandomSettings, Error> {
 /// Commands draw as the first thread does; sysbench seeds them, and its unique numbers, from the clock whatever the
 /// seed.
 #[derive(Debug)]
-pub struct Generators {
+pub(crate) struct Generators {
     /// One for each session; at least one.
     pub sessions: Vec<Rng>,
     /// The seed in force.
@@ -238,7 +238,7 @@ pub struct Generators {
 }
 
 /// The seed in force: 0 takes the clock's seconds.
-pub fn seed(values: &Values) -> u32 {
+pub(crate) fn seed(values: &Values) -> u32 {
     match values.count("rand-seed") {
         0 => std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
@@ -248,7 +248,7 @@ pub fn seed(values: &Values) -> u32 {
 }
 
 /// Seeds everything.
-pub fn generators(values: &Values, sessions: u32) -> Generators {
+pub(crate) fn generators(values: &Values, sessions: u32) -> Generators {
     let seed = seed(values);
     let mut source = GlibcRandom::new(seed);
     symbols::seed_unique(seed, !seed);
@@ -259,7 +259,7 @@ pub fn generators(values: &Values, sessions: u32) -> Generators {
 ///
 /// # Errors
 /// None, or far too many.
-pub fn threads(values: &Values) -> Result<u32, Error> {
+pub(crate) fn threads(values: &Values) -> Result<u32, Error> {
     u32::try_from(values.count("threads"))
         .ok()
         .filter(|n| (1..=100_000).contains(n))
@@ -270,7 +270,7 @@ pub fn threads(values: &Values) -> Result<u32, Error> {
 ///
 /// # Errors
 /// Something that is no number.
-pub fn checkpoints(values: &Values) -> Result<Vec<u64>, Error> {
+pub(crate) fn checkpoints(values: &Values) -> Result<Vec<u64>, Error> {
     let refused = |text: &String| Error::Script(format!("Invalid value for --report-checkpoints: '{text}'"));
     let parsed: Result<Vec<u64>, Error> = values
         .list("report-checkpoints")
@@ -288,7 +288,7 @@ pub fn checkpoints(values: &Values) -> Result<Vec<u64>, Error> {
 ///
 /// # Errors
 /// A value without a meaning.
-pub fn check(values: &Values, compat: Compat) -> Result<(), Error> {
+pub(crate) fn check(values: &Values, compat: Compat) -> Result<(), Error> {
     form(values, compat)?;
     checkpoints(values)?;
     random(values).map(drop)
@@ -298,7 +298,7 @@ pub fn check(values: &Values, compat: Compat) -> Result<(), Error> {
 ///
 /// # Errors
 /// Values that do not fit together.
-pub fn plan(values: &Values) -> Result<LoadPlan, Error> {
+pub(crate) fn plan(values: &Values) -> Result<LoadPlan, Error> {
     let time = match values.text("time").parse::<i64>() {
         Ok(seconds) if seconds > 0 => Some(Duration::from_secs(seconds as u64)),
         _ => None,
@@ -367,7 +367,7 @@ pub fn plan(values: &Values) -> Result<LoadPlan, Error> {
 ///
 /// # Errors
 /// A percentile outside of 0 to 100.
-pub fn form(values: &Values, compat: Compat) -> Result<Form, Error> {
+pub(crate) fn form(values: &Values, compat: Compat) -> Result<Form, Error> {
     let mut percentiles = Vec::new();
     for text in values.list("percentile") {
         match text.parse::<f64>() {

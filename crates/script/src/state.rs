@@ -13,11 +13,11 @@ use crate::host::Results;
 use crate::{ffi, fiber, histogram, symbols};
 
 /// The version that scripts see.
-pub const VERSION: &str = "1.0.20";
+pub(crate) const VERSION: &str = "1.0.20";
 
 /// A value of an option as Lua sees it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum OptionValue {
+pub(crate) enum OptionValue {
     Nil,
     /// `on` or `off`.
     Bool(bool),
@@ -28,7 +28,7 @@ pub enum OptionValue {
 
 /// Everything that is the same for all states of a run.
 #[derive(Debug, Clone)]
-pub struct Program {
+pub(crate) struct Program {
     /// Name as given, for messages.
     pub name: String,
     /// File, where there is one.
@@ -50,7 +50,7 @@ pub struct Program {
 }
 
 /// A state with the script loaded.
-pub struct State {
+pub(crate) struct State {
     /// The state. Last to go: everything else refers to it.
     pub lua: Lua,
     native: Table,
@@ -71,7 +71,7 @@ const FFI_GLUE: (&str, &str) = ("=sysbench/ffi.lua", include_str!("lua/ffi.lua")
 
 /// The glue and the script as bytecode: compiled once, loaded into each of thousands of states.
 #[derive(Debug, Clone)]
-pub struct Bytecode {
+pub(crate) struct Bytecode {
     glue: Arc<[Vec<u8>]>,
     ffi: Arc<[u8]>,
 }
@@ -81,7 +81,7 @@ impl Bytecode {
     ///
     /// # Errors
     /// LuaJIT cannot be started.
-    pub fn compile() -> Result<Bytecode, Error> {
+    pub(crate) fn compile() -> Result<Bytecode, Error> {
         let lua = Lua::new();
         let compile = |(name, source): &(&str, &str)| -> Result<Vec<u8>, Error> {
             let chunk = lua.load(*source).set_name(*name).into_function().map_err(Error::lua)?;
@@ -95,7 +95,7 @@ impl Bytecode {
     ///
     /// # Errors
     /// A syntax error, with file and line.
-    pub fn script(name: &str, source: &[u8]) -> Result<Vec<u8>, Error> {
+    pub(crate) fn script(name: &str, source: &[u8]) -> Result<Vec<u8>, Error> {
         // A `#!` line is for the shell.
         let source = match source.strip_prefix(b"#") {
             Some(rest) => {
@@ -117,7 +117,7 @@ impl State {
     ///
     /// # Errors
     /// The glue's own, and out of memory.
-    pub fn new(
+    pub(crate) fn new(
         program: &Arc<Program>,
         bytecode: &Bytecode,
         tid: u32,
@@ -169,7 +169,7 @@ impl State {
     ///
     /// # Errors
     /// A validation function of the script refuses a value.
-    pub fn fill_options(&self, program: &Program) -> Result<(), Error> {
+    pub(crate) fn fill_options(&self, program: &Program) -> Result<(), Error> {
         fill_options(&self.lua, &self.native, program).map_err(Error::lua)
     }
 
@@ -177,7 +177,7 @@ impl State {
     ///
     /// # Errors
     /// It is missing, which would be a fault of the glue.
-    pub fn native(&self, name: &str) -> Result<Function, Error> {
+    pub(crate) fn native(&self, name: &str) -> Result<Function, Error> {
         self.native.get(name).map_err(Error::lua)
     }
 
@@ -185,12 +185,12 @@ impl State {
     ///
     /// # Errors
     /// Out of memory.
-    pub fn set_native(&self, name: &str, value: impl mlua::IntoLua) -> Result<(), Error> {
+    pub(crate) fn set_native(&self, name: &str, value: impl mlua::IntoLua) -> Result<(), Error> {
         self.native.set(name, value).map_err(Error::lua)
     }
 
     /// Whether the script defines a global function.
-    pub fn defines(&self, name: &str) -> bool {
+    pub(crate) fn defines(&self, name: &str) -> bool {
         matches!(self.lua.globals().raw_get::<Value>(name), Ok(Value::Function(_)))
     }
 }

@@ -11,7 +11,7 @@ use workload::random::{Distribution, DistributionKind, Rng, fill_template, permu
 
 /// Which distribution each of sysbench's names stands for, with its parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RandomSettings {
+pub(crate) struct RandomSettings {
     /// `sysbench.rand.default`
     pub default: DistributionKind,
     /// `sysbench.rand.special`
@@ -25,11 +25,11 @@ pub struct RandomSettings {
 /// What a run counts beside the load engine: reconnections, and what scripts add by `sb_counter_inc`. Shared by all
 /// sessions; nothing on the way of a statement counts here.
 #[derive(Debug, Default)]
-pub struct Counters([AtomicU64; 6]);
+pub(crate) struct Counters([AtomicU64; 6]);
 
 /// The counters, in the order of sysbench's `sb_counter_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counter {
+pub(crate) enum Counter {
     Other,
     Read,
     Write,
@@ -40,40 +40,40 @@ pub enum Counter {
 
 impl Counter {
     /// All of them, by their numbers.
-    pub const ALL: [Counter; 6] =
+    pub(crate) const ALL: [Counter; 6] =
         [Counter::Other, Counter::Read, Counter::Write, Counter::Event, Counter::Error, Counter::Reconnect];
 }
 
 /// What the counters stood at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counted([u64; 6]);
+pub(crate) struct Counted([u64; 6]);
 
 impl Counters {
-    pub fn add(&self, counter: Counter, amount: u64) {
+    pub(crate) fn add(&self, counter: Counter, amount: u64) {
         self.0[counter as usize].fetch_add(amount, Ordering::Relaxed);
     }
 
     /// How they stand.
-    pub fn now(&self) -> Counted {
+    pub(crate) fn now(&self) -> Counted {
         Counted(std::array::from_fn(|at| self.0[at].load(Ordering::Relaxed)))
     }
 }
 
 impl Counted {
     /// One of them.
-    pub fn of(&self, counter: Counter) -> u64 {
+    pub(crate) fn of(&self, counter: Counter) -> u64 {
         self.0[counter as usize]
     }
 
     /// What was added since.
-    pub fn since(&self, before: &Counted) -> Counted {
+    pub(crate) fn since(&self, before: &Counted) -> Counted {
         Counted(std::array::from_fn(|at| self.0[at].saturating_sub(before.0[at])))
     }
 }
 
 /// What the C functions of one session act on.
 #[derive(Debug)]
-pub struct SessionSymbols {
+pub(crate) struct SessionSymbols {
     settings: RandomSettings,
     rng: Rng,
     /// The last zipfian distribution: its constants take a while to compute.
@@ -84,13 +84,13 @@ pub struct SessionSymbols {
 
 impl SessionSymbols {
     /// With a generator of its own.
-    pub fn new(settings: RandomSettings, rng: Rng, counters: Arc<Counters>) -> SessionSymbols {
+    pub(crate) fn new(settings: RandomSettings, rng: Rng, counters: Arc<Counters>) -> SessionSymbols {
         SessionSymbols { settings, rng, zipfian: None, counters, text: Vec::new() }
     }
 
     /// Draws numbers and forgets them: sysbench draws one where it files an event's latency in its histogram and two
     /// for the name of a prepared statement of PostgreSQL. Without that, scripts would not draw what they draw there.
-    pub fn skip(&mut self, numbers: u32) {
+    pub(crate) fn skip(&mut self, numbers: u32) {
         for _ in 0..numbers {
             self.rng.next_u64();
         }
@@ -118,7 +118,7 @@ thread_local! {
 }
 
 /// Makes `session` the one that the C functions act on while `run` runs on this thread.
-pub fn enter<R>(session: &mut SessionSymbols, run: impl FnOnce() -> R) -> R {
+pub(crate) fn enter<R>(session: &mut SessionSymbols, run: impl FnOnce() -> R) -> R {
     struct Leave(*mut SessionSymbols);
     impl Drop for Leave {
         fn drop(&mut self) {
@@ -143,7 +143,7 @@ macro_rules! distributions {
     ($($name:ident => $field:expr),* $(,)?) => {$(
         /// A number from `a` to `b`, both included.
         #[unsafe(no_mangle)]
-        pub extern "C" fn $name(a: u32, b: u32) -> u32 {
+        pub(crate) extern "C" fn $name(a: u32, b: u32) -> u32 {
             current(a, |session| {
                 let choose: fn(&RandomSettings) -> DistributionKind = $field;
                 let kind = choose(&session.settings);
@@ -164,13 +164,13 @@ distributions! {
 
 /// A double in [0, 1).
 #[unsafe(no_mangle)]
-pub extern "C" fn sb_rand_uniform_double() -> f64 {
+pub(crate) extern "C" fn sb_rand_uniform_double() -> f64 {
     current(0.0, |session| session.rng.unit())
 }
 
 /// 64 random bits.
 #[unsafe(no_mangle)]
-pub extern "C" fn sb_rand_uniform_uint64() -> u64 {
+pub(crate) extern "C" fn sb_rand_uniform_uint64() -> u64 {
     current(0, |session| session.rng.next_u64())
 }
 
@@ -178,14 +178,14 @@ static UNIQUE_INDEX: AtomicU32 = AtomicU32::new(0);
 static UNIQUE_OFFSET: AtomicU32 = AtomicU32::new(0);
 
 /// Seeds [`sb_rand_unique`] for the whole process.
-pub fn seed_unique(index_seed: u32, offset_seed: u32) {
+pub(crate) fn seed_unique(index_seed: u32, offset_seed: u32) {
     UNIQUE_INDEX.store(permute(permute(index_seed).wrapping_add(0x682f_0161)), Ordering::Relaxed);
     UNIQUE_OFFSET.store(permute(permute(offset_seed).wrapping_add(0x4679_0905)), Ordering::Relaxed);
 }
 
 /// A number that no other call in this process has given, until all 2^32 are used.
 #[unsafe(no_mangle)]
-pub extern "C" fn sb_rand_unique() -> u32 {
+pub(crate) extern "C" fn sb_rand_unique() -> u32 {
     let index = UNIQUE_INDEX.fetch_add(1, Ordering::Relaxed);
     let offset = UNIQUE_OFFSET.load(Ordering::Relaxed);
     permute(permute(index).wrapping_add(offset) ^ 0x5bf0_3635)
@@ -197,7 +197,7 @@ pub extern "C" fn sb_rand_unique() -> u32 {
 /// # Safety
 /// `template` ends with a zero; `out` has room for as many bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sb_rand_str(template: *const c_char, out: *mut c_char) {
+pub(crate) unsafe extern "C" fn sb_rand_str(template: *const c_char, out: *mut c_char) {
     // SAFETY: the caller's promise.
     let template = unsafe { CStr::from_ptr(template) }.to_bytes();
     current((), |session| {
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn sb_rand_str(template: *const c_char, out: *mut c_char) 
 /// # Safety
 /// `out` has room for `most` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sb_rand_varstr(out: *mut c_char, least: u32, most: u32) -> u32 {
+pub(crate) unsafe extern "C" fn sb_rand_varstr(out: *mut c_char, least: u32, most: u32) -> u32 {
     current(0, |session| {
         if most == 0 {
             return 0;
@@ -237,13 +237,13 @@ pub(crate) fn count(counter: Counter, amount: u64) {
 
 /// Adds one to a counter of the session that is running.
 #[unsafe(no_mangle)]
-pub extern "C" fn sb_counter_inc(thread: c_int, counter: c_int) {
+pub(crate) extern "C" fn sb_counter_inc(thread: c_int, counter: c_int) {
     sb_counter_add(thread, counter, 1);
 }
 
 /// Adds to a counter of the session that is running.
 #[unsafe(no_mangle)]
-pub extern "C" fn sb_counter_add(_thread: c_int, counter: c_int, amount: u64) {
+pub(crate) extern "C" fn sb_counter_add(_thread: c_int, counter: c_int, amount: u64) {
     if let Some(known) = usize::try_from(counter).ok().and_then(|at| Counter::ALL.get(at)) {
         count(*known, amount);
     }
@@ -251,16 +251,16 @@ pub extern "C" fn sb_counter_add(_thread: c_int, counter: c_int, amount: u64) {
 
 /// An event begins. The load engine knows: nothing is to be done.
 #[unsafe(no_mangle)]
-pub extern "C" fn sb_event_start(_thread: c_int) {}
+pub(crate) extern "C" fn sb_event_start(_thread: c_int) {}
 
 /// An event ends. The load engine knows: nothing is to be done.
 #[unsafe(no_mangle)]
-pub extern "C" fn sb_event_stop(_thread: c_int) {}
+pub(crate) extern "C" fn sb_event_stop(_thread: c_int) {}
 
 /// Whether there is another event. Scripts reach a function of the same name that waits for the load engine; whoever
 /// calls this one from C cannot be made to wait.
 #[unsafe(no_mangle)]
-pub extern "C" fn sb_more_events(_thread: c_int) -> bool {
+pub(crate) extern "C" fn sb_more_events(_thread: c_int) -> bool {
     crate::output::tell(
         crate::output::level::FATAL,
         "sb_more_events() works in Lua only (ffi.C.sb_more_events)",
@@ -270,13 +270,13 @@ pub extern "C" fn sb_more_events(_thread: c_int) -> bool {
 
 /// How a counter of the run stands.
 #[unsafe(no_mangle)]
-pub extern "C" fn sb_counter_val(_thread: c_int, counter: c_int) -> u64 {
+pub(crate) extern "C" fn sb_counter_val(_thread: c_int, counter: c_int) -> u64 {
     let known = usize::try_from(counter).ok().and_then(|at| Counter::ALL.get(at));
     known.map_or(0, |known| current(0, |session| session.counters.now().of(*known)))
 }
 
 /// Every function with its address and its C prototype as a pointer type.
-pub fn table() -> Vec<(&'static str, *const c_void, &'static str)> {
+pub(crate) fn table() -> Vec<(&'static str, *const c_void, &'static str)> {
     const DRAW: &str = "uint32_t (*)(uint32_t, uint32_t)";
     let draw = |f: extern "C" fn(u32, u32) -> u32| f as *const c_void;
     vec![

@@ -20,7 +20,7 @@ use crate::symbols::{Counted, Counters};
 
 /// The script's own reports: `hooks.report_intermediate` in a state of its own, `hooks.report_cumulative` in the
 /// global one, as in sysbench.
-pub struct Hooks<'a> {
+pub(crate) struct Hooks<'a> {
     /// The state that has loaded the script and run its `init`.
     pub global: &'a mut Course<Blocking>,
     /// Where intermediate reports run; `None` without such a hook.
@@ -29,7 +29,7 @@ pub struct Hooks<'a> {
 }
 
 /// What a run has shown so far.
-pub struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     out: &'a mut (dyn Write + Send),
     form: Form,
     hooks: Option<Hooks<'a>>,
@@ -96,7 +96,7 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// Checkpoints are no numbers.
-    pub fn new(
+    pub(crate) fn new(
         values: &Values,
         form: Form,
         is_used: Arc<AtomicBool>,
@@ -125,7 +125,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Takes an event of the load engine.
-    pub fn on(&mut self, event: Event<'_>) {
+    pub(crate) fn on(&mut self, event: Event<'_>) {
         match event {
             Event::StepStarted { step, .. } => {
                 self.threads = step.sessions;
@@ -198,7 +198,7 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// A hook of the script failed, or the output is gone.
-    pub fn finish(&mut self, load: &LoadResult, tallies: &[Tally]) -> Result<(), Error> {
+    pub(crate) fn finish(&mut self, load: &LoadResult, tallies: &[Tally]) -> Result<(), Error> {
         let Some(step) = load.steps.last() else { return Ok(()) };
         let counted = self.counters.now().since(&self.counted_before);
         // What `thread_done` did counts too, as in sysbench: bulk_insert sends its last statements there.

@@ -6,7 +6,7 @@ use crate::syntax::Place;
 
 /// A mistake in a .smack file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ParseError {
+pub(crate) struct ParseError {
     /// Where.
     pub place: Place,
     /// What, and what was expected.
@@ -19,7 +19,7 @@ impl ParseError {
     }
 
     /// The error with the file's name, line, column and the line itself.
-    pub fn in_file(self, file: &str, source: &str) -> Error {
+    pub(crate) fn in_file(self, file: &str, source: &str) -> Error {
         let line = source.lines().nth(self.place.line.saturating_sub(1) as usize).unwrap_or("");
         Error::Parse {
             file: file.to_owned(),

@@ -8,7 +8,7 @@ use workload::random::GlibcRandom;
 
 /// A parsed template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template {
+pub(crate) struct Template {
     fields: Vec<Field>,
 }
 
@@ -25,7 +25,7 @@ impl Template {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Template, String> {
+    pub(crate) fn parse(text: &str) -> Result<Template, String> {
         let mut fields = Vec::new();
         let mut bytes = text.bytes().peekable();
         while let Some(byte) = bytes.next() {
@@ -65,7 +65,7 @@ impl Template {
     }
 
     /// Appends row `number` (from 1), without a line end.
-    pub fn row(&self, number: u64, random: &mut GlibcRandom, out: &mut Vec<u8>) {
+    pub(crate) fn row(&self, number: u64, random: &mut GlibcRandom, out: &mut Vec<u8>) {
         for field in &self.fields {
             match field {
                 Field::Literal(byte) => out.push(*byte),
@@ -84,7 +84,7 @@ impl Template {
     }
 
     /// A whole file of `rows` lines.
-    pub fn file(&self, rows: u64) -> Vec<u8> {
+    pub(crate) fn file(&self, rows: u64) -> Vec<u8> {
         let mut random = GlibcRandom::new(1);
         let mut out = Vec::new();
         for number in 1..=rows {
@@ -99,7 +99,7 @@ impl Template {
 ///
 /// # Errors
 /// It is gen-data, and its arguments are wrong.
-pub fn command(text: &str) -> Option<Result<(u64, Template), String>> {
+pub(crate) fn command(text: &str) -> Option<Result<(u64, Template), String>> {
     let mut words = text.split_whitespace();
     let program = words.next()?;
     if program.rsplit('/').next() != Some("gen-data") || text.contains(['|', '>', ';', '&', '`', '$']) {

@@ -5,7 +5,7 @@ use crate::syntax::Place;
 
 /// A piece of the source.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Token {
+pub(crate) enum Token {
     /// A name.
     Word(String),
     /// A quoted string, escapes resolved.
@@ -21,7 +21,7 @@ pub enum Token {
 
 impl Token {
     /// How a message names it.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             Token::Word(w) => format!("`{w}`"),
             Token::Text(t) => format!("the string \"{t}\""),
@@ -74,7 +74,7 @@ fn is_name(c: char) -> bool {
 ///
 /// # Errors
 /// An unfinished string, a stray character.
-pub fn tokens(source: &str) -> Result<Vec<(Token, Place)>, ParseError> {
+pub(crate) fn tokens(source: &str) -> Result<Vec<(Token, Place)>, ParseError> {
     let mut cursor = Cursor { rest: source.chars().peekable(), place: Place { line: 1, column: 1 } };
     let mut found = Vec::new();
     while let Some(c) = cursor.peek() {

@@ -3,19 +3,19 @@
 //! Never here: anything the other rooms need.
 
 pub mod builtin;
-pub mod dictionary;
-pub mod error;
-pub mod gen_data;
-pub mod lexer;
-pub mod parse;
+mod dictionary;
+mod error;
+mod gen_data;
+mod lexer;
+mod parse;
 pub mod program;
-pub mod report;
+mod report;
 pub mod run;
-pub mod session;
+mod session;
 pub mod smacks;
-pub mod statement;
-pub mod syntax;
-pub mod table;
+mod statement;
+mod syntax;
+mod table;
 
 pub use error::Error;
 pub use report::{Report, Timing};

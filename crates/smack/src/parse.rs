@@ -8,7 +8,7 @@ use crate::syntax::*;
 ///
 /// # Errors
 /// The first mistake, with its place.
-pub fn parse(source: &str) -> Result<Script, ParseError> {
+pub(crate) fn parse(source: &str) -> Result<Script, ParseError> {
     let tokens = tokens(source)?;
     let end = tokens.last().map_or(Place { line: 1, column: 1 }, |(_, place)| *place);
     let mut parser = Parser { tokens, at: 0, end, sections: Vec::new() };

@@ -18,7 +18,7 @@ use crate::statement::Escape;
 
 /// What an instance does, in order, between `create_threads` and `collect_threads`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Order {
+pub(crate) enum Order {
     /// Fire the barrel for so many rounds; `None`: until the load engine ends the step.
     Unload {
         rounds: Option<u64>,
@@ -88,7 +88,7 @@ impl std::fmt::Debug for Printer {
 
 /// Everything the instances of a client share.
 #[derive(Debug, Clone)]
-pub struct Shared {
+pub(crate) struct Shared {
     /// What they fire.
     pub barrel: Barrel,
     /// What they do.

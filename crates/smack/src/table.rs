@@ -10,7 +10,7 @@ use crate::syntax::Table;
 
 /// What was done for a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Made {
+pub(crate) struct Made {
     /// Rows loaded; `None` where the table was there with enough rows.
     pub rows: Option<u64>,
     /// Bytes sent.
@@ -19,7 +19,7 @@ pub struct Made {
 
 /// How tables are made.
 #[derive(Clone, Copy)]
-pub struct How<'a> {
+pub(crate) struct How<'a> {
     /// Appended to the CREATE statement (an engine clause).
     pub suffix: &'a str,
     /// Also where the table is there.
@@ -34,7 +34,7 @@ pub struct How<'a> {
 ///
 /// # Errors
 /// No connection, the server refuses, there is no room, or the user stopped it.
-pub fn make(table: &Table, target: &Target, data: &DataDir, how: &How<'_>) -> Result<Made, Error> {
+pub(crate) fn make(table: &Table, target: &Target, data: &DataDir, how: &How<'_>) -> Result<Made, Error> {
     let fault = |source| Error::Server { client: table.client.clone(), source };
     let mut client = Client::connect(target).map_err(fault)?;
     let rows = count(&mut client, &table.name).map_err(fault)?;
@@ -68,7 +68,7 @@ pub fn make(table: &Table, target: &Target, data: &DataDir, how: &How<'_>) -> Re
 ///
 /// # Errors
 /// The connection is lost.
-pub fn count(client: &mut Client, name: &str) -> Result<Option<u64>, wire::Error> {
+pub(crate) fn count(client: &mut Client, name: &str) -> Result<Option<u64>, wire::Error> {
     let mut rows = 0;
     let asked = client.query_rows(&format!("select count(*) from {name}"), &mut |row| {
         rows = row.get(0).and_then(|v| std::str::from_utf8(v).ok()?.parse().ok()).unwrap_or(0);

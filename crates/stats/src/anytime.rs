@@ -16,11 +16,11 @@ use crate::student::cdf;
 /// Variance of the effect sizes (mean / spread of the blocks' log-ratios) that the test is made for. With 2 the median
 /// number of blocks to a verdict of difference is 1.0 to 1.2 times that of the fixed design with 80 % power for
 /// effect sizes from 1 to 2.4 (`cargo xtask bench verdicts`); 1 is slower for large effects, 4 for small ones.
-pub const EFFECT_VARIANCE: f64 = 2.0;
+pub(crate) const EFFECT_VARIANCE: f64 = 2.0;
 
 /// Natural logarithm of the e-value against "the mean is 0 or less", from the t statistic of `n` values. 0 for fewer
 /// than two values, which tell nothing.
-pub fn ln_e_above(t: f64, n: usize) -> f64 {
+pub(crate) fn ln_e_above(t: f64, n: usize) -> f64 {
     if n < 2 || t.is_nan() {
         return 0.0;
     }
@@ -46,7 +46,7 @@ fn sine(t: f64, df: f64, shrink: f64) -> f64 {
 
 /// How far the mean may lie below `centre` before the evidence against it reaches `1 / alpha`, in standard errors: the
 /// half-width of a one-sided confidence sequence. Infinite where so few values can exclude nothing at that level.
-pub fn half_width(n: usize, alpha: f64) -> f64 {
+pub(crate) fn half_width(n: usize, alpha: f64) -> f64 {
     let wanted = -alpha.ln();
     if ln_e_above(f64::INFINITY, n) < wanted {
         return f64::INFINITY;

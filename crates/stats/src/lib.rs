@@ -3,17 +3,17 @@
 //!
 //! Never here: IO of any kind, clocks, randomness that was not passed in as a seed, names of metrics or servers.
 
-pub mod anytime;
+mod anytime;
 pub mod binomial;
-pub mod change;
+mod change;
 pub mod climb;
 pub mod compare;
 pub mod describe;
 mod gate;
-pub mod load_law;
-pub mod multiple;
+mod load_law;
+mod multiple;
 pub mod rng;
-pub mod steady;
+mod steady;
 pub mod student;
 pub mod usl;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The device under a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Device {
+pub(crate) struct Device {
     /// Numbers as `/proc/diskstats` has them; `None` where no block device is behind the file system (tmpfs).
     pub numbers: Option<(u32, u32)>,
     /// `vda`, `nvme0n1p2`; the file system's name where there is no device.
@@ -27,7 +27,7 @@ pub struct Device {
 
 impl Device {
     /// Finds the device of an existing directory or file. What cannot be found out stays empty.
-    pub fn of(path: &Path) -> std::io::Result<Device> {
+    pub(crate) fn of(path: &Path) -> std::io::Result<Device> {
         let dev = fs::metadata(path)?.dev();
         let numbers = (libc::major(dev), libc::minor(dev));
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -67,7 +67,7 @@ impl Device {
     }
 
     /// The same device, whatever mount point leads to it: what probe results are kept by.
-    pub fn identity(&self) -> String {
+    pub(crate) fn identity(&self) -> String {
         // A loop device's number says little: its file is what comes back.
         match (self.numbers, &self.backing_file) {
             (_, Some(file)) => format!("loop-{file}-{}", self.filesystem),
@@ -77,7 +77,7 @@ impl Device {
     }
 
     /// Why figures of this place are not those of a disk; `None` where they are.
-    pub fn caveat(&self) -> Option<String> {
+    pub(crate) fn caveat(&self) -> Option<String> {
         match self.filesystem.as_str() {
             "tmpfs" | "ramfs" => Some("memory, not a disk: a sync costs nothing here".to_owned()),
             "overlay" => Some(
@@ -96,7 +96,7 @@ impl Device {
     }
 
     /// Figures of one such place say nothing about another one, and cannot be kept by device.
-    pub fn has_device(&self) -> bool {
+    pub(crate) fn has_device(&self) -> bool {
         self.numbers.is_some()
     }
 }

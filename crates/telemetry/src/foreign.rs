@@ -26,7 +26,7 @@ pub struct ForeignProcess {
 
 /// The first look.
 #[derive(Debug)]
-pub struct Foreign {
+pub(crate) struct Foreign {
     proc: PathBuf,
     /// Processes whose descendants are not foreign.
     ours: Vec<u32>,
@@ -35,7 +35,7 @@ pub struct Foreign {
 
 impl Foreign {
     /// Looks at all processes; this one, the server's and all that descend from them are ours.
-    pub fn look(server_pid: Option<u32>) -> Foreign {
+    pub(crate) fn look(server_pid: Option<u32>) -> Foreign {
         Foreign::with_proc(PathBuf::from("/proc"), std::process::id(), server_pid)
     }
 
@@ -46,7 +46,7 @@ impl Foreign {
     }
 
     /// Looks again: the foreign process that used most cpu meanwhile, where one used any to speak of.
-    pub fn busiest(self) -> Option<ForeignProcess> {
+    pub(crate) fn busiest(self) -> Option<ForeignProcess> {
         let now = processes(&self.proc);
         let mut ours: HashSet<u32> = self.ours.iter().copied().collect();
         // Parents stand before their children only most of the time: process ids wrap around.

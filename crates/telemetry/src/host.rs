@@ -14,7 +14,7 @@ const CPUS_SHOWN_MAX: usize = 64;
 
 /// Samples `/proc` of the whole machine.
 #[derive(Debug)]
-pub struct HostSampler {
+pub(crate) struct HostSampler {
     proc: PathBuf,
     reader: Reader,
     device: Option<Device>,
@@ -28,7 +28,7 @@ pub struct HostSampler {
 
 impl HostSampler {
     /// For the machine that this runs on; `datadir` decides which device is watched.
-    pub fn new(datadir: Option<&Path>) -> (Self, Vec<Missing>) {
+    pub(crate) fn new(datadir: Option<&Path>) -> (Self, Vec<Missing>) {
         Self::with_proc(PathBuf::from("/proc"), datadir)
     }
 
@@ -71,7 +71,7 @@ impl HostSampler {
     }
 
     /// One pass, at `t` seconds since the epoch.
-    pub fn sample(&mut self, t: f64, tracks: &mut Tracks) {
+    pub(crate) fn sample(&mut self, t: f64, tracks: &mut Tracks) {
         self.sample_cpus(t, tracks);
         self.sample_memory(t, tracks);
         if self.has_pressure {
@@ -220,7 +220,7 @@ impl HostSampler {
 }
 
 /// Clock ticks of `/proc/stat` a second (USER_HZ).
-pub fn ticks_per_second() -> f64 {
+pub(crate) fn ticks_per_second() -> f64 {
     // SAFETY: no pointers involved.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     if ticks > 0 { ticks as f64 } else { 100.0 }

@@ -7,24 +7,24 @@
 //! Never here: load, the plan of a study, stored formats, terminal output.
 
 pub mod canary;
-pub mod device;
+mod device;
 pub mod doctor;
 pub mod drain;
-pub mod foreign;
+mod foreign;
 pub mod gates;
-pub mod host;
-pub mod local;
+mod host;
+mod local;
 pub mod locks;
 pub mod metrics;
 pub mod per_transaction;
 pub mod probe;
-pub mod process;
-pub mod procfs;
+mod process;
+mod procfs;
 pub mod residency;
-pub mod sampler;
-pub mod server;
+mod sampler;
+mod server;
 mod student_interval;
-pub mod track;
+mod track;
 
 pub use gates::{Finding, Gate};
 pub use local::{LocalServer, local_server};

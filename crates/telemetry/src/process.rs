@@ -17,7 +17,7 @@ const TASKS_PER_PASS: usize = 512;
 
 /// Samples a process and all its descendants.
 #[derive(Debug)]
-pub struct ProcessSampler {
+pub(crate) struct ProcessSampler {
     proc: PathBuf,
     root: u32,
     source: &'static str,
@@ -44,13 +44,13 @@ struct Sums {
 
 impl ProcessSampler {
     /// For the server's process and all its descendants; tracks of source `process`.
-    pub fn server(root: u32) -> (Self, Vec<Missing>) {
+    pub(crate) fn server(root: u32) -> (Self, Vec<Missing>) {
         Self::new(root, "process", true)
     }
 
     /// For the process that calls it, alone: what the load itself costs, samplers included. Tracks of source
     /// `client`.
-    pub fn client() -> Self {
+    pub(crate) fn client() -> Self {
         Self::new(std::process::id(), "client", false).0
     }
 
@@ -77,7 +77,7 @@ impl ProcessSampler {
     }
 
     /// One pass, at `t` seconds since the epoch. Nothing is noted once the process is gone.
-    pub fn sample(&mut self, t: f64, tracks: &mut Tracks) {
+    pub(crate) fn sample(&mut self, t: f64, tracks: &mut Tracks) {
         let root_dir = self.proc.join(self.root.to_string());
         let Some(root) = self.reader.read(&root_dir.join("stat")).ok().and_then(parse_pid_stat) else {
             return;

@@ -9,18 +9,18 @@ use std::path::Path;
 
 /// Reads small files again and again into one buffer.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub(crate) struct Reader {
     buffer: Vec<u8>,
 }
 
 impl Reader {
     /// With an empty buffer.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// The whole file as text; bytes that are not UTF-8 end it.
-    pub fn read(&mut self, path: &Path) -> io::Result<&str> {
+    pub(crate) fn read(&mut self, path: &Path) -> io::Result<&str> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         // SAFETY: a valid C string; the descriptor is closed below.
         let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
@@ -69,7 +69,7 @@ fn number(text: Option<&str>) -> u64 {
 
 /// Times of one cpu (or all) in clock ticks: the `cpu` lines of `/proc/stat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CpuTicks {
+pub(crate) struct CpuTicks {
     /// User and nice.
     pub user: u64,
     /// Kernel.
@@ -85,19 +85,19 @@ pub struct CpuTicks {
 
 impl CpuTicks {
     /// All of them.
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.user + self.system + self.idle + self.iowait + self.irq + self.steal
     }
 
     /// Neither idle nor waiting nor stolen.
-    pub fn busy(&self) -> u64 {
+    pub(crate) fn busy(&self) -> u64 {
         self.user + self.system + self.irq
     }
 }
 
 /// `/proc/stat`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stat {
+pub(crate) struct Stat {
     /// All cpus together.
     pub all: CpuTicks,
     /// By cpu: number and times.
@@ -111,7 +111,7 @@ pub struct Stat {
 }
 
 /// Parses `/proc/stat`.
-pub fn parse_stat(text: &str) -> Stat {
+pub(crate) fn parse_stat(text: &str) -> Stat {
     let mut stat = Stat::default();
     for line in text.lines() {
         let mut fields = line.split_ascii_whitespace();
@@ -145,7 +145,7 @@ pub fn parse_stat(text: &str) -> Stat {
 
 /// Microseconds since boot during which some or all tasks waited: one file of `/proc/pressure`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pressure {
+pub(crate) struct Pressure {
     /// At least one task waited.
     pub some_us: u64,
     /// No task could work.
@@ -153,7 +153,7 @@ pub struct Pressure {
 }
 
 /// Parses a file of `/proc/pressure`.
-pub fn parse_pressure(text: &str) -> Pressure {
+pub(crate) fn parse_pressure(text: &str) -> Pressure {
     let mut pressure = Pressure::default();
     for line in text.lines() {
         let total = number(line.split_ascii_whitespace().find_map(|f| f.strip_prefix("total=")));
@@ -167,7 +167,7 @@ pub fn parse_pressure(text: &str) -> Pressure {
 }
 
 /// The value of `name` in `/proc/meminfo` or `/proc/PID/status`, in bytes where the file says kB.
-pub fn field(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     let mut parts = line.split_ascii_whitespace();
     let value: u64 = parts.next()?.parse().ok()?;
@@ -176,7 +176,7 @@ pub fn field(text: &str, name: &str) -> Option<u64> {
 
 /// One line of `/proc/diskstats`. Times are summed over requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DiskStats {
+pub(crate) struct DiskStats {
     /// Reads completed.
     pub reads: u64,
     pub read_bytes: u64,
@@ -198,7 +198,7 @@ pub struct DiskStats {
 }
 
 /// The line of device `major:minor` in `/proc/diskstats`. Sectors there are always 512 bytes.
-pub fn parse_diskstats(text: &str, major: u32, minor: u32) -> Option<DiskStats> {
+pub(crate) fn parse_diskstats(text: &str, major: u32, minor: u32) -> Option<DiskStats> {
     text.lines().find_map(|line| {
         let v: Vec<&str> = line.split_ascii_whitespace().collect();
         if number(v.first().copied()) != u64::from(major) || number(v.get(1).copied()) != u64::from(minor) {
@@ -222,7 +222,7 @@ pub fn parse_diskstats(text: &str, major: u32, minor: u32) -> Option<DiskStats> 
 }
 
 /// Bytes received and sent over all interfaces of one kind: `lo`, or all others.
-pub fn parse_net_dev(text: &str, is_loopback: bool) -> (u64, u64) {
+pub(crate) fn parse_net_dev(text: &str, is_loopback: bool) -> (u64, u64) {
     let mut sum = (0, 0);
     for line in text.lines() {
         let Some((name, counters)) = line.split_once(':') else { continue };
@@ -238,7 +238,7 @@ pub fn parse_net_dev(text: &str, is_loopback: bool) -> (u64, u64) {
 
 /// What is needed of `/proc/PID/stat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PidStat {
+pub(crate) struct PidStat {
     /// State letter: `Z` is dead and not yet waited for.
     pub state: char,
     pub parent: u32,
@@ -259,7 +259,7 @@ pub struct PidStat {
 }
 
 /// Parses `/proc/PID/stat`; the name in parentheses may hold anything, so fields count from the last `)`.
-pub fn parse_pid_stat(text: &str) -> Option<PidStat> {
+pub(crate) fn parse_pid_stat(text: &str) -> Option<PidStat> {
     let rest = &text[text.rfind(')')? + 1..];
     let v: Vec<&str> = rest.split_ascii_whitespace().collect();
     // v[0] is field 3 of proc(5).
@@ -280,7 +280,7 @@ pub fn parse_pid_stat(text: &str) -> Option<PidStat> {
 
 /// What is needed of `/proc/PID/io`: bytes that went to and came from the storage layer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PidIo {
+pub(crate) struct PidIo {
     /// Read from storage.
     pub read_bytes: u64,
     /// Sent (or to be sent) to storage.
@@ -288,7 +288,7 @@ pub struct PidIo {
 }
 
 /// Parses `/proc/PID/io`.
-pub fn parse_pid_io(text: &str) -> PidIo {
+pub(crate) fn parse_pid_io(text: &str) -> PidIo {
     PidIo {
         read_bytes: field(text, "read_bytes").unwrap_or(0),
         written_bytes: field(text, "write_bytes")
@@ -299,7 +299,7 @@ pub fn parse_pid_io(text: &str) -> PidIo {
 
 /// Voluntary and involuntary switches of one task: the last two lines of `/proc/PID/task/TID/status`. Searched from
 /// the end, since this is read for every thread of a server each second.
-pub fn parse_switches(status: &str) -> (u64, u64) {
+pub(crate) fn parse_switches(status: &str) -> (u64, u64) {
     let after = |name: &str| {
         let at = status.rfind(name)? + name.len();
         status[at..].split_ascii_whitespace().next()?.parse().ok()

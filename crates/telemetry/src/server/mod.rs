@@ -36,7 +36,7 @@ const fn gauge(native: &'static str, name: &'static str, unit: &'static str) -> 
 
 /// Samples one server's counters.
 #[derive(Debug)]
-pub struct ServerSampler {
+pub(crate) struct ServerSampler {
     target: Target,
     client: Option<Client>,
     part: Part,
@@ -57,7 +57,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 impl ServerSampler {
     /// Connects. A server that cannot be reached or refuses is a [`Missing`], tried again every five seconds.
-    pub fn new(target: &Target) -> Self {
+    pub(crate) fn new(target: &Target) -> Self {
         let mut target = target.clone();
         target.connect_timeout = PATIENCE;
         target.statement_timeout = PATIENCE;
@@ -99,7 +99,7 @@ impl ServerSampler {
     }
 
     /// One pass, at `t` seconds since the epoch.
-    pub fn sample(&mut self, t: f64, tracks: &mut Tracks) {
+    pub(crate) fn sample(&mut self, t: f64, tracks: &mut Tracks) {
         if self.client.is_none() && self.retry_at.is_none_or(|at| Instant::now() >= at) {
             self.connect();
         }
@@ -117,7 +117,7 @@ impl ServerSampler {
     }
 
     /// Says good-bye.
-    pub fn close(self) {
+    pub(crate) fn close(self) {
         if let Some(client) = self.client {
             client.close();
         }
