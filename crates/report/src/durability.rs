@@ -29,7 +29,7 @@ pub(crate) enum Finding {
 pub(crate) struct Row {
     /// The cells' label.
     pub(crate) label: String,
-    /// `full`, `process-crash`, `lossy`, `corruptible`.
+    /// `full`, `process-crash`, `lossy`, `corruptible`, `volatile`.
     pub(crate) class: String,
     /// What the class means.
     pub(crate) why: String,
@@ -72,13 +72,28 @@ pub(crate) fn rows(study: &StudyReport) -> Vec<Row> {
     rows
 }
 
+/// Of data in memory, whatever the settings promise.
+const VOLATILE: &str = "volatile";
+
+/// Runs of versions that took the class from the settings alone: data in memory are volatile.
+pub(crate) fn of_place(server: &mut ServerFacts) {
+    let filesystem = server.storage.get("filesystem").map(String::as_str);
+    if matches!(filesystem, Some("tmpfs" | "ramfs")) && !server.durability_class.is_empty() {
+        VOLATILE.clone_into(&mut server.durability_class);
+        "the data directory is in memory: everything is lost when the machine dies, whatever the settings say"
+            .clone_into(&mut server.durability_why);
+    }
+}
+
 /// What audits say of one run's server.
 pub(crate) fn finding(study: &StudyReport, run: &RunView, server: &ServerFacts) -> (Finding, String) {
     let audits: Vec<&AuditView> = study.audits.iter().filter(|view| speaks_for(view, run, server)).collect();
     let mut found = Vec::new();
     let mut ways_checked = 0;
     let mut is_contradicted = false;
-    for way in Way::ALL {
+    let is_volatile = server.durability_class == VOLATILE;
+    let ways: &[Way] = if is_volatile { &[Way::ProcessCrash] } else { &Way::ALL };
+    for &way in ways {
         let checked = Checked::of(&audits, way);
         if checked.rounds.is_empty() {
             // The power cut of before is not missed.
@@ -99,6 +114,8 @@ pub(crate) fn finding(study: &StudyReport, run: &RunView, server: &ServerFacts) 
     let finding = match (is_contradicted, ways_checked) {
         (true, _) => Finding::Contradicted,
         (false, 2) => Finding::Consistent,
+        // There is no disk whose power could be cut.
+        (false, 1) if is_volatile => Finding::Consistent,
         (false, _) => Finding::PartlyChecked,
     };
     (finding, found.join("; "))

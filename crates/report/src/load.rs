@@ -125,6 +125,9 @@ impl Loader<'_> {
             };
             let is_last = last_attempt.get(&place(&head)) == Some(&head.attempt);
             let mut end = store.run(head.id)?.end;
+            if let Some(end) = &mut end {
+                crate::durability::of_place(&mut end.server);
+            }
             let steps = end.iter_mut().flat_map(|end| std::mem::take(&mut end.steps));
             let steps = steps.map(|step| StepFigures::of(&step)).collect();
             let prefix = if self.stores.len() > 1 { format!("{}-", file + 1) } else { String::new() };

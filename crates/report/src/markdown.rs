@@ -257,7 +257,7 @@ fn durability(text: &mut String, study: &StudyReport) {
         return;
     }
     let _ = writeln!(text, "## Durability\n");
-    table(text, &["Server", "Class by its settings", "What it means", "Audit"], 4);
+    table(text, &["Server", "Class", "What it means", "Audit"], 4);
     for found in rows {
         row(text, &[&found.label, &found.class, &found.why, &found.text].map(|cell| plain(cell)));
     }

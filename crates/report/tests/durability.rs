@@ -165,3 +165,56 @@ fn other_settings_and_other_builds_speak_for_nobody_else() {
     assert_eq!(said(&other_build, "mariadb").0, "not_audited");
     assert_eq!(report::json(&other_build)["studies"][0]["audits"], Value::Array(vec![]));
 }
+
+/// Recorded by a version that looked at the settings alone.
+#[test]
+fn data_in_memory_are_volatile_whatever_the_settings_promise() {
+    let results = tempfile::tempdir().unwrap();
+    let mut store = Store::open(results.path()).unwrap();
+    let axes = vec![Axis { name: "storage".to_owned(), values: vec!["default".into(), "memory".into()] }];
+    let comparisons = vec![Comparison {
+        axis: "storage".to_owned(),
+        base: "default".into(),
+        metrics: vec!["tps".to_owned()],
+        margin: 0.05,
+    }];
+    let id = store.add_study(&common::study("places", axes, comparisons, 1, 2)).unwrap();
+    let host = store.add_host(&common::host("bench1", "Linux")).unwrap();
+    let build = store.add_build(&common::build("mariadb", "11.4.5")).unwrap();
+    for (place, filesystem) in [("default", "ext4"), ("memory", "tmpfs")] {
+        let start = RunStart {
+            index: 0,
+            key: Key::from([("storage".to_owned(), place.into())]),
+            levels: vec![8],
+            is_climb: false,
+            block: 1,
+            repeat: 1,
+            position: 1,
+            purpose: Purpose::Measure,
+            seed: 1,
+            host,
+            build: Some(build),
+            started_at_ms: 0,
+        };
+        let level = common::Level { sessions: 8, tps: 500.0, offset_s: 0.0, seconds: 2 };
+        let step = common::step(&mut common::Noise::new(1), &level, true);
+        let mut end = common::end("mariadb@11.4.5", "w", vec![step]);
+        end.server.storage.insert("filesystem".to_owned(), filesystem.to_owned());
+        end.server.deciding = [("innodb_flush_log_at_trx_commit".to_owned(), "1".to_owned())].into();
+        store.record_run(id, &start, &end).unwrap();
+    }
+    audit_with(&mut store, "11.4.5", "1", 0, Power::Cut);
+    let report = Report::of_stores(&[&store], &Selection::Latest).unwrap();
+    let json = report::json(&report);
+    let rows = json["studies"][0]["durability"].as_array().unwrap();
+    let class = |at: usize| (rows[at]["class"].as_str().unwrap(), rows[at]["finding"].as_str().unwrap());
+    assert_eq!(class(0), ("full", "consistent"));
+    assert_eq!(class(1), ("volatile", "consistent"), "of a killed server: that much was audited");
+    assert!(!rows[1]["text"].as_str().unwrap().contains("power cut"), "{}", rows[1]["text"]);
+    assert_eq!(json["cells"][1]["runs"][0]["durability_class"], "volatile");
+    assert_eq!(json["cells"][1]["key"]["durability"], "volatile");
+    assert_eq!(report.studies[0].verdicts[0].flags, ["durability class: volatile against full"]);
+    for format in [report::markdown(&report), report::html(&report).unwrap()] {
+        assert!(format.contains("volatile") && format.contains("the data directory is in memory"));
+    }
+}

@@ -91,7 +91,7 @@ impl FromStr for Logging {
     }
 }
 
-/// What is lost at worst when the process dies and when the power goes, as the settings say.
+/// What is lost at worst when the process dies and when the power goes, as the settings and the place of the data say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
@@ -103,16 +103,19 @@ pub enum Durability {
     Lossy,
     /// The data may be corrupt after a power cut.
     Corruptible,
+    /// All data are gone after a power cut: their directory is in memory.
+    Volatile,
 }
 
 impl Durability {
-    /// `full`, `process-crash`, `lossy`, `corruptible`.
+    /// `full`, `process-crash`, `lossy`, `corruptible`, `volatile`.
     pub fn name(self) -> &'static str {
         match self {
             Durability::Full => "full",
             Durability::ProcessCrash => "process-crash",
             Durability::Lossy => "lossy",
             Durability::Corruptible => "corruptible",
+            Durability::Volatile => "volatile",
         }
     }
 
@@ -127,6 +130,9 @@ impl Durability {
                 "up to about a second of commits is lost when the server or the machine dies"
             }
             Durability::Corruptible => "the data may be corrupt after the machine dies",
+            Durability::Volatile => {
+                "the data directory is in memory: everything is lost when the machine dies, whatever the settings say"
+            }
         }
     }
 }

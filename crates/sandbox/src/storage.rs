@@ -71,6 +71,13 @@ pub struct StorageFacts {
     pub rotational: Option<bool>,
 }
 
+impl StorageFacts {
+    /// No device keeps what is here when the power goes.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.filesystem.as_str(), "tmpfs" | "ramfs")
+    }
+}
+
 /// What the place of `path` is made of.
 pub fn facts(path: &Path) -> Result<StorageFacts, Error> {
     let path = path.canonicalize().map_err(|e| Error::io("find", path, e))?;

@@ -170,6 +170,7 @@ fn places_outside_the_home_hold_the_data_and_are_cleaned() {
         );
         if is_tmpfs {
             assert_eq!(server.storage_facts().unwrap().filesystem, "tmpfs");
+            assert_eq!(server.durability(), Durability::Volatile, "full by its settings, and in memory");
         }
         assert_eq!(query(&server, "SELECT 1"), "1");
         server.destroy().unwrap();

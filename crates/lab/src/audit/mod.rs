@@ -265,6 +265,8 @@ fn promise(durability: Durability, kind: Kind) -> AuditPromise {
         (Durability::Corruptible, Kind::PowerCut) => {
             ("nothing is promised: the data may be corrupt", true, true)
         }
+        (Durability::Volatile, Kind::ProcessCrash) => ("what the settings say", true, false),
+        (Durability::Volatile, Kind::PowerCut) => ("nothing is promised: everything is lost", true, true),
     };
     AuditPromise { kind, text: text.to_owned(), may_lose, may_corrupt }
 }

@@ -205,11 +205,9 @@ fn device_notes(study: &StudyReport, places: &[(usize, String)]) -> Vec<String> 
     };
     for at in places.iter().filter(|at| !is_probed(at)) {
         let note = match filesystem(study, at) {
-            Some("tmpfs") => format!(
-                "{} is memory (tmpfs): there is no device to probe, and a flush costs nothing, so that nothing \
-                 survives a power failure, whatever the profile promises.",
-                at.1
-            ),
+            Some("tmpfs") => {
+                format!("{} is memory (tmpfs): there is no device to probe, and a flush costs nothing.", at.1)
+            }
             _ => format!("{} was not probed: the warnings of the study's run say why.", at.1),
         };
         if !notes.contains(&note) {

@@ -337,7 +337,7 @@ impl Sandbox {
             datadir: self.record.datadir.clone(),
             uid: self.record.ids.map(|ids| ids.uid),
             of_run: self.record.of_run,
-            durability: self.record.durability,
+            durability: self.durability(),
             data_bytes: crate::storage::bytes_below(&self.record.datadir),
         })
     }
@@ -423,9 +423,10 @@ impl Sandbox {
         &self.record.settings
     }
 
-    /// What a crash may lose under its settings.
+    /// What a crash may lose under its settings, in the place of its data.
     pub fn durability(&self) -> Durability {
-        self.record.durability
+        let is_in_memory = self.storage_facts().is_ok_and(|facts| facts.is_in_memory());
+        if is_in_memory { Durability::Volatile } else { self.record.durability }
     }
 
     /// The settings that decide [`Sandbox::durability`], in one notation.
