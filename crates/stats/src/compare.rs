@@ -15,9 +15,11 @@
 
 mod estimate;
 mod needed;
+mod rank;
 
 use self::estimate::{LogRatio, estimate};
 use self::needed::blocks_needed;
+pub use self::rank::{Ranked, rank};
 use crate::multiple::benjamini_hochberg;
 
 /// Which values of a metric mean "faster".

@@ -20,14 +20,14 @@ pub mod usl;
 pub use change::{ChangePoint, ChangeRules, change_points, change_points_of_many};
 pub use climb::{ClimbComparison, ClimbPoint, compare_climbs};
 pub use compare::{
-    BLOCKS_MAX, Better, Comparison, Design, Method, Question, Reason, Rules, Sample, Verdict, compare,
-    compare_one,
+    BLOCKS_MAX, Better, Comparison, Design, Method, Question, Ranked, Reason, Rules, Sample, Verdict,
+    compare, compare_one, rank,
 };
 pub use describe::{
     Stability, coefficient_of_variation, geometric_mean, mean, median, quantile, quantile_needs, stability,
 };
 pub use gate::{Gate, Wanted};
 pub use load_law::{LittleCheck, little};
-pub use multiple::benjamini_hochberg;
+pub use multiple::{benjamini_hochberg, holm};
 pub use steady::{Steadiness, SteadyRules, SteadyState, start_up_length, steadiness};
 pub use usl::{UslError, UslFit, UslPoint, Weighting, fit_usl};

@@ -16,10 +16,36 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     adjusted
 }
 
+/// Adjusted p values of Holm (1979): rejecting all that are at most alpha makes any false rejection at all no likelier
+/// than alpha, however the comparisons depend on each other. NaN as above.
+pub fn holm(p: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p.len()).filter(|i| !p[*i].is_nan()).collect();
+    order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
+    let m = order.len();
+    let mut adjusted = vec![f64::NAN; p.len()];
+    let mut largest = 0.0f64;
+    for (rank, i) in order.into_iter().enumerate() {
+        largest = largest.max((p[i] * (m - rank) as f64).min(1.0));
+        adjusted[i] = largest;
+    }
+    adjusted
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn holm_is_that_of_r() {
+        // R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm") is 0.03 0.06 0.06 0.02.
+        let adjusted = holm(&[0.01, 0.04, 0.03, 0.005, f64::NAN]);
+        for (got, want) in adjusted.iter().zip([0.03, 0.06, 0.06, 0.02]) {
+            assert!((got - want).abs() < 1e-12, "{adjusted:?}");
+        }
+        assert!(adjusted[4].is_nan());
+        assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
+    }
 
     #[test]
     fn textbook_example() {
