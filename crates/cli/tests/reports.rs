@@ -227,11 +227,21 @@ fn the_terminal_has_the_verdicts_with_what_they_rest_on() {
     let dir = tempfile::tempdir().unwrap();
     let place = results(dir.path(), 5);
     let done = run(&["report", "quickstart", "--results", &place]).expect(0, &[]);
-    let head =
-        done.out.lines().find(|line| line.starts_with("metric")).unwrap_or_else(|| panic!("{}", done.out));
+    let at = |text: &str| done.out.find(text).unwrap_or_else(|| panic!("no {text} in {}", done.out));
+    assert!(at("- postgres@18.6 carries \u{d7}") < at("\ncell "), "the answer comes first");
+    assert!(
+        at("TPS against mariadb@11.4.5:\ncompared ")
+            < at("p95 of response time against mariadb@11.4.5:\ncompared ")
+    );
+    let head = done.out.lines().find(|line| line.starts_with("compared")).unwrap();
     for column in ["verdict", "ratio", "interval", "p", "blocks"] {
         assert!(head.split_whitespace().any(|word| word == column), "{head}");
     }
-    let row = done.out.lines().find(|line| line.starts_with("TPS ") && line.contains(" slower ")).unwrap();
-    assert!(row.contains(" .. \u{d7}") && row.contains("< 0.001"), "{row}");
+    let row = done.out.lines().find(|line| line.contains(" slower ")).unwrap();
+    assert!(row.contains("0.76 .. 0.82") && row.contains("< 0.001"), "{row}");
+    // Levels of like verdicts are one row, and a lost run names workload and level.
+    assert!(done.out.lines().any(|line| line.contains(" 1 and 8  faster ")), "{}", done.out);
+    at(
+        "TPS, postgres@18.6 on oltp_read_only, 64 sessions: faults of the measurement cost 0 of 5 runs of postgres@18.6 and 1 of 5 of",
+    );
 }

@@ -13,6 +13,8 @@ use store::{ClientUsage, ErrorTally, LatencyUnit, Outcomes, Second, SecondRespon
 pub struct Latency {
     /// How many times it holds.
     pub count: u64,
+    /// What they are times of: `transactions`.
+    pub noun: &'static str,
     pub min: f64,
     pub mean: f64,
     pub p50: Option<f64>,
@@ -35,7 +37,7 @@ pub(crate) fn quantile_of(metric: &str) -> Option<f64> {
 
 impl Latency {
     /// `None` where nothing was recorded.
-    pub fn of(histogram: &Histogram<u64>) -> Option<Self> {
+    pub fn of(histogram: &Histogram<u64>, noun: &'static str) -> Option<Self> {
         if histogram.is_empty() {
             return None;
         }
@@ -45,6 +47,7 @@ impl Latency {
         };
         Some(Self {
             count: histogram.len(),
+            noun,
             min: LatencyUnit::to_ms(histogram.min() as f64),
             mean: LatencyUnit::to_ms(histogram.mean()),
             p50: at(0.50),
@@ -71,12 +74,13 @@ impl Latency {
         }
     }
 
-    /// The percentiles that are absent, with the reason: `needs 1,000, there are 412`.
+    /// The percentiles that are absent, with the reason: `needs 1000 transactions, there are 412`.
     pub fn absent(&self) -> BTreeMap<&'static str, String> {
         let few = QUANTILES.into_iter().filter(|(name, _)| self.by_name(name).is_none());
         few.map(|(name, quantile)| {
             let needed = stats::quantile_needs(quantile);
-            (name, format!("needs {needed} of them, there are {}", self.count))
+            let are = if self.count == 1 { "is" } else { "are" };
+            (name, format!("needs {needed} {}, there {are} {}", self.noun, self.count))
         })
         .collect()
     }
@@ -100,7 +104,7 @@ struct LatencyJson {
 impl From<Latency> for LatencyJson {
     fn from(latency: Latency) -> LatencyJson {
         let absent = latency.absent();
-        let Latency { count, min, mean, p50, p90, p95, p99, p999, max } = latency;
+        let Latency { count, min, mean, p50, p90, p95, p99, p999, max, .. } = latency;
         LatencyJson { count, min, mean, p50, p90, p95, p99, p999, max, absent }
     }
 }
@@ -174,6 +178,8 @@ pub struct StepFigures {
     pub stalls: Option<Stalls>,
 }
 
+const TRANSACTIONS: &str = "transactions";
+
 impl StepFigures {
     /// Folds a stored step.
     pub fn of(step: &Step) -> Self {
@@ -182,7 +188,7 @@ impl StepFigures {
         let intervals: Vec<IntervalFigures> = step.seconds.iter().map(interval).collect();
         let tps = per_second(step.outcomes.committed);
         let whole = || intervals.iter().filter(|i| i.is_whole_and_measured()).map(|i| i.tps);
-        let response = Latency::of(&step.response);
+        let response = Latency::of(&step.response, TRANSACTIONS);
         Self {
             sessions: step.sessions,
             rate_tps: step.rate_tps,
@@ -204,21 +210,21 @@ impl StepFigures {
             tps_min: whole().reduce(f64::min).unwrap_or(tps),
             qps: per_second(step.reads + step.writes + step.other),
             response,
-            service: step.service.as_ref().map_or(response, Latency::of),
+            service: step.service.as_ref().map_or(response, |times| Latency::of(times, TRANSACTIONS)),
             by_statement: step
                 .by_statement
                 .iter()
                 .map(|statement| StatementFigures {
                     name: statement.name.clone(),
                     count: statement.count,
-                    latency: Latency::of(&statement.latency),
+                    latency: Latency::of(&statement.latency, "statements"),
                 })
                 .collect(),
             errors: step.errors.clone(),
             intervals,
             client: step.client.clone(),
             ended_by: step.ended_by.clone(),
-            failed: step.failed.as_ref().and_then(Latency::of),
+            failed: step.failed.as_ref().and_then(|times| Latency::of(times, "failed transactions")),
             unended: step.unended,
             stalls: step.stalls,
         }

@@ -20,12 +20,14 @@ pub fn json(report: &Report) -> Value {
         .iter()
         .flat_map(|study| study.verdicts.iter().map(|verdict| comparison(study, verdict)))
         .collect();
+    let rankings: Vec<Value> = report.studies.iter().flat_map(crate::ranking::json_lines).collect();
     json!({
         "schema": crate::bench::SCHEMA,
         "plimsoll": report.plimsoll_version,
         "studies": studies,
         "cells": cells,
         "comparisons": comparisons,
+        "rankings": rankings,
     })
 }
 
@@ -40,7 +42,7 @@ fn studies(study: &StudyReport) -> Vec<Value> {
                 "file_sha256": stored.file_sha256, "results": view.file, "state": view.record.state,
                 "quick": stored.is_quick, "seed": stored.seed, "plimsoll": stored.plimsoll_version,
                 "command": stored.command, "planned_at": time_text(stored.created_at_ms),
-                "blocks": stored.blocks, "runs_planned": stored.runs, "answer": study.answer,
+                "blocks": stored.blocks, "runs_planned": stored.runs, "answer": study.answer.iter().map(|sentence| &sentence.text).collect::<Vec<_>>(),
                 "inequalities": study.inequalities,
                 "hot_locks": crate::hot_locks::json_lines(study),
                 "durability": crate::durability::rows(study), "audits": crate::durability::audits(study),

@@ -3,6 +3,7 @@
 //! Never here: servers, measuring, writing into a results file.
 
 mod alarms;
+mod answer;
 mod bench;
 mod charts;
 mod csv_files;
@@ -24,12 +25,14 @@ mod marks;
 mod model;
 mod page;
 mod published;
+mod ranking;
 mod sections;
 mod settings;
 mod text;
 mod verdict;
 mod wishes;
 
+pub use answer::Alike;
 pub use bench::{Ran, bench_lines};
 pub use csv_files::write_csv;
 pub use error::Error;
@@ -43,6 +46,8 @@ pub use load::Selection;
 pub use markdown::markdown;
 pub use marks::Mark;
 pub use model::{
-    AuditView, HostView, Lost, Point, RecordView, Report, RunView, Standing, StudyReport, VerdictView,
+    AuditView, HostView, LevelRanking, Lost, Place, Point, RankingView, RecordView, Report, RunView,
+    Sentence, Standing, StudyReport, VerdictView,
 };
-pub use text::{metric_name, p_value, ratio};
+pub use ranking::HINT as RANKING_HINT;
+pub use text::{metric_name, p_value, ratio, ratio_span};

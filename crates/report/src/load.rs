@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use serde_json::Value;
 use store::{Axis, BuildId, Host, HostId, Key, Purpose, Store, StudyId, StudyRecord};
 
+use crate::answer::{Order, answer};
 use crate::error::Error;
 use crate::estimate::Estimate;
 use crate::figures::StepFigures;
 use crate::model::{
     AuditView, HostView, Point, RecordView, Report, RunView, Standing, StudyReport, standing_of,
 };
+use crate::ranking;
 use crate::text::value_text;
 use crate::verdict;
 
@@ -195,6 +197,7 @@ impl Loader<'_> {
                 runs: vec![],
                 points: vec![],
                 verdicts: vec![],
+                rankings: vec![],
                 answer: vec![],
                 inequalities: vec![],
                 probes: vec![],
@@ -339,7 +342,8 @@ fn finish(study: &mut StudyReport, hosts: &[HostView]) {
     }
     study.inequalities = verdict::inequalities(study);
     study.verdicts = verdict::verdicts(study);
-    study.answer = verdict::answer(study);
+    study.rankings = ranking::rankings(study);
+    study.answer = answer(study, &Order::of(study));
 }
 
 fn identity(run: &RunView, hosts: &[HostView], sessions: u32) -> Key {

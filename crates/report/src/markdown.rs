@@ -62,7 +62,7 @@ fn head(text: &mut String, report: &Report, study: &StudyReport) {
     let question = if study.question.is_empty() { &study.title } else { &study.question };
     let _ = writeln!(text, "# {}\n\n{}\n", plain(question.trim()), plain(study.title.trim()));
     for sentence in &study.answer {
-        let _ = writeln!(text, "- {}", plain(sentence));
+        let _ = writeln!(text, "- {}", plain(&sentence.text));
     }
     for sentence in &study.inequalities {
         let _ = writeln!(text, "- **Not equal:** {}", plain(sentence));
@@ -156,17 +156,7 @@ fn verdict_notes(text: &mut String, study: &StudyReport) {
     }
     for (word, said, verdicts) in notes {
         let of = match verdicts.as_slice() {
-            [verdict] => {
-                let (metric, other) = (metric_name(&verdict.metric), plain(&verdict.other_label));
-                let at =
-                    if verdict.at.is_empty() { String::new() } else { format!(" on {}", plain(&verdict.at)) };
-                match &verdict.climb {
-                    Some(_) => format!("{metric}, {other}{at}, whole climb"),
-                    None => {
-                        format!("{metric}, {other}{at}, {} sessions", study.points[verdict.other].sessions)
-                    }
-                }
-            }
+            [verdict] => plain(&study.verdict_name(verdict)),
             several => format!("{} comparisons", several.len()),
         };
         let _ = writeln!(text, "{word}: {of}: {}\n", plain(&said));

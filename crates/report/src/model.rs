@@ -44,8 +44,10 @@ pub struct StudyReport {
     pub points: Vec<Point>,
     /// Answers to `[compare]`.
     pub verdicts: Vec<VerdictView>,
-    /// The direct answer: sentences.
-    pub answer: Vec<String>,
+    /// The order of compared values, where there are more than two.
+    pub rankings: Vec<RankingView>,
+    /// The direct answer.
+    pub answer: Vec<Sentence>,
     /// What makes cells unequal beside the axes, in sentences: durability, isolation, character set ...
     pub inequalities: Vec<String>,
     /// Devices, with the index of their host.
@@ -203,6 +205,52 @@ pub struct VerdictView {
     pub absent: Vec<String>,
     /// Where faults of the measurement cost the sides different numbers of runs.
     pub lost: Option<Lost>,
+}
+
+/// A sentence of the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sentence {
+    pub text: String,
+    /// The verdict that colours it: `faster`, `slower`, `mixed`, `equivalent`, `undecided`.
+    pub tone: &'static str,
+}
+
+impl Sentence {
+    pub(crate) fn plain(text: &str) -> Sentence {
+        Sentence { text: text.to_owned(), tone: "undecided" }
+    }
+}
+
+/// More than two values of an axis in order, by one metric.
+#[derive(Debug, Clone)]
+pub struct RankingView {
+    /// `tps`, `p95` ...
+    pub metric: String,
+    pub axis: String,
+    /// The other varying axes' values, without the load level.
+    pub at: String,
+    /// By load level, ascending.
+    pub levels: Vec<LevelRanking>,
+}
+
+/// The values at one load level, the best first.
+#[derive(Debug, Clone)]
+pub struct LevelRanking {
+    pub sessions: u32,
+    pub places: Vec<Place>,
+}
+
+/// One value's place.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Index of its point.
+    pub point: usize,
+    /// The axis' value.
+    pub label: String,
+    /// The metric over the counted runs.
+    pub figure: Option<Estimate>,
+    /// Its groups: values that share a letter cannot be told apart. None below the blocks of a verdict.
+    pub letters: String,
 }
 
 /// What faults of the measurement cost the two sides of a comparison, and what all completed runs together say.

@@ -65,6 +65,13 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
+/// Ratios from the lowest to the highest: `×0.92 to ×0.95`.
+pub fn ratio_span(values: &[f64]) -> String {
+    let low = ratio(values.iter().copied().fold(f64::MAX, f64::min));
+    let high = ratio(values.iter().copied().fold(f64::MIN, f64::max));
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
 /// How many blocks a comparison of `n` blocks needs, from few to likely to many. One block says nothing of the spread:
 /// then it is the least number that a verdict wants.
 pub(crate) fn would_decide([few, likely, many]: [usize; 3], n: usize) -> String {

@@ -1,18 +1,18 @@
-//! The questions of `[compare]`, their answers, and the answers in sentences.
+//! The questions of `[compare]` and their answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use stats::climb::whole_climb;
-use stats::{Better, ClimbPoint, Question, Rules, Sample, Verdict};
+use stats::{Better, ClimbPoint, Question, Rules, Sample};
 use store::{Comparison, Key, ServerFacts};
 
 use crate::load::label;
 use crate::marks;
 use crate::model::{Lost, Point, RunView, Standing, StudyReport, VerdictView};
-use crate::text::{listed, metric_name, number, percent, ratio, value_text, would_decide};
+use crate::text::{listed, metric_name};
 
 /// Throughput is better high, times are better low.
-fn better(metric: &str) -> Better {
+pub(crate) fn better(metric: &str) -> Better {
     if matches!(metric, "tps" | "qps" | "tps_max" | "tps_min") { Better::Higher } else { Better::Lower }
 }
 
@@ -243,7 +243,7 @@ fn flags(study: &StudyReport, base: &Point, other: &Point, axis: &str) -> Vec<St
 }
 
 /// What is doubtful about the counted runs of some points; each run once, although a climb has it at every level.
-fn doubts(study: &StudyReport, points: impl IntoIterator<Item = usize>) -> Option<String> {
+pub(crate) fn doubts(study: &StudyReport, points: impl IntoIterator<Item = usize>) -> Option<String> {
     let mut runs: BTreeMap<&str, &RunView> = BTreeMap::new();
     for point in points {
         runs.extend(study.counted(&study.points[point]).map(|(run, _)| (run.id.as_str(), run)));
@@ -288,173 +288,4 @@ pub(crate) fn inequalities(study: &StudyReport) -> Vec<String> {
         sentences.push("The results files come from different versions of the study file.".to_owned());
     }
     sentences
-}
-
-/// The direct answer.
-pub(crate) fn answer(study: &StudyReport) -> Vec<String> {
-    let mut groups: Vec<(String, Vec<&VerdictView>)> = Vec::new();
-    for verdict in &study.verdicts {
-        let name = format!("{}\n{}\n{}\n{}", verdict.metric, verdict.axis, verdict.other_label, verdict.at);
-        match groups.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, group)) => group.push(verdict),
-            None => groups.push((name, vec![verdict])),
-        }
-    }
-    let mut sentences: Vec<String> = inconsistent(study).into_iter().collect();
-    if !groups.is_empty() && study.verdicts.iter().all(|verdict| verdict.result.ratio.is_none()) {
-        sentences.push("No answer yet: no comparison has valid runs on both sides.".to_owned());
-        sentences.extend(peaks(study));
-        return sentences;
-    }
-    match groups.is_empty() {
-        true => sentences.extend(peaks(study)),
-        false => sentences.extend(groups.iter().map(|(_, group)| sentence(study, group))),
-    }
-    sentences
-}
-
-/// Runs whose tables are not what their counted outcomes imply: told on top of everything.
-fn inconsistent(study: &StudyReport) -> Option<String> {
-    let is_bad = |run: &&RunView| {
-        let mut gates = run.end.iter().flat_map(|end| &end.gates);
-        gates.any(|gate| gate.is_tripped() && gate.name == crate::alarms::CONSISTENCY)
-    };
-    let runs: Vec<&str> = study.runs.iter().filter(is_bad).map(|run| run.id.as_str()).collect();
-    (!runs.is_empty()).then(|| {
-        format!(
-            "Tables are not what the counted outcomes imply in {} of {} runs ({}): either the server lost or invented \
-             data, or Plimsoll miscounted.",
-            runs.len(),
-            study.runs.len(),
-            runs.join(", ")
-        )
-    })
-}
-
-/// One sentence on all load levels of one comparison.
-fn sentence(study: &StudyReport, group: &[&VerdictView]) -> String {
-    let first = group[0];
-    let at = if first.at.is_empty() { String::new() } else { format!(" on {}", first.at) };
-    let metric = metric_name(&first.metric);
-    let head = format!("{} against {}{at}", first.other_label, first.base_label);
-    if group.iter().all(|view| view.result.ratio.is_none() && !view.absent.is_empty()) {
-        return format!("{head}: nothing to compare: {}.", group[0].absent.join("; "));
-    }
-    if group.iter().all(|view| view.result.ratio.is_none()) {
-        return format!("{head}: nothing to compare, {metric} has no valid run on both sides.");
-    }
-    if group.iter().all(|view| view.result.p_adjusted.is_none()) {
-        let compared: Vec<&&VerdictView> = group.iter().filter(|v| v.result.ratio.is_some()).collect();
-        let n = blocks_text(&compared);
-        let blocks = if n == "1" { "1 block".to_owned() } else { format!("{n} blocks") };
-        let parts: Vec<String> = group
-            .iter()
-            .filter_map(|view| Some(format!("{}{}", ratio(view.result.ratio?), where_text(study, view))))
-            .collect();
-        let least = Rules::default().blocks_min;
-        return format!("{head}, {metric}: {} (no verdict: {blocks} of at least {least}).", listed(&parts));
-    }
-    let mut clauses = Vec::new();
-    for verdict in [Verdict::Faster, Verdict::Slower, Verdict::Equivalent, Verdict::Undecided] {
-        let views: Vec<&&VerdictView> =
-            group.iter().filter(|v| v.result.verdict == verdict && v.result.p_adjusted.is_some()).collect();
-        if !views.is_empty() {
-            clauses.push(clause(study, verdict, &views));
-        }
-    }
-    let unjudged: Vec<&&VerdictView> = group.iter().filter(|v| v.result.p_adjusted.is_none()).collect();
-    if !unjudged.is_empty() {
-        let n = blocks_text(&unjudged);
-        let least = Rules::default().blocks_min;
-        clauses.push(format!("no verdict{} ({n} of {least} valid blocks)", all_where(study, &unjudged)));
-    }
-    clauses.extend(doubts(study, group.iter().flat_map(|view| [view.base, view.other])));
-    let lost = group.iter().filter(|view| view.lost.is_some()).count();
-    if lost > 0 {
-        let where_lost = if group.len() == 1 { "here".to_owned() } else { format!("in {lost} of these") };
-        clauses.push(format!(
-            "{where_lost} the sides lost different numbers of runs to faults of the measurement (see the verdicts)"
-        ));
-    }
-    format!("{head}, {metric}: {}.", clauses.join("; "))
-}
-
-/// The blocks that comparisons rest on: from the fewest to the most.
-fn blocks_text(views: &[&&VerdictView]) -> String {
-    let blocks = || views.iter().map(|view| view.result.n);
-    let (fewest, most) = (blocks().min().unwrap_or(0), blocks().max().unwrap_or(0));
-    if fewest == most { format!("{most}") } else { format!("{fewest} to {most}") }
-}
-
-fn clause(study: &StudyReport, verdict: Verdict, views: &[&&VerdictView]) -> String {
-    let ratios: Vec<f64> = views.iter().filter_map(|view| view.result.ratio).collect();
-    let (low, high) = ratios.iter().fold((f64::MAX, f64::MIN), |(low, high), r| (low.min(*r), high.max(*r)));
-    let span =
-        if ratio(low) == ratio(high) { ratio(low) } else { format!("{} to {}", ratio(low), ratio(high)) };
-    let word = match verdict {
-        Verdict::Equivalent => format!("equivalent within {}", percent(views[0].margin)),
-        other => other.word().to_owned(),
-    };
-    let needed = views.iter().filter_map(|view| Some((view.result.blocks_needed?, view.result.n)));
-    let needed = needed.max_by_key(|(blocks, _)| blocks[1]);
-    let more = match (verdict, needed) {
-        (Verdict::Undecided, Some((blocks, n))) => format!(", {}", would_decide(blocks, n)),
-        _ => String::new(),
-    };
-    format!("{word}{} ({span}{more})", all_where(study, views))
-}
-
-fn has_levels(study: &StudyReport) -> bool {
-    study.varying.iter().any(|name| name == "sessions")
-}
-
-fn where_text(study: &StudyReport, view: &VerdictView) -> String {
-    match &view.climb {
-        Some(_) => " over the whole climb".to_owned(),
-        None if has_levels(study) => format!(" at {}", sessions_text(&[study.points[view.other].sessions])),
-        None => String::new(),
-    }
-}
-
-fn all_where(study: &StudyReport, views: &[&&VerdictView]) -> String {
-    let levels: Vec<u32> = views
-        .iter()
-        .filter(|view| view.climb.is_none())
-        .map(|view| study.points[view.other].sessions)
-        .collect();
-    let is_whole = views.iter().any(|view| view.climb.is_some());
-    let whole = if is_whole { " over the whole climb" } else { "" };
-    match (has_levels(study) && !levels.is_empty(), is_whole) {
-        (true, true) => format!("{whole} and at {}", sessions_text(&levels)),
-        (true, false) => format!(" at {}", sessions_text(&levels)),
-        (false, _) => whole.to_owned(),
-    }
-}
-
-fn sessions_text(levels: &[u32]) -> String {
-    let texts: Vec<String> = levels.iter().map(u32::to_string).collect();
-    let word = if levels == [1] { "session" } else { "sessions" };
-    format!("{} {word}", listed(&texts))
-}
-
-/// Without a comparison: what carried most, for each workload.
-fn peaks(study: &StudyReport) -> Vec<String> {
-    let mut best: BTreeMap<String, &Point> = BTreeMap::new();
-    for point in &study.points {
-        let workload = point.key.get("workload").map(value_text).unwrap_or_default();
-        let Some(tps) = point.tps else { continue };
-        let known = best.entry(workload).or_insert(point);
-        if known.tps.is_none_or(|known| known.median < tps.median) {
-            *known = point;
-        }
-    }
-    best.into_iter()
-        .filter_map(|(workload, point)| {
-            let server = label(&point.identity, &study.varying, &["sessions", "workload"]);
-            let server = if server.is_empty() { point.label.clone() } else { server };
-            let tps = number(point.tps?.median);
-            let at = sessions_text(&[point.sessions]);
-            Some(format!("Highest throughput on {workload}: {server} with {tps} TPS at {at}."))
-        })
-        .collect()
 }

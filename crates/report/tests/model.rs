@@ -69,13 +69,14 @@ fn a_real_difference_is_found_and_said() {
         ("postgres@18.6", "mariadb@11.4.5")
     );
     let sentence = &study.answer[0];
-    assert!(
-        sentence.starts_with("postgres@18.6 against mariadb@11.4.5 on oltp_read_only, TPS: faster"),
-        "{sentence}"
-    );
-    assert!(
-        study.answer.iter().any(|s| s.contains("oltp_read_write") && s.contains("slower at 64 sessions"))
-    );
+    let wanted = "postgres@18.6 carries ×1.";
+    assert!(sentence.text.starts_with(wanted), "{sentence:?}");
+    let wanted = " of mariadb@11.4.5's TPS on oltp_read_only at 1 to 64 sessions (faster, 5 to 6 blocks)";
+    assert!(sentence.text.contains(wanted), "{sentence:?}");
+    assert_eq!(sentence.tone, "faster");
+    let slower =
+        |text: &str| text.contains("oltp_read_write") && text.contains(" at 64 sessions (slower, 6 blocks)");
+    assert!(study.answer.iter().any(|said| slower(&said.text)), "{:?}", study.answer);
 }
 
 #[test]
@@ -85,8 +86,17 @@ fn below_five_blocks_there_is_no_verdict_and_it_says_so() {
     assert!(!study.has_verdicts());
     assert!(study.verdicts.iter().all(|verdict| verdict.result.p_adjusted.is_none()));
     // One run of each workload does not count, so that the ratio at its level rests on fewer blocks than the others.
-    assert!(study.answer[0].contains("(no verdict: 3 to 4 blocks of at least 5)"), "{}", study.answer[0]);
-    let other = study.answer.iter().find(|s| s.contains("oltp_read_write, TPS")).unwrap();
+    assert!(
+        study.answer[0].text.contains("(no verdict: 3 to 4 blocks of at least 5)"),
+        "{:?}",
+        study.answer[0]
+    );
+    let other = study
+        .answer
+        .iter()
+        .map(|said| &said.text)
+        .find(|text| text.contains("TPS on oltp_read_write"))
+        .unwrap();
     assert!(other.contains("(no verdict: 3 to 4 blocks of at least 5)"), "{other}");
     let json = report::json(&report);
     assert!(json["comparisons"].as_array().unwrap().iter().all(|c| c["verdict"] == "undecided"));
@@ -159,7 +169,7 @@ fn a_climb_is_judged_as_a_whole_and_by_level() {
     assert_eq!((whole.len(), study.verdicts.len()), (1, 5));
     assert_eq!(whole[0].climb.as_deref(), Some([1, 4, 16, 64].as_slice()));
     assert_eq!(whole[0].result.verdict, stats::Verdict::Faster);
-    assert!(study.answer[0].contains("over the whole climb"), "{}", study.answer[0]);
+    assert!(study.answer[0].text.contains("over the whole climb"), "{:?}", study.answer[0]);
     let passes = study.runs.iter().filter(|run| run.standing == Standing::LockPass).count();
     assert_eq!(passes, 2);
 }
@@ -267,7 +277,7 @@ fn json_keeps_the_contract() {
         assert!(run["latency_ms"][name].is_f64(), "{name}");
     }
     assert_eq!(run["latency_ms"]["p999"], Value::Null);
-    let why = format!("needs 10000 of them, there are {}", run["latency_ms"]["count"]);
+    let why = format!("needs 10000 transactions, there are {}", run["latency_ms"]["count"]);
     assert_eq!(run["latency_ms"]["absent"]["p999"], why);
     let tps = run["tps"].as_f64().unwrap();
     assert_eq!(run["transactions"].as_f64().unwrap() / run["duration_s"].as_f64().unwrap(), tps);
@@ -394,7 +404,7 @@ fn runs_that_a_study_lets_pass_are_told_and_mark_the_verdicts_that_rest_on_them(
     let doubt = "1 of the 10 runs that it rests on are in doubt (noisy host)";
     assert_eq!(study.verdicts[0].doubts, [doubt]);
     assert!(study.verdicts[0].word().ends_with(", in doubt"), "{}", study.verdicts[0].word());
-    assert!(study.answer[0].contains(doubt), "{}", study.answer[0]);
+    assert!(study.answer[0].text.contains(doubt), "{:?}", study.answer[0]);
     let markdown = report::markdown(&report);
     for wanted in [
         "**in doubt, noisy host:** other processes used 52 % of the machine. stop what else runs",

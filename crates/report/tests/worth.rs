@@ -150,7 +150,7 @@ fn sides_that_lose_different_numbers_of_runs_get_a_second_answer_over_all() {
     assert_eq!(report::json(&report)["comparisons"][0]["lost"]["other"]["lost"], 2);
     assert!(report::markdown(&report).contains("Runs lost: TPS, b, 8 sessions: faults"));
     assert!(report::html(&report).unwrap().contains("cost 2 of 7 runs of b"));
-    assert!(study.answer[0].contains("lost different numbers of runs"), "{}", study.answer[0]);
+    assert!(study.answer[0].text.contains("lost different numbers of runs"), "{:?}", study.answer[0]);
     // The same number on both sides is no reason to doubt the comparison.
     let even = two_servers(7, &[8], &|end, block, _| {
         if block <= 2 {
@@ -221,7 +221,7 @@ fn tables_that_do_not_fit_the_outcomes_are_told_on_top_of_everything() {
     let study = &report.studies[0];
     let wanted =
         "Tables are not what the counted outcomes imply in 1 of 10 runs (r4): either the server lost";
-    assert!(study.answer[0].starts_with(wanted), "{}", study.answer[0]);
+    assert!(study.answer[0].text.starts_with(wanted), "{:?}", study.answer[0]);
     let markdown = report::markdown(&report);
     let first = markdown.split("## Warnings\n\n").nth(1).unwrap();
     assert!(first.starts_with("- **consistency:** consistency was seen"), "{first}");
@@ -280,7 +280,7 @@ fn a_percentile_of_too_few_transactions_is_absent_with_the_reason() {
     assert_eq!((&latency["p99"], &latency["absent"]["p99"]), (&serde_json::Value::Null, &why.into()));
     let run = &json["cells"][1]["runs"][3]["latency_ms"];
     assert_eq!(run["p99"], serde_json::Value::Null);
-    assert_eq!(run["absent"]["p99"], "needs 1000 of them, there are 999");
+    assert_eq!(run["absent"]["p99"], "needs 1000 transactions, there are 999");
     assert!(json["cells"][1]["runs"][0]["latency_ms"]["p99"].is_f64());
     let footnote = "no p99: it needs 1000 transactions in each run, and 1 cell has a run with fewer";
     let markdown = report::markdown(&report);
@@ -290,7 +290,7 @@ fn a_percentile_of_too_few_transactions_is_absent_with_the_reason() {
     )));
     let page = report::html(&report).unwrap();
     assert!(page.contains(footnote) && page.contains(why));
-    let said = study.answer.iter().find(|sentence| sentence.contains("p99")).unwrap();
+    let said = study.answer.iter().map(|said| &said.text).find(|text| text.contains("p99")).unwrap();
     assert!(said.contains(&format!("nothing to compare: no p99 of response time of b: it {why}")), "{said}");
     let out = tempfile::tempdir().unwrap();
     report::write_csv(&report, out.path()).unwrap();

@@ -289,10 +289,10 @@ mod tests {
         let line = serde_json::json!({
             "sessions": 4, "status": "done", "tps": 10.0, "outcomes": {},
             "latency_ms": {"mean": 90.0, "p50": 3.0, "p95": 250.0, "p99": null,
-                           "absent": {"p99": "needs 1000 of them, there are 412", "p999": "needs more"}},
+                           "absent": {"p99": "needs 1000 transactions, there are 412", "p999": "needs more"}},
         });
         assert!(row(&line).contains("250         -         0"), "{}", row(&line));
-        assert_eq!(absent(&line).unwrap(), "p99 needs 1000 of them, there are 412");
+        assert_eq!(absent(&line).unwrap(), "p99 needs 1000 transactions, there are 412");
     }
 
     #[test]

@@ -1,17 +1,16 @@
 //! `plimsoll report`.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use ::report::{Report, Selection, StudyReport, VerdictView, metric_name, p_value, ratio};
+use ::report::{Report, Selection, StudyReport};
 use stats::Gate;
 
 use crate::args::ReportArgs;
 use crate::commands::out::Out;
 use crate::commands::print;
 use crate::exit::{End, Failure};
+use crate::show::summary;
 use crate::show::terminal::tell;
-use crate::show::{Align, Table, number};
 
 pub(crate) fn report(args: &ReportArgs) -> Result<End, Failure> {
     let (files, names) = sort(&args.what);
@@ -145,160 +144,4 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let mut out = Out::create(path)?;
     out.write(text)?;
     out.finish()
-}
-
-/// A study with more sentences than this shows only the first of them on a terminal.
-const ANSWERS_MAX: usize = 8;
-/// So many then.
-const ANSWERS_SHOWN: usize = 6;
-
-/// Figures and verdicts as short tables.
-pub(crate) fn summary(report: &Report) -> String {
-    let mut text = String::new();
-    for study in &report.studies {
-        text.push_str(&format!("{}\n{}\n\n", study.title, study.question.trim()));
-        let is_open = study.points.iter().any(|point| study.pacing(point).is_some());
-        let mut columns = vec![("cell", Align::Left), ("sessions", Align::Right)];
-        if is_open {
-            columns.push(("offered", Align::Right));
-        }
-        columns.extend([
-            ("TPS", Align::Right),
-            ("interval", Align::Left),
-            ("p95 ms", Align::Right),
-            ("p99 ms", Align::Right),
-            ("runs", Align::Right),
-        ]);
-        let has_marks = study.points.iter().any(|point| !study.marks_text(point).is_empty());
-        if has_marks {
-            columns.push(("marks", Align::Left));
-        }
-        let mut table = Table::new(&columns);
-        for point in &study.points {
-            let median = |estimate: &Option<::report::Estimate>| {
-                estimate.as_ref().map_or_else(|| "-".to_owned(), |estimate| number(estimate.median))
-            };
-            // One run has no interval.
-            let interval = point
-                .tps
-                .as_ref()
-                .filter(|tps| tps.n > 1)
-                .map(|tps| format!("{} .. {}", number(tps.low), number(tps.high)));
-            let mut cells = vec![point.label.clone(), point.sessions.to_string()];
-            if is_open {
-                cells.push(study.pacing(point).unwrap_or_default());
-            }
-            cells.extend([
-                median(&point.tps),
-                interval.unwrap_or_default(),
-                median(&point.p95_ms),
-                median(&point.p99_ms),
-                study.counted(point).count().to_string(),
-            ]);
-            if has_marks {
-                cells.push(study.marks_text(point));
-            }
-            table.row(cells);
-        }
-        text.push_str(&table.text());
-        text.extend(study.absent_percentiles().iter().map(|line| format!("-: {line}\n")));
-        text.push_str(&uncounted(study));
-        text.push('\n');
-        let shown = if study.answer.len() > ANSWERS_MAX { ANSWERS_SHOWN } else { study.answer.len() };
-        for sentence in &study.answer[..shown] {
-            text.push_str(sentence);
-            text.push('\n');
-        }
-        if study.answer.len() > shown {
-            text.push_str(&format!("... and {} more answers in the report\n", study.answer.len() - shown));
-        }
-        if study.has_verdicts() {
-            text.push_str(&format!("\n{}", verdicts(study)));
-        }
-    }
-    text
-}
-
-/// Cells that have runs and no figures, and why.
-fn uncounted(study: &StudyReport) -> String {
-    let line = |point: &::report::Point| {
-        let why = study.why_none_counts(point)?;
-        let sessions = if point.sessions == 1 { "session" } else { "sessions" };
-        Some(format!("no run counts of {}, {} {sessions}: {why}\n", point.label, point.sessions))
-    };
-    study.points.iter().filter_map(line).collect()
-}
-
-/// More verdicts than this are left to the report.
-const VERDICTS_MAX: usize = 40;
-
-/// What the sentences rest on: each comparison with its interval, and what weakens it.
-fn verdicts(study: &StudyReport) -> String {
-    let has_at = study.verdicts.iter().any(|verdict| !verdict.at.is_empty());
-    // A base that all rows share is said once, above them.
-    let bases: BTreeSet<&str> = study.verdicts.iter().map(|verdict| verdict.base_label.as_str()).collect();
-    let has_bases = bases.len() > 1;
-    let mut columns = vec![("metric", Align::Left), ("compared", Align::Left)];
-    if has_bases {
-        columns.push(("base", Align::Left));
-    }
-    if has_at {
-        columns.push(("on", Align::Left));
-    }
-    columns.extend([
-        ("sessions", Align::Right),
-        ("verdict", Align::Left),
-        ("ratio", Align::Right),
-        ("interval", Align::Left),
-        ("p", Align::Right),
-        ("blocks", Align::Right),
-    ]);
-    let mut table = Table::new(&columns);
-    for verdict in study.verdicts.iter().take(VERDICTS_MAX) {
-        table.row(verdict_cells(study, verdict, has_bases, has_at));
-    }
-    let mut text = match bases.first() {
-        Some(base) if !has_bases => format!("against {base}:\n"),
-        _ => String::new(),
-    };
-    text.push_str(&table.text());
-    if study.verdicts.len() > VERDICTS_MAX {
-        text.push_str(&format!("... and {} more in the report\n", study.verdicts.len() - VERDICTS_MAX));
-    }
-    for (word, notes) in [
-        ("not equal", study.verdicts.iter().flat_map(|v| &v.flags).collect::<BTreeSet<_>>()),
-        ("in doubt", study.verdicts.iter().flat_map(|v| &v.doubts).collect()),
-        ("marked", study.verdicts.iter().flat_map(|v| &v.marks).collect()),
-        ("absent", study.verdicts.iter().flat_map(|v| &v.absent).collect()),
-    ] {
-        text.extend(notes.iter().map(|note| format!("{word}: {note}\n")));
-    }
-    let lost: BTreeSet<String> = study.verdicts.iter().filter_map(VerdictView::lost_text).collect();
-    text.extend(lost.iter().map(|lost| format!("{lost}\n")));
-    text
-}
-
-fn verdict_cells(study: &StudyReport, verdict: &VerdictView, has_bases: bool, has_at: bool) -> Vec<String> {
-    let result = &verdict.result;
-    let none = || "-".to_owned();
-    let mut cells = vec![metric_name(&verdict.metric), verdict.other_label.clone()];
-    if has_bases {
-        cells.push(verdict.base_label.clone());
-    }
-    if has_at {
-        cells.push(verdict.at.clone());
-    }
-    let interval = result.low.zip(result.high);
-    cells.extend([
-        match &verdict.climb {
-            Some(_) => "climb".to_owned(),
-            None => study.points[verdict.other].sessions.to_string(),
-        },
-        verdict.word(),
-        result.ratio.map_or_else(none, ratio),
-        interval.map_or_else(none, |(low, high)| format!("{} .. {}", ratio(low), ratio(high))),
-        result.p_adjusted.map_or_else(none, p_value),
-        result.n.to_string(),
-    ]);
-    cells
 }

@@ -147,7 +147,7 @@ fn conclude(
     let report = Report::load(&[PathBuf::from(results)], &Selection::Records(vec![outcome.study]))
         .map_err(|error| Failure::Other(anyhow::Error::new(error).context("making the report")))?;
     super::report::write_html(&report, &file)?;
-    let mut text = super::report::summary(&report);
+    let mut text = crate::show::summary(&report);
     let unusable = match (outcome.failed, outcome.invalid) {
         (0, 0) => None,
         (0, invalid) => Some(format!("{invalid} of {} runs are invalid", outcome.runs)),

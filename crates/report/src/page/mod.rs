@@ -44,8 +44,8 @@ fn pairs(map: &BTreeMap<String, String>) -> Vec<Value> {
 
 fn study_value(report: &Report, study: &StudyReport, at: usize) -> Value {
     let prefix = format!("s{}-", at + 1);
-    let mut first = answer(study);
-    let rest = if first.len() > ANSWERS_MAX { first.split_off(ANSWERS_SHOWN) } else { Vec::new() };
+    let answer = study.answer.iter();
+    let answer: Vec<Value> = answer.map(|said| json!({"text": said.text, "verdict": said.tone})).collect();
     json!({
         "prefix": prefix,
         "name": study.name,
@@ -54,8 +54,7 @@ fn study_value(report: &Report, study: &StudyReport, at: usize) -> Value {
         "hosts": study_hosts(report, study),
         "started": study.runs.first().map(|run| time_text(run.head.start.started_at_ms)),
         "is_quick": study.records.iter().any(|view| view.record.study.is_quick),
-        "answer": first,
-        "answer_rest": rest,
+        "answer": answer,
         "tally": tally(study),
         "inequalities": study.inequalities,
         "notes": notes(study),
@@ -97,32 +96,6 @@ fn study_hosts(report: &Report, study: &StudyReport) -> String {
         }
     }
     labels.join(", ")
-}
-
-/// A study with more sentences than this shows only the first of them at once: nobody reads a wall of answers.
-const ANSWERS_MAX: usize = 8;
-/// So many then.
-const ANSWERS_SHOWN: usize = 6;
-
-/// A sentence with the verdict that colours it: the strongest one of its group.
-fn answer(study: &StudyReport) -> Vec<Value> {
-    study
-        .answer
-        .iter()
-        .map(|sentence| {
-            let has = |word: &str| {
-                sentence.contains(&format!(": {word}")) || sentence.contains(&format!("; {word}"))
-            };
-            let verdict = match (has("faster"), has("slower"), has("equivalent"), has("undecided")) {
-                (true, true, _, _) => "mixed",
-                (true, false, _, _) => "faster",
-                (false, true, _, _) => "slower",
-                (_, _, true, false) => "equivalent",
-                _ => "undecided",
-            };
-            json!({"text": sentence, "verdict": verdict})
-        })
-        .collect()
 }
 
 /// How many runs there are, by standing.

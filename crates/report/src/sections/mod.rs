@@ -4,6 +4,7 @@
 mod behaviour;
 mod cost;
 mod levels;
+mod ranking;
 mod scaling;
 mod stability;
 mod storage;
@@ -64,8 +65,9 @@ pub(crate) fn sections(study: &StudyReport) -> Vec<Section> {
     let mut all: Vec<_> =
         ALL.iter().filter(|(name, calls, _)| wish(name).is_some() || calls(study)).collect();
     all.sort_by_key(|(name, _, _)| wish(name).unwrap_or(usize::MAX));
-    all.into_iter()
-        .filter_map(|(_, _, make)| make(study, &wishes))
+    ranking::section(study)
+        .into_iter()
+        .chain(all.into_iter().filter_map(|(_, _, make)| make(study, &wishes)))
         .chain([behaviour::stalls(study), behaviour::gates(study)].into_iter().flatten())
         .filter(|section| !section.charts.is_empty() || !section.tables.is_empty())
         .collect()

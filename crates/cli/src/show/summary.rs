@@ -1,0 +1,272 @@
+//! A study's results on the terminal: the answer, then what it rests on as short tables.
+
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
+
+use report::{
+    Alike, Point, RankingView, Report, StudyReport, VerdictView, metric_name, p_value, ratio, ratio_span,
+};
+
+use super::{Align, Table, number};
+
+/// More rows than this of one table are left to the report.
+const ROWS_MAX: usize = 40;
+/// More notes than this of one kind are left to the report.
+const NOTES_MAX: usize = 3;
+
+/// Answers, figures and verdicts of all studies.
+pub(crate) fn summary(report: &Report) -> String {
+    let width = std::io::stdout().is_terminal().then(columns).flatten();
+    let mut text = String::new();
+    for study in &report.studies {
+        text.push_str(&format!("{}\n{}\n\n", study.title, wrapped(study.question.trim(), "", width)));
+        for sentence in &study.answer {
+            text.push_str(&format!("- {}\n", wrapped(&sentence.text, "  ", width)));
+        }
+        text.push_str(&format!("\n{}", figures(study)));
+        for ranking in study.rankings.iter().take(1) {
+            text.push_str(&format!("\n{}", ranked(ranking)));
+            text.push_str(&format!("{}\n", wrapped(report::RANKING_HINT, "", width)));
+        }
+        if study.has_verdicts() {
+            text.push_str(&format!("\n{}", verdicts(study, width)));
+        }
+    }
+    text
+}
+
+fn columns() -> Option<usize> {
+    ratatui::crossterm::terminal::size()
+        .ok()
+        .map(|(columns, _)| usize::from(columns))
+        .filter(|width| *width >= 40)
+}
+
+/// In lines of the terminal's width, those after the first behind `indent`; for a pipe as it is.
+fn wrapped(text: &str, indent: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_owned() };
+    let mut lines: Vec<String> = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in paragraph.split(' ').filter(|word| !word.is_empty()) {
+            let length = indent.len() + line.chars().count() + 1 + word.chars().count();
+            if !line.is_empty() && length > width {
+                lines.push(std::mem::take(&mut line));
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        lines.push(line);
+    }
+    lines.join(&format!("\n{indent}"))
+}
+
+/// The figures of each cell.
+fn figures(study: &StudyReport) -> String {
+    let is_open = study.points.iter().any(|point| study.pacing(point).is_some());
+    let mut columns = vec![("cell", Align::Left), ("sessions", Align::Right)];
+    if is_open {
+        columns.push(("offered", Align::Right));
+    }
+    columns.extend([
+        ("TPS", Align::Right),
+        ("interval", Align::Left),
+        ("p95 ms", Align::Right),
+        ("p99 ms", Align::Right),
+        ("runs", Align::Right),
+    ]);
+    let marks: BTreeSet<String> = study.points.iter().map(|point| study.marks_text(point)).collect();
+    // What marks all cells alike is said once, below.
+    let has_marks = marks.len() > 1;
+    if has_marks {
+        columns.push(("marks", Align::Left));
+    }
+    let mut table = Table::new(&columns);
+    for point in study.points.iter().take(ROWS_MAX) {
+        let mut cells = cells(study, point, is_open);
+        if has_marks {
+            cells.push(study.marks_text(point));
+        }
+        table.row(cells);
+    }
+    let mut text = table.text();
+    text.push_str(&more(study.points.len()));
+    if let (false, Some(mark)) = (has_marks, marks.first().filter(|mark| !mark.is_empty())) {
+        text.push_str(&format!("all cells: {mark}\n"));
+    }
+    text.extend(study.absent_percentiles().iter().map(|line| format!("-: {line}\n")));
+    text.push_str(&uncounted(study));
+    text
+}
+
+fn cells(study: &StudyReport, point: &Point, is_open: bool) -> Vec<String> {
+    let median = |estimate: &Option<report::Estimate>| {
+        estimate.as_ref().map_or_else(|| "-".to_owned(), |estimate| number(estimate.median))
+    };
+    // One run has no interval.
+    let interval = point.tps.as_ref().filter(|tps| tps.n > 1);
+    let interval = interval.map(|tps| format!("{} .. {}", number(tps.low), number(tps.high)));
+    let mut cells = vec![point.label.clone(), point.sessions.to_string()];
+    if is_open {
+        cells.push(study.pacing(point).unwrap_or_default());
+    }
+    cells.extend([
+        median(&point.tps),
+        interval.unwrap_or_default(),
+        median(&point.p95_ms),
+        median(&point.p99_ms),
+        study.counted(point).count().to_string(),
+    ]);
+    cells
+}
+
+fn more(rows: usize) -> String {
+    match rows.checked_sub(ROWS_MAX) {
+        None | Some(0) => String::new(),
+        Some(more) => format!("... and {more} more in the report\n"),
+    }
+}
+
+/// Cells that have runs and no figures, and why.
+fn uncounted(study: &StudyReport) -> String {
+    let line = |point: &Point| {
+        let why = study.why_none_counts(point)?;
+        let sessions = if point.sessions == 1 { "session" } else { "sessions" };
+        Some(format!("no run counts of {}, {} {sessions}: {why}\n", point.label, point.sessions))
+    };
+    study.points.iter().filter_map(line).collect()
+}
+
+/// Values against load levels.
+fn ranked(ranking: &RankingView) -> String {
+    let levels: Vec<String> = ranking.levels.iter().map(|level| level.sessions.to_string()).collect();
+    let mut columns = vec![(ranking.axis.as_str(), Align::Left)];
+    columns.extend(levels.iter().map(|level| (level.as_str(), Align::Left)));
+    let mut table = Table::new(&columns);
+    for (label, cells) in ranking.rows(number) {
+        let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(|| "-".to_owned()));
+        table.row(std::iter::once(label).chain(cells));
+    }
+    let on = if ranking.at.is_empty() { String::new() } else { format!(" on {}", ranking.at) };
+    format!("ranking by {}{on}, by sessions:\n{}", metric_name(&ranking.metric), table.text())
+}
+
+/// What the sentences rest on: comparisons with their intervals, and what weakens them.
+fn verdicts(study: &StudyReport, width: Option<usize>) -> String {
+    let rows = study.alike();
+    let are_all_in_doubt = study.verdicts.iter().all(|verdict| !verdict.doubts.is_empty());
+    let mut text = String::new();
+    let shown = &rows[..rows.len().min(ROWS_MAX)];
+    // What a table's rows share stands above them.
+    let heading = |row: &Alike<'_>| {
+        let first = row.verdicts[0];
+        (metric_name(&first.metric), first.base_label.clone())
+    };
+    for group in shown.chunk_by(|a, b| heading(a) == heading(b)) {
+        let (metric, base) = heading(&group[0]);
+        text.push_str(&format!("{metric} against {base}:\n{}", verdict_table(group, are_all_in_doubt)));
+    }
+    text.push_str(&more(rows.len()));
+    for note in notes(study) {
+        text.push_str(&format!("{}\n", wrapped(&note, "  ", width)));
+    }
+    text
+}
+
+fn verdict_table(rows: &[Alike<'_>], are_all_in_doubt: bool) -> String {
+    let has_at = rows.iter().any(|row| !row.verdicts[0].at.is_empty());
+    let mut columns = vec![("compared", Align::Left)];
+    if has_at {
+        columns.push(("on", Align::Left));
+    }
+    columns.extend([
+        ("sessions", Align::Right),
+        ("verdict", Align::Left),
+        ("ratio", Align::Right),
+        ("interval", Align::Left),
+        ("p", Align::Right),
+        ("blocks", Align::Right),
+    ]);
+    let mut table = Table::new(&columns);
+    for row in rows {
+        table.row(verdict_cells(row, has_at, are_all_in_doubt));
+    }
+    table.text()
+}
+
+/// From the lowest to the highest of a row's verdicts.
+fn verdict_cells(row: &Alike<'_>, has_at: bool, are_all_in_doubt: bool) -> Vec<String> {
+    let none = || "-".to_owned();
+    let first = row.verdicts[0];
+    let mut cells = vec![first.other_label.clone()];
+    if has_at {
+        cells.push(first.at.clone());
+    }
+    let of = |value: fn(&VerdictView) -> Option<f64>| -> Vec<f64> {
+        row.verdicts.iter().filter_map(|verdict| value(verdict)).collect()
+    };
+    let (ratios, p) = (of(|one| one.result.ratio), of(|one| one.result.p_adjusted));
+    let (low, high) = (of(|one| one.result.low), of(|one| one.result.high));
+    let bare = |value: f64| ratio(value).trim_start_matches('×').to_owned();
+    let interval = match (low.iter().copied().reduce(f64::min), high.iter().copied().reduce(f64::max)) {
+        (Some(lowest), Some(highest)) if low.len() == ratios.len() && high.len() == ratios.len() => {
+            format!("{} .. {}", bare(lowest), bare(highest))
+        }
+        _ => none(),
+    };
+    let blocks: BTreeSet<usize> = row.verdicts.iter().map(|one| one.result.n).collect();
+    let blocks = match (blocks.first(), blocks.last()) {
+        (Some(fewest), Some(most)) if fewest < most => format!("{fewest} to {most}"),
+        (Some(most), _) => most.to_string(),
+        _ => none(),
+    };
+    let is_doubted = !are_all_in_doubt && row.verdicts.iter().any(|one| !one.doubts.is_empty());
+    let word = match first.result.p_adjusted {
+        Some(_) => first.result.verdict.word(),
+        None => "no verdict",
+    };
+    cells.extend([
+        row.levels.clone(),
+        format!("{word}{}", if is_doubted { ", in doubt" } else { "" }),
+        if ratios.is_empty() { none() } else { ratio_span(&ratios) },
+        interval,
+        p.into_iter().reduce(f64::max).map_or_else(none, p_value),
+        blocks,
+    ]);
+    cells
+}
+
+/// What weakens verdicts, each kind cut to [`NOTES_MAX`].
+fn notes(study: &StudyReport) -> Vec<String> {
+    let all = || study.verdicts.iter();
+    let lost = all().filter_map(|one| Some(format!("{}: {}", study.verdict_name(one), one.lost_text()?)));
+    let kinds: [(&str, BTreeSet<String>); 5] = [
+        ("not equal: ", all().flat_map(|one| &one.flags).cloned().collect()),
+        ("in doubt: ", all().flat_map(|one| &one.doubts).cloned().collect()),
+        ("marked: ", all().flat_map(|one| &one.marks).cloned().collect()),
+        ("absent: ", all().flat_map(|one| &one.absent).cloned().collect()),
+        ("", lost.collect()),
+    ];
+    let mut notes = Vec::new();
+    for (word, of_kind) in kinds {
+        notes.extend(of_kind.iter().take(NOTES_MAX).map(|note| format!("{word}{note}")));
+        if of_kind.len() > NOTES_MAX {
+            notes.push(format!("{word}... and {} more in the report", of_kind.len() - NOTES_MAX));
+        }
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn a_terminal_gets_lines_and_a_pipe_the_sentence() {
+        let text = "one two three four";
+        assert_eq!(wrapped(text, "  ", Some(10)), "one two\n  three\n  four");
+        assert_eq!(wrapped(text, "  ", None), text);
+    }
+}

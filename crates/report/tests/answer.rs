@@ -1,0 +1,129 @@
+//! What is said first, and the order of more than two values.
+
+mod common;
+
+use report::{Report, Selection, StudyReport};
+use serde_json::json;
+use store::*;
+
+/// A study of these servers with their true TPS at 4, 8, 16 and 32 sessions, compared with the first.
+fn study(servers: &[(&str, [f64; 4])], blocks: u32, metrics: &[&str]) -> Report {
+    let results = tempfile::tempdir().unwrap();
+    let mut store = Store::open(results.path()).unwrap();
+    let names = servers.iter().map(|(name, _)| (*name).into()).collect();
+    let axes = vec![Axis { name: "server".to_owned(), values: names }];
+    let metrics = metrics.iter().map(|metric| (*metric).to_owned()).collect();
+    let base = servers[0].0.into();
+    let comparisons = vec![Comparison { axis: "server".to_owned(), base, metrics, margin: 0.05 }];
+    let runs = blocks * servers.len() as u32 * 4;
+    let id = store.add_study(&common::study("many", axes, comparisons, blocks, runs)).unwrap();
+    let host = store.add_host(&common::host("bench1", "Linux")).unwrap();
+    let mut noise = common::Noise::new(1);
+    for block in 1..=blocks {
+        for (server, tps) in servers {
+            for (level, tps) in [4, 8, 16, 32].into_iter().zip(tps) {
+                let start = RunStart {
+                    index: 0,
+                    key: Key::from([("server".to_owned(), (*server).into())]),
+                    levels: vec![level],
+                    is_climb: false,
+                    block,
+                    repeat: block,
+                    position: 1,
+                    purpose: Purpose::Measure,
+                    seed: 1,
+                    host,
+                    build: None,
+                    started_at_ms: i64::from(block),
+                };
+                let tps = tps * noise.around(0.01);
+                let level = common::Level { sessions: level, tps, offset_s: 0.0, seconds: 3 };
+                let step = common::step(&mut noise, &level, false);
+                store.record_run(id, &start, &common::end(server, "w", vec![step])).unwrap();
+            }
+        }
+    }
+    Report::of_stores(&[&store], &Selection::Latest).unwrap()
+}
+
+const SIX: [(&str, [f64; 4]); 6] = [
+    ("a", [400.0, 500.0, 600.0, 700.0]),
+    ("b", [600.0, 750.0, 900.0, 1000.0]),
+    ("c", [600.0, 750.0, 900.0, 1200.0]),
+    ("d", [300.0, 400.0, 500.0, 600.0]),
+    ("e", [400.0, 500.0, 600.0, 700.0]),
+    ("f", [500.0, 500.0, 500.0, 500.0]),
+];
+
+fn said(study: &StudyReport) -> Vec<&str> {
+    study.answer.iter().map(|said| said.text.as_str()).collect()
+}
+
+#[test]
+fn six_servers_are_answered_in_three_sentences() {
+    let report = study(&SIX, 16, &["tps", "p95"]);
+    let said = said(&report.studies[0]);
+    assert_eq!(said.len(), 3, "{said:#?}");
+    assert_eq!(said[0], "Most TPS: b and c (not told apart) at 4 to 16 sessions; c at 32 sessions.");
+    assert!(
+        said[1].starts_with("TPS against a (16 blocks): faster at 4 to 32 sessions: b (×1.4"),
+        "{}",
+        said[1]
+    );
+    for wanted in [
+        "; slower",
+        ": d (×0.7",
+        "equivalent within 5\u{202f}% at 4 to 32 sessions: e (×",
+        "different by load level",
+    ] {
+        assert!(said[1].contains(wanted), "{wanted}: {}", said[1]);
+    }
+    assert!(said[2].starts_with("20 more comparisons (p95 of response time): "), "{}", said[2]);
+    let tones: Vec<&str> = report.studies[0].answer.iter().map(|said| said.tone).collect();
+    assert_eq!(tones[..2], ["faster", "mixed"]);
+}
+
+#[test]
+fn a_pair_of_servers_has_a_sentence_for_each_metric_with_ranges() {
+    let report = study(&[SIX[0], SIX[1]], 8, &["tps", "p95"]);
+    let said = said(&report.studies[0]);
+    assert_eq!(said.len(), 2);
+    assert!(said[0].starts_with("b carries ×1.4"), "{}", said[0]);
+    assert!(said[0].ends_with("] of a's TPS at 4 to 32 sessions (faster, 8 blocks)."), "{}", said[0]);
+    assert!(said[1].starts_with("b's p95 of response time is ×0."), "{}", said[1]);
+}
+
+#[test]
+fn no_study_gets_more_than_five_sentences() {
+    let report = study(&SIX, 3, &["tps", "p95", "p99", "mean"]);
+    let study = &report.studies[0];
+    assert!(said(study).len() <= 5, "{:#?}", study.answer);
+    let wanted =
+        "TPS against a (3 blocks): no verdict below 5 blocks at 4 to 32 sessions: b, c, d, e and f (×0.7";
+    assert!(said(study)[0].starts_with(wanted), "{}", said(study)[0]);
+    assert!(!study.rankings[0].has_groups(), "three blocks tell nothing apart");
+}
+
+#[test]
+fn a_ranking_has_groups_in_every_format() {
+    let report = study(&SIX, 8, &["tps"]);
+    let ranking = &report.studies[0].rankings[0];
+    let places = |level: usize| -> Vec<(String, String)> {
+        let places = ranking.levels[level].places.iter();
+        places.map(|place| (place.label.clone(), place.letters.clone())).collect()
+    };
+    let labels: Vec<String> =
+        places(3).into_iter().map(|(label, letters)| format!("{label} {letters}")).collect();
+    assert_eq!(labels[..2], ["c a", "b b"]);
+    assert_eq!(labels[4..], ["d d", "f e"]);
+    let json = report::json(&report);
+    let lines = json["rankings"].as_array().unwrap();
+    assert_eq!(lines.len(), 4);
+    assert_eq!((&lines[3]["sessions"], &lines[3]["metric"]), (&json!(32), &json!("tps")));
+    assert_eq!(lines[3]["places"][0]["groups"], json!(["a"]));
+    assert_eq!(lines[3]["places"][0]["cell"]["server"], "c");
+    assert!(report::markdown(&report).contains("## Ranking"));
+    assert!(report::html(&report).unwrap().contains("<h2>Ranking</h2>"));
+    // Two values have a verdict, and need no order.
+    assert!(study(&[SIX[0], SIX[1]], 8, &["tps"]).studies[0].rankings.is_empty());
+}
