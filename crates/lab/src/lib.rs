@@ -7,6 +7,7 @@ pub mod audit;
 pub mod bench;
 mod cells;
 pub mod checks;
+mod ending;
 pub mod error;
 pub mod hooks;
 pub mod host;
@@ -27,6 +28,7 @@ pub mod study_run;
 pub mod watch;
 pub mod workloads;
 
+pub use ending::Ended;
 pub use error::{Class, Error};
 pub use hooks::{Attach, Found, Hook, NoHooks, RunContext};
 pub use observe::{Event, Observer, Stage};

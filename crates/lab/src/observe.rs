@@ -213,6 +213,13 @@ pub enum Event<'a> {
         /// What happened in it.
         interval: &'a load::IntervalResult,
     },
+    /// The verdicts of a study that may be watched were looked at.
+    Looked {
+        /// From 1, over all commands that went on with the study.
+        number: usize,
+        /// What there was.
+        look: &'a store::Look,
+    },
     /// Suspicion, with a remedy.
     Warning(&'a str),
     /// A run has ended and is recorded.

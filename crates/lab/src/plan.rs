@@ -144,6 +144,15 @@ pub struct StoredPlan {
     pub workloads: BTreeMap<String, String>,
 }
 
+impl StoredPlan {
+    /// Whether this is `before`, or `before` with more blocks.
+    pub(crate) fn begins_with(&self, before: &StoredPlan) -> bool {
+        let StoredPlan { seed, quick, servers, runs, workloads } = before;
+        (&self.seed, &self.quick, &self.servers, &self.workloads) == (seed, quick, servers, workloads)
+            && self.runs.starts_with(runs)
+    }
+}
+
 impl Plan {
     /// Makes the plan: every block is a random order of all cells and, without a climb, of all their levels.
     pub fn new(body: &Body, quick: bool, seed: u64, servers: Vec<Pinned>) -> Plan {

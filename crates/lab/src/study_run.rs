@@ -10,6 +10,7 @@ use store::{BuildId, HostId, Purpose, RunHead, RunStart, Status, Store, StudyId,
 
 use crate::bench::{Data, attached_name};
 use crate::cells::{Controlled, Life, SettingsNotes, sandbox_spec, server_facts};
+use crate::ending::{self, Ended};
 use crate::error::Error;
 use crate::hooks::Attach;
 use crate::host;
@@ -22,7 +23,7 @@ use crate::record;
 use crate::run::{Around, Asked, Order, run};
 use crate::servers::{self, Server};
 use crate::stop::StopSwitch;
-use crate::study::{Body, Ladder, Length, Study, one_of};
+use crate::study::{Body, Ladder, Length, Primary, Study, one_of};
 
 /// What `run` is asked for.
 #[derive(Debug, Clone)]
@@ -58,6 +59,8 @@ pub struct Outcome {
     pub invalid: usize,
     /// Runs of the plan whose last attempt failed.
     pub failed: usize,
+    /// Why it ended before its last block: the runs of later blocks are none of those above.
+    pub ended: Option<Ended>,
 }
 
 impl Outcome {
@@ -242,7 +245,13 @@ pub fn run_study(
         })
         .collect();
     let (plan, id) = match before {
-        Some(record) => (planned_before(&record, &body, request.quick)?, record.id),
+        Some(record) => {
+            let plan = planned_before(&record, &body, request.quick)?;
+            if plan.blocks() > record.study.blocks {
+                grow(&mut store, request, &body, &plan, &record)?;
+            }
+            (plan, record.id)
+        }
         None => {
             let seed = body.load.seed.unwrap_or_else(draw_seed);
             let plan = Plan::new(&body, request.quick, seed, pinned);
@@ -294,7 +303,10 @@ fn unfinished(store: &Store, request: &Request, body: &Body) -> Result<Option<St
         .rev()
         .find(|record| record.study.name == request.study.name && record.study.is_quick == request.quick);
     let Some(record) = newest else { return Ok(None) };
-    if record.study.fingerprint == fingerprint(body, request.quick) {
+    // More blocks than before leave the study what it is.
+    let mut as_before = body.clone();
+    as_before.load.blocks = record.study.blocks.min(body.load.blocks);
+    if record.study.fingerprint == fingerprint(&as_before, request.quick) {
         return Ok(Some(record));
     }
     let heads = store.run_heads(record.id)?;
@@ -362,7 +374,7 @@ fn planned_before(record: &StudyRecord, body: &Body, quick: bool) -> Result<Plan
         Error::Usage(format!("the stored plan cannot be read ({error}): begin anew with --new"))
     })?;
     let plan = Plan::new(body, quick, stored.seed, stored.servers.clone());
-    if plan.stored() == stored {
+    if plan.stored().begins_with(&stored) {
         return Ok(plan);
     }
     Err(Error::Usage(format!(
@@ -370,6 +382,27 @@ fn planned_before(record: &StudyRecord, body: &Body, quick: bool) -> Result<Plan
          or begin anew with --new",
         record.study.plimsoll_version
     )))
+}
+
+/// Gives a recorded study the blocks that its file has got since. Its verdicts may have been seen before, so from now on
+/// they are judged as those of a study that is watched.
+fn grow(
+    store: &mut Store,
+    request: &Request,
+    body: &Body,
+    plan: &Plan,
+    record: &StudyRecord,
+) -> Result<(), Error> {
+    let mut grown = study_row(request, body, plan)?;
+    grown.comparisons.iter_mut().for_each(|comparison| comparison.is_watched = true);
+    store.grow_study(record.id, &grown)?;
+    let note = format!(
+        "{} blocks were planned, and {} from {} on; verdicts are by tests that allow for looks after each block",
+        record.study.blocks,
+        grown.blocks,
+        crate::study::units::utc(load::time::unix_ms())
+    );
+    Ok(store.add_note(record.id, load::time::unix_ms(), &note)?)
 }
 
 /// Looks up every server of the study: for a study that goes on, exactly those that it began with.
@@ -452,6 +485,8 @@ fn study_row(request: &Request, body: &Body, plan: &Plan) -> Result<store::Study
             base: base.into(),
             metrics: compare.metrics.clone(),
             margin: compare.margin,
+            primary: compare.primary.as_ref().map(|primary| stored_primary(primary, body, plan)),
+            is_watched: body.load.until.is_some(),
         }
     });
     Ok(store::Study {
@@ -473,6 +508,22 @@ fn study_row(request: &Request, body: &Body, plan: &Plan) -> Result<store::Study
         command: request.command.clone(),
         created_at_ms: load::time::unix_ms(),
     })
+}
+
+/// What the study is about, in the values that cells have in the results file.
+fn stored_primary(primary: &Primary, body: &Body, plan: &Plan) -> store::Primary {
+    let value = |axis: &str, value: &String| -> serde_json::Value {
+        let of_axis = crate::study::axis_values(&body.axes, axis);
+        let at = of_axis.iter().position(|names| names.contains(value));
+        match (axis, at) {
+            ("server", Some(at)) => plan.servers[at].name.clone().into(),
+            ("sessions", _) => value.parse::<u32>().map_or(value.clone().into(), Into::into),
+            _ => value.clone().into(),
+        }
+    };
+    let cells = primary.cells.iter();
+    let cells = cells.map(|(axis, values)| (axis.clone(), values.iter().map(|v| value(axis, v)).collect()));
+    store::Primary { metric: primary.metric.clone(), cells: cells.collect() }
 }
 
 /// The runs that `--only` leaves: those with one of the values given for each axis that is named.
@@ -569,11 +620,18 @@ impl Work<'_> {
         let mut made = 0;
         let mut block = None;
         let mut canary_ratio = None;
+        let mut ended = None;
         for planned in open {
             if around.stop.is_requested() {
                 break;
             }
             if block != Some(planned.block) {
+                if let Some(until) = self.body.load.until {
+                    ended = ending::before_block(store, self.id, until, planned.block, around.observer)?;
+                    if ended.is_some() {
+                        break;
+                    }
+                }
                 if let Some(block) = block {
                     self.canary(store, block, "after")?;
                 }
@@ -590,7 +648,10 @@ impl Work<'_> {
         if self.body.load.hot_locks {
             made += self.lock_passes(store, chosen, around)?;
         }
-        let outcome = self.outcome(store, made)?;
+        let outcome = self.outcome(store, made, ended)?;
+        if self.body.load.until.is_some() && ended.is_none() && outcome.open() == 0 {
+            ending::look(store, self.id, self.plan.blocks(), around.observer)?;
+        }
         let state = match (around.stop.is_requested(), outcome.open(), outcome.failed) {
             (true, ..) => "interrupted",
             (_, 0, 0) => "complete",
@@ -689,13 +750,20 @@ impl Work<'_> {
         Ok(ratio)
     }
 
-    fn outcome(&self, store: &Store, made: usize) -> Result<Outcome, Error> {
+    fn outcome(&self, store: &Store, made: usize, ended: Option<Ended>) -> Result<Outcome, Error> {
         let heads = store.run_heads(self.id)?;
         let stands = standing(&heads);
         let count = |wanted: Status| stands.values().filter(|head| head.status == wanted).count();
+        let runs = match ended {
+            Some(Ended::Decided { blocks } | Ended::OverBudget { blocks, .. }) => {
+                self.plan.runs.iter().filter(|run| run.block <= blocks).count()
+            }
+            None => self.plan.runs.len(),
+        };
         Ok(Outcome {
             study: self.id,
-            runs: self.plan.runs.len(),
+            runs,
+            ended,
             made,
             done: count(Status::Done),
             invalid: count(Status::Invalid),

@@ -125,6 +125,8 @@ fn comparison(study: &StudyReport, verdict: &VerdictView) -> Value {
         "climb": verdict.climb,
         "n": result.n,
         "margin": verdict.margin,
+        "is_primary": verdict.is_primary,
+        "looks": study.newest().map(|view| view.looks.len()).filter(|&looks| looks > 0),
         "ratio": result.ratio,
         "low": result.low,
         "high": result.high,

@@ -178,7 +178,8 @@ impl Loader<'_> {
             }
         }
         let file = store.path().display().to_string();
-        self.studies[at].records.push(RecordView { file, record });
+        let looks = store.looks(record.id)?;
+        self.studies[at].records.push(RecordView { file, record, looks });
         Ok(())
     }
 

@@ -1,6 +1,8 @@
 //! The view model: everything that a report says, built once from the stores, before any format is thought of.
 
-use store::{Audit, Axis, Build, Canary, Host, Key, Probe, Reference, RunEnd, RunHead, Status, StudyRecord};
+use store::{
+    Audit, Axis, Build, Canary, Host, Key, Look, Probe, Reference, RunEnd, RunHead, Status, StudyRecord,
+};
 
 use crate::estimate::Estimate;
 use crate::figures::StepFigures;
@@ -78,6 +80,8 @@ pub struct RecordView {
     pub file: String,
     /// The study as stored.
     pub record: StudyRecord,
+    /// Inspections of its verdicts while it ran.
+    pub looks: Vec<Look>,
 }
 
 /// Whether a run's figures count.
@@ -187,6 +191,8 @@ pub struct VerdictView {
     pub climb: Option<Vec<u32>>,
     /// What counts as equivalent.
     pub margin: f64,
+    /// The study is about it; the others are secondary and share no error with it.
+    pub is_primary: bool,
     /// The axis' value that is compared with.
     pub base_label: String,
     /// The axis' value that the verdict speaks about.
@@ -309,6 +315,14 @@ impl StudyReport {
     /// The newest record: the one whose file and plan are printed first.
     pub fn newest(&self) -> Option<&RecordView> {
         self.records.iter().max_by_key(|view| view.record.study.created_at_ms)
+    }
+
+    /// Primary comparisons that have a verdict, and those that have none.
+    pub fn decided(&self) -> (usize, usize) {
+        let primary = self.verdicts.iter().filter(|view| view.is_primary);
+        let (decided, open): (Vec<_>, Vec<_>) =
+            primary.partition(|view| view.result.verdict != stats::Verdict::Undecided);
+        (decided.len(), open.len())
     }
 
     /// Values of a metric over the counted runs of a point, with the block of each. None at all where one of these runs

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stats::climb::whole_climb;
-use stats::{Better, ClimbPoint, Question, Rules, Sample};
+use stats::{Better, ClimbPoint, Design, Question, Rules, Sample};
 use store::{Comparison, Key, ServerFacts};
 
 use crate::load::label;
@@ -16,18 +16,21 @@ pub(crate) fn better(metric: &str) -> Better {
     if matches!(metric, "tps" | "qps" | "tps_max" | "tps_min") { Better::Higher } else { Better::Lower }
 }
 
-/// All comparisons of the newest record, adjusted together (those of one margin at a time).
+/// All comparisons of the newest record, primary ones first, adjusted together (those of one margin at a time).
 pub(crate) fn verdicts(study: &StudyReport) -> Vec<VerdictView> {
     let Some(newest) = study.newest() else { return vec![] };
-    let counted =
-        asked(study, &newest.record.study.comparisons, &|point, metric| study.samples(point, metric));
-    let mut views = answered(counted);
+    let comparisons = &newest.record.study.comparisons;
+    let design = match comparisons.iter().any(|comparison| comparison.is_watched) {
+        true => Design::Watched,
+        false => Design::Fixed,
+    };
+    let counted = asked(study, comparisons, &|point, metric| study.samples(point, metric));
+    let mut views = answered(counted, design);
     if views.iter().all(|view| view.lost.is_none()) {
         return views;
     }
-    let completed =
-        asked(study, &newest.record.study.comparisons, &|point, metric| study.all_samples(point, metric));
-    for (view, over_all) in views.iter_mut().zip(answered(completed)) {
+    let completed = asked(study, comparisons, &|point, metric| study.all_samples(point, metric));
+    for (view, over_all) in views.iter_mut().zip(answered(completed, design)) {
         if let Some(lost) = &mut view.lost {
             lost.over_all = over_all.result;
         }
@@ -51,21 +54,39 @@ fn asked(
             asked.extend(of_points(study, comparison, metric, samples));
         }
     }
+    // A record that has nothing of what its study is about: the rest is not secondary to anything.
+    if asked.iter().all(|(view, _)| !view.is_primary) {
+        asked.iter_mut().for_each(|(view, _)| view.is_primary = true);
+    }
     asked
 }
 
-/// The questions answered, those of one margin together.
-fn answered(mut asked: Vec<(VerdictView, Question)>) -> Vec<VerdictView> {
-    let margins: BTreeSet<u64> = asked.iter().map(|(view, _)| view.margin.to_bits()).collect();
-    for margin in margins.into_iter().map(f64::from_bits) {
-        let family: Vec<usize> = (0..asked.len()).filter(|at| asked[*at].0.margin == margin).collect();
-        let questions: Vec<Question> = family.iter().map(|at| asked[*at].1.clone()).collect();
-        let results = stats::compare(&questions, &Rules { margin, ..Rules::default() });
-        for (at, result) in family.into_iter().zip(results) {
+/// The questions answered: primary ones of one margin share the error, secondary ones among themselves.
+fn answered(mut asked: Vec<(VerdictView, Question)>, design: Design) -> Vec<VerdictView> {
+    let family = |view: &VerdictView| (view.margin.to_bits(), view.is_primary);
+    let families: BTreeSet<(u64, bool)> = asked.iter().map(|(view, _)| family(view)).collect();
+    for of in families {
+        let members: Vec<usize> = (0..asked.len()).filter(|at| family(&asked[*at].0) == of).collect();
+        let questions: Vec<Question> = members.iter().map(|at| asked[*at].1.clone()).collect();
+        let rules = Rules { margin: f64::from_bits(of.0), design, ..Rules::default() };
+        for (at, result) in members.into_iter().zip(stats::compare(&questions, &rules)) {
             asked[at].0.result = result;
         }
     }
+    // Stable: within each kind in the order of the study.
+    asked.sort_by_key(|(view, _)| !view.is_primary);
     asked.into_iter().map(|(view, _)| view).collect()
+}
+
+/// Whether the study is about this metric in this cell. Of a climb that is the climb as a whole, unless the study names
+/// session counts.
+fn is_primary(comparison: &Comparison, metric: &str, point: &Point, is_whole_climb: bool) -> bool {
+    let Some(primary) = &comparison.primary else { return true };
+    let is_of_whole = point.is_climb && !primary.cells.contains_key("sessions");
+    let holds = |(axis, values): (&String, &Vec<serde_json::Value>)| {
+        point.identity.get(axis).is_some_and(|value| values.contains(value))
+    };
+    primary.metric == metric && is_whole_climb == is_of_whole && primary.cells.iter().all(holds)
 }
 
 fn of_points(
@@ -165,6 +186,7 @@ fn view(
         other,
         climb: None,
         margin: comparison.margin,
+        is_primary: is_primary(comparison, metric, &study.points[other], levels.len() > 1),
         marks: marks::of_sides(study, (&others, &other_label), (&bases, &base_label)),
         absent: absent(study, metric, [(&others, &other_label), (&bases, &base_label)]),
         lost: lost(study, &bases, &others, &unanswered),

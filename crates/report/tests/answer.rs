@@ -14,7 +14,9 @@ fn study(servers: &[(&str, [f64; 4])], blocks: u32, metrics: &[&str]) -> Report 
     let axes = vec![Axis { name: "server".to_owned(), values: names }];
     let metrics = metrics.iter().map(|metric| (*metric).to_owned()).collect();
     let base = servers[0].0.into();
-    let comparisons = vec![Comparison { axis: "server".to_owned(), base, metrics, margin: 0.05 }];
+    let axis = "server".to_owned();
+    let comparisons =
+        vec![Comparison { axis, base, metrics, margin: 0.05, primary: None, is_watched: false }];
     let runs = blocks * servers.len() as u32 * 4;
     let id = store.add_study(&common::study("many", axes, comparisons, blocks, runs)).unwrap();
     let host = store.add_host(&common::host("bench1", "Linux")).unwrap();

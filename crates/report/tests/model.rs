@@ -184,6 +184,8 @@ fn unequal_durability_is_said_with_each_verdict() {
         base: "a".into(),
         metrics: vec!["tps".to_owned()],
         margin: 0.05,
+        primary: None,
+        is_watched: false,
     }];
     let study_id = store.add_study(&common::study("unequal", axes, comparisons, 1, 2)).unwrap();
     let host = store.add_host(&common::host("bench1", "Linux")).unwrap();
@@ -361,6 +363,8 @@ fn runs_that_a_study_lets_pass_are_told_and_mark_the_verdicts_that_rest_on_them(
         base: "a".into(),
         metrics: vec!["tps".to_owned()],
         margin: 0.05,
+        primary: None,
+        is_watched: false,
     }];
     let study_id = store.add_study(&common::study("lenient", axes, comparisons, 5, 10)).unwrap();
     let host = store.add_host(&common::host("bench1", "Linux")).unwrap();

@@ -41,6 +41,8 @@ fn made(of: &Made<'_>) -> String {
         base: of.compare.1.into(),
         metrics: vec!["tps".to_owned()],
         margin: 0.05,
+        primary: None,
+        is_watched: false,
     };
     let mut study = common::study("made", axes, vec![comparison], BLOCKS, 1);
     of.file_text.clone_into(&mut study.file_text);

@@ -20,6 +20,8 @@ fn compared(metrics: &[&str], blocks: u32, levels: &[u32], spoil: &dyn Fn(&mut R
         base: "a".into(),
         metrics: metrics.iter().map(|metric| (*metric).to_owned()).collect(),
         margin: 0.05,
+        primary: None,
+        is_watched: false,
     }];
     let study_id = store.add_study(&common::study("worth", axes, comparisons, blocks, 2 * blocks)).unwrap();
     let host = store.add_host(&common::host("bench1", "Linux")).unwrap();

@@ -32,6 +32,6 @@ pub use run::{
     Step, Unended, WorkloadFacts,
 };
 pub use study::{
-    Axis, Build, BuildId, Canary, Comparison, Host, HostId, Key, PUBLISHED, Probe, Quantity, Reference,
-    RunId, SECTIONS, Study, StudyId, StudyRecord,
+    Axis, Build, BuildId, Canary, Comparison, Host, HostId, Key, Look, PUBLISHED, Primary, Probe, Quantity,
+    Reference, RunId, SECTIONS, Study, StudyId, StudyRecord,
 };

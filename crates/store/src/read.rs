@@ -14,7 +14,7 @@ use crate::run::{
     Statement, Status, Step, Unended,
 };
 use crate::study::{
-    Build, BuildId, Canary, Host, HostId, Probe, Reference, RunId, Study, StudyId, StudyRecord,
+    Build, BuildId, Canary, Host, HostId, Look, Probe, Reference, RunId, Study, StudyId, StudyRecord,
 };
 
 pub(crate) type Sql<T> = rusqlite::Result<T>;
@@ -167,6 +167,16 @@ impl Store {
         self.read("the canaries", || {
             let sql = "SELECT host_id, canary FROM canary WHERE study_id=? ORDER BY id";
             self.rows(sql, &[&study.0], |row| Ok((HostId(row.get("host_id")?), json(row, "canary")?)))
+        })
+    }
+
+    /// The looks at a study's verdicts, in order.
+    pub fn looks(&self, study: StudyId) -> Result<Vec<Look>, Error> {
+        self.read("the looks", || {
+            let sql = "SELECT at_ms, block, decided, open FROM look WHERE study_id=? ORDER BY id";
+            self.rows(sql, &[&study.0], |row| {
+                Ok(Look { at_ms: row.get(0)?, block: row.get(1)?, decided: row.get(2)?, open: row.get(3)? })
+            })
         })
     }
 
@@ -351,6 +361,7 @@ fn head(row: &Row<'_>) -> Sql<RunHead> {
         attempt: row.get("attempt")?,
         status: status(row)?,
         error: row.get("error")?,
+        ended_at_ms: row.get("ended_at_ms")?,
     })
 }
 

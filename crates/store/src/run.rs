@@ -527,6 +527,8 @@ pub struct RunHead {
     pub status: Status,
     /// Why it failed or is invalid.
     pub error: Option<String>,
+    /// In milliseconds since 1970; `None` while it runs or where its process was killed.
+    pub ended_at_ms: Option<i64>,
 }
 
 /// A whole run, as read back.

@@ -44,6 +44,34 @@ pub struct Comparison {
     pub metrics: Vec<String>,
     /// What counts as equivalent: 0.05 is 5 % either way.
     pub margin: f64,
+    /// What the study is about; `None`: all metrics in all cells alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primary: Option<Primary>,
+    /// The number of blocks was not fixed before the first: it is judged by tests that allow for looks after each.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_watched: bool,
+}
+
+/// The comparisons that a study is about: they alone share the error, the others are secondary.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Primary {
+    /// One of the comparison's metrics.
+    pub metric: String,
+    /// Axes with the values of the cells that are meant, `sessions` among them; an axis that is not named: all.
+    pub cells: BTreeMap<String, Vec<Value>>,
+}
+
+/// One inspection of the verdicts of a study that may be watched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Look {
+    /// In milliseconds since 1970.
+    pub at_ms: i64,
+    /// The last block that had ended.
+    pub block: u32,
+    /// Primary comparisons that had a verdict.
+    pub decided: u32,
+    /// Primary comparisons that had none.
+    pub open: u32,
 }
 
 /// A planned study: everything that was known before the first run.

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::open::Store;
 use crate::run::{Interval, Outcomes, Purpose, RunEnd, RunStart, Series, Status, Step};
 use crate::schema::MIGRATIONS;
-use crate::study::{Build, BuildId, Canary, Host, HostId, Probe, Reference, RunId, Study, StudyId};
+use crate::study::{Build, BuildId, Canary, Host, HostId, Look, Probe, Reference, RunId, Study, StudyId};
 
 /// Within a transaction everything is a SQLite error; what JSON or a histogram says is wrapped into one.
 type Sql<T> = rusqlite::Result<T>;
@@ -154,6 +154,37 @@ impl Store {
         self.transaction("a canary", |sql| {
             let values = params![study.0, host.0, to_json(canary)?];
             sql.execute("INSERT INTO canary (study_id, host_id, canary) VALUES (?,?,?)", values)?;
+            Ok(())
+        })
+    }
+
+    /// Records that the verdicts of a study were looked at.
+    pub fn add_look(&mut self, study: StudyId, look: &Look) -> Result<(), Error> {
+        self.transaction("a look", |sql| {
+            let values = params![study.0, look.at_ms, look.block, look.decided, look.open];
+            sql.execute(
+                "INSERT INTO look (study_id, at_ms, block, decided, open) VALUES (?,?,?,?,?)",
+                values,
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Gives a study more blocks: its plan, of which the one before is the beginning, with the comparisons as they are
+    /// judged from now on. Nothing that was measured changes.
+    pub fn grow_study(&mut self, study: StudyId, grown: &Study) -> Result<(), Error> {
+        self.transaction("a study's growth", |sql| {
+            sql.execute(
+                "UPDATE study SET plan=?, blocks=?, runs=?, comparisons=? WHERE id=? AND blocks<=?",
+                params![
+                    to_json(&grown.plan)?,
+                    grown.blocks,
+                    grown.runs,
+                    to_json(&grown.comparisons)?,
+                    study.0,
+                    grown.blocks
+                ],
+            )?;
             Ok(())
         })
     }

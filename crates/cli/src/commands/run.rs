@@ -157,6 +157,9 @@ fn conclude(
     if let Some(unusable) = unusable {
         text.push_str(&format!("\n{unusable}; the report says why. The same command makes them again.\n"));
     }
+    if let Some(ended) = &outcome.ended {
+        text.push_str(&format!("\n{ended}.\n"));
+    }
     if outcome.open() > 0 {
         text.push_str(&format!("\n{} of {} runs are still to be made.\n", outcome.open(), outcome.runs));
     } else if outcome.made == 0 {

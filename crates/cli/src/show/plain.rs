@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lab::Event;
 
-use super::state::{State, ended_line};
+use super::state::{State, ended_line, looked_line};
 use super::terminal::{draw, tell};
 use super::{number, time};
 
@@ -113,6 +113,7 @@ impl Inner {
                 self.line(&format!("warning: {text}"));
             }
             Event::Warning(_) => {}
+            Event::Looked { number, look } => self.line(&looked_line(*number, look)),
             Event::RunEnded { label, summary } => {
                 if !self.without_runs {
                     let left = self.state.left(now).filter(|left| !left.is_zero());

@@ -178,6 +178,7 @@ impl State {
                 self.chart(Some(second.tps));
                 self.second = Some(second);
             }
+            Event::Looked { number, look } => self.push(looked_line(*number, look)),
             Event::Warning(text) => {
                 if !self.warnings.iter().any(|known| known == text) {
                     self.warnings.push((*text).to_owned());
@@ -247,6 +248,12 @@ impl State {
         }
         Some(elapsed / self.made as u32 * open)
     }
+}
+
+/// `look 2, after block 6: 3 of 4 comparisons have a verdict`.
+pub(crate) fn looked_line(number: usize, look: &store::Look) -> String {
+    let of = look.decided + look.open;
+    format!("look {number}, after block {}: {} of {of} comparisons have a verdict", look.block, look.decided)
 }
 
 /// `[ 3/60] mariadb@10.11.19 oltp_read_only, 8 sessions: 1,234 TPS, p95 3.20 ms (5.8 s)`.

@@ -7,7 +7,7 @@ use wire::spelling::nearest;
 
 use super::model::*;
 use super::problem::one_of;
-use super::read::{Item, Problems, Table, word};
+use super::read::{At, Item, Problems, Table, word};
 
 /// Axes that are named in `[axes]`, `[[exclude]]` and `[compare]`; options of workloads come to them.
 pub(super) const AXES: [&str; 11] = [
@@ -63,6 +63,7 @@ pub(super) fn read_compare(
         None => 0.05,
     };
     let gates = table.get("gate").map_or_else(Vec::new, |item| read_gates(item, &metrics, load, problems));
+    let primary = table.get("primary").and_then(|item| read_primary(item, &metrics, axes, problems));
     table.finish(problems);
     let (axis, base) = (axis?, base?);
     let names: Vec<&str> =
@@ -90,7 +91,14 @@ pub(super) fn read_compare(
         let message = format!("the axis `{}` has one value: there is nothing to compare", axis.value);
         problems.add(&axis.span, message, "add a second value, or leave [compare] out");
     }
-    Some(Compare { axis: axis.value, base: base.value, metrics, margin, gates })
+    if let Some(cells) = primary.as_ref().map(|primary| &primary.cells)
+        && cells.contains_key(&axis.value)
+        && !cells[&axis.value].iter().any(|value| *value != base.value)
+    {
+        let message = format!("`primary` leaves nothing that `{}` is compared with", base.value);
+        problems.add(&axis.span, message, "the axis whose values are compared");
+    }
+    Some(Compare { axis: axis.value, base: base.value, metrics, primary, margin, gates })
 }
 
 /// `gate = "p95:not-slower"`, or a list: refused where no outcome of the study could meet it.
@@ -126,6 +134,70 @@ fn read_gates(item: Item<'_>, metrics: &[String], load: &Load, problems: &mut Pr
     gates
 }
 
+/// `primary = "tps"`, or `{ metric = "tps", sessions = 8 }`.
+fn read_primary(item: Item<'_>, metrics: &[String], axes: &Axes, problems: &mut Problems) -> Option<Primary> {
+    let mut cells = BTreeMap::new();
+    let metric = if item.is_table() {
+        let mut table = item.table(problems, "`primary`")?;
+        let metric = table.get("metric").and_then(|item| item.text(problems));
+        for (key, item) in table.entries() {
+            if key.value == "metric" {
+                continue;
+            }
+            if let Some((axis, values)) = read_values(&key, item, axes, &[], problems) {
+                cells.insert(axis, values);
+            }
+        }
+        metric
+    } else {
+        Some(item.text(problems)?)
+    };
+    if let Some(metric) = metric.as_ref().filter(|metric| !metrics.contains(&metric.value)) {
+        let message = format!("this study does not compare `{}`", metric.value);
+        let help = format!("its metrics are {}", one_of(metrics.iter().map(String::as_str)));
+        problems.add_help(&metric.span, message, "not among the metrics", help);
+    }
+    let metric = metric.map(|metric| metric.value).or_else(|| metrics.first().cloned())?;
+    Some(Primary { metric, cells })
+}
+
+/// An axis of the study with some of its values, as `[[exclude]]` and `primary` name them. `more`: values that the axis
+/// may have elsewhere, each with all its names.
+fn read_values(
+    key: &At<String>,
+    item: Item<'_>,
+    axes: &Axes,
+    more: &[Vec<String>],
+    problems: &mut Problems,
+) -> Option<(String, Vec<String>)> {
+    let name = if key.value == "climb" { "sessions" } else { key.value.as_str() };
+    let known: Vec<&str> = axis_names(axes);
+    if !known.contains(&key.value.as_str()) && !known.contains(&name) {
+        let help = match nearest(&key.value, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the axes of this study are {}", one_of(known.iter().copied())),
+        };
+        let message = format!("`{}` is not an axis of this study", key.value);
+        problems.add_help(&key.span, message, "unknown", help);
+        return None;
+    }
+    let mut known = axis_values(axes, name);
+    known.extend_from_slice(more);
+    let mut given = Vec::new();
+    for value in item.list(problems) {
+        let Some(text) = value.scalar(problems) else { continue };
+        if !known.iter().any(|names| names.contains(&text.value)) {
+            let shown: Vec<&str> =
+                known.iter().filter_map(|names| names.first()).map(String::as_str).collect();
+            let shown_value = wire::mask::value(&text.value);
+            let message = format!("`{shown_value}` is not a value of the axis `{name}`");
+            problems.add_help(&text.span, message, "matches nothing", format!("it has {}", one_of(shown)));
+        }
+        given.push(text.value);
+    }
+    Some((name.to_owned(), given))
+}
+
 pub(super) fn read_excludes(
     item: Item<'_>,
     axes: &Axes,
@@ -145,38 +217,9 @@ pub(super) fn read_excludes(
         let mut keys = BTreeMap::new();
         for (key, item) in table.entries() {
             let name = if key.value == "climb" { "sessions" } else { key.value.as_str() };
-            let known: Vec<&str> = axis_names(axes);
-            if !known.contains(&key.value.as_str()) && !known.contains(&name) {
-                let help = match nearest(&key.value, known.iter().copied()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("the axes of this study are {}", one_of(known.iter().copied())),
-                };
-                let message = format!("`{}` is not an axis of this study", key.value);
-                problems.add_help(&key.span, message, "unknown", help);
-                continue;
-            }
-            let values = axis_values(axes, name);
-            let quick_values = axis_values(&quick.axes, name);
             let ladder = quick.ladder.iter().flat_map(|ladder| ladder.levels()).map(|n| vec![n.to_string()]);
-            let known: Vec<Vec<String>> = values.into_iter().chain(quick_values).chain(ladder).collect();
-            let mut given = Vec::new();
-            for value in item.list(problems) {
-                let Some(text) = value.scalar(problems) else { continue };
-                if !known.iter().any(|names| names.contains(&text.value)) {
-                    let shown: Vec<&str> =
-                        known.iter().filter_map(|names| names.first()).map(String::as_str).collect();
-                    let shown_value = wire::mask::value(&text.value);
-                    let message = format!("`{shown_value}` is not a value of the axis `{name}`");
-                    problems.add_help(
-                        &text.span,
-                        message,
-                        "matches nothing",
-                        format!("it has {}", one_of(shown)),
-                    );
-                }
-                given.push(text.value);
-            }
-            keys.insert(name.to_owned(), given);
+            let more: Vec<Vec<String>> = axis_values(&quick.axes, name).into_iter().chain(ladder).collect();
+            keys.extend(read_values(&key, item, axes, &more, problems));
         }
         all.push(Exclude(keys));
     }

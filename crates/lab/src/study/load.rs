@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::axes::{choice, cpu_list};
 use super::model::*;
-use super::read::{Problems, Table};
+use super::read::{Item, Problems, Table};
 
 /// Repeats beyond this add nothing to what five blocks or fifty tell.
 const BLOCKS_MAX: u32 = 10_000;
@@ -12,8 +12,60 @@ const RETRIES_MAX: u32 = 1_000_000;
 /// Threads; more than any machine has cpus.
 const WORKERS_MAX: u32 = 4096;
 
+/// A study that has a budget and no `max`.
+const BLOCKS_IN_BUDGET_MAX: u32 = 100;
+
 pub(super) fn read_blocks(table: &mut Table<'_>, problems: &mut Problems) -> Option<u32> {
     table.get("blocks").and_then(|item| item.count_within(problems, 1, BLOCKS_MAX)).map(|at| at.value)
+}
+
+/// `blocks = { min = 5, max = 40 }`, `until`, `budget`: what belongs together is there together.
+fn read_end(load: &mut Load, table: &mut Table<'_>, problems: &mut Problems) {
+    let least = stats::Rules::default().blocks_min as u32;
+    let (blocks_span, budget_span) = (table.key_span("blocks"), table.key_span("budget"));
+    let blocks = table.get("blocks");
+    let is_range = blocks.is_some_and(|item| item.is_table());
+    let count = |item: Item<'_>, problems: &mut Problems| item.count_within(problems, 1, BLOCKS_MAX);
+    let (mut min, mut max) = (None, None);
+    if let Some(mut range) = blocks.filter(|_| is_range).and_then(|item| item.table(problems, "`blocks`")) {
+        min = range.get("min").and_then(|item| count(item, problems)).map(|at| at.value);
+        max = range.get("max").and_then(|item| count(item, problems)).map(|at| at.value);
+        range.finish(problems);
+    } else if let Some(at) = blocks.filter(|_| !is_range).and_then(|item| count(item, problems)) {
+        max = Some(at.value);
+    }
+    let budget = table.get("budget").and_then(|item| item.duration(problems)).map(|at| at.value);
+    let until = table.get("until");
+    let until_span = table.key_span("until");
+    if choice(until, problems, "a reason to end", ["decided"]).is_none() {
+        if until.is_none() && is_range {
+            let help = "add until = \"decided\", or give one number of blocks";
+            problems.add_help(&blocks_span, "what decides between `min` and `max`?", "no `until`", help);
+        }
+        if until.is_none() && budget.is_some() {
+            let help = "add until = \"decided\": the study ends when it is decided, or when its time is over";
+            problems.add_help(
+                &budget_span,
+                "a budget is for a study that ends by itself",
+                "no `until`",
+                help,
+            );
+        }
+        load.blocks = max.unwrap_or(load.blocks);
+        return;
+    }
+    let (min, most) = (min.unwrap_or(least), max.unwrap_or(BLOCKS_IN_BUDGET_MAX));
+    if max.is_none() && budget.is_none() {
+        let help = "add a bound: blocks = { min = 5, max = 40 }, or budget = \"20m\"";
+        problems.add_help(&until_span, "a study that stays undecided would never end", "no bound", help);
+    } else if most < least {
+        let message = format!("a verdict needs at least {least} blocks, and this has at most {most}");
+        problems.add_help(&blocks_span, message, "can never be decided", "raise `max`");
+    } else if min > most {
+        problems.add(&blocks_span, format!("at least {min} blocks and at most {most}"), "not possible");
+    }
+    load.blocks = most;
+    load.until = Some(Until { blocks_min: min, budget });
 }
 
 pub(super) fn read_length(table: &mut Table<'_>, problems: &mut Problems) -> Option<Length> {
@@ -49,9 +101,7 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
     if let Some(length) = read_length(&mut table, problems) {
         load.length = length;
     }
-    if let Some(at) = read_blocks(&mut table, problems) {
-        load.blocks = at;
-    }
+    read_end(&mut load, &mut table, problems);
     duration(&mut table, problems, "think_time", &mut load.think_time);
     duration(&mut table, problems, "backoff", &mut load.backoff);
     duration(&mut table, problems, "ramp", &mut load.ramp);

@@ -231,8 +231,12 @@ pub struct Load {
     pub warmup: Duration,
     /// How long a level is measured.
     pub length: Length,
-    /// Repeats of all cells.
+    /// Repeats of all cells; at most so many where the study ends when it is decided.
     pub blocks: u32,
+    /// When the study ends before that. How long it may go on is no part of what it measures: a study that gets more
+    /// blocks or time keeps what it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Until>,
     /// Pause between two transactions of a session (closed loop).
     pub think_time: Duration,
     /// Arrivals per second over all sessions: an open loop.
@@ -272,6 +276,7 @@ impl Default for Load {
             warmup: Duration::from_secs(2),
             length: Length::Time(Duration::from_secs(10)),
             blocks: 5,
+            until: None,
             think_time: Duration::ZERO,
             rate_tps: None,
             arrivals: Arrivals::Poisson,
@@ -288,6 +293,18 @@ impl Default for Load {
             hot_locks: false,
         }
     }
+}
+
+/// `until = "decided"`: the study ends as soon as every primary comparison has a verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Until {
+    /// Before so many blocks the verdicts are not looked at.
+    #[serde(skip)]
+    pub blocks_min: u32,
+    /// No block is begun that is not likely to end within this time of runs, over all commands that went on with the
+    /// study.
+    #[serde(skip)]
+    pub budget: Option<Duration>,
 }
 
 /// How long a level is measured.
@@ -317,12 +334,24 @@ pub struct Compare {
     pub base: String,
     /// Of which figures.
     pub metrics: Vec<String>,
+    /// What the study is about; `None`: all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub primary: Option<Primary>,
     /// Differences smaller than this share count as none.
     pub margin: f64,
     /// Verdicts without which the command does not end well. They judge what was measured and are no part of it: an
     /// other gate does not begin the study anew.
     #[serde(skip)]
     pub gates: Vec<stats::Gate>,
+}
+
+/// The one metric, and the cells, that a study is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Primary {
+    /// One of those compared.
+    pub metric: String,
+    /// Axes (`sessions` among them) with the values that are meant; all values of the others.
+    pub cells: BTreeMap<String, Vec<String>>,
 }
 
 /// Cells to leave out: those where each named axis has one of the values.
@@ -366,7 +395,9 @@ impl Quick {
         }
         body.load.warmup = self.warmup.unwrap_or(body.load.warmup);
         body.load.length = self.length.unwrap_or(body.load.length);
-        body.load.blocks = self.blocks.unwrap_or(body.load.blocks);
+        if let Some(blocks) = self.blocks {
+            (body.load.blocks, body.load.until) = (blocks, None);
+        }
         body.load.prime = self.prime.or(body.load.prime);
         body.load.is_lenient |= self.is_lenient;
         if self.length.is_some() {

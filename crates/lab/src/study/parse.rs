@@ -174,6 +174,16 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         Some(inner) => read_load(inner, problems),
         None => Load::default(),
     };
+    let (load_span, has_compare) = (table.key_span("load"), table.has("compare"));
+    if load.until.is_some() && !has_compare {
+        let help = "add [compare] with axis and base, or leave `until` out";
+        problems.add_help(
+            &load_span,
+            "`until` waits for verdicts, and nothing is compared",
+            "no [compare]",
+            help,
+        );
+    }
     let mut quick_places = Places::default();
     let quick_span = table.key_span("quick");
     let quick = match table.get("quick").and_then(|item| item.table(problems, "[quick]")) {

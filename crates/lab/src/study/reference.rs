@@ -180,10 +180,24 @@ const LOAD: &[Key] = &[
     ),
     key(
         "blocks",
-        "whole number",
+        "whole number, or { min, max }",
         "5",
-        "repeats of everything, each in random order, at most 10000; verdicts need 5",
+        "repeats of everything, each in random order, at most 10000; verdicts need 5; a range goes with `until`",
         "blocks = 7",
+    ),
+    key(
+        "until",
+        "decided",
+        "",
+        "end as soon as every primary comparison has a verdict, by tests that allow for a look after each block",
+        "until = \"decided\"",
+    ),
+    key(
+        "budget",
+        "duration",
+        "",
+        "with `until`: no block is begun that is not likely to end within this time of runs",
+        "budget = \"20m\"",
     ),
     key(
         "think_time",
@@ -294,6 +308,13 @@ const COMPARE: &[Key] = &[
         "[\"tps\"]",
         "tps, qps, mean, p50, p95, p99 or max",
         "metrics = [\"tps\", \"p95\"]",
+    ),
+    key(
+        "primary",
+        "metric, or { metric, AXIS }",
+        "",
+        "the metric and cells that the study is about: they alone share the error, the rest is secondary",
+        "primary = \"tps\"",
     ),
     key("margin", "number", "0.05", "differences below this share count as none", "margin = 0.03"),
     key(
@@ -617,6 +638,12 @@ mod tests {
             // Arrivals are those of an open loop.
             "[load]" if line.starts_with("arrivals") => {
                 format!("{head}{}[load]\nrate = 5\n{line}\n", axes(""))
+            }
+            // The end of a study that decides needs a bound, and something to decide.
+            "[load]" if line.starts_with("until") || line.starts_with("budget") => {
+                let other = if line.starts_with("until") { "budget = \"9m\"" } else { "until = \"decided\"" };
+                let compare = "[compare]\naxis = \"server\"\nbase = \"mariadb\"\n";
+                format!("{head}{}[load]\n{other}\n{line}\n{compare}", axes(""))
             }
             "[compare]" => {
                 let needed = [("axis", "axis = \"server\"\n"), ("base", "base = \"mariadb\"\n")];

@@ -261,9 +261,55 @@ const BAD: &[(&str, &str, &[&str])] = &[
     ("gate =", "gate = []", &["an empty list"]),
     ("gate =", "gates = \"faster\"", &["unknown key `gates`", "did you mean `gate`?"]),
     ("blocks = 7", "blocks = 4", &["at least 5 blocks, and [load] has 4", "raise `blocks`"]),
+    ("blocks = 7", "blocks = { min = 5, max = 9 }", &["what decides between", "until = \"decided\""]),
+    ("blocks = 7", "budget = \"20m\"", &["no `until`", "until = \"decided\""]),
+    ("blocks = 7", "until = \"decided\"", &["would never end", "budget = \"20m\""]),
+    ("blocks = 7", "until = \"tired\"\nblocks = 7", &["`tired` is not a reason to end", "decided"]),
+    (
+        "blocks = 7",
+        "until = \"decided\"\nblocks = { min = 3, max = 4 }",
+        &["at least 5 blocks, and this has at most 4", "raise `max`"],
+    ),
+    (
+        "blocks = 7",
+        "until = \"decided\"\nblocks = { min = 9, max = 7 }",
+        &["at least 9 blocks and at most 7"],
+    ),
+    ("blocks = 7", "until = \"decided\"\nblocks = { least = 9, max = 20 }", &["unknown key `least`"]),
+    ("gate =", "primary = \"p99\"", &["does not compare `p99`", "tps or p95"]),
+    ("gate =", "primary = { sesions = 8 }", &["`sesions` is not an axis", "did you mean `sessions`?"]),
+    (
+        "gate =",
+        "primary = { metric = \"tps\", sessions = 9 }",
+        &["`9` is not a value of the axis `sessions`"],
+    ),
     ("engine = \"InnoDB\"", "engine = \"MyISAM\"", &["not a value of the axis `engine`"]),
     ("engine = \"InnoDB\"", "enigne = \"InnoDB\"", &["did you mean `engine`?"]),
 ];
+
+#[test]
+fn a_study_may_end_when_it_is_decided() {
+    let of = |lines: &str| {
+        let body = parse(Path::new("s.toml"), &with("blocks = 7", lines)).unwrap().body;
+        (body.load.blocks, body.load.until)
+    };
+    let until = |blocks_min, budget| Some(Until { blocks_min, budget });
+    assert_eq!(of("blocks = 7"), (7, None));
+    assert_eq!(of("until = \"decided\"\nblocks = { min = 6, max = 40 }"), (40, until(6, None)));
+    assert_eq!(of("until = \"decided\"\nblocks = 12"), (12, until(5, None)));
+    let budget = Some(Duration::from_secs(1200));
+    assert_eq!(of("until = \"decided\"\nbudget = \"20m\""), (100, until(5, budget)));
+    let study =
+        parse(Path::new("s.toml"), &with("blocks = 7", "until = \"decided\"\nblocks = { max = 9 }")).unwrap();
+    let quick = study.body(true).load;
+    assert_eq!((quick.blocks, quick.until), (2, None), "--quick has its own number");
+    let primary = parse(Path::new("s.toml"), &with("gate =", "primary = { sessions = [8, 64] }")).unwrap();
+    let primary = primary.body.compare.unwrap().primary.unwrap();
+    assert_eq!(
+        (primary.metric.as_str(), &primary.cells["sessions"][..]),
+        ("tps", &["8".into(), "64".into()][..])
+    );
+}
 
 #[test]
 fn every_kind_of_mistake_is_refused_with_a_remedy() {

@@ -350,6 +350,8 @@ fn ladder_study(blocks: u32) -> Study {
         base: SERVERS[0].into(),
         metrics: vec!["tps".to_owned(), "p95".to_owned()],
         margin: 0.05,
+        primary: None,
+        is_watched: false,
     }];
     study("quickstart", axes, comparisons, blocks, blocks * 12)
 }
@@ -482,6 +484,8 @@ pub(crate) fn add_climb(store: &mut Store, blocks: u32, seconds: i64) -> StudyId
         base: SERVERS[0].into(),
         metrics: vec!["tps".to_owned()],
         margin: 0.05,
+        primary: None,
+        is_watched: false,
     }];
     let study_id = store.add_study(&study("stress", axes, comparisons, blocks, blocks * 2)).unwrap();
     let host_id = store.add_host(&host("bench1", "Linux 6.1.0-30-amd64")).unwrap();

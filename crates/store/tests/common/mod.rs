@@ -22,6 +22,8 @@ pub(crate) fn study(name: &str) -> Study {
             base: "mariadb@10.11.14".into(),
             metrics: vec!["tps".to_owned()],
             margin: 0.05,
+            primary: None,
+            is_watched: false,
         }],
         blocks: 5,
         runs: 20,

@@ -1,0 +1,114 @@
+//! When a study ends that may be watched: after each block its verdicts are looked at, and its budget.
+
+use std::fmt;
+use std::time::Duration;
+
+use store::{Look, Purpose, RunHead, Store, StudyId};
+
+use crate::error::Error;
+use crate::observe::{Event, Observer};
+use crate::study::Until;
+
+/// Why a study ended before its last block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Every primary comparison has a verdict.
+    Decided {
+        /// Blocks that it took.
+        blocks: u32,
+    },
+    /// Another block would have been likely to end after its time.
+    OverBudget {
+        /// Blocks that there are.
+        blocks: u32,
+        /// Primary comparisons without a verdict.
+        open: u32,
+    },
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Decided { blocks } => write!(f, "decided after {blocks} blocks"),
+            Ended::OverBudget { blocks, open } => {
+                write!(f, "its budget is used up after {blocks} blocks, and {open} comparisons are undecided")
+            }
+        }
+    }
+}
+
+/// Whether the study ends before block `next` is begun. Each look is recorded, and told.
+pub(crate) fn before_block(
+    store: &mut Store,
+    study: StudyId,
+    until: Until,
+    next: u32,
+    observer: Observer<'_>,
+) -> Result<Option<Ended>, Error> {
+    let blocks = next - 1;
+    let mut open = 0;
+    if blocks >= until.blocks_min {
+        let look = look(store, study, blocks, observer)?;
+        if look.open == 0 && look.decided > 0 {
+            return Ok(Some(Ended::Decided { blocks }));
+        }
+        open = look.open;
+    }
+    let spent = time_of_runs(&store.run_heads(study)?);
+    let is_over = until.budget.is_some_and(|budget| is_over_budget(spent, blocks, budget));
+    Ok(is_over.then_some(Ended::OverBudget { blocks, open }))
+}
+
+/// Looks at the verdicts of the study as its report would show them now.
+pub(crate) fn look(
+    store: &mut Store,
+    study: StudyId,
+    block: u32,
+    observer: Observer<'_>,
+) -> Result<Look, Error> {
+    let report = report::Report::of_stores(&[store], &report::Selection::Records(vec![study]))
+        .map_err(|error| Error::Run(format!("looking at the verdicts: {error}")))?;
+    let (decided, open) = report.studies.first().map_or((0, 0), report::StudyReport::decided);
+    let look = Look { at_ms: load::time::unix_ms(), block, decided: decided as u32, open: open as u32 };
+    let looks = store.looks(study)?;
+    // A command that goes on without a new run since has seen nothing new.
+    let is_new = looks.last().is_none_or(|last| Look { at_ms: look.at_ms, ..last.clone() } != look);
+    if is_new {
+        store.add_look(study, &look)?;
+        observer(Event::Looked { number: looks.len() + 1, look: &look });
+    }
+    Ok(look)
+}
+
+/// What the runs took that were made, all attempts and commands.
+fn time_of_runs(heads: &[RunHead]) -> Duration {
+    let measured = heads.iter().filter(|head| head.start.purpose == Purpose::Measure);
+    let ms = measured.filter_map(|head| Some(head.ended_at_ms? - head.start.started_at_ms));
+    Duration::from_millis(ms.map(|ms| ms.max(0) as u64).sum())
+}
+
+/// Whether another block of the mean length would end beyond the budget; the first one is always begun.
+fn is_over_budget(spent: Duration, blocks: u32, budget: Duration) -> bool {
+    blocks > 0 && spent + spent / blocks > budget
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_block_is_begun_that_would_end_after_the_budget() {
+        let minute = Duration::from_secs(60);
+        assert!(!is_over_budget(Duration::ZERO, 0, minute));
+        assert!(!is_over_budget(minute * 4, 4, minute * 5));
+        assert!(is_over_budget(minute * 4, 4, minute * 5 - Duration::from_millis(1)));
+        assert!(is_over_budget(minute * 9, 1, minute * 5));
+    }
+
+    #[test]
+    fn an_end_is_told_in_words() {
+        assert_eq!(Ended::Decided { blocks: 7 }.to_string(), "decided after 7 blocks");
+        let over = Ended::OverBudget { blocks: 6, open: 2 }.to_string();
+        assert!(over.contains("after 6 blocks") && over.contains("2 comparisons are undecided"), "{over}");
+    }
+}
