@@ -20,6 +20,7 @@ pub mod plan;
 pub mod progress;
 mod provision;
 mod record;
+mod recorded;
 mod run;
 pub mod servers;
 pub mod stop;
