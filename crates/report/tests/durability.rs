@@ -177,6 +177,8 @@ fn data_in_memory_are_volatile_whatever_the_settings_promise() {
         base: "default".into(),
         metrics: vec!["tps".to_owned()],
         margin: 0.05,
+        primary: None,
+        is_watched: false,
     }];
     let id = store.add_study(&common::study("places", axes, comparisons, 1, 2)).unwrap();
     let host = store.add_host(&common::host("bench1", "Linux")).unwrap();
