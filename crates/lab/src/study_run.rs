@@ -16,7 +16,7 @@ use crate::hooks::Attach;
 use crate::host;
 use crate::machine::{take_machine, take_results};
 use crate::observe::{Event, Observer, RunLabel};
-use crate::plan::{Pinned, Plan, PlannedRun, StoredPlan, draw_seed};
+use crate::plan::{Cell, Pinned, Plan, PlannedRun, StoredPlan, draw_seed};
 use crate::progress::{Detail, Progress};
 use crate::provision::Place;
 use crate::record;
@@ -25,6 +25,7 @@ use crate::run::{Around, Asked, Order, run};
 use crate::servers::{self, Server};
 use crate::stop::StopSwitch;
 use crate::study::{Body, Ladder, Length, Study, one_of};
+use crate::watch::Places;
 
 /// What `run` is asked for.
 #[derive(Debug, Clone)]
@@ -421,6 +422,11 @@ fn choose(plan: &Plan, only: &[(String, String)]) -> Result<Vec<PlannedRun>, Err
     Ok(chosen)
 }
 
+/// Label of the place of a cell's data directories.
+fn place_of(cell: &Cell) -> &str {
+    cell.storage.as_ref().map_or("default", |storage| storage.label.as_str())
+}
+
 /// What a run of the plan is made for.
 #[derive(Debug, Clone, Copy)]
 struct Pass {
@@ -468,7 +474,7 @@ impl Work<'_> {
         }
         let mut made = 0;
         let mut block = None;
-        let mut canary_ratio = None;
+        let mut canary_ratios = BTreeMap::new();
         let mut ended = None;
         for planned in open {
             if around.stop.is_requested() {
@@ -485,9 +491,10 @@ impl Work<'_> {
                     self.canary(store, block, "after")?;
                 }
                 block = Some(planned.block);
-                canary_ratio = self.canary(store, planned.block, "before")?;
+                canary_ratios = self.canary(store, planned.block, "before")?;
             }
             let attempt = heads.iter().filter(|head| head.start.index == planned.index).count() + 1;
+            let canary_ratio = canary_ratios.get(place_of(&self.plan.cells[planned.cell])).copied();
             self.make(store, planned, attempt, Pass { purpose: Purpose::Measure, canary_ratio }, around)?;
             made += 1;
         }
@@ -554,18 +561,20 @@ impl Work<'_> {
         Ok(made)
     }
 
+    /// Where the study's data directories are made.
+    fn places(&self) -> Places {
+        let of_cell = |cell: &Cell| {
+            let dir = cell.storage.as_ref().and_then(|storage| storage.datadir.clone());
+            (place_of(cell).to_owned(), dir.unwrap_or_else(|| self.home.sandboxes()))
+        };
+        self.plan.cells.iter().map(of_cell).collect()
+    }
+
     /// Records what each place for data directories can do by itself. A place that cannot be probed is a warning: its
     /// runs will say more.
     fn probe(&self, store: &mut Store, around: Around<'_>) -> Result<(), Error> {
         let known = store.probes(self.id)?;
-        let mut places: BTreeMap<String, PathBuf> = BTreeMap::new();
-        for cell in &self.plan.cells {
-            let storage = cell.storage.as_ref();
-            let label = storage.map_or("default", |storage| storage.label.as_str());
-            let dir = storage.and_then(|storage| storage.datadir.clone());
-            places.insert(label.to_owned(), dir.unwrap_or_else(|| self.home.sandboxes()));
-        }
-        for (label, dir) in places {
+        for (label, dir) in self.places() {
             if known.iter().any(|(_, probe)| probe.place == label) {
                 continue;
             }
@@ -586,17 +595,23 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Runs the canary and records it; how fast the machine is against the study's other canaries.
-    fn canary(&self, store: &mut Store, block: u32, when: &str) -> Result<Option<f64>, Error> {
+    /// Runs the canary and records it; how fast the machine is, by place, against the study's other canaries.
+    fn canary(&self, store: &mut Store, block: u32, when: &str) -> Result<BTreeMap<String, f64>, Error> {
         let others: Vec<store::Canary> = store
             .canaries(self.id)?
             .into_iter()
             .filter(|(host, _)| *host == self.host)
             .map(|(_, c)| c)
             .collect();
-        let (canary, ratio) = crate::watch::canary(self.home.path(), block, when, &others);
+        let mut places = self.places();
+        // A place in memory is mounted for each sandbox.
+        places.retain(|_, dir| dir.as_os_str() != "tmpfs");
+        if places.is_empty() {
+            places.insert("default".to_owned(), self.home.sandboxes());
+        }
+        let (canary, ratios) = crate::watch::canary(&places, block, when, &others);
         store.add_canary(self.id, self.host, &canary)?;
-        Ok(ratio)
+        Ok(ratios)
     }
 
     fn outcome(&self, store: &Store, made: usize, ended: Option<Ended>) -> Result<Outcome, Error> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use telemetry::gates::{self, ColdStart, Debt, DeviceLimit, Noise, NoiseLimits, UnseenDebt, three_digits};
+use telemetry::gates::{self, ColdStart, Debt, DeviceLimit, Noise, UnseenDebt, three_digits};
 use telemetry::metrics::Metrics;
 use telemetry::residency::Residency;
 use telemetry::{Config, Kind, Sampler, Telemetry, Track, canary, drain, per_transaction, probe};
@@ -263,7 +263,7 @@ fn judge(
         let of_step = [
             gates::not_steady(&steady),
             gates::debt_growing(&debts(seen, window, protocol)),
-            gates::noisy_host(&noise(seen, window, canary_ratio), &NoiseLimits::default()),
+            gates::noisy_host(&noise(seen, window, canary_ratio)),
             gates::errors(failed, step.outcomes.started(), 0.01),
             gates::cpu_frequency(
                 &between("host", "cpu_frequency_mhz"),
@@ -382,20 +382,23 @@ fn inherited_debts(seen: &Telemetry, steps: &[store::Step], protocol: Option<Pro
 }
 
 fn noise(seen: &Telemetry, (from, to): (f64, f64), canary_ratio: Option<f64>) -> Noise {
-    let cpus = std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64);
     let cpu = |source: &str, names: &[&str]| -> Option<f64> {
         names.iter().map(|name| seen.track(source, name)?.increase(from, to)).sum()
     };
-    let seconds = (to - from).max(1e-9) * cpus;
+    // Affinity and quota of this process, which its children have too.
+    let cpus = std::thread::available_parallelism().map_or(f64::INFINITY, |n| n.get() as f64);
+    let allowed_s = (to - from).max(0.0) * cpus;
     // Without the server's own figure (an attached server on this machine) everything would look foreign.
-    let foreign = cpu("host", &["cpu_busy"])
-        .zip(cpu("process", &["cpu_user", "cpu_system"]))
+    let own_s = cpu("process", &["cpu_user", "cpu_system"])
         .zip(cpu("client", &["cpu_user", "cpu_system"]))
-        .map(|((all, server), client)| (all - server - client) / seconds);
+        .map(|(server_s, client_s)| server_s + client_s);
     Noise {
-        foreign_share: foreign,
+        there_s: cpu("host", &["cpu_there"]).unwrap_or(allowed_s).min(allowed_s),
+        busy_s: cpu("host", &["cpu_busy"]),
+        low_priority_s: cpu("host", &["cpu_low_priority"]).unwrap_or(0.0),
+        own_s,
+        stolen_s: cpu("host", &["cpu_steal"]).unwrap_or(0.0),
         busiest: seen.busiest_foreign.clone(),
-        steal_share: cpu("host", &["cpu_steal"]).map(|s| s / seconds),
         canary_ratio,
     }
 }
@@ -404,34 +407,39 @@ fn quantity(name: &str, value: Option<f64>, unit: &str) -> Option<store::Quantit
     Some(store::Quantity { name: name.to_owned(), value: value?, unit: unit.to_owned() })
 }
 
-/// Runs the canary in `dir`, and says how fast the machine is against the study's other canaries.
+/// Where the canary looks at the disk: label of a place, and its directory.
+pub(crate) type Places = BTreeMap<String, PathBuf>;
+
+/// Runs the canary in all places, and says how fast the machine is at each against the study's other canaries.
 pub(crate) fn canary(
-    dir: &Path,
+    places: &Places,
     block: u32,
     when: &str,
     others: &[store::Canary],
-) -> (store::Canary, Option<f64>) {
-    let result = canary::canary(dir, canary::CanaryLength::default());
+) -> (store::Canary, BTreeMap<String, f64>) {
+    let dirs: Vec<&Path> = places.values().map(PathBuf::as_path).collect();
+    let results = canary::canary(&dirs, canary::CanaryLength::default());
     let measured_at_ms = load::time::unix_ms();
-    let figures = [
-        quantity("cpu_loops", Some(result.cpu_loops_per_s), "1/s"),
-        quantity("disk_syncs", result.disk_syncs_per_s, "1/s"),
-    ];
-    let of = |canary: &store::Canary, name: &str| {
-        canary.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
-    };
-    let others: Vec<canary::CanaryResult> = others
-        .iter()
-        .filter_map(|other| {
-            Some(canary::CanaryResult {
-                cpu_loops_per_s: of(other, "cpu_loops")?,
-                disk_syncs_per_s: of(other, "disk_syncs"),
-            })
-        })
-        .collect();
-    let ratio = canary::ratio_to_others(&result, &others);
+    let mut figures = Vec::new();
+    let mut ratios = BTreeMap::new();
+    for (place, result) in places.keys().zip(&results) {
+        let disk = if place == "default" { "disk_syncs".to_owned() } else { format!("disk_syncs/{place}") };
+        if figures.is_empty() {
+            figures.push(quantity("cpu_loops", Some(result.cpu_loops_per_s), "1/s"));
+        }
+        figures.push(quantity(&disk, result.disk_syncs_per_s, "1/s"));
+        let of = |canary: &store::Canary, name: &str| {
+            canary.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+        };
+        let others = others.iter().filter_map(|other| {
+            let cpu_loops_per_s = of(other, "cpu_loops")?;
+            Some(canary::CanaryResult { cpu_loops_per_s, disk_syncs_per_s: of(other, &disk) })
+        });
+        let ratio = canary::ratio_to_others(result, &others.collect::<Vec<_>>());
+        ratios.extend(ratio.map(|ratio| (place.clone(), ratio)));
+    }
     let figures = figures.into_iter().flatten().collect();
-    (store::Canary { block, when: when.to_owned(), measured_at_ms, figures }, ratio)
+    (store::Canary { block, when: when.to_owned(), measured_at_ms, figures }, ratios)
 }
 
 /// What the device under `dir` can do, kept in `cache` by device.
@@ -493,11 +501,14 @@ mod tests {
 
     #[test]
     fn the_slower_canary_is_told_against_the_others() {
-        let dir = tempfile::tempdir().unwrap();
-        let (first, ratio) = canary(dir.path(), 1, "before", &[]);
-        assert_eq!(ratio, None);
-        assert_eq!(first.figures.len(), 2);
-        let (_, ratio) = canary(dir.path(), 1, "after", &[first]);
-        assert!(ratio.unwrap() > 0.0);
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let places = [("default", &dir), ("nvme", &other)];
+        let places = places.map(|(label, dir)| (label.to_owned(), dir.path().to_owned())).into();
+        let (first, ratios) = canary(&places, 1, "before", &[]);
+        assert_eq!(ratios, BTreeMap::new());
+        let names: Vec<&str> = first.figures.iter().map(|figure| figure.name.as_str()).collect();
+        assert_eq!(names, ["cpu_loops", "disk_syncs", "disk_syncs/nvme"]);
+        let (_, ratios) = canary(&places, 1, "after", &[first]);
+        assert!(ratios["default"] > 0.0 && ratios["nvme"] > 0.0);
     }
 }

@@ -189,17 +189,7 @@ fn processes_that_burn_the_cpu_are_noise() {
     }
     let gate = watched.gate("noisy_host", from_s);
     caught(&gate);
-    assert!(gate.detail.contains("other processes used"), "{gate:?}");
-}
-
-#[test]
-fn a_slow_canary_is_noise() {
-    let of = |ratio| {
-        let context = RunContext { canary_ratio: Some(ratio), ..nobody() };
-        Watched::new(&context).gate_of("noisy_host", &[step(0.0, 12.0, &[100; 12], 0)])
-    };
-    caught(&of(0.4));
-    assert!(of(0.4).detail.contains("canary"));
+    assert!(gate.detail.contains("other processes took"), "{gate:?}");
 }
 
 #[test]

@@ -31,9 +31,12 @@ pub struct CanaryResult {
     pub disk_syncs_per_s: Option<f64>,
 }
 
-/// Runs both loops; the disk one in `dir`, whose file is removed.
-pub fn canary(dir: &Path, length: CanaryLength) -> CanaryResult {
-    CanaryResult { cpu_loops_per_s: cpu_loop(length.cpu), disk_syncs_per_s: disk_loop(dir, length.disk).ok() }
+/// Runs both loops; the disk one in each of `dirs`, whose files are removed. A result for each of them, in order.
+pub fn canary(dirs: &[&Path], length: CanaryLength) -> Vec<CanaryResult> {
+    let cpu_loops_per_s = cpu_loop(length.cpu);
+    let of =
+        |dir: &&Path| CanaryResult { cpu_loops_per_s, disk_syncs_per_s: disk_loop(dir, length.disk).ok() };
+    dirs.iter().map(of).collect()
 }
 
 /// Integer work in registers and a table of 64 KiB: what a server's inner loops are like, without its memory.
@@ -89,10 +92,10 @@ mod tests {
     fn loops_run_and_leave_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let length = CanaryLength { cpu: Duration::from_millis(5), disk: Duration::from_millis(5) };
-        let result = canary(dir.path(), length);
+        let [result, nowhere] = canary(&[dir.path(), Path::new("/nowhere")], length)[..] else { panic!() };
         assert!(result.cpu_loops_per_s > 0.0 && result.disk_syncs_per_s.unwrap() > 0.0);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        assert_eq!(canary(Path::new("/nowhere"), length).disk_syncs_per_s, None);
+        assert_eq!(nowhere, CanaryResult { disk_syncs_per_s: None, ..result });
     }
 
     #[test]

@@ -265,58 +265,65 @@ pub fn three_digits(value: f64) -> String {
 /// What else went on on the machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Noise {
-    /// CPU used by neither server nor client, as a share of the machine.
-    pub foreign_share: Option<f64>,
-    /// Who used most of it, where that was seen.
+    /// What the cpus were worth on which server and client may run: their number, or a quota, times the time. All of
+    /// these figures are seconds of these cpus.
+    pub there_s: f64,
+    /// Used by whomever; `None` where cpu was not measured.
+    pub busy_s: Option<f64>,
+    /// Of that, at a low priority, which gives way.
+    pub low_priority_s: f64,
+    /// Used by server and client; `None` for a server whose process is not seen.
+    pub own_s: Option<f64>,
+    /// Given to others by the hypervisor while something here wanted to run.
+    pub stolen_s: f64,
+    /// Who else used most, where that was seen.
     pub busiest: Option<ForeignProcess>,
-    /// CPU that the hypervisor gave to others.
-    pub steal_share: Option<f64>,
-    /// This block's canary divided by the median of the study's: below 1 is a slower machine.
+    /// This block's canary divided by the median of the study's: below 1 is a slower machine. Shown, not judged: a loop
+    /// of a second varies by 15 % on a virtual machine, and says nothing of the runs between two of them.
     pub canary_ratio: Option<f64>,
 }
 
-/// Limits of [`noisy_host`].
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct NoiseLimits {
-    /// Of the machine.
-    pub foreign_share_max: f64,
-    /// Of the machine.
-    pub steal_share_max: f64,
-    /// Slowest canary: a loop of a second varies by 15 % on a virtual machine without meaning anything.
-    pub canary_ratio_min: f64,
-}
+/// The largest part of the cpu that server and client wanted that others may take from them.
+pub const TAKEN_SHARE_MAX: f64 = 0.25;
 
-impl Default for NoiseLimits {
-    fn default() -> Self {
-        Self { foreign_share_max: 0.25, steal_share_max: 0.10, canary_ratio_min: 0.6 }
+impl Noise {
+    /// What other processes used at no low priority beyond what was left over, as a share of what server and client
+    /// wanted: on cpus with room for all nobody takes anything from anybody.
+    fn crowded_share(&self) -> Option<f64> {
+        let (busy_s, own_s) = (self.busy_s?, self.own_s?);
+        let foreign_s = (busy_s - own_s - self.low_priority_s).max(0.0);
+        let left_s = (self.there_s - busy_s - self.stolen_s).max(0.0) + self.low_priority_s;
+        let taken_s = (foreign_s - left_s).max(0.0);
+        Some(taken_s / (own_s + taken_s + self.stolen_s).max(1e-9))
+    }
+
+    /// What the hypervisor took, as a share of what was wanted.
+    fn stolen_share(&self) -> Option<f64> {
+        let used_s = self.own_s.or(self.busy_s)?;
+        Some(self.stolen_s / (used_s + self.stolen_s).max(1e-9))
     }
 }
 
 /// `noisy_host`.
-pub fn noisy_host(noise: &Noise, limits: &NoiseLimits) -> Gate {
+pub fn noisy_host(noise: &Noise) -> Gate {
     let name = "noisy_host";
-    let mut detail = Vec::new();
-    let mut is_tripped = false;
-    if let Some(share) = noise.foreign_share {
-        is_tripped |= share > limits.foreign_share_max;
-        let most = noise.busiest.as_ref().filter(|_| share > limits.foreign_share_max);
+    let Some(stolen) = noise.stolen_share() else {
+        return Gate::not_checked(name, "cpu was not measured");
+    };
+    let crowded = noise.crowded_share();
+    let is_tripped = stolen + crowded.unwrap_or(0.0) > TAKEN_SHARE_MAX;
+    let mut detail = vec![match crowded {
         // Without its id, which differs from run to run: the same trouble is to be told as one.
-        let most = most.map_or_else(String::new, |most| format!(", {} the most of it", most.name));
-        detail.push(format!("other processes used {} of the machine{most}", percent(share.max(0.0))));
-    }
-    if let Some(share) = noise.steal_share {
-        is_tripped |= share > limits.steal_share_max;
-        detail.push(format!("the hypervisor took {}", percent(share)));
-    }
+        Some(share) => {
+            let most = noise.busiest.as_ref().filter(|_| is_tripped);
+            let most = most.map_or_else(String::new, |most| format!(", {} the most", most.name));
+            format!("of the cpu that server and client wanted, other processes took {}{most}", percent(share))
+        }
+        None => "not seen: what other processes took".to_owned(),
+    }];
+    detail.push(format!("the hypervisor took {}", percent(stolen)));
     if let Some(ratio) = noise.canary_ratio {
-        is_tripped |= ratio < limits.canary_ratio_min;
-        detail.push(format!("the canary ran at {} of its usual speed", percent(ratio)));
-    }
-    if detail.is_empty() {
-        return Gate::not_checked(name, "neither cpu nor canary were measured");
-    }
-    if noise.foreign_share.is_none() {
-        detail.push("not seen: what other processes used".to_owned());
+        detail.push(format!("the canary, not judged, ran at {} of its usual speed", percent(ratio)));
     }
     let remedy = "find and stop what else runs (top, virtual machines on the same host), then run the study again: \
                   invalid runs are repeated";

@@ -1,10 +1,12 @@
 //! The machine: cpus, scheduler, memory, pressure, the data directory's device, network.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::device::Device;
 use crate::procfs::{
-    CpuTicks, DiskStats, Reader, field, parse_diskstats, parse_net_dev, parse_pressure, parse_stat,
+    CpuTicks, DiskStats, Reader, allowed_cpus, field, parse_diskstats, parse_net_dev, parse_pressure,
+    parse_stat,
 };
 use crate::sampler::Missing;
 use crate::track::Tracks;
@@ -20,19 +22,31 @@ pub(crate) struct HostSampler {
     device: Option<Device>,
     last_cpus: Vec<(u32, CpuTicks)>,
     last_all: CpuTicks,
+    /// The server's process.
+    server_pid: Option<u32>,
+    /// What the cpus did that server and client may run on, since the first pass.
+    ours: CpuTicks,
     last_disk: Option<(f64, DiskStats)>,
     has_pressure: bool,
     frequencies: Vec<PathBuf>,
     throttles: Vec<PathBuf>,
 }
 
+/// The cpus on which the server's process or any thread of this one may run.
+fn allowed_to_us(proc: &Path, server_pid: Option<u32>) -> BTreeSet<u32> {
+    let tasks = std::fs::read_dir(proc.join("self/task")).into_iter().flatten().flatten();
+    let server = server_pid.map(|pid| proc.join(pid.to_string()));
+    let status = |dir: PathBuf| std::fs::read_to_string(dir.join("status")).unwrap_or_default();
+    tasks.map(|task| task.path()).chain(server).flat_map(|dir| allowed_cpus(&status(dir))).collect()
+}
+
 impl HostSampler {
     /// For the machine that this runs on; `datadir` decides which device is watched.
-    pub(crate) fn new(datadir: Option<&Path>) -> (Self, Vec<Missing>) {
-        Self::with_proc(PathBuf::from("/proc"), datadir)
+    pub(crate) fn new(datadir: Option<&Path>, server_pid: Option<u32>) -> (Self, Vec<Missing>) {
+        Self::with_proc(PathBuf::from("/proc"), datadir, server_pid)
     }
 
-    fn with_proc(proc: PathBuf, datadir: Option<&Path>) -> (Self, Vec<Missing>) {
+    fn with_proc(proc: PathBuf, datadir: Option<&Path>, server_pid: Option<u32>) -> (Self, Vec<Missing>) {
         let mut missing = Vec::new();
         let device = datadir.and_then(|dir| match Device::of(dir) {
             Ok(device) if device.numbers.is_some() => Some(device),
@@ -62,6 +76,8 @@ impl HostSampler {
             device,
             last_cpus: Vec::new(),
             last_all: CpuTicks::default(),
+            server_pid,
+            ours: CpuTicks::default(),
             last_disk: None,
             has_pressure,
             frequencies,
@@ -110,10 +126,22 @@ impl HostSampler {
                 }
             }
         }
-        // Seconds, to subtract what server and client used from what the machine did.
+        let counted = allowed_to_us(&self.proc, self.server_pid);
+        for ((cpu, now), (_, last)) in stat.cpus.iter().zip(&self.last_cpus) {
+            if counted.is_empty() || counted.contains(cpu) {
+                self.ours.add(&now.since(last));
+            }
+        }
+        // Seconds of the cpus that server and client may run on, to subtract what these two used.
         let tick = 1.0 / ticks_per_second();
-        tracks.counter(t, "host", "cpu_busy", "", "s", stat.all.busy() as f64 * tick);
-        tracks.counter(t, "host", "cpu_steal", "", "s", stat.all.steal as f64 * tick);
+        for (name, ticks) in [
+            ("cpu_busy", self.ours.busy()),
+            ("cpu_low_priority", self.ours.nice),
+            ("cpu_steal", self.ours.steal),
+            ("cpu_there", self.ours.total()),
+        ] {
+            tracks.counter(t, "host", name, "", "s", ticks as f64 * tick);
+        }
         tracks.counter(t, "host", "context_switches", "", "", stat.context_switches as f64);
         // This thread runs while it looks.
         tracks.gauge(t, "host", "run_queue", "", "tasks", stat.running.saturating_sub(1) as f64);
@@ -259,7 +287,7 @@ mod tests {
         );
         write("pressure/cpu", "some avg10=0 avg60=0 avg300=0 total=1000000\n");
         write("net/dev", "a\nb\n lo: 5 0 0 0 0 0 0 0 5 0\n");
-        let (mut sampler, _) = HostSampler::with_proc(dir.path().to_owned(), None);
+        let (mut sampler, _) = HostSampler::with_proc(dir.path().to_owned(), None, None);
         let mut tracks = Tracks::new();
         sampler.sample(1.0, &mut tracks);
         write(
@@ -278,10 +306,38 @@ mod tests {
     }
 
     #[test]
+    fn only_cpus_that_server_and_client_may_use_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("self/task/7/status", "Name:\tplimsoll\nCpus_allowed_list:\t0\n");
+        write("44/status", "Name:\tmariadbd\nCpus_allowed_list:\t2-3\n");
+        let cpus = |busy: u64, stolen: u64| {
+            let line = |cpu: u64| format!("cpu{cpu} {} {cpu} 0 100 0 0 0 {stolen}\n", busy * (cpu + 1));
+            format!("cpu 0 0 0 0 0 0 0 0\n{}", (0..8).map(line).collect::<String>())
+        };
+        write("stat", &cpus(100, 0));
+        let (mut sampler, _) = HostSampler::with_proc(dir.path().to_owned(), None, Some(44));
+        let mut tracks = Tracks::new();
+        sampler.sample(1.0, &mut tracks);
+        write("stat", &cpus(200, 10));
+        sampler.sample(2.0, &mut tracks);
+        let tracks = tracks.into_vec();
+        let tick = 1.0 / ticks_per_second();
+        // 100 ticks more of cpu 0, 300 of cpu 2, 400 of cpu 3.
+        assert_eq!(of(&tracks, "cpu_busy").points.last().unwrap().1, 800.0 * tick);
+        assert_eq!(of(&tracks, "cpu_steal").points.last().unwrap().1, 30.0 * tick);
+        assert_eq!(of(&tracks, "cpu_there").points.last().unwrap().1, 830.0 * tick);
+    }
+
+    #[test]
     fn an_empty_proc_is_no_error() {
         let dir = tempfile::tempdir().unwrap();
         let (mut sampler, missing) =
-            HostSampler::with_proc(dir.path().to_owned(), Some(Path::new("/nowhere")));
+            HostSampler::with_proc(dir.path().to_owned(), Some(Path::new("/nowhere")), None);
         let mut tracks = Tracks::new();
         sampler.sample(1.0, &mut tracks);
         assert!(missing.iter().any(|m| m.what == "disk figures"));

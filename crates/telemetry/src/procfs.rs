@@ -72,6 +72,8 @@ fn number(text: Option<&str>) -> u64 {
 pub(crate) struct CpuTicks {
     /// User and nice.
     pub user: u64,
+    /// Of that, at a low priority (nice above 0).
+    pub nice: u64,
     /// Kernel.
     pub system: u64,
     pub idle: u64,
@@ -89,10 +91,45 @@ impl CpuTicks {
         self.user + self.system + self.idle + self.iowait + self.irq + self.steal
     }
 
+    /// What has come to these since `last`.
+    pub(crate) fn since(&self, last: &CpuTicks) -> CpuTicks {
+        let of = |field: fn(&CpuTicks) -> u64| field(self).saturating_sub(field(last));
+        CpuTicks {
+            user: of(|t| t.user),
+            nice: of(|t| t.nice),
+            system: of(|t| t.system),
+            idle: of(|t| t.idle),
+            iowait: of(|t| t.iowait),
+            irq: of(|t| t.irq),
+            steal: of(|t| t.steal),
+        }
+    }
+
+    /// These and more.
+    pub(crate) fn add(&mut self, more: &CpuTicks) {
+        self.user += more.user;
+        self.nice += more.nice;
+        self.system += more.system;
+        self.idle += more.idle;
+        self.iowait += more.iowait;
+        self.irq += more.irq;
+        self.steal += more.steal;
+    }
+
     /// Neither idle nor waiting nor stolen.
     pub(crate) fn busy(&self) -> u64 {
         self.user + self.system + self.irq
     }
+}
+
+/// The cpus that a task may run on, from its `/proc/.../status`.
+pub(crate) fn allowed_cpus(status: &str) -> Vec<u32> {
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let ranges = list.unwrap_or_default().trim().split(',').filter_map(|part| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        Some(from.parse::<u32>().ok()?..=to.parse().ok()?)
+    });
+    ranges.flatten().collect()
 }
 
 /// `/proc/stat`.
@@ -121,6 +158,7 @@ pub(crate) fn parse_stat(text: &str) -> Stat {
             let at = |i: usize| v.get(i).copied().unwrap_or(0);
             let ticks = CpuTicks {
                 user: at(0) + at(1),
+                nice: at(1),
                 system: at(2),
                 idle: at(3),
                 iowait: at(4),

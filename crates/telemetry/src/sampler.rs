@@ -220,7 +220,7 @@ impl Meter {
 
 /// What the threads return has no tracks: these are shared.
 fn sample_system(config: &Config, ticks: &Receiver<f64>, tracks: &Mutex<Tracks>) -> Telemetry {
-    let (mut host, mut missing) = HostSampler::new(config.datadir.as_deref());
+    let (mut host, mut missing) = HostSampler::new(config.datadir.as_deref(), config.server_pid);
     let mut server = config.server_pid.map(|pid| {
         let (sampler, lacks) = ProcessSampler::server(pid);
         missing.extend(lacks);

@@ -80,23 +80,47 @@ fn tables_that_are_not_what_the_outcomes_imply() {
     check(&consistency(0, &[]), Finding::NotChecked);
 }
 
+/// Ten seconds of `cpus` cpus.
+fn noise(cpus: f64, own_s: f64, foreign_s: f64, stolen_s: f64) -> Noise {
+    Noise {
+        there_s: 10.0 * cpus,
+        busy_s: Some(own_s + foreign_s),
+        low_priority_s: 0.0,
+        own_s: Some(own_s),
+        stolen_s,
+        busiest: Some(crate::foreign::ForeignProcess { name: "rustc".into(), pid: 7, cpu_s: 9.0 }),
+        canary_ratio: Some(0.95),
+    }
+}
+
 #[test]
 fn machine_that_does_something_else() {
-    let limits = NoiseLimits::default();
-    let quiet =
-        Noise { foreign_share: Some(0.03), steal_share: Some(0.0), canary_ratio: Some(0.95), busiest: None };
-    check(&noisy_host(&quiet, &limits), Finding::Held);
-    check(&noisy_host(&Noise { foreign_share: Some(0.4), ..quiet.clone() }, &limits), Finding::Tripped);
-    let busiest = Some(crate::foreign::ForeignProcess { name: "rustc".into(), pid: 7, cpu_s: 9.0 });
-    let named = noisy_host(&Noise { foreign_share: Some(0.4), busiest, ..quiet.clone() }, &limits);
-    assert!(
-        named.detail.starts_with("other processes used 40.0 % of the machine, rustc the most of it"),
-        "{named:?}"
+    check(&noisy_host(&noise(2.0, 12.0, 0.3, 0.0)), Finding::Held);
+    // What nobody else wanted is not taken from anybody: one session on two cpus, or a machine with 64 of them.
+    check(&noisy_host(&noise(2.0, 4.0, 7.0, 0.0)), Finding::Held);
+    check(&noisy_host(&noise(64.0, 20.0, 200.0, 0.0)), Finding::Held);
+    let crowded = noisy_host(&noise(2.0, 10.0, 10.0, 0.0));
+    check(&crowded, Finding::Tripped);
+    let wanted = "of the cpu that server and client wanted, other processes took 50.0 %, rustc the most";
+    assert!(crowded.detail.starts_with(wanted), "{crowded:?}");
+    // The same at a low priority gives way.
+    check(&noisy_host(&Noise { low_priority_s: 10.0, ..noise(2.0, 10.0, 10.0, 0.0) }), Finding::Held);
+    // Steal is a share of what was wanted: little of the clock, and half of what an idle machine had to do.
+    check(&noisy_host(&noise(2.0, 1.0, 0.0, 1.0)), Finding::Tripped);
+    check(&noisy_host(&noise(2.0, 17.0, 0.0, 3.0)), Finding::Held);
+    check(&noisy_host(&noise(2.0, 12.0, 0.0, 8.0)), Finding::Tripped);
+    // Both together are what is missing.
+    check(&noisy_host(&noise(2.0, 10.0, 6.5, 2.0)), Finding::Tripped);
+    let slow = noisy_host(&Noise { canary_ratio: Some(0.4), ..noise(2.0, 12.0, 0.3, 0.0) });
+    check(&slow, Finding::Held);
+    assert!(slow.detail.contains("the canary, not judged, ran at 40.0 %"), "{slow:?}");
+    let attached = noisy_host(&Noise { own_s: None, ..noise(2.0, 12.0, 0.3, 0.0) });
+    check(&attached, Finding::Held);
+    assert!(attached.detail.starts_with("not seen: what other processes took"), "{attached:?}");
+    check(
+        &noisy_host(&Noise { busy_s: None, own_s: None, ..noise(2.0, 1.0, 1.0, 0.0) }),
+        Finding::NotChecked,
     );
-    check(&noisy_host(&Noise { steal_share: Some(0.3), ..quiet.clone() }, &limits), Finding::Tripped);
-    check(&noisy_host(&Noise { canary_ratio: Some(0.4), ..quiet.clone() }, &limits), Finding::Tripped);
-    let unknown = Noise { foreign_share: None, steal_share: None, canary_ratio: None, busiest: None };
-    check(&noisy_host(&unknown, &limits), Finding::NotChecked);
 }
 
 #[test]
