@@ -28,8 +28,18 @@ pub(crate) fn json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> Sql<T> {
     serde_json::from_str(&text).map_err(|error| damaged(format!("{column}: {error}")))
 }
 
+/// More than any run counts (2 years at 10 million a second), and small enough for thousands of them to be added up.
+const COUNT_MAX: u64 = 1_000_000_000_000_000;
+
 fn count(row: &Row<'_>, column: &str) -> Sql<u64> {
-    row.get::<_, i64>(column).map(|count| count as u64)
+    let count: i64 = row.get(column)?;
+    let possible = u64::try_from(count).ok().filter(|count| *count <= COUNT_MAX);
+    possible.ok_or_else(|| damaged(format!("{column}: {count} is no count")))
+}
+
+/// A seed: all bits of it, as SQLite's signed integer.
+fn seed(row: &Row<'_>) -> Sql<u64> {
+    row.get::<_, i64>("seed").map(|seed| seed as u64)
 }
 
 fn histogram(row: &Row<'_>, column: &str) -> Sql<hdrhistogram::Histogram<u64>> {
@@ -329,7 +339,7 @@ fn study(row: &Row<'_>) -> Sql<Study> {
         blocks: row.get("blocks")?,
         runs: row.get("runs")?,
         is_quick: row.get("is_quick")?,
-        seed: count(row, "seed")?,
+        seed: seed(row)?,
         plimsoll_version: row.get("plimsoll_version")?,
         command: row.get("command")?,
         created_at_ms: row.get("created_at_ms")?,
@@ -353,7 +363,7 @@ fn head(row: &Row<'_>) -> Sql<RunHead> {
                 "locks" => Purpose::Locks,
                 other => return Err(damaged(format!("purpose {other}"))),
             },
-            seed: count(row, "seed")?,
+            seed: seed(row)?,
             host: HostId(row.get("host_id")?),
             build: row.get::<_, Option<i64>>("build_id")?.map(BuildId),
             started_at_ms: row.get("started_at_ms")?,

@@ -228,6 +228,26 @@ fn a_step_of_an_earlier_version_is_kept_and_says_nothing_of_what_it_did_not_meas
 }
 
 #[test]
+fn a_count_that_cannot_be_is_an_error_not_a_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let study_id = store.add_study(&study("a")).unwrap();
+    let host_id = store.add_host(&host()).unwrap();
+    let run = store.record_run(study_id, &start(host_id, None, 1), &end(2)).unwrap();
+    let connection = rusqlite::Connection::open(store.path()).unwrap();
+    // Found by fuzzing: read as the bits of a large number, they were added up.
+    for (table, column) in [("interval", "reads"), ("interval", "deadlock"), ("step", "committed")] {
+        for value in ["-1", "9223372036854775807"] {
+            connection.execute_batch(&format!("UPDATE {table} SET {column}={value}")).unwrap();
+            let error = store.run(run).unwrap_err();
+            assert!(matches!(error, Error::Damaged { .. }), "{table}.{column}={value}: {error}");
+            assert!(error.to_string().contains("is no count"), "{error}");
+            connection.execute_batch(&format!("UPDATE {table} SET {column}=1")).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_damaged_histogram_is_an_error_not_a_panic() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = Store::open(directory.path()).unwrap();
