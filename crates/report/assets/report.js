@@ -160,7 +160,7 @@
       return Object.assign(base(t), {
         legend: Object.assign(base(t).legend, { data: spec.lines.map((line) => line.name), formatter: (name) => short(t, name, width) }),
         grid: Object.assign(base(t).grid, { top: 34 + extra }),
-        xAxis: categoryAxis(t, spec.x, spec.categories, width), yAxis: valueAxis(t), series,
+        xAxis: categoryAxis(t, spec.x, spec.categories, width), yAxis: valueAxis(t, { max: spec.scale.top }), series,
         tooltip: Object.assign(base(t).tooltip, {
           formatter: (items) => {
             const at = (Array.isArray(items) ? items[0] : items).dataIndex;
@@ -183,34 +183,46 @@
     },
   });
 
-  const seconds = (spec) => ({
-    title: spec.facet || 'TPS', unit: 'transactions per second: average (solid), best second (pale), worst second (outlined)',
-    names: spec.lines.map((line) => line.name),
-    option: (t, { width, extra }) => {
-      const kinds = [['average', 0, 1], ['best', 1, 0.45], ['worst', 2, 0.18]];
-      const series = spec.lines.flatMap((line) => kinds.map(([kind, at, opacity]) => ({
-        type: 'bar', name: `${line.name} ${kind}`, data: line.points.map((p) => (p ? p[at] : null)), barCategoryGap: '24%', barGap: '4%',
-        itemStyle: { color: t.series[line.style % 8], opacity, borderColor: t.series[line.style % 8], borderWidth: kind === 'worst' ? 1 : 0 },
-      })));
-      return Object.assign(base(t), {
-        legend: Object.assign(base(t).legend, {
-          data: spec.lines.map((line) => `${line.name} average`), formatter: (name) => short(t, name.replace(/ average$/, ''), width), selectedMode: false,
-        }),
-        grid: Object.assign(base(t).grid, { top: 34 + extra }),
-        xAxis: categoryAxis(t, spec.x, spec.categories, width), yAxis: valueAxis(t), series,
-        tooltip: Object.assign(base(t).tooltip, {
-          axisPointer: { type: 'shadow', shadowStyle: { color: t.hatch } },
-          formatter: (items) => {
-            const at = items[0].dataIndex;
-            const rows = spec.lines.map((line) => {
-              const p = line.points[at];
-              return p ? row(t.series[line.style % 8], line.name, `${figure(p[0])}</b> best ${figure(p[1])}, worst ${figure(p[2])}<b>`) : '';
-            });
-            return `<div class="tip"><b>${escape(spec.x)} ${escape(spec.categories[at])}</b><table>${rows.join('')}</table></div>`;
-          },
-        }),
-      });
+  // From the worst to the best second as a box, with the average as a stroke across it.
+  const range = (t, line, colour, slot, slots) => ({
+    type: 'custom', name: line.name, itemStyle: { color: colour }, encode: { x: 0, y: [1, 2, 3] },
+    data: line.points.flatMap((p, i) => (p ? [[i, p[2], p[0], p[1]]] : [])),
+    renderItem: (params, api) => {
+      const [worst, average, best] = [1, 2, 3].map((at) => api.coord([api.value(0), api.value(at)]));
+      const band = api.size([1, 0])[0] * 0.8;
+      const wide = Math.max(3, Math.min(30, band / slots - 3));
+      const x = worst[0] - band / 2 + (band * (slot + 0.5)) / slots;
+      return { type: 'group', children: [
+        { type: 'rect', shape: { x: x - wide / 2, y: best[1], width: wide, height: Math.max(1, worst[1] - best[1]) },
+          style: { fill: colour, fillOpacity: 0.28, stroke: colour, lineWidth: 1 } },
+        { type: 'line', shape: { x1: x - wide / 2 - 1, y1: average[1], x2: x + wide / 2 + 1, y2: average[1] },
+          style: { stroke: colour, lineWidth: 3 } },
+      ] };
     },
+  });
+
+  const seconds = (spec) => ({
+    title: spec.facet || 'TPS', unit: 'transactions per second: from the worst to the best second, the average as a stroke',
+    names: spec.lines.map((line) => line.name),
+    option: (t, { width, extra }) => Object.assign(base(t), {
+      legend: Object.assign(base(t).legend, {
+        data: spec.lines.map((line) => ({ name: line.name, icon: 'rect' })), formatter: (name) => short(t, name, width), selectedMode: false,
+      }),
+      grid: Object.assign(base(t).grid, { top: 34 + extra }),
+      xAxis: categoryAxis(t, spec.x, spec.categories, width), yAxis: valueAxis(t, { max: spec.scale.top }),
+      series: spec.lines.map((line, i) => range(t, line, t.series[line.style % 8], i, spec.lines.length)),
+      tooltip: Object.assign(base(t).tooltip, {
+        axisPointer: { type: 'shadow', shadowStyle: { color: t.hatch } },
+        formatter: (items) => {
+          const at = items[0].value[0];
+          const rows = spec.lines.map((line) => {
+            const p = line.points[at];
+            return p ? row(t.series[line.style % 8], line.name, `${figure(p[0])}</b> best ${figure(p[1])}, worst ${figure(p[2])}<b>`) : '';
+          });
+          return `<div class="tip"><b>${escape(spec.x)} ${escape(spec.categories[at])}</b><table>${rows.join('')}</table></div>`;
+        },
+      }),
+    }),
   });
 
   // One metric over time, a line for each run; `of` takes a run's place and gives [time, value] pairs.

@@ -45,9 +45,39 @@ pub(crate) fn alarms(study: &StudyReport) -> Vec<Alarm> {
     }
     let order = ["failed", "invalid", "interrupted", "warning"];
     groups.sort_by_key(|group| order.iter().position(|kind| *kind == group.kind));
-    let mut alarms: Vec<Alarm> = contradicted(study).chain(groups.into_iter().map(Group::finish)).collect();
+    let found = folded(groups.into_iter().map(Group::finish).collect());
+    let mut alarms: Vec<Alarm> = contradicted(study).chain(found).collect();
     alarms.sort_by_key(|alarm| alarm.word != CONSISTENCY);
     alarms
+}
+
+/// More wordings of one gate than this are one alarm: on a noisy host each process that disturbed has one of its own.
+const WORDINGS_MAX: usize = 2;
+
+fn folded(alarms: Vec<Alarm>) -> Vec<Alarm> {
+    let mut kept: Vec<Alarm> = Vec::new();
+    for alarm in &alarms {
+        let alike: Vec<&Alarm> =
+            alarms.iter().filter(|one| (one.kind, &one.word) == (alarm.kind, &alarm.word)).collect();
+        // What is called a warning and no more is of any kind.
+        if alike.len() <= WORDINGS_MAX || alarm.word == alarm.kind {
+            kept.push(alarm.clone());
+            continue;
+        }
+        if kept.iter().any(|one| (one.kind, &one.word) == (alarm.kind, &alarm.word)) {
+            continue;
+        }
+        let Some(most) = alike.iter().max_by_key(|one| one.runs.len()) else { continue };
+        let mut runs: Vec<String> = Vec::new();
+        for run in alike.iter().flat_map(|one| &one.runs) {
+            if !runs.contains(run) {
+                runs.push(run.clone());
+            }
+        }
+        let text = format!("most often: {}", most.text);
+        kept.push(Alarm { text, runs, ..(*most).clone() });
+    }
+    kept
 }
 
 /// Servers that lost in an audit what their settings promise to keep.
@@ -221,6 +251,29 @@ mod tests {
         assert_eq!(figures(text), ["52.5", "3", "1,234", "7"]);
         assert_eq!(shape(text).matches(MARK).count(), 4);
         assert!(shape(text).contains("mariadb@10.11.19: other"));
+    }
+
+    #[test]
+    fn many_wordings_of_one_gate_are_one_alarm() {
+        let alarm = |word: &str, text: &str, runs: &[&str]| Alarm {
+            kind: "warning",
+            word: word.to_owned(),
+            text: text.to_owned(),
+            remedy: String::new(),
+            runs: runs.iter().map(|run| (*run).to_owned()).collect(),
+        };
+        let noisy = |text: &str, runs: &[&str]| alarm("in doubt, noisy host", text, runs);
+        let told = folded(vec![
+            noisy("cargo", &["r1"]),
+            alarm("warning", "a", &["r1"]),
+            noisy("rustc", &["r2", "r3"]),
+            noisy("bash", &["r3"]),
+            alarm("warning", "b", &["r1"]),
+            alarm("warning", "c", &["r1"]),
+        ]);
+        let texts: Vec<&str> = told.iter().map(|one| one.text.as_str()).collect();
+        assert_eq!(texts, ["most often: rustc", "a", "b", "c"]);
+        assert_eq!(told[0].runs, ["r1", "r2", "r3"]);
     }
 
     #[test]

@@ -100,6 +100,14 @@ fn primary_sentences<'a>(
     }
     let places = by(primary, |one| (&one.metric, &one.axis, &one.base_label, &one.at));
     let (mut sentences, mut told) = (Vec::new(), Vec::new());
+    if places.len() > room {
+        let sides = by(primary, |one| (&one.metric, &one.axis, &one.base_label, &one.other_label));
+        for side in sides.into_iter().take(room) {
+            sentences.push(across_cells(&side));
+            told.extend(side);
+        }
+        return (sentences, told);
+    }
     for place in places {
         let leaders = leaders(study, place[0]);
         if sentences.len() + 1 + usize::from(leaders.is_some()) > room {
@@ -242,6 +250,36 @@ fn sides_text(study: &StudyReport, class: Class, sides: &[(&str, Vec<&VerdictVie
         })
         .collect();
     format!("{shared}: {}", listed(&texts))
+}
+
+/// How one side stands against its base in many cells: how often, and by how much.
+fn across_cells(side: &[&VerdictView]) -> Sentence {
+    let first = side[0];
+    let mut classes: BTreeMap<Class, (usize, Vec<&VerdictView>)> = BTreeMap::new();
+    let cells = by(side, |one| &one.at);
+    for cell in &cells {
+        let (class, shown) = Class::of(cell);
+        let (count, all) = classes.entry(class).or_default();
+        *count += 1;
+        all.extend(shown);
+    }
+    let clauses: Vec<String> = classes
+        .iter()
+        .map(|(class, (count, shown))| {
+            let span = if shown.is_empty() { String::new() } else { format!(" ({})", span(shown)) };
+            format!("{} in {count}{span}", class.text(first.margin))
+        })
+        .collect();
+    let text = format!(
+        "{} against {}, {} in {} cells ({}): {}.",
+        first.other_label,
+        first.base_label,
+        metric_name(&first.metric),
+        cells.len(),
+        blocks_text(side),
+        clauses.join("; ")
+    );
+    Sentence { text, tone: tone(side) }
 }
 
 /// What no sentence tells: how many comparisons came out how.

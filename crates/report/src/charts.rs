@@ -8,6 +8,7 @@ use crate::figures::IntervalFigures;
 use crate::layout::{Facet, Layout};
 use crate::load::label;
 use crate::model::{Point, RunView, Standing, StudyReport};
+use crate::scale::{self, Scale};
 use crate::sections::sections;
 use crate::text::value_text;
 
@@ -37,6 +38,7 @@ pub(crate) struct Ladder {
     /// Categories are not a ladder: bars, unless there are many.
     pub(crate) bars: bool,
     pub(crate) lines: Vec<Line>,
+    pub(crate) scale: Scale,
 }
 
 /// `[median, low, high, repeats, point id]`.
@@ -65,6 +67,7 @@ pub(crate) struct Seconds {
     pub(crate) x: String,
     pub(crate) categories: Vec<String>,
     pub(crate) lines: Vec<SecondsLine>,
+    pub(crate) scale: Scale,
 }
 
 #[derive(Debug, Serialize)]
@@ -132,11 +135,56 @@ pub(crate) fn charts(study: &StudyReport) -> Charts {
         }
     }
     ladders.extend(sections(study).into_iter().flat_map(|section| section.charts));
-    Charts {
-        ladders,
-        seconds: facets.iter().flat_map(|facet| seconds(&layout, facet, &mut styles)).collect(),
-        times: times(study),
+    let mut seconds: Vec<Seconds> = facets.iter().map(|facet| seconds(&layout, facet, &mut styles)).collect();
+    share_scales(&mut ladders);
+    let of_seconds: Vec<(&mut Scale, f64)> = seconds
+        .iter_mut()
+        .map(|chart| {
+            let highest = chart.lines.iter().flat_map(|line| &line.points).flatten().map(|spot| spot.1);
+            let highest = highest.fold(0.0, f64::max);
+            (&mut chart.scale, highest)
+        })
+        .collect();
+    scale::share(of_seconds);
+    Charts { ladders, seconds, times: times(study) }
+}
+
+/// Charts of one metric in one unit are read beside each other. Published figures of other machines do not set the
+/// scale: what is beyond it is named.
+fn share_scales(ladders: &mut [Ladder]) {
+    let mut kinds: Vec<(String, &'static str)> =
+        ladders.iter().map(|ladder| (ladder.metric.clone(), ladder.unit)).collect();
+    kinds.sort();
+    kinds.dedup();
+    for kind in kinds {
+        let alike = ladders.iter_mut().filter(|ladder| (&ladder.metric, ladder.unit) == (&kind.0, kind.1));
+        scale::share(
+            alike
+                .map(|ladder| {
+                    let highest = highest(ladder);
+                    (&mut ladder.scale, highest)
+                })
+                .collect(),
+        );
     }
+    for ladder in ladders {
+        let Some(top) = ladder.scale.top else { continue };
+        for line in ladder.lines.iter_mut().filter(|line| line.reference) {
+            if line.points.iter().flatten().all(|spot| spot.0 > top) {
+                line.name.push_str(", beyond the scale");
+            }
+        }
+    }
+}
+
+/// The highest that was measured here.
+fn highest(ladder: &Ladder) -> f64 {
+    let measured = ladder.lines.iter().filter(|line| !line.reference);
+    let values = measured.flat_map(|line| {
+        let invalid = line.invalid.iter().map(|(_, value, _)| *value);
+        line.points.iter().flatten().map(|spot| spot.2.max(spot.0)).chain(invalid)
+    });
+    values.fold(0.0, f64::max)
 }
 
 /// Numbers names in the order of their first use.
@@ -193,6 +241,7 @@ fn ladder(
         categories: layout.categories.clone(),
         bars,
         lines,
+        scale: Scale::of_facet(facet),
     }
 }
 
@@ -283,8 +332,7 @@ fn published_at(
         .collect()
 }
 
-/// Three bars for each line: with many lines each gets a chart of its own.
-fn seconds(layout: &Layout, facet: &Facet<'_>, styles: &mut Styles) -> Vec<Seconds> {
+fn seconds(layout: &Layout, facet: &Facet<'_>, styles: &mut Styles) -> Seconds {
     let lines: Vec<SecondsLine> = facet
         .lines
         .iter()
@@ -301,25 +349,13 @@ fn seconds(layout: &Layout, facet: &Facet<'_>, styles: &mut Styles) -> Vec<Secon
                 .collect(),
         })
         .collect();
-    let chart = |facet: String, lines: Vec<SecondsLine>| Seconds {
-        facet,
+    Seconds {
+        facet: facet.label.clone(),
         x: layout.x.clone(),
         categories: layout.categories.clone(),
         lines,
-    };
-    if lines.len() <= 3 {
-        return vec![chart(facet.label.clone(), lines)];
+        scale: Scale::of_facet(facet),
     }
-    lines
-        .into_iter()
-        .map(|line| {
-            let parts: Vec<&str> = [facet.label.as_str(), line.name.as_str()]
-                .into_iter()
-                .filter(|part| !part.is_empty())
-                .collect();
-            chart(parts.join(" · "), vec![line])
-        })
-        .collect()
 }
 
 /// Plain runs by point; climbs by cell, so that a whole server life is one graph.

@@ -49,8 +49,12 @@ impl Layout {
         };
         let compared = study.newest().map(|view| view.record.study.comparisons.clone()).unwrap_or_default();
         let is_compared = |name: &String| compared.iter().any(|comparison| comparison.axis == *name);
-        let (mut facets, mut lines): (Vec<String>, Vec<String>) =
-            rest.into_iter().partition(|name| name == "workload");
+        // What is compared is read side by side, as the lines of one chart; what is not is another chart. Without a
+        // comparison along lines there are as many lines as can be told apart. Machines are always beside each other.
+        let is_line = |name: &String| is_compared(name) || name == "host";
+        let has_compared = rest.iter().any(is_compared);
+        let (mut lines, mut facets): (Vec<String>, Vec<String>) =
+            rest.into_iter().partition(|name| if has_compared { is_line(name) } else { name != "workload" });
         while lines.len() > 1 && combinations(study, &lines) > LINES_MAX {
             let is_last = |name: &String| is_compared(name) || name == "server";
             let moved =

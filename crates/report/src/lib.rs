@@ -26,6 +26,7 @@ mod model;
 mod page;
 mod published;
 mod ranking;
+mod scale;
 mod sections;
 mod settings;
 mod text;

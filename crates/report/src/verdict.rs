@@ -280,6 +280,36 @@ pub(crate) fn doubts(study: &StudyReport, points: impl IntoIterator<Item = usize
     })
 }
 
+/// The fewest axes that tell some points from all others name them: `memory` where all that is in memory is meant.
+fn names_of(study: &StudyReport, points: &[&Point]) -> Vec<String> {
+    let axes: Vec<String> = study
+        .varying
+        .iter()
+        .filter(|name| !["sessions", "workload"].contains(&name.as_str()))
+        .cloned()
+        .collect();
+    let is_among = |point: &Point| points.iter().any(|known| known.id == point.id);
+    let mut choices: Vec<Vec<String>> = (1_u32..1 << axes.len().min(8))
+        .map(|choice| {
+            let chosen = axes.iter().enumerate().filter(|(at, _)| choice >> at & 1 == 1);
+            chosen.map(|(_, name)| name.clone()).collect()
+        })
+        .collect();
+    choices.sort_by_key(Vec::len);
+    let names = |names: &[String]| {
+        let mut labels: Vec<String> = points.iter().map(|point| label(&point.identity, names, &[])).collect();
+        let mut seen = BTreeSet::new();
+        labels.retain(|label| seen.insert(label.clone()));
+        labels
+    };
+    let tells_apart = |choice: &&Vec<String>| {
+        let inside = names(choice);
+        let mut others = study.points.iter().filter(|point| !is_among(point));
+        others.all(|point| !inside.contains(&label(&point.identity, choice, &[])))
+    };
+    names(choices.iter().find(tells_apart).unwrap_or(&axes))
+}
+
 /// Facts that differ between the cells of a study and are none of its axes.
 pub(crate) fn inequalities(study: &StudyReport) -> Vec<String> {
     let mut sentences = Vec::new();
@@ -287,20 +317,18 @@ pub(crate) fn inequalities(study: &StudyReport) -> Vec<String> {
         if study.axes.iter().any(|known| known.name == axis) {
             continue;
         }
-        let mut who: BTreeMap<String, (&str, Vec<String>)> = BTreeMap::new();
+        let mut who: BTreeMap<String, (&str, Vec<&Point>)> = BTreeMap::new();
         for point in &study.points {
             let Some(value) = server_of(study, point).map(fact).filter(|value| !value.is_empty()) else {
                 continue;
             };
-            let label = label(&point.identity, &study.varying, &["sessions", "workload"]);
-            let (_, labels) = who.entry(plain(value)).or_insert((value, vec![]));
-            if !labels.contains(&label) {
-                labels.push(label);
-            }
+            who.entry(plain(value)).or_insert((value, vec![])).1.push(point);
         }
         if who.len() > 1 {
-            let parts: Vec<String> =
-                who.values().map(|(value, labels)| format!("{value} ({})", labels.join(", "))).collect();
+            let parts: Vec<String> = who
+                .values()
+                .map(|(value, points)| format!("{value} ({})", names_of(study, points).join(", ")))
+                .collect();
             sentences.push(format!("Not the same {name} everywhere: {}.", parts.join("; ")));
         }
     }

@@ -11,6 +11,8 @@ use super::{Align, Table, number};
 
 /// More rows than this of one table are left to the report.
 const ROWS_MAX: usize = 40;
+/// More rankings than this are left to the report.
+const RANKINGS_MAX: usize = 3;
 /// More notes than this of one kind are left to the report.
 const NOTES_MAX: usize = 3;
 
@@ -24,10 +26,7 @@ pub(crate) fn summary(report: &Report) -> String {
             text.push_str(&format!("- {}\n", wrapped(&sentence.text, "  ", width)));
         }
         text.push_str(&format!("\n{}", figures(study)));
-        for ranking in study.rankings.iter().take(1) {
-            text.push_str(&format!("\n{}", ranked(ranking)));
-            text.push_str(&format!("{}\n", wrapped(report::RANKING_HINT, "", width)));
-        }
+        text.push_str(&rankings(study, width));
         if study.has_verdicts() {
             text.push_str(&format!("\n{}", verdicts(study, width)));
         }
@@ -137,6 +136,21 @@ fn uncounted(study: &StudyReport) -> String {
         Some(format!("no run counts of {}, {} {sessions}: {why}\n", point.label, point.sessions))
     };
     study.points.iter().filter_map(line).collect()
+}
+
+/// The rankings by the first metric.
+fn rankings(study: &StudyReport, width: Option<usize>) -> String {
+    let Some(first) = study.rankings.first() else { return String::new() };
+    let all: Vec<&RankingView> =
+        study.rankings.iter().filter(|ranking| ranking.metric == first.metric).collect();
+    let mut text: String = all.iter().take(RANKINGS_MAX).map(|one| format!("\n{}", ranked(one))).collect();
+    if all.len() > RANKINGS_MAX {
+        text.push_str(&format!("... and {} more rankings in the report\n", all.len() - RANKINGS_MAX));
+    }
+    if all.iter().take(RANKINGS_MAX).any(|ranking| ranking.has_groups()) {
+        text.push_str(&format!("{}\n", wrapped(report::RANKING_HINT, "", width)));
+    }
+    text
 }
 
 /// Values against load levels.

@@ -6,7 +6,10 @@ use crate::ranking::HINT;
 use crate::text::{metric_name, number};
 
 pub(super) fn section(study: &StudyReport) -> Option<Section> {
-    let tables: Vec<Table> = study.rankings.iter().map(table).collect();
+    let levels = |one: &RankingView| one.levels.iter().map(|level| level.sessions).collect::<Vec<_>>();
+    let is_alike =
+        |a: &RankingView, b: &RankingView| (&a.metric, &a.axis, levels(a)) == (&b.metric, &b.axis, levels(b));
+    let tables: Vec<Table> = study.rankings.chunk_by(is_alike).map(table).collect();
     (!tables.is_empty()).then(|| Section {
         id: "ranking",
         title: "Ranking",
@@ -16,22 +19,30 @@ pub(super) fn section(study: &StudyReport) -> Option<Section> {
     })
 }
 
-fn table(ranking: &RankingView) -> Table {
-    let metric = metric_name(&ranking.metric);
-    let caption = if ranking.at.is_empty() { metric } else { format!("{metric}, {}", ranking.at) };
-    let mut heads = vec![ranking.axis.clone()];
-    heads.extend(ranking.levels.iter().map(|level| match level.sessions {
+/// Rankings of one axis by one metric, one below the other.
+fn table(rankings: &[RankingView]) -> Table {
+    let has_at = rankings.iter().any(|ranking| !ranking.at.is_empty());
+    let first = &rankings[0];
+    let mut heads: Vec<String> = has_at.then(|| "On".to_owned()).into_iter().collect();
+    heads.push(first.axis.clone());
+    heads.extend(first.levels.iter().map(|level| match level.sessions {
         1 => "1 session".to_owned(),
         sessions => format!("{sessions} sessions"),
     }));
-    let rows = ranking
-        .rows(number)
-        .into_iter()
-        .map(|(label, cells)| std::iter::once(label).chain(cells.into_iter().map(dash)).collect())
-        .collect();
-    let notes = match ranking.has_groups() {
+    let words = if has_at { 2 } else { 1 };
+    let rows = rankings.iter().flat_map(|ranking| {
+        ranking.rows(number).into_iter().enumerate().map(move |(at, (label, cells))| {
+            // Said once for the rows below it.
+            let place = if at == 0 { ranking.at.clone() } else { String::new() };
+            let mut row: Vec<String> = has_at.then_some(place).into_iter().collect();
+            row.push(label);
+            row.extend(cells.into_iter().map(dash));
+            row
+        })
+    });
+    let notes = match rankings.iter().any(RankingView::has_groups) {
         true => Vec::new(),
         false => vec!["Too few blocks to tell values apart: an order without groups.".to_owned()],
     };
-    Table { caption, heads, words: 1, rows, notes }
+    Table { caption: metric_name(&first.metric), heads, words, rows: rows.collect(), notes }
 }

@@ -121,6 +121,7 @@ fn chart(study: &StudyReport, before: &str, after: &str, pairs: &[Pair<'_>]) -> 
         .collect();
     lines.extend(published_by_point(study, &of_category, "scaling"));
     (!lines.is_empty()).then(|| Ladder {
+        scale: crate::scale::Scale::default(),
         metric: "scaling".into(),
         facet: String::new(),
         title: format!("From {before} to {after} cpus"),

@@ -122,6 +122,7 @@ fn fit(study: &StudyReport, label: &str, points: &[&Point], table: &mut Table, c
         .collect();
     let measured: Vec<_> = points.iter().map(|point| drawn(point)).collect();
     charts.push(Ladder {
+        scale: crate::scale::Scale::default(),
         metric: "stability".into(),
         facet: label.to_owned(),
         title: label.to_owned(),

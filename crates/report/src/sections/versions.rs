@@ -43,6 +43,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
                 .collect();
             lines.extend(published(study, &points, ("server", &categories), "tps"));
             Ladder {
+                scale: crate::scale::Scale::default(),
                 metric: "versions".into(),
                 title: if facet.is_empty() {
                     "TPS by version".to_owned()
