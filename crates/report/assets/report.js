@@ -107,7 +107,7 @@
 
   // An interval as a vertical line with ends, drawn beside its point (bars know their own place by `slot` of `slots`).
   const whiskers = (t, line, colour, slot, slots) => ({
-    type: 'custom', name: line.name, silent: true, z: 5, itemStyle: { color: colour }, encode: { x: 0, y: [1, 2] },
+    type: 'custom', name: line.name, silent: true, clip: true, z: 5, itemStyle: { color: colour }, encode: { x: 0, y: [1, 2] },
     data: line.points.flatMap((p, i) => (p && p[2] > p[1] ? [[i, p[1], p[2]]] : [])),
     tooltip: { show: false },
     renderItem: (params, api) => {
@@ -152,7 +152,7 @@
         }
         if (line.invalid.length) {
           series.push({
-            type: 'scatter', name: line.name, data: line.invalid.map((p) => ({ value: [p[0], p[1]], run: p[2] })), symbol: HATCHED,
+            type: 'scatter', name: line.name, data: line.invalid.map((p) => ({ value: [p[0], Math.min(p[1], spec.scale.top ?? p[1])], run: p[2] })), symbol: HATCHED,
             symbolSize: 11, z: 6, itemStyle: { color: 'transparent', borderColor: colour, borderWidth: 1 }, cursor: 'pointer',
           });
         }

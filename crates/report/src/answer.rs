@@ -46,15 +46,27 @@ pub(crate) fn answer(study: &StudyReport, order: &Order<'_>) -> Vec<Sentence> {
     let groups = groups(&all);
     if groups.len() <= left {
         sentences.extend(groups.iter().map(|group| sentence(study, group)));
-        return sentences;
+    } else {
+        // One place is kept for what is only counted.
+        let (primary, told) = primary_sentences(study, &order.primary, left - 1);
+        sentences.extend(primary);
+        let is_untold = |verdict: &&VerdictView| !told.iter().any(|one| std::ptr::eq(*one, *verdict));
+        let untold: Vec<&VerdictView> = all.iter().copied().filter(is_untold).collect();
+        sentences.extend(counted(&untold));
     }
-    // One place is kept for what is only counted.
-    let (primary, told) = primary_sentences(study, &order.primary, left - 1);
-    sentences.extend(primary);
-    let is_untold = |verdict: &&VerdictView| !told.iter().any(|one| std::ptr::eq(*one, *verdict));
-    let untold: Vec<&VerdictView> = all.into_iter().filter(is_untold).collect();
-    sentences.extend(counted(&untold));
+    if let Some(doubt) = doubts(study, all.iter().flat_map(|view| [view.base, view.other])) {
+        add_doubt(&mut sentences, &doubt);
+    }
     sentences
+}
+
+/// Behind several sentences one of its own; where there is one only, or no room, the end of the last.
+fn add_doubt(sentences: &mut Vec<Sentence>, doubt: &str) {
+    if (2..SENTENCES_MAX).contains(&sentences.len()) {
+        sentences.push(Sentence::plain(&format!("{doubt}.")));
+    } else if let Some(last) = sentences.last_mut() {
+        last.text = format!("{}; {doubt}.", last.text.trim_end_matches('.'));
+    }
 }
 
 /// As many as there is room for, the last of them that there are more.
@@ -216,11 +228,10 @@ fn against_base(study: &StudyReport, place: &[&VerdictView]) -> Sentence {
         let (class, shown) = Class::of(if whole.is_empty() { &side } else { &whole });
         classes.entry(class).or_default().push((&side[0].other_label, shown));
     }
-    let mut clauses: Vec<String> = classes
+    let clauses: Vec<String> = classes
         .iter()
         .map(|(class, sides)| format!("{}{}", class.text(first.margin), sides_text(study, *class, sides)))
         .collect();
-    clauses.extend(doubts(study, place.iter().flat_map(|view| [view.base, view.other])));
     let (metric, blocks) = (metric_name(&first.metric), blocks_text(place));
     let text =
         format!("{metric} against {}{} ({blocks}): {}.", first.base_label, on(first), clauses.join("; "));
@@ -252,22 +263,29 @@ fn sides_text(study: &StudyReport, class: Class, sides: &[(&str, Vec<&VerdictVie
     format!("{shared}: {}", listed(&texts))
 }
 
+/// More cells than this are counted instead of named.
+const NAMES_MAX: usize = 2;
+
 /// How one side stands against its base in many cells: how often, and by how much.
 fn across_cells(side: &[&VerdictView]) -> Sentence {
     let first = side[0];
-    let mut classes: BTreeMap<Class, (usize, Vec<&VerdictView>)> = BTreeMap::new();
+    let mut classes: BTreeMap<Class, (Vec<String>, Vec<&VerdictView>)> = BTreeMap::new();
     let cells = by(side, |one| &one.at);
     for cell in &cells {
         let (class, shown) = Class::of(cell);
-        let (count, all) = classes.entry(class).or_default();
-        *count += 1;
+        let (names, all) = classes.entry(class).or_default();
+        names.push(cell[0].at.clone());
         all.extend(shown);
     }
     let clauses: Vec<String> = classes
         .iter()
-        .map(|(class, (count, shown))| {
+        .map(|(class, (names, shown))| {
             let span = if shown.is_empty() { String::new() } else { format!(" ({})", span(shown)) };
-            format!("{} in {count}{span}", class.text(first.margin))
+            let names = match names.len() {
+                count if count > NAMES_MAX || count == cells.len() => count.to_string(),
+                _ => listed(names),
+            };
+            format!("{} in {names}{span}", class.text(first.margin))
         })
         .collect();
     let text = format!(
@@ -358,11 +376,13 @@ fn sentence(study: &StudyReport, group: &[&VerdictView]) -> Sentence {
         let text = if clauses.is_empty() { opening(study, &part) } else { clause(study, &part) };
         clauses.push(text);
     }
-    let missing = group.iter().filter(|view| view.result.ratio.is_none()).count();
-    if missing > 0 {
-        clauses.push(format!("{missing} of {} have nothing to compare", group.len()));
+    let missing: Vec<&VerdictView> =
+        group.iter().copied().filter(|view| view.result.ratio.is_none()).collect();
+    if !missing.is_empty() {
+        let levels: Vec<&VerdictView> = missing.iter().copied().filter(|view| view.climb.is_none()).collect();
+        let place = where_text(study, if levels.is_empty() { &missing } else { &levels });
+        clauses.push(format!("nothing to compare{place}"));
     }
-    clauses.extend(doubts(study, group.iter().flat_map(|view| [view.base, view.other])));
     let lost: Vec<&VerdictView> = group.iter().copied().filter(|view| view.lost.is_some()).collect();
     if !lost.is_empty() {
         let place = where_text(study, &lost);

@@ -177,14 +177,18 @@ fn share_scales(ladders: &mut [Ladder]) {
     }
 }
 
+/// Intervals and runs that do not count reach no higher on a scale than so many times the highest figure: one bad run of
+/// five would press all figures to the ground.
+const BEYOND_FIGURES_MAX: f64 = 2.0;
+
 /// The highest that was measured here.
 fn highest(ladder: &Ladder) -> f64 {
-    let measured = ladder.lines.iter().filter(|line| !line.reference);
-    let values = measured.flat_map(|line| {
-        let invalid = line.invalid.iter().map(|(_, value, _)| *value);
-        line.points.iter().flatten().map(|spot| spot.2.max(spot.0)).chain(invalid)
-    });
-    values.fold(0.0, f64::max)
+    let measured = || ladder.lines.iter().filter(|line| !line.reference);
+    let figures = measured().flat_map(|line| line.points.iter().flatten());
+    let invalid = measured().flat_map(|line| line.invalid.iter().map(|(_, value, _)| *value));
+    let high = figures.clone().map(|spot| spot.2).chain(invalid).fold(0.0, f64::max);
+    let figure = figures.map(|spot| spot.0).fold(0.0, f64::max);
+    if figure > 0.0 { figure.max(high.min(BEYOND_FIGURES_MAX * figure)) } else { high }
 }
 
 /// Numbers names in the order of their first use.

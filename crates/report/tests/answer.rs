@@ -129,3 +129,58 @@ fn a_ranking_has_groups_in_every_format() {
     // Two values have a verdict, and need no order.
     assert!(study(&[SIX[0], SIX[1]], 8, &["tps"]).studies[0].rankings.is_empty());
 }
+
+/// Too many cells for a sentence each: how often, and by how much; a few cells are named.
+#[test]
+fn a_comparison_in_many_cells_is_counted() {
+    let results = tempfile::tempdir().unwrap();
+    let mut store = Store::open(results.path()).unwrap();
+    let servers = ["a", "b", "c", "d", "e", "f"];
+    let axes = vec![
+        Axis { name: "server".to_owned(), values: servers.map(Into::into).to_vec() },
+        Axis { name: "settings".to_owned(), values: vec!["safe".into(), "fast".into()] },
+    ];
+    let metrics = vec!["tps".to_owned()];
+    let comparisons =
+        vec![Comparison { axis: "settings".to_owned(), base: "safe".into(), metrics, margin: 0.05 }];
+    let id = store.add_study(&common::study("cells", axes, comparisons, 5, 60)).unwrap();
+    let host = store.add_host(&common::host("bench1", "Linux")).unwrap();
+    let mut noise = common::Noise::new(3);
+    for block in 1..=5 {
+        for (server, settings) in servers.iter().flat_map(|server| [(*server, "safe"), (*server, "fast")]) {
+            let key = [("server".to_owned(), server.into()), ("settings".to_owned(), settings.into())];
+            let start = RunStart {
+                index: 0,
+                key: Key::from(key),
+                levels: vec![8],
+                is_climb: false,
+                block,
+                repeat: block,
+                position: 1,
+                purpose: Purpose::Measure,
+                seed: 1,
+                host,
+                build: None,
+                started_at_ms: i64::from(block),
+            };
+            let gain = match (settings, server) {
+                ("fast", "f") => 0.5,
+                ("fast", _) => 2.0,
+                _ => 1.0,
+            };
+            let tps = 500.0 * gain * noise.around(0.01);
+            let level = common::Level { sessions: 8, tps, offset_s: 0.0, seconds: 3 };
+            let step = common::step(&mut noise, &level, false);
+            store.record_run(id, &start, &common::end(server, "w", vec![step])).unwrap();
+        }
+    }
+    let report = Report::of_stores(&[&store], &Selection::Latest).unwrap();
+    let said = said(&report.studies[0]);
+    assert_eq!(said.len(), 1, "{said:#?}");
+    assert!(
+        said[0].starts_with("fast against safe, TPS in 6 cells (5 blocks): faster in 5 (×"),
+        "{}",
+        said[0]
+    );
+    assert!(said[0].contains("; slower in f (×0."), "{}", said[0]);
+}

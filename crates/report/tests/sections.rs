@@ -122,14 +122,23 @@ fn section(page: &str, id: &str) -> Option<String> {
     Some(text.split_whitespace().collect::<Vec<_>>().join(" ").replace("&#x2f;", "/"))
 }
 
-/// Names of the lines in the charts of a section.
-fn lines_of(page: &str, metric: &str) -> Vec<String> {
+/// What the page's charts draw.
+fn charts(page: &str) -> Value {
     let data = page.split("id=\"data\">").nth(1).expect("data");
     let data = data.split("</script>").next().expect("an end");
     let data: Value = serde_json::from_str(data).expect("JSON");
-    let ladders = data["studies"][0]["ladders"].as_array().expect("charts").clone();
-    let lines = ladders.into_iter().filter(|ladder| ladder["metric"] == metric);
-    lines
+    data["studies"][0].clone()
+}
+
+fn ladders_of(page: &str, metric: &str) -> Vec<Value> {
+    let ladders = charts(page)["ladders"].as_array().expect("charts").clone();
+    ladders.into_iter().filter(|ladder| ladder["metric"] == metric).collect()
+}
+
+/// Names of the lines in the charts of a section.
+fn lines_of(page: &str, metric: &str) -> Vec<String> {
+    ladders_of(page, metric)
+        .into_iter()
         .flat_map(|ladder| ladder["lines"].as_array().expect("lines").clone())
         .map(|line| line["name"].as_str().expect("a name").to_owned())
         .collect()
@@ -137,6 +146,47 @@ fn lines_of(page: &str, metric: &str) -> Vec<String> {
 
 fn is(key: &Key, axis: &str, value: &str) -> bool {
     key.get(axis).and_then(Value::as_str) == Some(value)
+}
+
+/// Settings of two servers in two places: each chart has the settings side by side, all charts one scale, and Israel's
+/// response times of another machine, thirty times ours, do not press it down.
+#[test]
+fn charts_put_side_by_side_what_is_compared() {
+    let page = made(&Made {
+        file_text: "[report]\npublished = \"israel-2015\"\n",
+        axes: &[
+            ("server", &["mariadb@11.4.5", "postgres@18.6"]),
+            ("settings", &["safest", "fast", "unsafe"]),
+            ("storage", &["default", "memory"]),
+        ],
+        levels: &[16, 64],
+        is_climb: false,
+        compare: ("settings", "safest"),
+        tps: &|key, _| if is(key, "storage", "memory") { 30_000.0 } else { 7_000.0 },
+    });
+    for metric in ["tps", "p95", "p99"] {
+        let ladders = ladders_of(&page, metric);
+        assert_eq!(ladders.len(), 4, "two servers in two places");
+        for ladder in &ladders {
+            let lines = ladder["lines"].as_array().expect("lines");
+            let measured = lines.iter().filter(|line| line["reference"] == false);
+            let names: Vec<&str> = measured.filter_map(|line| line["name"].as_str()).collect();
+            assert_eq!(names, ["safest", "fast", "unsafe"]);
+            assert_eq!(ladder["scale"], ladders[0]["scale"], "{metric}");
+        }
+    }
+    let top = |metric: &str| ladders_of(&page, metric)[0]["scale"]["top"].as_f64().expect("a top");
+    assert!((30_000.0..50_000.0).contains(&top("tps")), "{}", top("tps"));
+    // 64 sessions at 7,000/s take 9 ms, their p95 some 30; his took 47 to 400.
+    assert!(top("p95") < 60.0, "{}", top("p95"));
+    let names = lines_of(&page, "p95");
+    assert!(names.contains(&"IOPS safest (published 2015), beyond the scale".to_owned()), "{names:?}");
+    // Average, best and worst second: a box for each of the compared, not a chart.
+    let charts = charts(&page);
+    let seconds = charts["seconds"].as_array().expect("charts");
+    assert_eq!(seconds.len(), 4);
+    assert!(seconds.iter().all(|chart| chart["lines"].as_array().is_some_and(|lines| lines.len() == 3)));
+    assert!(seconds.iter().all(|chart| chart["scale"] == seconds[0]["scale"]));
 }
 
 #[test]
