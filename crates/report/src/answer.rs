@@ -20,11 +20,14 @@ pub(crate) struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    /// The first metric that a study asks for is what it is about.
+    /// Of a study that does not say what it is about, the first metric that it asks for.
     pub(crate) fn of(study: &'a StudyReport) -> Order<'a> {
         let first = study.verdicts.first().map(|verdict| (&verdict.metric, &verdict.axis));
-        let (primary, rest) =
-            study.verdicts.iter().partition(|verdict| first == Some((&verdict.metric, &verdict.axis)));
+        let is_said = study.verdicts.iter().any(|verdict| !verdict.is_primary);
+        let (primary, rest) = study.verdicts.iter().partition(|verdict| match is_said {
+            true => verdict.is_primary,
+            false => first == Some((&verdict.metric, &verdict.axis)),
+        });
         Order { primary, rest }
     }
 }
@@ -395,13 +398,13 @@ fn sentence(study: &StudyReport, group: &[&VerdictView]) -> Sentence {
     Sentence { text: format!("{}.", clauses.join("; ")), tone: tone(group) }
 }
 
-/// Comparisons of one sentence that say alike: the whole climb, then the levels by verdict, then those without one.
+/// Comparisons of one sentence that say alike: what the study is about, the whole climb, then the levels by verdict, then those without one.
 fn parts<'a>(group: &[&'a VerdictView]) -> Vec<Vec<&'a VerdictView>> {
     let mut compared: Vec<&VerdictView> =
         group.iter().copied().filter(|view| view.result.ratio.is_some()).collect();
     let place = |view: &&VerdictView| {
         let verdict = VERDICTS.iter().position(|known| *known == view.result.verdict);
-        (view.climb.is_none(), !is_judged(view), verdict)
+        (!view.is_primary, view.climb.is_none(), !is_judged(view), verdict)
     };
     compared.sort_by_key(place);
     by(&compared, |view| place(&view))

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use stats::{Rules, Sample, rank};
+use stats::{Design, Rules, Sample, rank};
 use store::{Comparison, Key};
 
 use crate::estimate::Estimate;
@@ -64,7 +64,7 @@ impl LevelRanking {
 
 /// How to read the letters.
 pub const HINT: &str = "Values that share a letter in a column cannot be told apart; those with an a are the best or not \
-    told apart from it. Every pair is compared on the same blocks (paired t); Holm's procedure keeps the chance of any \
+    told apart from it. Every pair is compared on the same blocks; Holm's procedure keeps the chance of any \
     false difference in a column at 5 %.";
 
 /// The rankings that the comparisons of the newest record call for.
@@ -128,7 +128,8 @@ fn level(study: &StudyReport, comparison: &Comparison, metric: &str, points: &[u
     let sides: Vec<Vec<Sample>> = points.iter().map(|at| study.samples(of(at), metric)).collect();
     let figure =
         |side: usize| Estimate::of(&sides[side].iter().map(|sample| sample.value).collect::<Vec<_>>());
-    let places = rank(&sides, better(metric), &Rules::default())
+    let design = if comparison.is_watched { Design::Watched } else { Design::Fixed };
+    let places = rank(&sides, better(metric), &Rules { design, ..Rules::default() })
         .into_iter()
         .map(|ranked| Place {
             point: points[ranked.side],
@@ -153,7 +154,7 @@ pub(crate) fn json_lines(study: &StudyReport) -> Vec<Value> {
             })
             .collect();
         json!({"study": study.name, "metric": ranking.metric, "axis": ranking.axis, "at": ranking.at,
-               "sessions": level.sessions, "alpha": Rules::default().alpha, "method": "paired t, holm",
+               "sessions": level.sessions, "alpha": Rules::default().alpha, "method": "holm",
                "places": places})
     };
     let all = study.rankings.iter();

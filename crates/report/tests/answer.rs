@@ -8,6 +8,10 @@ use store::*;
 
 /// A study of these servers with their true TPS at 4, 8, 16 and 32 sessions, compared with the first.
 fn study(servers: &[(&str, [f64; 4])], blocks: u32, metrics: &[&str]) -> Report {
+    about(servers, blocks, metrics, None)
+}
+
+fn about(servers: &[(&str, [f64; 4])], blocks: u32, metrics: &[&str], primary: Option<Primary>) -> Report {
     let results = tempfile::tempdir().unwrap();
     let mut store = Store::open(results.path()).unwrap();
     let names = servers.iter().map(|(name, _)| (*name).into()).collect();
@@ -15,8 +19,7 @@ fn study(servers: &[(&str, [f64; 4])], blocks: u32, metrics: &[&str]) -> Report 
     let metrics = metrics.iter().map(|metric| (*metric).to_owned()).collect();
     let base = servers[0].0.into();
     let axis = "server".to_owned();
-    let comparisons =
-        vec![Comparison { axis, base, metrics, margin: 0.05, primary: None, is_watched: false }];
+    let comparisons = vec![Comparison { axis, base, metrics, margin: 0.05, primary, is_watched: false }];
     let runs = blocks * servers.len() as u32 * 4;
     let id = store.add_study(&common::study("many", axes, comparisons, blocks, runs)).unwrap();
     let host = store.add_host(&common::host("bench1", "Linux")).unwrap();
@@ -141,8 +144,14 @@ fn a_comparison_in_many_cells_is_counted() {
         Axis { name: "settings".to_owned(), values: vec!["safe".into(), "fast".into()] },
     ];
     let metrics = vec!["tps".to_owned()];
-    let comparisons =
-        vec![Comparison { axis: "settings".to_owned(), base: "safe".into(), metrics, margin: 0.05 }];
+    let comparisons = vec![Comparison {
+        axis: "settings".to_owned(),
+        base: "safe".into(),
+        metrics,
+        margin: 0.05,
+        primary: None,
+        is_watched: false,
+    }];
     let id = store.add_study(&common::study("cells", axes, comparisons, 5, 60)).unwrap();
     let host = store.add_host(&common::host("bench1", "Linux")).unwrap();
     let mut noise = common::Noise::new(3);
@@ -183,4 +192,16 @@ fn a_comparison_in_many_cells_is_counted() {
         said[0]
     );
     assert!(said[0].contains("; slower in f (×0."), "{}", said[0]);
+}
+
+/// What the study says it is about comes first, although its file asks for another metric before it.
+#[test]
+fn the_primary_comparison_is_told_first() {
+    let primary =
+        Primary { metric: "p95".to_owned(), cells: [("sessions".to_owned(), vec![16.into()])].into() };
+    let report = about(&[SIX[0], SIX[1]], 8, &["tps", "p95"], Some(primary));
+    let said = said(&report.studies[0]);
+    assert!(said[0].starts_with("b's p95 of response time is ×0."), "{}", said[0]);
+    assert!(said[0].contains("] of a's at 16 sessions (faster, 8 blocks); ×0."), "{}", said[0]);
+    assert!(said[1].starts_with("b carries ×1."), "{}", said[1]);
 }
