@@ -242,6 +242,19 @@ fn tps(step: &store::Step) -> Vec<f64> {
         .collect()
 }
 
+/// p95 of the same seconds in ms; `None` where one of them has too few transactions for it.
+fn p95_ms(step: &store::Step) -> Option<Vec<f64>> {
+    let of = |second: &store::Second| {
+        let response = second.response.as_ref()?;
+        (response.count >= stats::quantile_needs(0.95)).then_some(response.p95)
+    };
+    step.seconds.iter().filter(|i| i.second >= 1 && i.duration_s > 0.95).map(of).collect()
+}
+
+/// Percentiles wander more than throughput does without meaning anything.
+const P95_STEADY: stats::SteadyRules =
+    stats::SteadyRules { slope_share_min: 0.30, level_share_min: 0.40, ..stats::SteadyRules::DEFAULT };
+
 /// Every gate that the samplers serve, of each level.
 fn judge(
     seen: &Telemetry,
@@ -259,9 +272,10 @@ fn judge(
             seen.track(source, name).map(|t| t.shown_between(window.0, window.1)).unwrap_or_default()
         };
         let steady = stats::steadiness(&tps(step), &stats::SteadyRules::default());
+        let p95 = p95_ms(step).map(|p95_ms| stats::steadiness(&p95_ms, &P95_STEADY));
         let failed = step.outcomes.failed();
         let of_step = [
-            gates::not_steady(&steady),
+            gates::not_steady(&steady, p95.as_ref()),
             gates::debt_growing(&debts(seen, window, protocol)),
             gates::noisy_host(&noise(seen, window, canary_ratio)),
             gates::errors(failed, step.outcomes.started(), 0.01),

@@ -23,9 +23,21 @@ pub struct SteadyRules {
     pub seed: u64,
 }
 
+impl SteadyRules {
+    /// Those for throughput.
+    pub const DEFAULT: Self = Self {
+        seconds_min: 10,
+        p_max: 0.01,
+        slope_share_min: 0.15,
+        level_share_min: 0.20,
+        block: 3,
+        seed: 1,
+    };
+}
+
 impl Default for SteadyRules {
     fn default() -> Self {
-        Self { seconds_min: 10, p_max: 0.01, slope_share_min: 0.15, level_share_min: 0.20, block: 3, seed: 1 }
+        Self::DEFAULT
     }
 }
 

@@ -144,35 +144,49 @@ pub fn stalls(seconds: u32, longest_s: f64, limit_s: f64) -> Gate {
     Gate::new("stalls", is_tripped, detail, remedy)
 }
 
-/// `not_steady`: a slope or a change of level in the measured phase.
-pub fn not_steady(steadiness: &Steadiness) -> Gate {
+/// `not_steady`: a slope or a change of level in the seconds of the measured phase, of throughput or of p95. `p95` is
+/// `None` where seconds have too few transactions for one.
+pub fn not_steady(throughput: &Steadiness, p95: Option<&Steadiness>) -> Gate {
     let name = "not_steady";
-    match steadiness.state {
-        SteadyState::TooShort => {
-            let (seconds, needed) = (steadiness.effective_seconds, stats::SteadyRules::default().seconds_min);
-            Gate::not_checked(name, format!("{seconds:.0} whole seconds, {needed} are needed"))
+    if throughput.state == SteadyState::TooShort {
+        let (seconds, needed) = (throughput.effective_seconds, stats::SteadyRules::default().seconds_min);
+        return Gate::not_checked(name, format!("{seconds:.0} whole seconds, {needed} are needed"));
+    }
+    let all = [Some(("throughput", throughput)), p95.map(|p95| ("p95", p95))];
+    let moved =
+        |steadiness: &Steadiness| matches!(steadiness.state, SteadyState::Slope | SteadyState::LevelChange);
+    let found: Vec<_> = all.into_iter().flatten().filter(|(_, steadiness)| moved(steadiness)).collect();
+    let Some((_, first)) = found.first() else {
+        let of_p95 = match p95 {
+            Some(p95) => format!(", p95 by {}", percent(p95.slope_share)),
+            None => ", p95 not looked at: its seconds have too few transactions".to_owned(),
+        };
+        let detail =
+            format!("throughput changed by {} over the phase{of_p95}", percent(throughput.slope_share));
+        return Gate::new(name, false, detail, "");
+    };
+    let remedy = match first.state {
+        SteadyState::Slope => "measure longer or after a longer warm-up, until the slope is gone",
+        _ => {
+            "look at the series below the throughput for what changed there (checkpoint, purge, another process), and \
+             measure longer than its period"
         }
-        SteadyState::Steady => {
-            let detail = format!("changed by {} over the phase", percent(steadiness.slope_share));
-            Gate::new(name, false, detail, "")
+    };
+    let detail: Vec<String> = found.iter().map(|(what, steadiness)| movement(what, steadiness)).collect();
+    Gate::new(name, true, detail.join("; "), remedy)
+}
+
+fn movement(what: &str, steadiness: &Steadiness) -> String {
+    match (steadiness.state, steadiness.change.as_ref()) {
+        (SteadyState::LevelChange, Some(c)) => {
+            let (before, after) = (three_digits(c.before), three_digits(c.after));
+            format!("{what} went from {before} to {after} at second {}", c.index + 1)
         }
-        SteadyState::Slope => {
-            let detail = format!(
-                "throughput changed by {} from the first to the last second (p = {:.4})",
-                percent(steadiness.slope_share),
-                steadiness.slope_p
-            );
-            Gate::new(name, true, detail, "measure longer or after a longer warm-up, until the slope is gone")
-        }
-        SteadyState::LevelChange => {
-            let change = steadiness.change.as_ref();
-            let detail = change.map_or_else(String::new, |c| {
-                format!("throughput went from {:.0} to {:.0} at second {}", c.before, c.after, c.index + 1)
-            });
-            let remedy = "look at the series below the throughput for what changed there (checkpoint, purge, another \
-                          process), and measure longer than its period";
-            Gate::new(name, true, detail, remedy)
-        }
+        _ => format!(
+            "{what} changed by {} from the first to the last second (p = {:.4})",
+            percent(steadiness.slope_share),
+            steadiness.slope_p
+        ),
     }
 }
 

@@ -26,12 +26,20 @@ fn throughput_that_falls_or_jumps() {
     let wobble = |i: usize| 1.0 + 0.01 * ((i * 7) % 5) as f64;
     let of = |level: &dyn Fn(usize) -> f64| {
         let values: Vec<f64> = (0..30).map(|i| level(i) * wobble(i)).collect();
-        not_steady(&steadiness(&values, &rules))
+        not_steady(&steadiness(&values, &rules), None)
     };
     check(&of(&|_| 1000.0), Finding::Held);
     check(&of(&|i| 1000.0 - 15.0 * i as f64), Finding::Tripped);
     check(&of(&|i| if i < 15 { 1000.0 } else { 500.0 }), Finding::Tripped);
-    check(&not_steady(&steadiness(&[1.0, 2.0], &rules)), Finding::NotChecked);
+    check(&not_steady(&steadiness(&[1.0, 2.0], &rules), None), Finding::NotChecked);
+    // A p95 that triples under steady throughput.
+    let values = |level: &dyn Fn(usize) -> f64| (0..30).map(|i| level(i) * wobble(i)).collect::<Vec<_>>();
+    let steady = steadiness(&values(&|_| 1000.0), &rules);
+    let rising = steadiness(&values(&|i| 4.0 + 0.3 * i as f64), &rules);
+    let gate = not_steady(&steady, Some(&rising));
+    check(&gate, Finding::Tripped);
+    assert!(gate.detail.starts_with("p95 changed by"), "{gate:?}");
+    check(&not_steady(&steady, Some(&steady)), Finding::Held);
 }
 
 #[test]
