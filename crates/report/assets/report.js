@@ -189,9 +189,9 @@
     data: line.points.flatMap((p, i) => (p ? [[i, p[2], p[0], p[1]]] : [])),
     renderItem: (params, api) => {
       const [worst, average, best] = [1, 2, 3].map((at) => api.coord([api.value(0), api.value(at)]));
-      const band = api.size([1, 0])[0] * 0.8;
-      const wide = Math.max(3, Math.min(30, band / slots - 3));
-      const x = worst[0] - band / 2 + (band * (slot + 0.5)) / slots;
+      const room = Math.min(40, (api.size([1, 0])[0] * 0.8) / slots);
+      const wide = Math.max(3, Math.min(30, room - 3));
+      const x = worst[0] + room * (slot - (slots - 1) / 2);
       return { type: 'group', children: [
         { type: 'rect', shape: { x: x - wide / 2, y: best[1], width: wide, height: Math.max(1, worst[1] - best[1]) },
           style: { fill: colour, fillOpacity: 0.28, stroke: colour, lineWidth: 1 } },

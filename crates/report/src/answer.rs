@@ -443,11 +443,16 @@ impl StudyReport {
 
     /// What a verdict is about: `TPS, postgres@18 on oltp_read_write, 8 sessions`.
     pub fn verdict_name(&self, verdict: &VerdictView) -> String {
+        format!("{}, {}", metric_name(&verdict.metric), self.verdict_place(verdict))
+    }
+
+    /// The same for all metrics: `postgres@18 on oltp_read_write, 8 sessions`.
+    pub fn verdict_place(&self, verdict: &VerdictView) -> String {
         let place = match verdict.climb {
             Some(_) => "whole climb".to_owned(),
             None => sessions_text(&self.ladder(), &levels_of(self, &[verdict])),
         };
-        format!("{}, {}{}, {place}", metric_name(&verdict.metric), verdict.other_label, on(verdict))
+        format!("{}{}, {place}", verdict.other_label, on(verdict))
     }
 }
 

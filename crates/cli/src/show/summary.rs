@@ -25,7 +25,7 @@ pub(crate) fn summary(report: &Report) -> String {
         for sentence in &study.answer {
             text.push_str(&format!("- {}\n", wrapped(&sentence.text, "  ", width)));
         }
-        text.push_str(&format!("\n{}", figures(study)));
+        text.push_str(&format!("\n{}", figures(study, width)));
         text.push_str(&rankings(study, width));
         if study.has_verdicts() {
             text.push_str(&format!("\n{}", verdicts(study, width)));
@@ -44,26 +44,22 @@ fn columns() -> Option<usize> {
 /// In lines of the terminal's width, those after the first behind `indent`; for a pipe as it is.
 fn wrapped(text: &str, indent: &str, width: Option<usize>) -> String {
     let Some(width) = width else { return text.to_owned() };
-    let mut lines: Vec<String> = Vec::new();
-    for paragraph in text.lines() {
-        let mut line = String::new();
-        for word in paragraph.split(' ').filter(|word| !word.is_empty()) {
-            let length = indent.len() + line.chars().count() + 1 + word.chars().count();
-            if !line.is_empty() && length > width {
-                lines.push(std::mem::take(&mut line));
-            }
-            if !line.is_empty() {
-                line.push(' ');
-            }
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().map(|line| line.chars().count()).unwrap_or_default();
+        if line > 0 && indent.len() + line + 1 + word.chars().count() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(if line.is_empty() { "" } else { " " });
             line.push_str(word);
         }
-        lines.push(line);
     }
     lines.join(&format!("\n{indent}"))
 }
 
 /// The figures of each cell.
-fn figures(study: &StudyReport) -> String {
+fn figures(study: &StudyReport, width: Option<usize>) -> String {
     let is_open = study.points.iter().any(|point| study.pacing(point).is_some());
     let mut columns = vec![("cell", Align::Left), ("sessions", Align::Right)];
     if is_open {
@@ -90,12 +86,13 @@ fn figures(study: &StudyReport) -> String {
         }
         table.row(cells);
     }
-    let mut text = table.text();
+    let mut text = table.text_within(width);
     text.push_str(&more(study.points.len()));
     if let (false, Some(mark)) = (has_marks, marks.first().filter(|mark| !mark.is_empty())) {
         text.push_str(&format!("all cells: {mark}\n"));
     }
-    text.extend(study.absent_percentiles().iter().map(|line| format!("-: {line}\n")));
+    let absent = study.absent_percentiles();
+    text.extend(absent.iter().map(|line| format!("{}\n", wrapped(&format!("-: {line}"), "   ", width))));
     text.push_str(&uncounted(study));
     text
 }
@@ -143,7 +140,8 @@ fn rankings(study: &StudyReport, width: Option<usize>) -> String {
     let Some(first) = study.rankings.first() else { return String::new() };
     let all: Vec<&RankingView> =
         study.rankings.iter().filter(|ranking| ranking.metric == first.metric).collect();
-    let mut text: String = all.iter().take(RANKINGS_MAX).map(|one| format!("\n{}", ranked(one))).collect();
+    let mut text: String =
+        all.iter().take(RANKINGS_MAX).map(|one| format!("\n{}", ranked(one, width))).collect();
     if all.len() > RANKINGS_MAX {
         text.push_str(&format!("... and {} more rankings in the report\n", all.len() - RANKINGS_MAX));
     }
@@ -154,7 +152,7 @@ fn rankings(study: &StudyReport, width: Option<usize>) -> String {
 }
 
 /// Values against load levels.
-fn ranked(ranking: &RankingView) -> String {
+fn ranked(ranking: &RankingView, width: Option<usize>) -> String {
     let levels: Vec<String> = ranking.levels.iter().map(|level| level.sessions.to_string()).collect();
     let mut columns = vec![(ranking.axis.as_str(), Align::Left)];
     columns.extend(levels.iter().map(|level| (level.as_str(), Align::Left)));
@@ -164,7 +162,7 @@ fn ranked(ranking: &RankingView) -> String {
         table.row(std::iter::once(label).chain(cells));
     }
     let on = if ranking.at.is_empty() { String::new() } else { format!(" on {}", ranking.at) };
-    format!("ranking by {}{on}, by sessions:\n{}", metric_name(&ranking.metric), table.text())
+    format!("ranking by {}{on}, by sessions:\n{}", metric_name(&ranking.metric), table.text_within(width))
 }
 
 /// What the sentences rest on: comparisons with their intervals, and what weakens them.
@@ -180,7 +178,10 @@ fn verdicts(study: &StudyReport, width: Option<usize>) -> String {
     };
     for group in shown.chunk_by(|a, b| heading(a) == heading(b)) {
         let (metric, base) = heading(&group[0]);
-        text.push_str(&format!("{metric} against {base}:\n{}", verdict_table(group, are_all_in_doubt)));
+        text.push_str(&format!(
+            "{metric} against {base}:\n{}",
+            verdict_table(group, are_all_in_doubt, width)
+        ));
     }
     text.push_str(&more(rows.len()));
     for note in notes(study) {
@@ -189,35 +190,29 @@ fn verdicts(study: &StudyReport, width: Option<usize>) -> String {
     text
 }
 
-fn verdict_table(rows: &[Alike<'_>], are_all_in_doubt: bool) -> String {
-    let has_at = rows.iter().any(|row| !row.verdicts[0].at.is_empty());
-    let mut columns = vec![("compared", Align::Left)];
-    if has_at {
-        columns.push(("on", Align::Left));
-    }
-    columns.extend([
+fn verdict_table(rows: &[Alike<'_>], are_all_in_doubt: bool, width: Option<usize>) -> String {
+    let columns = [
+        ("compared", Align::Left),
         ("sessions", Align::Right),
         ("verdict", Align::Left),
         ("ratio", Align::Right),
         ("interval", Align::Left),
         ("p", Align::Right),
         ("blocks", Align::Right),
-    ]);
+    ];
     let mut table = Table::new(&columns);
     for row in rows {
-        table.row(verdict_cells(row, has_at, are_all_in_doubt));
+        table.row(verdict_cells(row, are_all_in_doubt));
     }
-    table.text()
+    table.text_within(width)
 }
 
 /// From the lowest to the highest of a row's verdicts.
-fn verdict_cells(row: &Alike<'_>, has_at: bool, are_all_in_doubt: bool) -> Vec<String> {
+fn verdict_cells(row: &Alike<'_>, are_all_in_doubt: bool) -> Vec<String> {
     let none = || "-".to_owned();
     let first = row.verdicts[0];
-    let mut cells = vec![first.other_label.clone()];
-    if has_at {
-        cells.push(first.at.clone());
-    }
+    let on = if first.at.is_empty() { String::new() } else { format!(" on {}", first.at) };
+    let mut cells = vec![format!("{}{on}", first.other_label)];
     let of = |value: fn(&VerdictView) -> Option<f64>| -> Vec<f64> {
         row.verdicts.iter().filter_map(|verdict| value(verdict)).collect()
     };
@@ -252,25 +247,53 @@ fn verdict_cells(row: &Alike<'_>, has_at: bool, are_all_in_doubt: bool) -> Vec<S
     cells
 }
 
-/// What weakens verdicts, each kind cut to [`NOTES_MAX`].
+/// What weakens verdicts, each kind cut to [`NOTES_MAX`]. That runs are in doubt stands with the answer.
 fn notes(study: &StudyReport) -> Vec<String> {
     let all = || study.verdicts.iter();
-    let lost = all().filter_map(|one| Some(format!("{}: {}", study.verdict_name(one), one.lost_text()?)));
-    let kinds: [(&str, BTreeSet<String>); 5] = [
-        ("not equal: ", all().flat_map(|one| &one.flags).cloned().collect()),
-        ("in doubt: ", all().flat_map(|one| &one.doubts).cloned().collect()),
-        ("marked: ", all().flat_map(|one| &one.marks).cloned().collect()),
-        ("absent: ", all().flat_map(|one| &one.absent).cloned().collect()),
-        ("", lost.collect()),
+    let place = |one: &VerdictView| study.verdict_place(one);
+    let name = |one: &VerdictView| study.verdict_name(one);
+    let kinds: [(&str, Vec<(String, String)>); 4] = [
+        (
+            "not equal: ",
+            all().flat_map(|one| one.flags.iter().map(move |note| (place(one), note.clone()))).collect(),
+        ),
+        (
+            "marked: ",
+            all().flat_map(|one| one.marks.iter().map(move |note| (place(one), note.clone()))).collect(),
+        ),
+        (
+            "absent: ",
+            all().flat_map(|one| one.absent.iter().map(move |note| (name(one), note.clone()))).collect(),
+        ),
+        ("", all().filter_map(|one| Some((name(one), one.lost_text()?))).collect()),
     ];
     let mut notes = Vec::new();
     for (word, of_kind) in kinds {
+        let of_kind = by_text(of_kind);
         notes.extend(of_kind.iter().take(NOTES_MAX).map(|note| format!("{word}{note}")));
         if of_kind.len() > NOTES_MAX {
             notes.push(format!("{word}... and {} more in the report", of_kind.len() - NOTES_MAX));
         }
     }
     notes
+}
+
+/// Each text once: with the place that it is about, or the number of places.
+fn by_text(notes: Vec<(String, String)>) -> Vec<String> {
+    let mut texts: Vec<(String, BTreeSet<String>)> = Vec::new();
+    for (place, text) in notes {
+        match texts.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, places)) => _ = places.insert(place),
+            None => texts.push((text, BTreeSet::from([place]))),
+        }
+    }
+    texts
+        .into_iter()
+        .map(|(text, places)| match places.first() {
+            Some(place) if places.len() == 1 => format!("{place}: {text}"),
+            _ => format!("{} comparisons: {text}", places.len()),
+        })
+        .collect()
 }
 
 #[cfg(test)]

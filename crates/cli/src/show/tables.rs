@@ -35,27 +35,54 @@ impl Table {
 
     /// Lines, headings first; each ends with a line feed.
     pub(crate) fn text(&self) -> String {
-        let widths: Vec<usize> = (0..self.aligns.len())
-            .map(|column| {
-                self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
-            })
-            .map(Option::unwrap_or_default)
-            .collect();
+        let all = 0..self.aligns.len();
+        self.rows.iter().map(|row| self.line(row, all.clone()) + "\n").collect()
+    }
+
+    /// As [`Table::text`] where that is not too wide. Else what the first column says stands above its rows, and a last
+    /// cell that still finds no room below its own.
+    pub(crate) fn text_within(&self, width: Option<usize>) -> String {
+        let text = self.text();
+        let fits = |line: &str| width.is_none_or(|width| line.chars().count() <= width);
+        if self.rows.is_empty() || text.lines().all(fits) {
+            return text;
+        }
+        let last = self.aligns.len() - 1;
         let mut text = String::new();
-        for row in &self.rows {
-            let mut line = String::new();
-            for (column, cell) in row.iter().enumerate() {
-                let width = widths.get(column).copied().unwrap_or_default();
-                let gap = if column == 0 { "" } else { "  " };
-                match self.aligns.get(column) {
-                    Some(Align::Right) => line.push_str(&format!("{gap}{cell:>width$}")),
-                    _ => line.push_str(&format!("{gap}{cell:<width$}")),
-                }
+        let mut heading = None;
+        for (at, row) in self.rows.iter().enumerate() {
+            let first = row.first();
+            // The first row is the heads of the columns: the one of the first has nothing below it.
+            if at > 0 && first != heading {
+                text.push_str(&format!("{}\n", first.map_or("", String::as_str)));
+                heading = first;
             }
-            text.push_str(line.trim_end());
-            text.push('\n');
+            let line = format!("  {}", self.line(row, 1..last + 1));
+            if fits(&line) {
+                text.push_str(&format!("{line}\n"));
+                continue;
+            }
+            text.push_str(&format!("  {}\n", self.line(row, 1..last)));
+            text.push_str(&format!("    {}\n", row.get(last).map_or("", String::as_str)));
         }
         text
+    }
+
+    /// Some cells of a row, each as wide as its column.
+    fn line(&self, row: &[String], columns: std::ops::Range<usize>) -> String {
+        let mut line = String::new();
+        for column in columns.clone() {
+            let Some(cell) = row.get(column) else { continue };
+            let of_column = self.rows.iter().filter_map(|row| row.get(column));
+            let width = of_column.map(|cell| cell.chars().count()).max().unwrap_or_default();
+            let gap = if column == columns.start { "" } else { "  " };
+            match self.aligns.get(column) {
+                Some(Align::Right) => line.push_str(&format!("{gap}{cell:>width$}")),
+                _ => line.push_str(&format!("{gap}{cell:<width$}")),
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line
     }
 }
 
@@ -70,5 +97,15 @@ mod tests {
         table.row(["mariadb".into(), "5".into()]);
         table.row(["pg".into(), "1,234".into()]);
         assert_eq!(table.text(), "name       tps\nmariadb      5\npg       1,234\n");
+        assert_eq!(table.text_within(Some(14)), table.text());
+    }
+
+    #[test]
+    fn what_is_too_wide_stands_above_or_below() {
+        let mut table = Table::new(&[("cell", Align::Left), ("tps", Align::Right), ("marks", Align::Left)]);
+        table.row(["mariadb on oltp".into(), "5".into(), String::new()]);
+        table.row(["mariadb on oltp".into(), "1,234".into(), "stalls in 1 of 5 runs".into()]);
+        let wanted = "    tps  marks\nmariadb on oltp\n      5\n  1,234\n    stalls in 1 of 5 runs\n";
+        assert_eq!(table.text_within(Some(26)), wanted);
     }
 }
