@@ -255,6 +255,10 @@ fn measured_life(
     recording.end.workload.options = server.configured.options();
     recording.end.workload.dataset_key = server.configured.dataset_key();
     recording.end.workload.data_from = server.data_from.clone();
+    recording.end.facts.insert("plimsoll".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    // Root's load threads may run before all others, which changes an open loop's figures.
+    let runs_as = if sandbox::is_root() { "root" } else { "an ordinary user" };
+    recording.end.facts.insert("client_runs_as".to_owned(), runs_as.to_owned());
     if let Some(hash) = order.workload.content_sha256() {
         recording.end.facts.insert(WORKLOAD_CONTENT.to_owned(), hash.to_owned());
     }

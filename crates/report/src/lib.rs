@@ -30,6 +30,7 @@ mod scale;
 mod sections;
 mod settings;
 mod text;
+mod unlike;
 mod verdict;
 mod wishes;
 

@@ -66,7 +66,9 @@ fn selected(store: &Store, file: usize, selection: &Selection) -> Result<Vec<Stu
             for record in all {
                 let is_left_out =
                     matches!(selection, Selection::Studies(names) if !names.contains(&record.study.name));
-                if !is_left_out {
+                // A first look is not the study: where there is the whole one, a later first look does not stand for it.
+                let shadows = |known: &StudyRecord| record.study.is_quick && !known.study.is_quick;
+                if !is_left_out && !latest.get(&record.study.name).is_some_and(shadows) {
                     latest.insert(record.study.name.clone(), record);
                 }
             }
@@ -289,12 +291,14 @@ fn host_views(hosts: &[Host]) -> Vec<HostView> {
 /// Points, verdicts and sentences of a study whose runs are all there.
 fn finish(study: &mut StudyReport, hosts: &[HostView]) {
     let mut points: Vec<Point> = Vec::new();
+    let additions = crate::unlike::additions(&study.runs);
     for (index, run) in study.runs.iter().enumerate() {
         if run.head.start.purpose != Purpose::Measure {
             continue;
         }
         for (at, sessions) in run.head.start.levels.iter().enumerate() {
-            let identity = identity(run, hosts, *sessions);
+            let mut identity = identity(run, hosts, *sessions);
+            identity.extend(additions[index].clone());
             let step = run.steps.get(at).map(|_| at);
             let known = points
                 .iter_mut()
@@ -342,6 +346,7 @@ fn finish(study: &mut StudyReport, hosts: &[HostView]) {
         }
     }
     study.inequalities = verdict::inequalities(study);
+    study.inequalities.extend(crate::unlike::sentence(&additions));
     study.verdicts = verdict::verdicts(study);
     study.rankings = ranking::rankings(study);
     study.answer = answer(study, &Order::of(study));

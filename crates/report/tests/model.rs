@@ -445,3 +445,53 @@ fn a_cell_without_a_run_that_counts_says_why() {
     );
     assert!(report::markdown(&report).contains("1 invalid: other processes used 52 %"));
 }
+
+#[test]
+fn runs_that_are_not_alike_are_cells_of_their_own() {
+    let results = tempfile::tempdir().unwrap();
+    let (store, _) = common::ladder_changed(results.path(), &|end, block, server, workload, sessions| {
+        // The study went on after somebody had changed an option of the workload, which no axis tells.
+        if (server, workload, sessions) == ("postgres@18.6", "oltp_read_only", 8) && block > 3 {
+            end.workload.options.insert("table_size".to_owned(), "1000000".to_owned());
+        }
+        // A run that failed early says nothing of its options.
+        if (server, workload, sessions, block) == ("postgres@18.6", "oltp_read_only", 8, 6) {
+            (end.status, end.workload.options) = (Status::Failed, Default::default());
+        }
+    });
+    let report = Report::of_stores(&[&store], &Selection::Latest).unwrap();
+    let study = &report.studies[0];
+    let is = |point: &&report::Point| {
+        point.key["server"] == "postgres@18.6"
+            && point.key["workload"] == "oltp_read_only"
+            && point.sessions == 8
+    };
+    let apart: Vec<(usize, &Value)> =
+        study.points.iter().filter(is).map(|point| (point.runs.len(), &point.key["options"])).collect();
+    assert_eq!(apart.len(), 2, "{apart:?}");
+    assert!(apart.contains(&(3, &"table_size=10000".into())), "{apart:?}");
+    assert!(apart.contains(&(3, &"table_size=1000000".into())), "{apart:?}");
+    assert!(
+        study.inequalities.iter().any(|text| text.contains("not alike in: options")),
+        "{:?}",
+        study.inequalities
+    );
+    // The other cells are what they were.
+    assert_eq!(study.points.len(), 13);
+    assert!(study.points.iter().filter(|point| !is(point)).all(|point| point.runs.len() == 6));
+}
+
+#[test]
+fn a_later_first_look_does_not_stand_for_the_study() {
+    let results = tempfile::tempdir().unwrap();
+    let (mut store, full) = common::ladder_changed(results.path(), &|_, _, _, _, _| ());
+    let mut quick = store.studies().unwrap()[0].study.clone();
+    quick.is_quick = true;
+    let quick = store.add_study(&quick).unwrap();
+    let shown = |selection: &Selection| -> Vec<StudyId> {
+        let report = Report::of_stores(&[&store], selection).unwrap();
+        report.studies[0].records.iter().map(|view| view.record.id).collect()
+    };
+    assert_eq!(shown(&Selection::Latest), [full]);
+    assert_eq!(shown(&Selection::Records(vec![quick])), [quick]);
+}

@@ -36,6 +36,7 @@ pub use home::Home;
 pub use limits::Limits;
 pub use profile::{Durability, Logging, Profile};
 pub use progress::{OnProgress, Progress};
+pub use record::is_root;
 pub use sandbox::{Sandbox, State, Status, StopReport, leftovers};
 pub use settings::{Isolation, Settings};
 pub use spec::{Life, Listen, Spec};

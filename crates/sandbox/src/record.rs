@@ -237,7 +237,7 @@ impl Lock {
 const UIDS: std::ops::Range<u32> = 64001..64990;
 
 /// Whether we are root, whose servers run under a uid of their own.
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     // SAFETY: geteuid has no preconditions and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }

@@ -406,6 +406,18 @@ fn add_runs_of_ladder(
     study_id
 }
 
+/// A ladder whose runs are as `change` makes them.
+pub(crate) fn ladder_changed(
+    directory: &Path,
+    change: &dyn Fn(&mut RunEnd, u32, &str, &str, u32),
+) -> (Store, StudyId) {
+    let mut store = Store::open(directory).unwrap();
+    let machine = host("bench1", "6.1.0");
+    let study = ladder_study(6);
+    let id = add_runs_of_ladder(&mut store, &study, &machine, 4, 7, change);
+    (store, id)
+}
+
 /// One run invalid, one failed, one with a warning.
 fn spoil(end: &mut RunEnd, block: u32, server: &str, workload: &str, sessions: u32) {
     match (block, server, workload, sessions) {
