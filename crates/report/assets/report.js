@@ -129,8 +129,10 @@
     .map((from, i) => values.map((v, at) => (at > from && at < (gaps[i] ?? values.length) ? v : null)))
     .filter((piece) => piece.some((v) => v !== null));
 
+  const named = (spec) => spec.lines.filter((line) => !line.is_named_before).map((line) => line.name);
+
   const ladder = (spec, prefix) => ({
-    title: spec.title, unit: spec.unit, names: spec.lines.map((line) => line.name),
+    title: spec.title, unit: spec.unit, names: named(spec),
     option: (t, { width, extra }) => {
       const measured = spec.lines.filter((line) => !line.reference);
       const colourOf = (line) => (line.reference ? t.soft : t.series[line.style % 8]);
@@ -158,7 +160,7 @@
         }
       });
       return Object.assign(base(t), {
-        legend: Object.assign(base(t).legend, { data: spec.lines.map((line) => line.name), formatter: (name) => short(t, name, width) }),
+        legend: Object.assign(base(t).legend, { data: named(spec), formatter: (name) => short(t, name, width) }),
         grid: Object.assign(base(t).grid, { top: 34 + extra }),
         xAxis: categoryAxis(t, spec.x, spec.categories, width), yAxis: valueAxis(t, { max: spec.scale.top }), series,
         tooltip: Object.assign(base(t).tooltip, {

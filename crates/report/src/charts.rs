@@ -51,6 +51,8 @@ pub(crate) struct Line {
     pub(crate) style: usize,
     /// Published, not measured here.
     pub(crate) reference: bool,
+    /// Another chart beside this one has it in its legend.
+    pub(crate) is_named_before: bool,
     /// For each category.
     pub(crate) points: Vec<Option<Spot>>,
     /// Categories that were run without a figure to show for it: the curve is interrupted there, for a stroke across
@@ -134,9 +136,13 @@ pub(crate) fn charts(study: &StudyReport) -> Charts {
             ladders.push(ladder(study, &layout, facet, (metric, title, unit), &mut styles));
         }
     }
-    ladders.extend(sections(study).into_iter().flat_map(|section| section.charts));
-    let mut seconds: Vec<Seconds> = facets.iter().map(|facet| seconds(&layout, facet, &mut styles)).collect();
     share_scales(&mut ladders);
+    name_references_once(&mut ladders);
+    let mut of_sections: Vec<Ladder> =
+        sections(study).into_iter().flat_map(|section| section.charts).collect();
+    share_scales(&mut of_sections);
+    ladders.extend(of_sections);
+    let mut seconds: Vec<Seconds> = facets.iter().map(|facet| seconds(&layout, facet, &mut styles)).collect();
     let of_seconds: Vec<(&mut Scale, f64)> = seconds
         .iter_mut()
         .map(|chart| {
@@ -174,6 +180,22 @@ fn share_scales(ladders: &mut [Ladder]) {
                 line.name.push_str(", beyond the scale");
             }
         }
+    }
+}
+
+/// Small multiples with the same published figures name them once: their names would take more room than the figures.
+fn name_references_once(ladders: &mut [Ladder]) {
+    let mut known: Vec<(String, Vec<String>)> = Vec::new();
+    for ladder in ladders {
+        let names = ladder.lines.iter().filter(|line| line.reference).map(|line| line.name.clone());
+        let of = (ladder.metric.clone(), names.collect());
+        let is_known = known.contains(&of);
+        ladder
+            .lines
+            .iter_mut()
+            .filter(|line| line.reference)
+            .for_each(|line| line.is_named_before = is_known);
+        known.push(of);
     }
 }
 
@@ -221,6 +243,7 @@ fn ladder(
                 name: name.clone(),
                 style: styles.of(name),
                 reference: false,
+                is_named_before: false,
                 gaps: gaps(&spots, |at| points[at].is_some()),
                 points: spots,
                 invalid: points
@@ -329,6 +352,7 @@ fn published_at(
             name,
             style,
             reference: true,
+            is_named_before: false,
             points,
             gaps: vec![],
             invalid: vec![],

@@ -181,6 +181,13 @@ fn charts_put_side_by_side_what_is_compared() {
     assert!(top("p95") < 60.0, "{}", top("p95"));
     let names = lines_of(&page, "p95");
     assert!(names.contains(&"IOPS safest (published 2015), beyond the scale".to_owned()), "{names:?}");
+    // Small multiples name them once.
+    let named = |ladder: &Value| {
+        let lines = ladder["lines"].as_array().expect("lines").iter();
+        lines.filter(|line| line["is_named_before"] == false).count()
+    };
+    let of_each: Vec<usize> = ladders_of(&page, "p95").iter().map(named).collect();
+    assert!(of_each[0] > 3 && of_each[1..] == [3; 3], "{of_each:?}");
     // Average, best and worst second: a box for each of the compared, not a chart.
     let charts = charts(&page);
     let seconds = charts["seconds"].as_array().expect("charts");

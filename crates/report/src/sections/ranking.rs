@@ -1,14 +1,14 @@
 //! Where more than two values are compared: their order at each load level.
 
+use std::collections::BTreeSet;
+
 use super::{Section, Table, dash};
 use crate::model::{RankingView, StudyReport};
 use crate::ranking::HINT;
 use crate::text::{metric_name, number};
 
 pub(super) fn section(study: &StudyReport) -> Option<Section> {
-    let levels = |one: &RankingView| one.levels.iter().map(|level| level.sessions).collect::<Vec<_>>();
-    let is_alike =
-        |a: &RankingView, b: &RankingView| (&a.metric, &a.axis, levels(a)) == (&b.metric, &b.axis, levels(b));
+    let is_alike = |a: &RankingView, b: &RankingView| (&a.metric, &a.axis) == (&b.metric, &b.axis);
     let tables: Vec<Table> = study.rankings.chunk_by(is_alike).map(table).collect();
     (!tables.is_empty()).then(|| Section {
         id: "ranking",
@@ -25,18 +25,24 @@ fn table(rankings: &[RankingView]) -> Table {
     let first = &rankings[0];
     let mut heads: Vec<String> = has_at.then(|| "On".to_owned()).into_iter().collect();
     heads.push(first.axis.clone());
-    heads.extend(first.levels.iter().map(|level| match level.sessions {
+    let levels: BTreeSet<u32> =
+        rankings.iter().flat_map(|ranking| &ranking.levels).map(|level| level.sessions).collect();
+    heads.extend(levels.iter().map(|level| match level {
         1 => "1 session".to_owned(),
         sessions => format!("{sessions} sessions"),
     }));
     let words = if has_at { 2 } else { 1 };
     let rows = rankings.iter().flat_map(|ranking| {
+        let places: Vec<Option<usize>> = levels
+            .iter()
+            .map(|level| ranking.levels.iter().position(|known| known.sessions == *level))
+            .collect();
         ranking.rows(number).into_iter().enumerate().map(move |(at, (label, cells))| {
             // Said once for the rows below it.
             let place = if at == 0 { ranking.at.clone() } else { String::new() };
             let mut row: Vec<String> = has_at.then_some(place).into_iter().collect();
             row.push(label);
-            row.extend(cells.into_iter().map(dash));
+            row.extend(places.iter().map(|place| dash(place.and_then(|place| cells[place].clone()))));
             row
         })
     });

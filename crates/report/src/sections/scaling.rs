@@ -116,7 +116,15 @@ fn chart(study: &StudyReport, before: &str, after: &str, pairs: &[Pair<'_>]) -> 
                 }
             }
             let gaps = gaps(&points, |_| true);
-            Line { name: name.clone(), style: line, reference: false, points, gaps, invalid: vec![] }
+            Line {
+                name: name.clone(),
+                style: line,
+                reference: false,
+                is_named_before: false,
+                points,
+                gaps,
+                invalid: vec![],
+            }
         })
         .collect();
     lines.extend(published_by_point(study, &of_category, "scaling"));

@@ -28,6 +28,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
                     name: value_text(variant),
                     style,
                     reference: false,
+                    is_named_before: false,
                     gaps: gaps(&spots, |at| found[at].is_some()),
                     points: spots,
                     invalid: vec![],
