@@ -92,7 +92,7 @@ fn alarms(text: &mut String, study: &StudyReport) {
                 if alarm.remedy.is_empty() { String::new() } else { format!(". {}", plain(&alarm.remedy)) };
             let count =
                 if alarm.runs.len() > 1 { format!(", {} runs", alarm.runs.len()) } else { String::new() };
-            let (text, runs) = (plain(&alarm.text), alarm.runs.join(" "));
+            let (text, runs) = (plain(&alarm.text), some_of(&alarm.runs));
             format!("- **{}{count}:** {text}{remedy} ({runs})", plain(&alarm.word))
         })
         .collect();
@@ -101,6 +101,16 @@ fn alarms(text: &mut String, study: &StudyReport) {
     }
     if !lines.is_empty() {
         let _ = writeln!(text, "## Warnings\n\n{}\n", lines.join("\n"));
+    }
+}
+
+/// More runs than this are counted: a line of three hundred hides the next warning.
+const RUNS_MAX: usize = 12;
+
+fn some_of(runs: &[String]) -> String {
+    match runs.split_at_checked(RUNS_MAX) {
+        Some((first, rest)) if !rest.is_empty() => format!("{} and {} more", first.join(" "), rest.len()),
+        _ => runs.join(" "),
     }
 }
 
