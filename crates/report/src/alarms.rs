@@ -74,6 +74,8 @@ fn folded(alarms: Vec<Alarm>) -> Vec<Alarm> {
                 runs.push(run.clone());
             }
         }
+        // `r2` before `r11`.
+        runs.sort_by_key(|run| (run.len(), run.clone()));
         let text = format!("most often: {}", most.text);
         kept.push(Alarm { text, runs, ..(*most).clone() });
     }

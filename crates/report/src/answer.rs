@@ -57,7 +57,8 @@ pub(crate) fn answer(study: &StudyReport, order: &Order<'_>) -> Vec<Sentence> {
         let untold: Vec<&VerdictView> = all.iter().copied().filter(is_untold).collect();
         sentences.extend(counted(&untold));
     }
-    if let Some(doubt) = doubts(study, all.iter().flat_map(|view| [view.base, view.other])) {
+    let what = if sentences.len() > 1 { "all this" } else { "it" };
+    if let Some(doubt) = doubts(study, what, all.iter().flat_map(|view| [view.base, view.other])) {
         add_doubt(&mut sentences, &doubt);
     }
     sentences

@@ -195,7 +195,7 @@ fn view(
         at: label(at, &study.varying, &[&comparison.axis, "sessions"]),
         result: unanswered,
         flags: flags(study, &study.points[base], &study.points[other], &comparison.axis),
-        doubts: doubts(study, bases.into_iter().chain(others)).into_iter().collect(),
+        doubts: doubts(study, "it", bases.into_iter().chain(others)).into_iter().collect(),
     }
 }
 
@@ -265,7 +265,11 @@ fn flags(study: &StudyReport, base: &Point, other: &Point, axis: &str) -> Vec<St
 }
 
 /// What is doubtful about the counted runs of some points; each run once, although a climb has it at every level.
-pub(crate) fn doubts(study: &StudyReport, points: impl IntoIterator<Item = usize>) -> Option<String> {
+pub(crate) fn doubts(
+    study: &StudyReport,
+    what: &str,
+    points: impl IntoIterator<Item = usize>,
+) -> Option<String> {
     let mut runs: BTreeMap<&str, &RunView> = BTreeMap::new();
     for point in points {
         runs.extend(study.counted(&study.points[point]).map(|(run, _)| (run.id.as_str(), run)));
@@ -276,7 +280,7 @@ pub(crate) fn doubts(study: &StudyReport, points: impl IntoIterator<Item = usize
         runs.values().flat_map(|run| run.doubted_by()).map(|gate| gate.name.replace('_', " ")).collect();
     let gates: Vec<String> = gates.into_iter().collect();
     (doubted > 0).then(|| {
-        format!("{doubted} of the {} runs that it rests on are in doubt ({})", runs.len(), listed(&gates))
+        format!("{doubted} of the {} runs that {what} rests on are in doubt ({})", runs.len(), listed(&gates))
     })
 }
 
