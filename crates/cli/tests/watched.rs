@@ -1,4 +1,4 @@
-//! Studies that end when they are decided, or out of time, and studies that get more blocks later.
+//! Studies that end when they are decided, or out of time, that get more blocks later, and whose runs are lost.
 
 mod common;
 
@@ -95,4 +95,48 @@ fn a_study_whose_blocks_grew_keeps_those_it_has_and_is_judged_as_watched() {
     assert!(!grown.out.contains("still to be made"), "{}", grown.out);
     let (blocks, _, comparisons) = found(dir.path());
     assert_eq!((blocks, comparisons[0].1.as_str()), (6, "anytime t"));
+}
+
+/// MariaDB rounds this size down to 128, so that the gate `settings` excludes each run of the second cell.
+const LOST: &str = r#"
+title = "Lost runs"
+question = "What becomes of runs that do not count?"
+[axes]
+server = "mariadb"
+workload = "oltp_point_select"
+settings = ["default", { name = "odd", mysql = { join_buffer_size = 129 } }]
+[options]
+tables = 1
+table_size = 1000
+[load]
+warmup = "100ms"
+duration = "300ms"
+gates = "warn"
+blocks = 5
+[compare]
+axis = "settings"
+base = "default"
+"#;
+
+#[test]
+fn lost_runs_are_made_again_in_their_block_and_a_comparison_without_them_is_an_end_with_1() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (file, results) = (dir.path().join("lost.toml"), dir.path().join("results"));
+    std::fs::write(&file, LOST).unwrap();
+    let done = Done::of(plimsoll().arg("run").arg(&file).arg("--results").arg(&results).output().unwrap())
+        .expect(1, &["it is made again later in its block"]);
+    assert!(done.out.contains("left fewer than 5 blocks"), "{}", done.out);
+    assert!(done.out.contains("tps of odd against default"), "{}", done.out);
+    let store = Store::open_read_only(&results).unwrap();
+    let heads = store.run_heads(store.studies().unwrap()[0].id).unwrap();
+    let blocks: Vec<u32> = heads.iter().map(|head| head.start.block).collect();
+    assert!(blocks.is_sorted(), "in the same block: {blocks:?}");
+    for index in 0..10 {
+        let attempts: Vec<_> = heads.iter().filter(|head| head.start.index == index).collect();
+        let is_odd = attempts[0].start.key["settings"] == "odd";
+        assert_eq!(attempts.len(), if is_odd { 3 } else { 1 }, "run {index}");
+    }
 }

@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod bench;
+mod block;
 mod cells;
 pub mod checks;
 mod ending;

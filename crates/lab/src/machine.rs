@@ -37,6 +37,35 @@ pub(crate) fn take_machine(observer: Observer<'_>, stop: &StopSwitch) -> Result<
     Ok(machine)
 }
 
+/// How long a block waits for a machine that others use.
+const QUIET_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Waits, before a block, while others take more of the cpus than a run could bear. It goes on after a minute: what the
+/// neighbours do then, the gates of each run judge.
+pub(crate) fn wait_until_quiet(block: u32, observer: Observer<'_>, stop: &StopSwitch) {
+    let began = Instant::now();
+    let mut told = false;
+    while let Some(share) = telemetry::taken_by_others(Duration::from_millis(500)) {
+        let is_quiet = share <= telemetry::gates::TAKEN_SHARE_MAX;
+        if is_quiet || stop.is_requested() {
+            return;
+        }
+        let percent = 100.0 * share;
+        if began.elapsed() >= QUIET_WAIT_MAX {
+            observer(Event::Warning(&format!(
+                "block {block} begins on a busy machine: others use {percent:.0} % of its cpus, after a minute's wait"
+            )));
+            return;
+        }
+        if !told {
+            observer(Event::Doing(&format!(
+                "waiting for a quiet machine, at most a minute: others use {percent:.0} % of its cpus"
+            )));
+            told = true;
+        }
+    }
+}
+
 /// Whether a holder is obeyed to the end: any user can take the lock, and could keep it.
 fn is_foreign(holder: Option<&Holder>) -> bool {
     // SAFETY: geteuid has no preconditions and cannot fail.

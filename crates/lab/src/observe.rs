@@ -213,6 +213,12 @@ pub enum Event<'a> {
         /// What happened in it.
         interval: &'a load::IntervalResult,
     },
+    /// A run was lost to a fault of the measurement: it is made again later in its block, with those that it is compared
+    /// with where they lie far back.
+    Again {
+        /// How many runs that makes.
+        runs: usize,
+    },
     /// The verdicts of a study that may be watched were looked at.
     Looked {
         /// From 1, over all commands that went on with the study.

@@ -342,7 +342,7 @@ pub fn fingerprint(body: &Body, quick: bool) -> String {
 
 /// SplitMix64's output function. Our own few lines, because a recorded seed must give the same order with every
 /// later release, which no random-number crate promises.
-fn mix(state: u64) -> u64 {
+pub(crate) fn mix(state: u64) -> u64 {
     let mut z = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use store::{Purpose, RunHead, Status, Store, StudyRecord};
+use store::{Purpose, RunHead, Status, Store, StudyId, StudyRecord};
 
 use crate::error::Error;
 use crate::plan::{Plan, StoredPlan, fingerprint, workload_files};
-use crate::study::{Body, Primary};
+use crate::study::{Body, Compare, Primary};
 use crate::study_run::Request;
 
 /// The newest study of that name, if it is to be gone on with.
@@ -69,6 +69,26 @@ pub(crate) fn standing(heads: &[RunHead]) -> BTreeMap<u32, &RunHead> {
     last
 }
 
+/// How the runs of a plan stand by their last attempts. What an earlier version called invalid for the behaviour of the
+/// server alone counts, as it does in reports.
+pub(crate) fn statuses(store: &Store, heads: &[RunHead]) -> Result<BTreeMap<u32, Status>, Error> {
+    let status_of = |head: &RunHead| -> Result<Status, Error> {
+        if head.status != Status::Invalid {
+            return Ok(head.status);
+        }
+        let gates = store.run(head.id)?.end.map(|end| end.gates).unwrap_or_default();
+        let is_lost = gates.is_empty() || gates.iter().any(store::Gate::excludes);
+        Ok(if is_lost { Status::Invalid } else { Status::Done })
+    };
+    standing(heads).into_iter().map(|(index, head)| Ok((index, status_of(head)?))).collect()
+}
+
+/// How often a run of the plan was begun.
+pub(crate) fn attempts(store: &Store, study: StudyId, index: u32, purpose: Purpose) -> Result<usize, Error> {
+    let heads = store.run_heads(study)?;
+    Ok(heads.iter().filter(|head| head.start.index == index && head.start.purpose == purpose).count())
+}
+
 /// Came to an end, good or bad.
 pub(crate) fn is_ended(status: Status) -> bool {
     matches!(status, Status::Done | Status::Invalid | Status::Failed)
@@ -114,19 +134,13 @@ pub(crate) fn grow(
 pub(crate) fn study_row(request: &Request, body: &Body, plan: &Plan) -> Result<store::Study, Error> {
     let study = &request.study;
     let axes = crate::cells::axes(body, plan);
-    let comparisons = body.compare.iter().map(|compare| {
-        let base = match (compare.axis.as_str(), crate::study::position_on_axis(&body.axes, compare)) {
-            ("server", Some(index)) => plan.servers[index].name.clone(),
-            _ => compare.base.clone(),
-        };
-        store::Comparison {
-            axis: compare.axis.clone(),
-            base: base.into(),
-            metrics: compare.metrics.clone(),
-            margin: compare.margin,
-            primary: compare.primary.as_ref().map(|primary| stored_primary(primary, body, plan)),
-            is_watched: body.load.until.is_some(),
-        }
+    let comparisons = body.compare.iter().map(|compare| store::Comparison {
+        axis: compare.axis.clone(),
+        base: base_of(compare, body, plan).into(),
+        metrics: compare.metrics.clone(),
+        margin: compare.margin,
+        primary: compare.primary.as_ref().map(|primary| stored_primary(primary, body, plan)),
+        is_watched: body.load.until.is_some(),
     });
     Ok(store::Study {
         name: study.name.clone(),
@@ -147,6 +161,14 @@ pub(crate) fn study_row(request: &Request, body: &Body, plan: &Plan) -> Result<s
         command: request.command.clone(),
         created_at_ms: load::time::unix_ms(),
     })
+}
+
+/// The value that a comparison starts from, as cells' keys have it.
+pub(crate) fn base_of(compare: &Compare, body: &Body, plan: &Plan) -> String {
+    match (compare.axis.as_str(), crate::study::position_on_axis(&body.axes, compare)) {
+        ("server", Some(index)) => plan.servers[index].name.clone(),
+        _ => compare.base.clone(),
+    }
 }
 
 /// What the study is about, in the values that cells have in the results file.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sandbox::builds::Resolved;
 use sandbox::{Build, Home, Sandbox};
 use store::{BuildId, HostId, Purpose, RunStart, Status, Store, StudyId, StudyRecord};
 
 use crate::bench::{Data, attached_name};
+use crate::block::Queue;
 use crate::cells::{Controlled, Life, SettingsNotes, sandbox_spec, server_facts};
 use crate::ending::{self, Ended};
 use crate::error::Error;
@@ -20,7 +21,7 @@ use crate::plan::{Cell, Pinned, Plan, PlannedRun, StoredPlan, draw_seed};
 use crate::progress::{Detail, Progress};
 use crate::provision::Place;
 use crate::record;
-use crate::recorded::{grow, planned_before, standing, study_row, unfinished};
+use crate::recorded::{attempts, base_of, grow, planned_before, standing, statuses, study_row, unfinished};
 use crate::run::{Around, Asked, Order, run};
 use crate::servers::{self, Server};
 use crate::stop::StopSwitch;
@@ -451,11 +452,10 @@ struct Work<'a> {
 impl Work<'_> {
     fn go_on(&self, store: &mut Store, chosen: &[PlannedRun], around: Around<'_>) -> Result<Outcome, Error> {
         let heads = store.run_heads(self.id)?;
-        let stands = standing(&heads);
-        let open = to_make(chosen, |run| stands.get(&run.index).map(|head| head.status));
-        let finished = self.plan.runs.len().saturating_sub(
-            to_make(&self.plan.runs, |run| stands.get(&run.index).map(|head| head.status)).len(),
-        );
+        let stands = statuses(store, &heads)?;
+        let open = to_make(chosen, |run| stands.get(&run.index).copied());
+        let left = to_make(&self.plan.runs, |run| stands.get(&run.index).copied()).len();
+        let finished = self.plan.runs.len().saturating_sub(left);
         (around.observer)(Event::Planned {
             title: &self.request.study.title,
             runs: self.plan.runs.len(),
@@ -473,33 +473,18 @@ impl Work<'_> {
             self.probe(store, around)?;
         }
         let mut made = 0;
-        let mut block = None;
-        let mut canary_ratios = BTreeMap::new();
         let mut ended = None;
-        for planned in open {
+        for runs in open.chunk_by(|one, next| one.block == next.block) {
             if around.stop.is_requested() {
                 break;
             }
-            if block != Some(planned.block) {
-                if let Some(until) = self.body.load.until {
-                    ended = ending::before_block(store, self.id, until, planned.block, around.observer)?;
-                    if ended.is_some() {
-                        break;
-                    }
+            if let Some(until) = self.body.load.until {
+                ended = ending::before_block(store, self.id, until, runs[0].block, around.observer)?;
+                if ended.is_some() {
+                    break;
                 }
-                if let Some(block) = block {
-                    self.canary(store, block, "after")?;
-                }
-                block = Some(planned.block);
-                canary_ratios = self.canary(store, planned.block, "before")?;
             }
-            let attempt = heads.iter().filter(|head| head.start.index == planned.index).count() + 1;
-            let canary_ratio = canary_ratios.get(place_of(&self.plan.cells[planned.cell])).copied();
-            self.make(store, planned, attempt, Pass { purpose: Purpose::Measure, canary_ratio }, around)?;
-            made += 1;
-        }
-        if let Some(block) = block.filter(|_| !around.stop.is_requested()) {
-            self.canary(store, block, "after")?;
+            made += self.make_block(store, runs, around)?;
         }
         if self.body.load.hot_locks {
             made += self.lock_passes(store, chosen, around)?;
@@ -516,6 +501,38 @@ impl Work<'_> {
         };
         store.set_study_state(self.id, state)?;
         if around.stop.is_requested() { Err(Error::Interrupted) } else { Ok(outcome) }
+    }
+
+    /// Makes the runs of one block; those lost to a fault of the measurement again, in the same block. How many it made.
+    fn make_block(
+        &self,
+        store: &mut Store,
+        runs: &[&PlannedRun],
+        around: Around<'_>,
+    ) -> Result<usize, Error> {
+        let block = runs[0].block;
+        crate::machine::wait_until_quiet(block, around.observer, around.stop);
+        let canary_ratios = self.canary(store, block, "before")?;
+        let compared = self.body.compare.as_ref();
+        let compared = compared.map(|c| (c.axis.as_str(), base_of(c, self.body, self.plan)));
+        let mut queue = Queue::new(self.plan, compared, runs.iter().copied());
+        let mut made = 0;
+        while let Some(planned) = queue.next() {
+            if around.stop.is_requested() {
+                return Ok(made);
+            }
+            let canary_ratio = canary_ratios.get(place_of(&self.plan.cells[planned.cell])).copied();
+            let pass = Pass { purpose: Purpose::Measure, canary_ratio };
+            let attempt = attempts(store, self.id, planned.index, Purpose::Measure)? + 1;
+            let status = self.make(store, planned, attempt, pass, around)?;
+            made += 1;
+            let again = queue.ended(planned, status == Status::Invalid, Instant::now());
+            if again > 0 {
+                (around.observer)(Event::Again { runs: again });
+            }
+        }
+        self.canary(store, block, "after")?;
+        Ok(made)
     }
 
     /// A pass for hot locks of each cell and level that has none yet, once all timed runs are settled.
@@ -616,8 +633,8 @@ impl Work<'_> {
 
     fn outcome(&self, store: &Store, made: usize, ended: Option<Ended>) -> Result<Outcome, Error> {
         let heads = store.run_heads(self.id)?;
-        let stands = standing(&heads);
-        let count = |wanted: Status| stands.values().filter(|head| head.status == wanted).count();
+        let stands = statuses(store, &heads)?;
+        let count = |wanted: Status| stands.values().filter(|status| **status == wanted).count();
         let runs = match ended {
             Some(Ended::Decided { blocks } | Ended::OverBudget { blocks, .. }) => {
                 self.plan.runs.iter().filter(|run| run.block <= blocks).count()
@@ -635,7 +652,7 @@ impl Work<'_> {
         })
     }
 
-    /// Makes one run and commits it.
+    /// Makes one run and commits it. How it ended.
     fn make(
         &self,
         store: &mut Store,
@@ -643,7 +660,7 @@ impl Work<'_> {
         attempt: usize,
         pass: Pass,
         around: Around<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<Status, Error> {
         let cell = &self.plan.cells[planned.cell];
         let subject = &self.subjects[cell.server];
         let key = self.plan.key(planned);
@@ -721,7 +738,7 @@ impl Work<'_> {
         }
         store.finish_run(id, &ended.end)?;
         (around.observer)(Event::RunEnded { label: &label, summary: &ended.summary });
-        Ok(())
+        Ok(ended.end.status)
     }
 }
 

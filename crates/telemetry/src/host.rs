@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::device::Device;
 use crate::procfs::{
@@ -38,6 +39,24 @@ fn allowed_to_us(proc: &Path, server_pid: Option<u32>) -> BTreeSet<u32> {
     let server = server_pid.map(|pid| proc.join(pid.to_string()));
     let status = |dir: PathBuf| std::fs::read_to_string(dir.join("status")).unwrap_or_default();
     tasks.map(|task| task.path()).chain(server).flat_map(|dir| allowed_cpus(&status(dir))).collect()
+}
+
+/// What others take of the cpus on which this process may run, while it only waits here for `length`: their part at no
+/// low priority, and the hypervisor's. `None` without /proc.
+pub fn taken_by_others(length: Duration) -> Option<f64> {
+    let ours = allowed_to_us(Path::new("/proc"), None);
+    let look = || {
+        let stat = parse_stat(&std::fs::read_to_string("/proc/stat").ok()?);
+        let mut sum = CpuTicks::default();
+        let counted = stat.cpus.iter().filter(|(cpu, _)| ours.is_empty() || ours.contains(cpu));
+        counted.for_each(|(_, ticks)| sum.add(ticks));
+        Some(sum)
+    };
+    let before = look()?;
+    std::thread::sleep(length);
+    let passed = look()?.since(&before);
+    let taken = passed.busy() - passed.nice + passed.steal;
+    (passed.total() > 0).then(|| taken as f64 / passed.total() as f64)
 }
 
 impl HostSampler {

@@ -27,6 +27,7 @@ mod student_interval;
 mod track;
 
 pub use gates::{Finding, Gate};
+pub use host::taken_by_others;
 pub use local::{LocalServer, local_server};
 pub use per_transaction::{PerTransaction, per_transaction};
 pub use sampler::{Config, Cost, Missing, Sampler, Telemetry};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use ::report::{Report, Selection};
+use ::report::{Report, Selection, StudyReport, VerdictView};
 use lab::study_run::{Outcome, Outline, Request, outline, run_study};
 use lab::{Error, Event};
 use sandbox::Home;
@@ -165,6 +165,14 @@ fn conclude(
     } else if outcome.made == 0 {
         text.push_str("\nEverything was recorded before; `--new` measures anew.\n");
     }
+    let short = report.studies.first().filter(|_| outcome.open() == 0).map_or_else(Vec::new, short_of_blocks);
+    if !short.is_empty() {
+        let least = stats::Rules::default().blocks_min;
+        text.push_str(&format!(
+            "\nNo verdict, for faults of the measurement left fewer than {least} blocks:\n"
+        ));
+        short.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+    }
     text.push_str(&format!("\nreport: {}\n", file.display()));
     print(&text)?;
     let mut end = super::report::gated(&report.studies, flags)?;
@@ -173,7 +181,30 @@ fn conclude(
     {
         end = super::report::gated_by_itself(study, own)?;
     }
-    Ok(if outcome.failed > 0 { End::RunFailed } else { end })
+    Ok(match end {
+        _ if outcome.failed > 0 => End::RunFailed,
+        End::Done if !short.is_empty() => End::TooFewBlocks,
+        end => end,
+    })
+}
+
+/// The primary comparisons that have fewer valid blocks than a verdict needs although enough were planned, a line each. One
+/// without a value, because there are too few transactions for a percentile, is short of something else.
+fn short_of_blocks(study: &StudyReport) -> Vec<String> {
+    let least = stats::Rules::default().blocks_min;
+    if (study.blocks_planned() as usize) < least {
+        return Vec::new();
+    }
+    let is_short = |view: &&VerdictView| view.is_primary && view.absent.is_empty() && view.result.n < least;
+    let line = |view: &VerdictView| {
+        let place = match &view.climb {
+            Some(_) => view.at.clone(),
+            None => format!("{} at {} sessions", view.at, study.points[view.other].sessions),
+        };
+        let (metric, other, base) = (&view.metric, &view.other_label, &view.base_label);
+        format!("{metric} of {other} against {base}, {}: {} valid blocks", place.trim(), view.result.n)
+    };
+    study.verdicts.iter().filter(is_short).map(line).collect()
 }
 
 /// Shows the latest values as Prometheus text while the study runs.

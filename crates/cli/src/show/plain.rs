@@ -113,6 +113,13 @@ impl Inner {
                 self.line(&format!("warning: {text}"));
             }
             Event::Warning(_) => {}
+            Event::Again { runs: 1 } => self.line("  it is made again later in its block"),
+            Event::Again { runs } => {
+                self.line(&format!(
+                    "  it and {} that it is compared with are made again in its block",
+                    runs - 1
+                ));
+            }
             Event::Looked { number, look } => self.line(&looked_line(*number, look)),
             Event::RunEnded { label, summary } => {
                 if !self.without_runs {
