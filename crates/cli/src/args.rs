@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 const EXIT_CODES: &str = "Exit codes:
   0  done
-  1  a run failed, or a verdict asked for as a gate was not met
+  1  a run failed, a verdict asked for as a gate was not met, or too few runs count for a verdict
   2  the command line or the study file is wrong
   3  a server could not be had or started
   4  interrupted; the command of a study goes on from there";

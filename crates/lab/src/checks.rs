@@ -70,18 +70,9 @@ pub fn room(target: &wire::Target, data_bytes: u64) -> Result<(), Error> {
 
 /// Free space for unprivileged processes; `None` where the system does not say.
 pub fn available_bytes(path: &Path) -> Option<u64> {
-    use std::os::unix::ffi::OsStrExt;
+    // What is not made yet will be in the file system of what it is made in.
     let existing = path.ancestors().find(|path| path.exists())?;
-    let name = std::ffi::CString::new(existing.as_os_str().as_bytes()).ok()?;
-    let mut facts = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: a valid path and room for the answer.
-    let facts = unsafe {
-        if libc::statvfs(name.as_ptr(), facts.as_mut_ptr()) != 0 {
-            return None;
-        }
-        facts.assume_init()
-    };
-    Some(facts.f_bavail * facts.f_frsize)
+    sandbox::storage::free_bytes(existing).ok()
 }
 
 fn megabytes(bytes: u64) -> String {

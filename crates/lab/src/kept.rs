@@ -85,12 +85,10 @@ impl Onlooker {
         if let Some(hook) = &mut self.hook {
             hook.event(event);
         }
-        self.progress.event(event);
-        if self.progress.is_due() {
-            let series = self.hook.as_mut().map(|hook| hook.take_series()).unwrap_or_default();
-            // What is held or dropped meets no disk.
-            let _ = self.progress.pass_on(series);
-        }
+        let hook = &mut self.hook;
+        // What is held or dropped meets no disk.
+        let _ =
+            self.progress.event(event, || hook.as_mut().map(|hook| hook.take_series()).unwrap_or_default());
     }
 
     /// Adds what was seen to the end of the run, and judges it again.

@@ -23,7 +23,7 @@ const CALLERS_FOR: Duration = Duration::from_millis(1500);
 
 /// Watches the locks of a run.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct LockWatch;
+pub(crate) struct LockWatch;
 
 impl Attach for LockWatch {
     fn attach(&self, context: &RunContext, _told: &dyn Fn(&str)) -> Vec<Box<dyn Hook>> {

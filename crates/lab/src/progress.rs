@@ -45,8 +45,25 @@ impl<'a> Progress<'a> {
         Progress { detail, levels: Vec::new(), series: Vec::new(), waiting: 0 }
     }
 
-    /// Takes what the load tells.
-    pub fn event(&mut self, event: &load::Event<'_>) {
+    /// Takes what the load tells. Once enough has gathered it is passed on, with the parts of series that `series` gives,
+    /// what the samplers have seen since the last time; true when that was done.
+    ///
+    /// # Errors
+    /// As those of [`Progress::pass_on`].
+    pub fn event(
+        &mut self,
+        event: &load::Event<'_>,
+        series: impl FnOnce() -> Vec<Series>,
+    ) -> Result<bool, store::Error> {
+        self.gather(event);
+        let is_due = self.waiting >= BATCH;
+        if is_due {
+            self.pass_on(series())?;
+        }
+        Ok(is_due)
+    }
+
+    fn gather(&mut self, event: &load::Event<'_>) {
         match event {
             load::Event::StepStarted { index, step } => {
                 self.levels.resize_with(index + 1, Level::default);
@@ -83,17 +100,12 @@ impl<'a> Progress<'a> {
         .collect()
     }
 
-    /// Enough has gathered for [`Progress::pass_on`].
-    pub fn is_due(&self) -> bool {
-        self.waiting >= BATCH
-    }
-
     /// Passes on what has gathered, with the parts of series that the samplers have seen since the last time.
     ///
     /// # Errors
     /// It could not be recorded (a full disk). Nothing is lost: it is tried again with the next batch, and when the run
     /// ends.
-    pub fn pass_on(&mut self, series: Vec<Series>) -> Result<(), store::Error> {
+    pub(crate) fn pass_on(&mut self, series: Vec<Series>) -> Result<(), store::Error> {
         self.waiting = 0;
         match &mut self.detail {
             Detail::Dropped => {}
@@ -131,9 +143,10 @@ pub(crate) fn append(all: &mut Vec<Series>, parts: Vec<Series>) {
 mod tests {
     use super::*;
 
-    fn second(progress: &mut Progress<'_>, second: i64) {
+    /// A second has passed: whether what gathered was passed on.
+    fn second(progress: &mut Progress<'_>, second: i64) -> bool {
         let interval = load::IntervalResult { second, duration_s: 1.0, ..load::IntervalResult::default() };
-        progress.event(&load::Event::Interval { step: 0, interval: &interval });
+        progress.event(&load::Event::Interval { step: 0, interval: &interval }, || part(1.0)).unwrap()
     }
 
     fn begun(detail: Detail<'_>) -> Progress<'_> {
@@ -144,7 +157,7 @@ mod tests {
             length: load::Length::Time(std::time::Duration::from_secs(100)),
             pacing: load::Pacing::Closed,
         };
-        progress.event(&load::Event::StepStarted { index: 0, step: &step });
+        assert!(!progress.event(&load::Event::StepStarted { index: 0, step: &step }, Vec::new).unwrap());
         progress
     }
 
@@ -163,13 +176,11 @@ mod tests {
     #[test]
     fn what_nobody_wants_leaves_figures_alone() {
         let mut progress = begun(Detail::Dropped);
-        for at in 1..=BATCH as i64 {
-            assert!(!progress.is_due());
-            second(&mut progress, at);
+        for at in 1..BATCH as i64 {
+            assert!(!second(&mut progress, at));
         }
-        assert!(progress.is_due());
-        progress.pass_on(part(1.0)).unwrap();
-        assert!(!progress.is_due() && progress.series.is_empty());
+        assert!(second(&mut progress, BATCH as i64));
+        assert_eq!((progress.waiting, progress.series.len()), (0, 0));
         assert_eq!((progress.levels[0].seconds.len(), progress.levels[0].intervals.len()), (BATCH, 0));
     }
 

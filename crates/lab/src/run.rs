@@ -433,15 +433,12 @@ fn drive(
             for hook in hooks.iter_mut() {
                 hook.event(&event);
             }
-            progress.event(&event);
-            if progress.is_due() {
-                let series = hooks.iter_mut().flat_map(|hook| hook.take_series()).collect();
-                if let Err(error) = progress.pass_on(series) {
-                    let text = format!("{error}: the seconds of this run are kept in memory and tried again");
-                    if !warnings.contains(&text) {
-                        (around.observer)(Event::Warning(&text));
-                        warnings.push(text);
-                    }
+            let series = || hooks.iter_mut().flat_map(|hook| hook.take_series()).collect();
+            if let Err(error) = progress.event(&event, series) {
+                let text = format!("{error}: the seconds of this run are kept in memory and tried again");
+                if !warnings.contains(&text) {
+                    (around.observer)(Event::Warning(&text));
+                    warnings.push(text);
                 }
             }
             match event {

@@ -42,17 +42,21 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     let seen = Arc::new(AtomicI64::new(0));
     let mut failed = None;
     let mut observer = |event: Event<'_>| {
-        progress.event(&event);
+        if let Event::Interval { interval, .. } = event {
+            sample(&mut tracks, interval.second);
+        }
+        let passed_on = progress.event(&event, || tracks.take_shown().into_iter().map(series).collect());
         let Event::Interval { interval, .. } = event else { return };
-        sample(&mut tracks, interval.second);
-        if progress.is_due() {
-            let parts = tracks.take_shown().into_iter().map(series).collect();
-            if let Err(error) = progress.pass_on(parts) {
-                failed.get_or_insert(error);
+        match passed_on {
+            Ok(false) => {}
+            Ok(true) => {
+                peak_mb = peak_mb.max(resident_mb().unwrap_or(f64::INFINITY));
+                if interval.second <= 3600 {
+                    after_an_hour_mb = peak_mb;
+                }
             }
-            peak_mb = peak_mb.max(resident_mb().unwrap_or(f64::INFINITY));
-            if interval.second <= 3600 {
-                after_an_hour_mb = peak_mb;
+            Err(error) => {
+                failed.get_or_insert(error);
             }
         }
         seen.store(interval.second, Ordering::Relaxed);
