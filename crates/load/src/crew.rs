@@ -609,7 +609,7 @@ impl Crew {
     }
 
     fn begin_measured(&self) {
-        self.core.lag.borrow_mut().clear();
+        self.core.timers.lag.borrow_mut().clear();
         if let Some(step) = self.step.borrow_mut().as_mut() {
             self.recording.borrow_mut().begin_measured(step.timeline.measured);
             step.thread_before = self.meter.read();

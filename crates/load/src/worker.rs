@@ -221,7 +221,7 @@ impl Worker<'_> {
             drained: recording.drained,
             censored,
             errors: std::mem::take(&mut recording.errors),
-            lag: self.core.lag.borrow().clone(),
+            lag: self.core.timers.lag.borrow().clone(),
             late: std::mem::take(&mut recording.late),
             first_drained,
             closed: self.core.now(),

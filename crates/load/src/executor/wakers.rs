@@ -1,0 +1,47 @@
+//! Wakers carry nothing but the index of their task. Called on another thread they do nothing, which is safe, and
+//! useless: sessions never hand their wakers out.
+
+use std::task::{RawWaker, RawWakerVTable, Waker};
+
+use super::Core;
+
+static VTABLE: RawWakerVTable =
+    RawWakerVTable::new(|task| RawWaker::new(task, &VTABLE), wake_task, wake_task, |_task| {});
+
+/// The task that a waker of this executor stands for: what its functions would do is then done without calling them,
+/// for each call by address is one that the processor cannot foresee after a sleep.
+#[inline]
+pub(super) fn task_of(waker: &Waker) -> Option<usize> {
+    std::ptr::eq(waker.vtable(), &VTABLE).then(|| waker.data().addr())
+}
+
+/// Another of the same.
+#[inline]
+pub(crate) fn clone_of(waker: &Waker) -> Waker {
+    task_of(waker).map_or_else(|| waker.clone(), waker_of)
+}
+
+/// A waker is the index of its task: nothing to count, nothing to free.
+#[inline]
+pub(super) fn waker_of(task: usize) -> Waker {
+    // SAFETY: the data pointer is never followed; `wake_task` may be called on any thread and as often as one
+    // likes, since it looks only at the core of the thread it runs on.
+    unsafe { Waker::from_raw(RawWaker::new(std::ptr::without_provenance(task), &VTABLE)) }
+}
+
+fn wake_task(task: *const ()) {
+    if let Some(core) = Core::current() {
+        core.queue(task.addr());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wakers_called_elsewhere_do_nothing() {
+        let waker = waker_of(7);
+        std::thread::spawn(move || waker.wake()).join().unwrap();
+    }
+}
