@@ -51,7 +51,7 @@ pub(crate) async fn drive<S: Session>(mut session: S, driver: Driver) {
     while driver.connect(&mut session, was_connected).await {
         was_connected = true;
         match driver.work(&mut session).await {
-            Break::Lost => driver.crew.set_connected(&driver.seat, false),
+            Break::Lost => driver.crew.seats.set_connected(&driver.seat, false),
             Break::Leave => {
                 driver.leave();
                 return session.close().await;
@@ -69,8 +69,8 @@ impl Driver {
 
     /// The seat is free from here on, even while the connection is still being closed.
     fn leave(&self) {
-        self.crew.set_connected(&self.seat, false);
-        self.crew.seats.borrow_mut().remove(&self.seat.index);
+        self.crew.seats.set_connected(&self.seat, false);
+        self.crew.seats.remove(self.seat.index);
     }
 
     /// Opens the connection, again and again with growing pauses. False: there is no use.
@@ -78,8 +78,8 @@ impl Driver {
         let crew = &self.crew;
         for attempt in 1.. {
             let opened = {
-                let _opening = poll_fn(|cx| crew.poll_door(cx)).await;
-                if crew.is_leaving(&self.seat) {
+                let _opening = poll_fn(|cx| crew.door.poll(cx)).await;
+                if crew.seats.is_leaving(&self.seat) {
                     return false;
                 }
                 session.open().await
@@ -93,7 +93,7 @@ impl Driver {
             let pause = retry::backoff(REOPEN_PAUSE, REOPEN_PAUSE_MAX, attempt, &mut crew.rng.borrow_mut());
             time::sleep(pause).await;
         }
-        crew.set_connected(&self.seat, true);
+        crew.seats.set_connected(&self.seat, true);
         if is_reopening {
             crew.note_reconnect();
         }
@@ -132,7 +132,7 @@ impl Driver {
     async fn pause(&self, pause: Duration) {
         const SLICE: Duration = Duration::from_secs(1);
         let until = time::now() + pause;
-        while !self.crew.is_leaving(&self.seat) {
+        while !self.crew.seats.is_leaving(&self.seat) {
             let left = until - time::now();
             if left.is_zero() {
                 return;

@@ -129,13 +129,13 @@ impl Worker<'_> {
     /// Adds or removes sessions and waits until all are connected.
     fn prepare(&self, sessions: u32, ramp: Duration) -> io::Result<()> {
         let crew = &self.crew;
-        let before = crew.keep.replace(sessions);
+        let before = crew.seats.keep.replace(sessions);
         crew.refusal.borrow_mut().take();
-        crew.wake_all();
+        crew.seats.wake_all();
         let mine = || (self.worker as u32..sessions).step_by(self.workers);
         let now = self.core.now();
         for index in mine() {
-            if crew.seats.borrow().contains_key(&index) {
+            if crew.seats.holds(index) {
                 continue;
             }
             let added = sessions.saturating_sub(before).max(1);
@@ -143,20 +143,20 @@ impl Worker<'_> {
             let seat = Rc::new(Seat::new(index, opens_at));
             let driver = Driver::new(crew.clone(), seat.clone());
             let task = self.core.spawn(self.factory.session(index).task(driver));
-            crew.seats.borrow_mut().insert(index, (seat, task));
+            crew.seats.add(seat, task);
         }
         let wanted = mine().count() as u32;
         let has_failed = std::cell::Cell::new(false);
         self.core.run(
             |now| {
-                crew.serve_door();
+                crew.door.serve();
                 let since = crew.refusal.borrow().as_ref().map(|(since, _)| *since);
                 let is_refused = since.is_some_and(|since| now >= since + self.connect_limit);
                 has_failed.set(is_refused || crew.shared.must_halt());
             },
-            || crew.connected.get() == wanted || has_failed.get(),
+            || crew.seats.connected_count() == wanted || has_failed.get(),
         )?;
-        let connected = crew.connected.get();
+        let connected = crew.seats.connected_count();
         let refusal = (connected != wanted).then(|| {
             let refusal = crew.refusal.borrow();
             refusal.as_ref().map_or_else(stopped_while_connecting, |(_, failure)| failure.clone())
@@ -197,7 +197,7 @@ impl Worker<'_> {
         let is_over = std::cell::Cell::new(false);
         self.core.run(
             |now| {
-                crew.serve_door();
+                crew.door.serve();
                 if crew.shared.must_halt() {
                     crew.halt(now);
                 }
@@ -233,8 +233,8 @@ impl Worker<'_> {
 
     /// Closes all sessions.
     fn say_goodbye(&self) -> io::Result<()> {
-        self.crew.keep.set(0);
-        self.crew.wake_all();
+        self.crew.seats.keep.set(0);
+        self.crew.seats.wake_all();
         let limit = self.core.now() + CLOSE_LIMIT;
         let is_late = std::cell::Cell::new(false);
         self.core.run(|now| is_late.set(now >= limit), || is_late.get() || self.core.live_tasks() == 0)
@@ -261,7 +261,7 @@ async fn conduct(crew: Rc<Crew>, start: Moment) {
         let now = crew.core.now();
         crew.roll_if_due(now);
         // A worker whose part of a fixed number of transactions is none.
-        crew.end_if_out_of_tickets(now);
+        crew.end_if_out_of_tickets();
     }
 }
 
