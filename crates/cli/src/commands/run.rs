@@ -97,8 +97,11 @@ fn dry(request: &Request, outline: &Outline) -> String {
         let from = fetch.map_or_else(String::new, |(_, source)| format!(", to be fetched from {source}"));
         text.push_str(&format!("{} is {}{from}\n", server.selector, server.name));
     }
+    let load = request.study.body(request.quick).load;
+    let least = load.until.map_or_else(String::new, |until| format!("{} to ", until.blocks_min));
+    let until = if load.until.is_some() { "until decided, at most " } else { "" };
     text.push_str(&format!(
-        "\n{} cells, {} blocks, {} runs, seed {}\n",
+        "\n{} cells, {least}{} blocks, {until}{} runs, seed {}\n",
         plan.cells.len(),
         plan.blocks(),
         plan.runs.len(),
