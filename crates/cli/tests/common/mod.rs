@@ -62,7 +62,7 @@ pub(crate) fn tiny_study(dir: &Path, name: &str, servers: &str, sessions: &str, 
     let text = format!(
         "title = \"tiny\"\nquestion = \"Does it run?\"\n[axes]\nserver = [{servers}]\nworkload = [\"oltp_point_select\", \
          \"oltp_read_write\"]\nsessions = [{sessions}]\n[options]\ntable_size = 1000\n[load]\nwarmup = \"100ms\"\n\
-         duration = \"1s\"\nblocks = {blocks}\nseed = 1\n"
+         duration = \"1s\"\nblocks = {blocks}\nseed = 1\ngates = \"warn\"\n"
     );
     std::fs::write(&path, text).unwrap();
     path.display().to_string()
