@@ -419,7 +419,12 @@ fn load(
 ) -> Result<LoadReport, Error> {
     stage(Stage::Load);
     workload::create_database(target).map_err(|error| Error::Server(error.to_string()))?;
-    let at = LoadAt { target: target.clone(), connections: loaders(), stop: wanted.stop.load().clone() };
+    let at = LoadAt {
+        target: target.clone(),
+        connections: loaders(),
+        is_own_server: durability == Durability::Expendable,
+        stop: wanted.stop.load().clone(),
+    };
     let report = |progress: workload::Progress| {
         let what = match progress.stage {
             workload::Stage::Tables => "creating tables",

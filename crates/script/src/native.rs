@@ -135,7 +135,7 @@ impl Native {
         let configured = self.configured(&target)?;
         onlooker.loading(&target, configured.data_bytes()).map_err(Error::Workload)?;
         notice(out, "Creating and filling the tables...\n")?;
-        let at = LoadAt { target: target.clone(), connections, stop: stop.clone() };
+        let at = LoadAt { target: target.clone(), connections, is_own_server: false, stop: stop.clone() };
         let report = configured.load(&at, &|_| ()).map_err(|error| Error::Workload(error.to_string()))?;
         report.notes.iter().for_each(|note| tell(level::WARNING, note));
         notice(out, &format!("{} rows are in place\n", report.rows))

@@ -239,7 +239,7 @@ fn create_tables(
         progress(Progress { stage: Stage::Tables, done, total });
     }
     let share = share_of(plan, connections);
-    let has_one = |table: &TableLoad<'_>| table.rows > share && !table.create.is_empty();
+    let has_one = |table: &TableLoad<'_>| at.is_own_server && table.rows > share && !table.create.is_empty();
     plan.tables
         .iter()
         .map(|table| match has_one(table) {

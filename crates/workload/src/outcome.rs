@@ -10,6 +10,8 @@ pub struct LoadAt {
     pub target: wire::Target,
     /// Connections that stream rows at once; at least 1.
     pub connections: usize,
+    /// The server is a run's own and holds nothing else: tables of the loader's own may be made beside those wanted.
+    pub is_own_server: bool,
     /// Ends the load at once: what the server is at is cancelled, and what was loaded until then stays.
     pub stop: load::Stop,
 }

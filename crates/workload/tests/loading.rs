@@ -65,7 +65,7 @@ fn a_key_that_is_there_twice_fails_the_load() {
             after: Vec::new(),
         }],
     };
-    let at = LoadAt { target: target.clone(), connections: 2, stop: load::Stop::new() };
+    let at = LoadAt { target: target.clone(), connections: 2, is_own_server: true, stop: load::Stop::new() };
     let failed = workload::loader::load(&at, &dialect, plan, &|_| ());
     assert!(
         matches!(&failed, Err(Error::Statement { source: wire::Error::Server(e), .. }) if e.number == 1062),
@@ -82,6 +82,7 @@ const LARGE_ROWS: u64 = 300_000;
 /// Loads a table `t` of two columns over two connections.
 fn load_large(
     target: &Target,
+    is_own_server: bool,
     create: &str,
     key_of: impl Fn(u64) -> u64 + Send + Sync,
 ) -> Result<workload::LoadReport, Error> {
@@ -100,7 +101,7 @@ fn load_large(
         }],
     };
     workload::loader::load(
-        &LoadAt { target: target.clone(), connections: 2, stop: load::Stop::new() },
+        &LoadAt { target: target.clone(), connections: 2, is_own_server, stop: load::Stop::new() },
         &dialect,
         plan,
         &|_| (),
@@ -125,7 +126,7 @@ fn a_large_table_of_mariadb_is_filled_through_a_stand_in_that_leaves_nothing() {
     let before = alterations(&target);
     let with_numbers =
         "CREATE TABLE t (id BIGINT NOT NULL AUTO_INCREMENT, n INTEGER, PRIMARY KEY (id)) ENGINE = InnoDB";
-    let loaded = load_large(&target, with_numbers, |row| row + 1).expect("the load succeeds");
+    let loaded = load_large(&target, true, with_numbers, |row| row + 1).expect("the load succeeds");
     assert_eq!(loaded.rows, LARGE_ROWS);
     assert_ne!(alterations(&target), before, "a stand-in was made");
     let mut client = Client::connect(&target).expect("the server answers");
@@ -157,12 +158,20 @@ fn a_large_table_of_mariadb_is_filled_through_a_stand_in_that_leaves_nothing() {
          PARTITION BY HASH (id) PARTITIONS 2",
     ] {
         let before = alterations(&target);
-        assert_eq!(load_large(&target, other, |row| row + 1).expect("the load succeeds").rows, LARGE_ROWS);
+        assert_eq!(
+            load_large(&target, true, other, |row| row + 1).expect("the load succeeds").rows,
+            LARGE_ROWS
+        );
         assert_eq!(alterations(&target), before, "{other}");
     }
 
+    // A server of somebody else's gets no table that nobody asked for.
+    let before = alterations(&target);
+    let loaded = load_large(&target, false, with_numbers, |row| row + 1).expect("the load succeeds");
+    assert_eq!((loaded.rows, alterations(&target)), (LARGE_ROWS, before));
+
     // The last row has the first one's key.
-    let failed = load_large(&target, with_numbers, |row| row % (LARGE_ROWS - 1) + 1);
+    let failed = load_large(&target, true, with_numbers, |row| row % (LARGE_ROWS - 1) + 1);
     assert!(
         matches!(&failed, Err(Error::Statement { source: wire::Error::Server(e), .. }) if e.number == 1062),
         "{failed:?}"
@@ -185,7 +194,8 @@ fn chosen_builds_keep_what_was_loaded_without_a_redo_log() {
         let Some(mut sandbox) = sandbox::testing::server(selector) else { return };
         let target = database(&sandbox, "redo");
         let configured = oltp(&target, "innodb");
-        let at = LoadAt { target: target.clone(), connections: 2, stop: load::Stop::new() };
+        let at =
+            LoadAt { target: target.clone(), connections: 2, is_own_server: true, stop: load::Stop::new() };
         let is_on = |when: &str| {
             let mut client = Client::connect(&target).expect("the server answers");
             let mut state = None;
@@ -228,7 +238,8 @@ fn a_load_ends_when_it_is_stopped_and_so_does_what_the_server_is_at() {
         let sleep = if selector == "postgres" { "SELECT pg_sleep(300)" } else { "SELECT SLEEP(300)" };
         for (rows, after) in [(4_000_000_000, Vec::new()), (10, vec![sleep.to_owned()])] {
             let stop = load::Stop::new();
-            let at = LoadAt { target: target.clone(), connections: 2, stop: stop.clone() };
+            let at =
+                LoadAt { target: target.clone(), connections: 2, is_own_server: true, stop: stop.clone() };
             let plan = workload::loader::LoadPlan {
                 tables: vec![workload::loader::TableLoad {
                     name: "t".to_owned(),

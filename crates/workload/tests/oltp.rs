@@ -94,7 +94,12 @@ fn rows_do_not_depend_on_the_number_of_connections() {
         let loaded = |connections, seed| {
             let configured =
                 configure("oltp_read_write", &[("table_size", "5001"), ("data_seed", seed)], &target);
-            let at = workload::LoadAt { target: target.clone(), connections, stop: load::Stop::new() };
+            let at = workload::LoadAt {
+                target: target.clone(),
+                connections,
+                is_own_server: true,
+                stop: load::Stop::new(),
+            };
             let report = configured.load(&at, &|_| ()).expect("the load succeeds");
             assert_eq!((report.rows, &report.method), (5001, &LoadMethod::Stream), "{:?}", report.notes);
             contents(&target)

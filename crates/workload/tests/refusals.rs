@@ -30,7 +30,10 @@ fn load(target: &Target) -> Result<workload::LoadReport, workload::Error> {
     let options =
         BTreeMap::from([("table_size".to_owned(), "100".to_owned()), ("tables".to_owned(), "3".to_owned())]);
     let configured = workload.configure(&options, Dialect::of_server(target.protocol, "8.0.33")).unwrap();
-    configured.load(&LoadAt { target: target.clone(), connections: 3, stop: load::Stop::new() }, &|_| ())
+    configured.load(
+        &LoadAt { target: target.clone(), connections: 3, is_own_server: true, stop: load::Stop::new() },
+        &|_| (),
+    )
 }
 
 #[test]

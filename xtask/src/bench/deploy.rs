@@ -71,7 +71,8 @@ fn from_snapshot(home: &Home, build: &Build) -> Result<bool> {
     let dialect = Dialect::of_server(target.protocol, &version);
     let configured =
         workload::find("oltp_read_write").context("the workload")?.configure(&options, dialect)?;
-    configured.load(&LoadAt { target, connections: 2, stop: load::Stop::new() }, &|_| ())?;
+    configured
+        .load(&LoadAt { target, connections: 2, is_own_server: true, stop: load::Stop::new() }, &|_| ())?;
     let dataset = configured.dataset_key();
     let key = snapshot::key(&spec, &dataset);
     let kept =

@@ -221,7 +221,8 @@ fn from_snapshot(
 
 fn load(loader: Loader, configured: &dyn Configured, target: &Target, rows: &str) -> Result<Took> {
     let connections = thread::available_parallelism().map_or(2, usize::from);
-    let at = LoadAt { target: target.clone(), connections, stop: load::Stop::new() };
+    let is_own_server = matches!(loader, Loader::Own);
+    let at = LoadAt { target: target.clone(), connections, is_own_server, stop: load::Stop::new() };
     let started = Instant::now();
     let report: Option<LoadReport> = match loader {
         Loader::Sysbench => {

@@ -46,7 +46,10 @@ fn one_server(home: &Home, selector: &str, length: Duration) -> Result<Telemetry
     let configured = workload::find("oltp_read_write")
         .context("the workload")?
         .configure(&options, Dialect::of_server(target.protocol, &version))?;
-    configured.load(&LoadAt { target: target.clone(), connections: 2, stop: load::Stop::new() }, &|_| ())?;
+    configured.load(
+        &LoadAt { target: target.clone(), connections: 2, is_own_server: true, stop: load::Stop::new() },
+        &|_| (),
+    )?;
     let step = Step {
         sessions: SESSIONS,
         warmup: Duration::from_secs(2),

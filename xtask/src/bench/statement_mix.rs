@@ -59,8 +59,10 @@ fn sysbench_run(script: &str, target: &Target) -> Result<()> {
 }
 
 fn load(name: &str, target: &Target, rows: &str) -> Result<()> {
-    configure(name, target, rows)?
-        .load(&LoadAt { target: target.clone(), connections: 1, stop: load::Stop::new() }, &|_| ())?;
+    configure(name, target, rows)?.load(
+        &LoadAt { target: target.clone(), connections: 1, is_own_server: true, stop: load::Stop::new() },
+        &|_| (),
+    )?;
     Ok(())
 }
 

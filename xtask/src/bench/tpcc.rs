@@ -37,7 +37,7 @@ fn one_server(home: &Home, selector: &str) -> Result<bool> {
     let configured = workload::find("tpcc").context("the workload")?.configure(&options, dialect)?;
 
     let connections = thread::available_parallelism().map_or(2, usize::from);
-    let at = LoadAt { target: target.clone(), connections, stop: load::Stop::new() };
+    let at = LoadAt { target: target.clone(), connections, is_own_server: true, stop: load::Stop::new() };
     let started = Instant::now();
     let report = workload::without_redo_log(&target, || configured.load(&at, &|_| ()))?;
     let load_s = started.elapsed().as_secs_f64();

@@ -35,7 +35,7 @@ pub(crate) fn configure(name: &str, pairs: &[(&str, &str)], target: &Target) -> 
 
 /// Loads on two connections.
 pub(crate) fn load_tables(configured: &dyn Configured, target: &Target) -> workload::LoadReport {
-    let at = LoadAt { target: target.clone(), connections: 2, stop: load::Stop::new() };
+    let at = LoadAt { target: target.clone(), connections: 2, is_own_server: true, stop: load::Stop::new() };
     let report = configured.load(&at, &|_| ()).expect("the load succeeds");
     assert!(configured.is_loaded(target).expect("the tables can be counted"), "not loaded after a load");
     report
