@@ -26,6 +26,15 @@ pub enum Ended {
     },
 }
 
+impl Ended {
+    /// Blocks that it has.
+    pub(crate) fn blocks(self) -> u32 {
+        match self {
+            Ended::Decided { blocks } | Ended::OverBudget { blocks, .. } => blocks,
+        }
+    }
+}
+
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -428,6 +428,21 @@ fn place_of(cell: &Cell) -> &str {
     cell.storage.as_ref().map_or("default", |storage| storage.label.as_str())
 }
 
+/// How the runs of the blocks up to `last` stand. A later block may have been begun before the study was found decided.
+fn counted(runs: &[PlannedRun], stands: &BTreeMap<u32, Status>, last: u32, study: StudyId) -> Outcome {
+    let runs: Vec<&PlannedRun> = runs.iter().filter(|run| run.block <= last).collect();
+    let count = |wanted: Status| runs.iter().filter(|run| stands.get(&run.index) == Some(&wanted)).count();
+    Outcome {
+        study,
+        runs: runs.len(),
+        made: 0,
+        done: count(Status::Done),
+        invalid: count(Status::Invalid),
+        failed: count(Status::Failed),
+        ended: None,
+    }
+}
+
 /// What a run of the plan is made for.
 #[derive(Debug, Clone, Copy)]
 struct Pass {
@@ -487,7 +502,8 @@ impl Work<'_> {
             made += self.make_block(store, runs, around)?;
         }
         if self.body.load.hot_locks {
-            made += self.lock_passes(store, chosen, around)?;
+            let begun = chosen.iter().filter(|run| ended.is_none_or(|ended| run.block <= ended.blocks()));
+            made += self.lock_passes(store, &begun.collect::<Vec<_>>(), around)?;
         }
         let outcome = self.outcome(store, made, ended)?;
         if self.body.load.until.is_some() && ended.is_none() && outcome.open() == 0 {
@@ -539,12 +555,13 @@ impl Work<'_> {
     fn lock_passes(
         &self,
         store: &mut Store,
-        chosen: &[PlannedRun],
+        chosen: &[&PlannedRun],
         around: Around<'_>,
     ) -> Result<usize, Error> {
         let heads = store.run_heads(self.id)?;
         let stands = standing(&heads);
-        if self.plan.runs.iter().any(|run| !stands.contains_key(&run.index)) {
+        let last = chosen.iter().map(|run| run.block).max().unwrap_or_default();
+        if self.plan.runs.iter().any(|run| run.block <= last && !stands.contains_key(&run.index)) {
             return Ok(0);
         }
         let mut made = 0;
@@ -634,22 +651,8 @@ impl Work<'_> {
     fn outcome(&self, store: &Store, made: usize, ended: Option<Ended>) -> Result<Outcome, Error> {
         let heads = store.run_heads(self.id)?;
         let stands = statuses(store, &heads)?;
-        let count = |wanted: Status| stands.values().filter(|status| **status == wanted).count();
-        let runs = match ended {
-            Some(Ended::Decided { blocks } | Ended::OverBudget { blocks, .. }) => {
-                self.plan.runs.iter().filter(|run| run.block <= blocks).count()
-            }
-            None => self.plan.runs.len(),
-        };
-        Ok(Outcome {
-            study: self.id,
-            runs,
-            ended,
-            made,
-            done: count(Status::Done),
-            invalid: count(Status::Invalid),
-            failed: count(Status::Failed),
-        })
+        let last = ended.map_or(u32::MAX, Ended::blocks);
+        Ok(Outcome { made, ended, ..counted(&self.plan.runs, &stands, last, self.id) })
     }
 
     /// Makes one run and commits it. How it ended.
@@ -778,6 +781,18 @@ mod tests {
                 .unwrap_err()
                 .contains("sessions=9: the axis has 1")
         );
+    }
+
+    #[test]
+    fn runs_of_a_block_that_was_begun_before_the_end_are_not_counted() {
+        let run = |index: u32| PlannedRun { index, block: index / 2 + 1, cell: 0, levels: vec![1], seed: 1 };
+        let runs: Vec<PlannedRun> = (0..6).map(run).collect();
+        // Interrupted in the second block, and then found decided after the first.
+        let stands = BTreeMap::from([(0, Status::Done), (1, Status::Invalid), (2, Status::Done)]);
+        let early = counted(&runs, &stands, 1, StudyId(1));
+        assert_eq!((early.runs, early.done, early.invalid, early.open()), (2, 1, 1, 0));
+        let whole = counted(&runs, &stands, u32::MAX, StudyId(1));
+        assert_eq!((whole.runs, whole.done, whole.invalid, whole.open()), (6, 2, 1, 3));
     }
 
     #[test]
