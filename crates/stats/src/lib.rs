@@ -1,5 +1,5 @@
-//! Pure functions on slices: confidence intervals, verdicts, the Universal Scalability Law, change points, steady
-//! state, stability.
+//! Pure functions on slices: confidence intervals, verdicts, variance components, what a study can tell before it is
+//! made, the Universal Scalability Law, change points, steady state, stability.
 //!
 //! Never here: IO of any kind, clocks, randomness that was not passed in as a seed, names of metrics or servers.
 
@@ -8,10 +8,12 @@ pub mod binomial;
 mod change;
 pub mod climb;
 pub mod compare;
+mod components;
 pub mod describe;
 mod gate;
 mod load_law;
 mod multiple;
+mod plan;
 pub mod rng;
 mod steady;
 pub mod student;
@@ -23,11 +25,13 @@ pub use compare::{
     BLOCKS_MAX, Better, Comparison, Design, Method, Question, Ranked, Reason, Rules, Sample, Verdict,
     compare, compare_one, rank,
 };
+pub use components::{Components, variance_components};
 pub use describe::{
     Stability, coefficient_of_variation, geometric_mean, mean, median, quantile, quantile_needs, stability,
 };
 pub use gate::{Gate, Wanted};
 pub use load_law::{LittleCheck, little};
 pub use multiple::{benjamini_hochberg, holm};
+pub use plan::{BlockCosts, Layout, best_layout, difference_told};
 pub use steady::{Steadiness, SteadyRules, SteadyState, start_up_length, steadiness};
 pub use usl::{UslError, UslFit, UslPoint, Weighting, fit_usl};
