@@ -279,14 +279,21 @@ fn a_study_that_asks_for_what_a_build_lacks_is_refused_before_its_first_run() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s.toml");
     for (axis, words) in [
-        ("engine = [\"InnoDB\", \"TokuDB\"]", ["engine `TokuDB` is not possible", "[[exclude]]"]),
+        (
+            "engine = [\"InnoDB\", \"TokuDB\"]",
+            ["engine `TokuDB` is not possible", "[[exclude]]", "leave those cells out"],
+        ),
         (
             "settings = [\"default\", { name = \"big\", set = { innodb_bufer_pool_size = \"1G\" } }]",
-            ["settings `big` are not possible", "is it innodb_buffer_pool_size?"],
+            ["settings `big` are not possible", "is it innodb_buffer_pool_size?", "s.toml:6:48"],
+        ),
+        (
+            "settings = [\"default\", { name = \"big\", set = { innodb_flush_method = \"never\" } }]",
+            ["settings `big` are not possible", "innodb_flush_method: ", "s.toml:6:70"],
         ),
         (
             "env = [\"none\", { name = \"other\", set = { LD_PRELOAD = \"/nowhere/x.so\" } }]",
-            ["LD_PRELOAD=/nowhere/x.so", "there is no such file"],
+            ["LD_PRELOAD=/nowhere/x.so", "there is no such file", "nowhere"],
         ),
     ] {
         let text = format!(

@@ -66,7 +66,7 @@ pub(crate) fn check(
             let asked = format!("{} {:?} {:?} {:?}", cell.server, spec.settings, spec.logging, spec.env);
             if checked.insert(asked) {
                 match spec.check() {
-                    Err(sandbox::Error::Setting { build, name, why }) => {
+                    Err(sandbox::Error::Setting { build, name, is_value, why }) => {
                         let label = &cell.settings.label;
                         let help = format!(
                             "write what {build} takes, or leave these cells out with an [[exclude]] of server = \"{}\" \
@@ -75,8 +75,10 @@ pub(crate) fn check(
                         );
                         let message =
                             format!("settings `{label}` are not possible on {build}: {name}: {why}");
-                        let place = format!("settings/{label}/{name}");
-                        return Err(study.refuse(&place, message, "this value, or this name", &help));
+                        let (part, mark) =
+                            if is_value { ("value", "this value") } else { ("name", "this name") };
+                        let place = format!("settings/{label}/{name}/{part}");
+                        return Err(study.refuse(&place, message, mark, &help));
                     }
                     other => other?,
                 }

@@ -72,6 +72,8 @@ pub enum Error {
         build: String,
         /// The variable.
         name: String,
+        /// Whether its value is what is wrong, rather than its name.
+        is_value: bool,
         /// Why, and the name it has now.
         why: String,
     },

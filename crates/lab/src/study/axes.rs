@@ -331,9 +331,16 @@ fn read_settings(item: Item<'_>, problems: &mut Problems, places: &mut Places) -
     let logging = choice(table.get("logging"), problems, "a logging variant", LOGGING);
     let mut spans: Vec<(String, Range<usize>)> = vec![(String::new(), item.span())];
     let mut plain = |item: Item<'_>, problems: &mut Problems| -> BTreeMap<String, String> {
-        let read = item.scalars(problems);
-        spans.extend(read.iter().map(|(name, at)| (format!("/{name}"), at.span.clone())));
-        read.into_iter().map(|(name, at)| (name, at.value)).collect()
+        let Some(table) = item.table(problems, "") else { return BTreeMap::new() };
+        let mut read = BTreeMap::new();
+        for (name, item) in table.entries() {
+            if let Some(value) = item.scalar(problems) {
+                spans.push((format!("/{}/name", name.value), name.span));
+                spans.push((format!("/{}/value", name.value), value.span));
+                read.insert(name.value, value.value);
+            }
+        }
+        read
     };
     let set = table.get("set").map(|item| plain(item, problems)).unwrap_or_default();
     let mut by_flavor = BTreeMap::new();

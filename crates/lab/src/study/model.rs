@@ -30,7 +30,7 @@ pub struct Study {
     pub body: Body,
     /// What `--quick` changes.
     pub quick: Quick,
-    /// Where what is checked later stands in the text: `sessions`, `settings/NAME`, `settings/NAME/VARIABLE`.
+    /// Where what is checked later stands in the text: `sessions`, `settings/NAME`, `settings/NAME/VARIABLE/name` and `/value`.
     pub(crate) places: BTreeMap<String, Range<usize>>,
 }
 

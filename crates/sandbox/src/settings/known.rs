@@ -135,7 +135,7 @@ pub(crate) fn check(build: &Build, asked: &Settings) -> Result<(), Error> {
         judge(build, &known, name, value, &|name| is_taken_by_postgres(build, name))?;
     }
     match refused_value(build, asked)? {
-        Some((name, why)) => Err(Error::Setting { build: build.name(), name, why }),
+        Some((name, why)) => Err(Error::Setting { build: build.name(), name, is_value: true, why }),
         None => Ok(()),
     }
 }
@@ -211,12 +211,14 @@ fn judge(
     is_hidden: &dyn Fn(&str) -> Result<bool, Error>,
 ) -> Result<(), Error> {
     let name = canonical(given);
-    let refuse = |why: String| Err(Error::Setting { build: build.name(), name: given.to_owned(), why });
+    let setting =
+        |is_value, why| Error::Setting { build: build.name(), name: given.to_owned(), is_value, why };
+    let refuse = |why: String| Err(setting(false, why));
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.')) || name.is_empty() {
         return refuse("a variable's name is letters, digits and underscores".to_owned());
     }
     if value.contains(['\0', '\n']) {
-        return refuse("its value has a line break in it".to_owned());
+        return Err(setting(true, "its value has a line break in it".to_owned()));
     }
     if OURS.contains(&name.as_str()) {
         return refuse(
