@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sandbox::{Assignment, CpuRequest, Cpus, Home, Isolation, Profile, Spec};
-use store::{HostId, Key, Purpose, RunEnd, RunStart, ServerFacts, Status, WorkloadFacts};
+use sandbox::{Assignment, Build, CpuRequest, Cpus, Home, Isolation, Profile, Spec};
+use store::{Key, RunEnd, RunStart, ServerFacts, Status, WorkloadFacts};
 
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
-use crate::machine::take_machine;
+use crate::machine::{Machine, take_machine};
+use crate::make::{Making, make};
 use crate::observe::{Event, Observer, RunLabel, Stage};
-use crate::progress::{Detail, Progress};
-use crate::provision::{Place, introduce};
-use crate::run::{Around, Asked, Order, run};
-use crate::servers::{self, Server};
+use crate::run::{Around, Order};
+use crate::servers::Server;
 use crate::stop::StopSwitch;
+use crate::subject::{Subject, next_number};
 use crate::workloads::Resolved;
 
 pub use crate::provision::Data;
@@ -131,60 +131,18 @@ fn levels(
     }
     let subject = Subject::find(home, &request.server, observer)?;
     let mut data = request.data;
-    for (index, &sessions) in request.sessions.iter().enumerate() {
-        let start = start_of(request, &subject.name(), index);
-        let label = RunLabel {
-            number: index + 1,
-            of: request.sessions.len(),
-            block: 1,
-            blocks: 1,
-            key: BTreeMap::from([
-                ("server".to_owned(), subject.name()),
-                ("workload".to_owned(), request.workload.name().to_owned()),
-            ]),
-            levels: vec![sessions],
-        };
-        observer(Event::RunStarted(&label));
-        let mut plan = load_plan(request, sessions);
-        let pinned = request.cpus.as_ref().filter(|_| matches!(subject, Subject::Build(_)));
-        let assigned = pinned.map(cpus_beside).transpose()?;
-        let client = assigned.as_ref().and_then(|assigned| assigned.client.as_ref());
-        plan.cpus = client.map_or_else(Vec::new, |cpus| cpus.0.iter().map(|&cpu| cpu as usize).collect());
-        let (place, asked) = subject.place(request);
-        let order = Order {
-            home,
-            server_name: subject.name(),
-            flavor: subject.flavor(),
-            workload: &request.workload,
-            options: &request.options,
-            engine: None,
-            data,
-            load: &plan,
-            prime: None,
-            is_cold: false,
-            is_lenient: false,
-            seed: request.seed,
-            asked,
-            server_facts: ServerFacts::default(),
-            log_file: None,
-            canary_ratio: None,
-            notes: machine
-                .doubt
-                .iter()
-                .cloned()
-                .chain(assigned.map(|assigned| assigned.notes).unwrap_or_default())
-                .collect(),
-        };
-        let ended = run(&order, place, around, Progress::new(Detail::Dropped));
-        observer(Event::RunEnded { label: &label, summary: &ended.summary });
+    for index in 0..request.sessions.len() {
+        let making = making(home, request, (&subject, data), &machine, index)?;
+        let start = making.start.clone();
+        let ended = make(making, None, around)?;
         // Loaded once anew is enough for a server that keeps its tables between levels.
-        if !matches!(subject, Subject::Build(_)) && data == Data::Fresh && ended.failure.is_none() {
+        if subject.own_build().is_none() && data == Data::Fresh && ended.failure.is_none() {
             data = Data::Any;
         }
         done(Level {
             start,
             end: ended.end,
-            build: subject.identity(),
+            build: subject.build().map(|build| build.identity.clone()),
             failure: ended.failure,
             result: ended.result,
             is_begun: true,
@@ -196,84 +154,63 @@ fn levels(
     Ok(())
 }
 
-/// The server under test.
-enum Subject<'a> {
-    Build(Box<sandbox::Build>),
-    Sandbox(Box<sandbox::Sandbox>),
-    Attached { target: &'a wire::Target, name: String, flavor: sandbox::Flavor },
-}
-
-impl<'a> Subject<'a> {
-    fn find(home: &Home, server: &'a Server, observer: Observer<'_>) -> Result<Subject<'a>, Error> {
-        Ok(match server {
-            Server::Selector(selector) => {
-                Subject::Build(Box::new(servers::obtain(home, selector, observer)?))
-            }
-            Server::Sandbox(name) => Subject::Sandbox(Box::new(servers::open_sandbox(home, name)?)),
-            Server::Url(target) => {
-                let (name, flavor) = attached_name(target)?;
-                Subject::Attached { target, name, flavor }
-            }
-        })
-    }
-
-    fn name(&self) -> String {
-        match self {
-            Subject::Build(build) => build.name(),
-            Subject::Sandbox(sandbox) => sandbox.build().name(),
-            Subject::Attached { name, .. } => name.clone(),
-        }
-    }
-
-    fn flavor(&self) -> sandbox::Flavor {
-        match self {
-            Subject::Build(build) => build.flavor,
-            Subject::Sandbox(sandbox) => sandbox.build().flavor,
-            Subject::Attached { flavor, .. } => *flavor,
-        }
-    }
-
-    fn identity(&self) -> Option<String> {
-        match self {
-            Subject::Build(build) => Some(build.identity.clone()),
-            Subject::Sandbox(sandbox) => Some(sandbox.build().identity.clone()),
-            Subject::Attached { .. } => None,
-        }
-    }
-
-    fn place(&self, request: &Request) -> (Place<'_>, Asked) {
-        match self {
-            Subject::Build(build) => {
-                let name = format!("bench-{}-{}", std::process::id(), next_number());
-                let mut spec = Spec::new(name, (**build).clone());
-                spec.settings = request.settings.clone();
-                spec.profile = request.profile;
-                spec.cpus = request.cpus.clone();
-                spec.isolation = Isolation::default();
-                let asked = Asked::of(&spec);
-                (Place::Own(Box::new(spec)), asked)
-            }
-            Subject::Sandbox(sandbox) => (Place::Deployed(sandbox), Asked::of_sandbox(sandbox)),
-            Subject::Attached { target, .. } => (Place::Attached(target), Asked::default()),
-        }
-    }
-}
-
-/// `flavor@version` and flavour of an attached server, as it introduces itself.
-pub(crate) fn attached_name(target: &wire::Target) -> Result<(String, sandbox::Flavor), Error> {
-    let dialect = introduce(target)?.1;
-    let flavor = dialect.flavor;
-    let version = match (flavor, dialect.version) {
-        (sandbox::Flavor::Postgres, v) if v.major >= 10 => format!("{}.{}", v.major, v.minor),
-        (_, v) => v.to_string(),
+/// The run of one session count.
+fn making<'a>(
+    home: &'a Home,
+    request: &'a Request,
+    (subject, data): (&'a Subject, Data),
+    machine: &Machine,
+    index: usize,
+) -> Result<Making<'a>, Error> {
+    let sessions = request.sessions[index];
+    let label = RunLabel {
+        number: index + 1,
+        of: request.sessions.len(),
+        block: 1,
+        blocks: 1,
+        key: BTreeMap::from([
+            ("server".to_owned(), subject.name()),
+            ("workload".to_owned(), request.workload.name().to_owned()),
+        ]),
+        levels: vec![sessions],
     };
-    Ok((format!("{flavor}@{version}"), flavor))
+    let mut load = load_plan(request, sessions);
+    let pinned = request.cpus.as_ref().filter(|_| subject.own_build().is_some());
+    let assigned = pinned.map(cpus_beside).transpose()?;
+    let client = assigned.as_ref().and_then(|assigned| assigned.client.as_ref());
+    load.cpus = client.map_or_else(Vec::new, |cpus| cpus.0.iter().map(|&cpu| cpu as usize).collect());
+    let (place, asked) = subject.place(|build| Ok(spec(request, build)))?;
+    let notes = assigned.map(|assigned| assigned.notes).unwrap_or_default();
+    let order = Order {
+        home,
+        server_name: subject.name(),
+        flavor: subject.flavor(),
+        workload: &request.workload,
+        options: &request.options,
+        engine: None,
+        data,
+        load,
+        prime: None,
+        is_cold: false,
+        is_lenient: false,
+        seed: request.seed,
+        asked,
+        server_facts: ServerFacts::default(),
+        log_file: None,
+        canary_ratio: None,
+        notes: machine.doubt.iter().cloned().chain(notes).collect(),
+    };
+    Ok(Making { start: start_of(request, &subject.name(), index), label, order, place })
 }
 
-/// Sandboxes of one process are told apart by a running number.
-pub(crate) fn next_number() -> u32 {
-    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
-    NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+/// The sandbox of a run's own.
+fn spec(request: &Request, build: &Build) -> Spec {
+    let mut spec = Spec::new(format!("bench-{}-{}", std::process::id(), next_number()), build.clone());
+    spec.settings = request.settings.clone();
+    spec.profile = request.profile;
+    spec.cpus = request.cpus.clone();
+    spec.isolation = Isolation::default();
+    spec
 }
 
 /// The server's cpus as asked for, and for the client those that are left.
@@ -300,23 +237,13 @@ fn load_plan(request: &Request, sessions: u32) -> load::LoadPlan {
 }
 
 fn start_of(request: &Request, server: &str, index: usize) -> RunStart {
-    RunStart {
-        index: index as u32,
-        key: Key::from([
-            ("server".to_owned(), server.into()),
-            ("workload".to_owned(), request.workload.name().into()),
-        ]),
-        levels: vec![request.sessions[index]],
-        is_climb: false,
-        block: 1,
-        repeat: 1,
-        position: index as u32 + 1,
-        purpose: Purpose::Measure,
-        seed: request.seed,
-        host: HostId(0),
-        build: None,
-        started_at_ms: load::time::unix_ms(),
-    }
+    let key = Key::from([
+        ("server".to_owned(), server.into()),
+        ("workload".to_owned(), request.workload.name().into()),
+    ]);
+    let now = load::time::unix_ms();
+    let of_level = RunStart::new(key, vec![request.sessions[index]], request.seed, now);
+    RunStart { index: index as u32, position: index as u32 + 1, ..of_level }
 }
 
 /// Shorter waits are not worth a line.

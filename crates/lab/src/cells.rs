@@ -6,10 +6,10 @@ use sandbox::cpus::Assignment;
 use sandbox::{Build, CpuRequest, Cpus, Flavor, Limits, Spec, Storage};
 use store::{Axis, ServerFacts};
 
-use crate::bench::next_number;
 use crate::error::Error;
 use crate::plan::{Cell, Plan, PlannedRun};
 use crate::study::{Arrivals, Body, CpusChoice, Ladder, Length, Load, SettingsChoice, Study};
+use crate::subject::next_number;
 
 /// What can be controlled of a server.
 pub(crate) struct Controlled<'a> {

@@ -3,20 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Instant;
 
 use load::LoadResult;
-use store::{
-    HostId, Key, LatencyUnit, Purpose, RunEnd, RunStart, ServerFacts, Status, Store, Study, WorkloadFacts,
-};
+use store::{Key, LatencyUnit, RunEnd, RunStart, ServerFacts, Status, Store, Study, WorkloadFacts};
 use wire::Target;
 
-use crate::bench::attached_name;
 use crate::error::Error;
-use crate::hooks::{Found, Hook};
 use crate::judge;
-use crate::progress::{Detail, Progress, append};
+use crate::progress::Detail;
+use crate::recording::Recording;
 use crate::run::{describe, engine_of, reported_settings};
+use crate::subject::attached_name;
 use crate::watch;
 
 /// What such a command line has run.
@@ -53,11 +50,8 @@ pub struct Record {
 
 /// Watches machine, server and client while such a command line runs its load, as `run` and `bench` do.
 pub struct Onlooker {
-    began: Instant,
-    hook: Option<Box<dyn Hook>>,
-    /// When the measured phase of each level began, in seconds.
-    offsets_s: Vec<f64>,
-    progress: Progress<'static>,
+    recording: Recording<'static>,
+    is_watched: bool,
     is_kept: bool,
 }
 
@@ -66,53 +60,62 @@ impl Onlooker {
     /// ask the server something too.
     pub fn began(is_kept: bool) -> Onlooker {
         let detail = if is_kept { Detail::Held } else { Detail::Dropped };
-        let progress = Progress::new(detail);
-        Onlooker { began: Instant::now(), hook: None, offsets_s: Vec::new(), progress, is_kept }
+        let recording = Recording::new(RunEnd::new(Status::Failed, 0), detail);
+        Onlooker { recording, is_watched: false, is_kept }
     }
 
     /// To be called with everything that the load tells, and the server that it uses, which is known when its sessions
     /// are connected.
     pub fn event(&mut self, event: &load::Event<'_>, target: Option<&Target>) {
-        match event {
-            load::Event::Connected { .. } if self.hook.is_none() && self.is_kept => {
-                self.hook = Some(watch::onlooker(self.began, target));
-            }
-            load::Event::StepStarted { step, .. } => {
-                self.offsets_s.push((self.began.elapsed() + step.warmup).as_secs_f64());
-            }
-            _ => {}
+        if matches!(event, load::Event::Connected { .. }) && !self.is_watched && self.is_kept {
+            self.recording.hooks.push(watch::onlooker(self.recording.began, target));
+            self.is_watched = true;
         }
-        if let Some(hook) = &mut self.hook {
-            hook.event(event);
-        }
-        let hook = &mut self.hook;
         // What is held or dropped meets no disk.
-        let _ =
-            self.progress.event(event, || hook.as_mut().map(|hook| hook.take_series()).unwrap_or_default());
-    }
-
-    /// Adds what was seen to the end of the run, and judges it again.
-    fn finish(self, end: &mut RunEnd) {
-        let Some(hook) = self.hook else { return };
-        let Found { series, hot_locks, gates, warnings, facts } = hook.finish(&end.steps);
-        end.series = self.progress.series;
-        append(&mut end.series, series);
-        end.hot_locks.extend(hot_locks);
-        // What nobody had looked at before this did.
-        end.gates.retain(|known| !gates.iter().any(|gate| gate.name == known.name));
-        end.gates.extend(gates);
-        end.warnings.extend(warnings);
-        end.facts.extend(facts);
-        if matches!(end.status, Status::Done | Status::Invalid) {
-            end.error = None;
-            end.status = judge::judge(end, false);
-        }
+        let _ = self.recording.event(event);
     }
 }
 
 /// The record of a run that `onlooker` has watched. Asks the server what it is and how it is set; a server that is gone
 /// leaves that empty.
-pub fn record(ran: &Ran<'_>, mut onlooker: Onlooker) -> Record {
+pub fn record(ran: &Ran<'_>, onlooker: Onlooker) -> Record {
+    let mut recording = onlooker.recording;
+    recording.end.server = server_facts(ran);
+    recording.end.workload = WorkloadFacts {
+        name: ran.workload.to_owned(),
+        options: ran.options.clone(),
+        data_from: "kept".to_owned(),
+        ..WorkloadFacts::default()
+    };
+    let mut key = Key::from([("workload".to_owned(), ran.workload.into())]);
+    if !recording.end.server.name.is_empty() {
+        key.insert("server".to_owned(), recording.end.server.name.clone().into());
+    }
+    for (name, value) in ran.given {
+        let number = value.parse::<i64>().ok().map(serde_json::Value::from);
+        key.insert(name.clone(), number.unwrap_or_else(|| value.clone().into()));
+    }
+    let start = RunStart::new(key, vec![ran.planned.sessions], ran.seed, ran.started_at_ms);
+    recording.load_ended(std::slice::from_ref(ran.planned), ran.load);
+    recording.end.warnings = judge::waits(ran.load);
+    // A script that uses no server has nothing but the client to be bound by.
+    let mut why = "there was no server";
+    if ran.target.is_some() {
+        recording.judge_load(ran.load);
+        why = "not looked at in runs of another tool's command line";
+    }
+    let told = recording.look();
+    recording.end.warnings.extend(told);
+    let ended = match ran.error {
+        Some(error) => Err((Status::Failed, error)),
+        None if ran.load.interrupted => Err((Status::Interrupted, "stopped by the user")),
+        None => Ok(()),
+    };
+    recording.end.error = ended.err().map(|(_, error)| error.to_owned());
+    Record { start, end: recording.close(ended.map_err(|(status, _)| status), false, why) }
+}
+
+fn server_facts(ran: &Ran<'_>) -> ServerFacts {
     let mut server = ServerFacts::default();
     if let Some(target) = ran.target
         && let Ok((name, flavor)) = attached_name(target)
@@ -126,79 +129,7 @@ pub fn record(ran: &Ran<'_>, mut onlooker: Onlooker) -> Record {
             server.settings = settings;
         }
     }
-    let mut key = Key::from([("workload".to_owned(), ran.workload.into())]);
-    if !server.name.is_empty() {
-        key.insert("server".to_owned(), server.name.clone().into());
-    }
-    for (name, value) in ran.given {
-        let number = value.parse::<i64>().ok().map(serde_json::Value::from);
-        key.insert(name.clone(), number.unwrap_or_else(|| value.clone().into()));
-    }
-    let start = RunStart {
-        index: 0,
-        key,
-        levels: vec![ran.planned.sessions],
-        is_climb: false,
-        block: 1,
-        repeat: 1,
-        position: 1,
-        purpose: Purpose::Measure,
-        seed: ran.seed,
-        host: HostId(0),
-        build: None,
-        started_at_ms: ran.started_at_ms,
-    };
-    let planned = std::slice::from_ref(ran.planned);
-    let steps = onlooker.progress.steps(planned, ran.load, &onlooker.offsets_s);
-    let mut end = end(ran, server, steps);
-    onlooker.finish(&mut end);
-    Record { start, end }
-}
-
-fn end(ran: &Ran<'_>, server: ServerFacts, steps: Vec<store::Step>) -> RunEnd {
-    let mut end = RunEnd {
-        status: Status::Done,
-        error: None,
-        log_tail: String::new(),
-        log_file: String::new(),
-        ended_at_ms: load::time::unix_ms(),
-        server,
-        workload: WorkloadFacts {
-            name: ran.workload.to_owned(),
-            options: ran.options.clone(),
-            data_from: "kept".to_owned(),
-            ..WorkloadFacts::default()
-        },
-        phases: Vec::new(),
-        warnings: judge::waits(ran.load),
-        gates: Vec::new(),
-        checks: Vec::new(),
-        steps,
-        series: Vec::new(),
-        hot_locks: Vec::new(),
-        facts: BTreeMap::new(),
-    };
-    // A script that uses no server has nothing but the client to be bound by.
-    if ran.target.is_some() {
-        end.gates = judge::of_load(ran.load, &end.steps);
-    }
-    end.status = match ran.error {
-        Some(error) => {
-            end.error = Some(error.to_owned());
-            Status::Failed
-        }
-        None if ran.load.interrupted => {
-            end.error = Some("stopped by the user".to_owned());
-            Status::Interrupted
-        }
-        None => judge::judge(&mut end, false),
-    };
-    let why = match ran.target {
-        Some(_) => "not looked at in runs of another tool's command line",
-        None => "there was no server",
-    };
-    judge::complete(&mut end, why);
-    end
+    server
 }
 
 /// The study that gathers the runs of a tool in a results file.

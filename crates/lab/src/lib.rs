@@ -5,7 +5,6 @@
 
 pub mod audit;
 pub mod bench;
-mod block;
 mod cells;
 pub mod checks;
 mod ending;
@@ -16,17 +15,20 @@ mod judge;
 pub mod kept;
 mod locks;
 mod machine;
+mod make;
 pub mod observe;
 pub mod plan;
 pub mod progress;
 mod provision;
 mod record;
 mod recorded;
+mod recording;
 mod run;
 pub mod servers;
 mod stop;
 pub mod study;
 pub mod study_run;
+mod subject;
 pub mod watch;
 pub mod workloads;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use load::{LoadPlan, LoadResult};
 use sandbox::Home;
@@ -12,12 +12,13 @@ use workload::Ran;
 
 use crate::checks;
 use crate::error::{Class, Error};
-use crate::hooks::{Attach, Hook, RunContext};
+use crate::hooks::{Attach, RunContext};
 use crate::judge;
 use crate::observe::{Event, Observer, RunSummary, Stage};
-use crate::progress::{Progress, append};
+use crate::progress::Detail;
 use crate::provision::{Data, Failed, LOG_LINES, Place, Provisioned, Wanted, connect, provision};
 use crate::record;
+use crate::recording::Recording;
 use crate::stop::StopSwitch;
 use crate::workloads::Resolved;
 
@@ -31,9 +32,9 @@ pub(crate) struct Order<'a> {
     pub(crate) options: &'a BTreeMap<String, String>,
     pub(crate) engine: Option<&'a str>,
     pub(crate) data: Data,
-    pub(crate) load: &'a LoadPlan,
+    pub(crate) load: LoadPlan,
     /// What runs before it and is not recorded.
-    pub(crate) prime: Option<&'a LoadPlan>,
+    pub(crate) prime: Option<LoadPlan>,
     /// The server is restarted before the load, and the page cache emptied.
     pub(crate) is_cold: bool,
     /// Gates that doubt machine and client warn, and do not call the run invalid.
@@ -44,7 +45,7 @@ pub(crate) struct Order<'a> {
     pub(crate) asked: Asked,
     /// Facts of the server that are known beforehand (isolation, cpus, storage).
     pub(crate) server_facts: ServerFacts,
-    /// Directory and name of the file that keeps the server's log of a failed run.
+    /// The results' directory and, in it, the file that keeps the server's log of a failed run.
     pub(crate) log_file: Option<(&'a Path, String)>,
     /// The canary before this block against the study's others.
     pub(crate) canary_ratio: Option<f64>,
@@ -99,91 +100,77 @@ pub(crate) struct Ended {
     pub(crate) result: Option<LoadResult>,
 }
 
-/// Collects what is known while the run goes on.
-struct Recording<'a> {
-    began: Instant,
-    progress: Progress<'a>,
-    stage: Option<(Stage, Instant)>,
-    end: RunEnd,
+/// The record of a run that has found nothing yet.
+fn nothing_yet(order: &Order<'_>) -> RunEnd {
+    RunEnd {
+        server: ServerFacts {
+            name: order.server_name.clone(),
+            settings_asked: order.asked.all.clone(),
+            ..order.server_facts.clone()
+        },
+        workload: WorkloadFacts {
+            name: order.workload.name().to_owned(),
+            options: order.options.clone(),
+            ..WorkloadFacts::default()
+        },
+        ..RunEnd::new(Status::Failed, 0)
+    }
+}
+
+/// A life that is lived: what is known of it, and where that is told.
+struct Lived<'a> {
+    recording: Recording<'a>,
+    around: Around<'a>,
     result: Option<LoadResult>,
+    /// Of the present level.
+    sessions: u32,
 }
 
-impl<'a> Recording<'a> {
-    fn new(order: &Order<'_>, progress: Progress<'a>) -> Recording<'a> {
-        let end = RunEnd {
-            server: ServerFacts {
-                name: order.server_name.clone(),
-                settings_asked: order.asked.all.clone(),
-                ..order.server_facts.clone()
-            },
-            workload: WorkloadFacts {
-                name: order.workload.name().to_owned(),
-                options: order.options.clone(),
-                ..WorkloadFacts::default()
-            },
-            ..RunEnd::new(Status::Failed, 0)
-        };
-        Recording { began: Instant::now(), progress, stage: None, end, result: None }
+impl Lived<'_> {
+    fn stage(&mut self, stage: Stage) {
+        self.recording.stage(Some(stage));
+        (self.around.observer)(Event::Stage(stage));
     }
 
-    /// A stage begins; the one before it has ended.
-    fn stage(&mut self, stage: Option<Stage>, around: &Around<'_>) {
-        let now = Instant::now();
-        if let Some((before, began)) = self.stage.take() {
-            let duration_s = (now - began).as_secs_f64();
-            self.end.phases.push(store::Phase { name: before.phase().to_owned(), duration_s });
-        }
-        if let Some(stage) = stage {
-            (around.observer)(Event::Stage(stage));
-            self.stage = Some((stage, now));
-        }
-    }
-
-    fn warn(&mut self, text: impl Into<String>, around: &Around<'_>) {
+    fn warn(&mut self, text: impl Into<String>) {
         let text = text.into();
-        if !self.end.warnings.contains(&text) {
-            (around.observer)(Event::Warning(&text));
-            self.end.warnings.push(text);
+        let known = &mut self.recording.end.warnings;
+        if !known.contains(&text) {
+            (self.around.observer)(Event::Warning(&text));
+            known.push(text);
         }
     }
 }
 
-/// Makes the run. Whatever happens is in what is returned, apart from what `progress` has passed on already: there is
-/// no way for a run not to be recorded.
-pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, progress: Progress<'_>) -> Ended {
-    let mut recording = Recording::new(order, progress);
-    let result = life(&mut recording, order, place, around);
-    recording.stage(None, &around);
+/// Makes the run. Whatever happens is in what is returned, apart from what `detail` has passed on already: there is no
+/// way for a run not to be recorded.
+pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, detail: Detail<'_>) -> Ended {
+    let mut lived =
+        Lived { recording: Recording::new(nothing_yet(order), detail), around, result: None, sessions: 0 };
+    let result = life(&mut lived, order, place);
+    let Lived { mut recording, result: load, .. } = lived;
     let mut failure = None;
     // An error of a start says the cause that the log has, or holds the log.
     let mut is_log_told = false;
-    recording.end.status = match result {
-        Ok(()) => {
-            let told = recording.end.warnings.len();
-            let status = judge::judge(&mut recording.end, order.is_lenient);
-            recording.end.warnings[told..].iter().for_each(|text| (around.observer)(Event::Warning(text)));
-            status
+    let ended = result.map_err(|failed| {
+        let stopped = around.stop.is_requested();
+        let class = if stopped { Class::Interrupted } else { failed.error.class() };
+        failure = Some(class);
+        is_log_told = matches!(
+            failed.error,
+            Error::Sandbox(sandbox::Error::Start { .. } | sandbox::Error::Init { .. })
+        );
+        recording.end.error =
+            Some(if stopped { "stopped by the user".to_owned() } else { failed.error.to_string() });
+        // A server that was well until the user had enough of it has nothing to tell.
+        if !stopped && !failed.log_tail.is_empty() {
+            recording.end.log_tail = failed.log_tail.into();
         }
-        Err(failed) => {
-            let stopped = around.stop.is_requested();
-            let class = if stopped { Class::Interrupted } else { failed.error.class() };
-            failure = Some(class);
-            is_log_told = matches!(
-                failed.error,
-                Error::Sandbox(sandbox::Error::Start { .. } | sandbox::Error::Init { .. })
-            );
-            recording.end.error =
-                Some(if stopped { "stopped by the user".to_owned() } else { failed.error.to_string() });
-            // A server that was well until the user had enough of it has nothing to tell.
-            if !stopped && !failed.log_tail.is_empty() {
-                recording.end.log_tail = failed.log_tail.into();
-            }
-            if class == Class::Interrupted { Status::Interrupted } else { Status::Failed }
-        }
-    };
-    judge::complete(&mut recording.end, "the run ended before it could be looked at");
-    recording.end.ended_at_ms = load::time::unix_ms();
-    let end = recording.end;
+        if class == Class::Interrupted { Status::Interrupted } else { Status::Failed }
+    });
+    let (began, told) = (recording.began, recording.end.warnings.len());
+    let end = recording.close(ended, order.is_lenient, "the run ended before it could be looked at");
+    end.warnings[told..].iter().for_each(|text| (around.observer)(Event::Warning(text)));
     let length = |phase: &store::Phase| Duration::from_secs_f64(phase.duration_s);
     let summary = RunSummary {
         status: end.status,
@@ -192,10 +179,10 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, progr
         log_tail: if is_log_told { String::new() } else { end.log_tail.clone() },
         steps: end.steps.iter().map(headline).collect(),
         warnings: end.warnings.clone(),
-        took: recording.began.elapsed(),
+        took: began.elapsed(),
         drained: end.phases.iter().filter(|phase| phase.name == Stage::Drain.phase()).map(length).sum(),
     };
-    Ended { end, summary, failure, result: recording.result }
+    Ended { end, summary, failure, result: load }
 }
 
 /// The fact of a run that tells which version of a workload's file it ran: the SHA-256 of its content.
@@ -207,12 +194,8 @@ fn headline(step: &store::Step) -> (u32, f64, Option<f64>) {
     (step.sessions, tps, crate::kept::percentile_ms(step, 95.0))
 }
 
-fn life(
-    recording: &mut Recording<'_>,
-    order: &Order<'_>,
-    place: Place<'_>,
-    around: Around<'_>,
-) -> Result<(), Failed> {
+fn life(lived: &mut Lived<'_>, order: &Order<'_>, place: Place<'_>) -> Result<(), Failed> {
+    let around = lived.around;
     let sessions_max = order.load.steps.iter().map(|step| step.sessions).max().unwrap_or(1);
     checks::descriptors(sessions_max)?;
     let wanted = Wanted {
@@ -225,70 +208,37 @@ fn life(
         stop: around.stop,
         observer: around.observer,
     };
-    let mut server = provision(place, &wanted, &mut |stage| recording.stage(Some(stage), &around))?;
-    let outcome = measured_life(recording, order, &mut server, sessions_max, around);
+    let mut server = provision(place, &wanted, &mut |stage| lived.stage(stage))?;
+    let outcome = measured_life(lived, order, &mut server, sessions_max);
     if let Err(failed) = &outcome
         && !matches!(failed.error, Error::Interrupted)
         && let (Some((folder, name)), Some(sandbox)) = (&order.log_file, server.sandbox())
     {
         // The log goes with the sandbox; a failure without it could not be explained.
-        let copied = std::fs::create_dir_all(folder)
-            .and_then(|()| std::fs::copy(sandbox.log_path(), folder.join(name)));
+        let kept = folder.join(name);
+        let copied = std::fs::create_dir_all(kept.parent().unwrap_or(folder))
+            .and_then(|()| std::fs::copy(sandbox.log_path(), kept));
         if copied.is_ok() {
-            recording.end.log_file = name.clone();
+            lived.recording.end.log_file.clone_from(name);
         }
     }
-    recording.stage(Some(Stage::Stop), &around);
+    lived.stage(Stage::Stop);
     let released = server.release(around.stop);
     outcome?;
     Ok(released?)
 }
 
 fn measured_life(
-    recording: &mut Recording<'_>,
+    lived: &mut Lived<'_>,
     order: &Order<'_>,
     server: &mut Provisioned<'_>,
     sessions_max: u32,
-    around: Around<'_>,
 ) -> Result<(), Failed> {
-    recording.stage(Some(Stage::Check), &around);
-    recording.end.workload.options = server.configured.options();
-    recording.end.workload.dataset_key = server.configured.dataset_key();
-    recording.end.workload.data_from = server.data_from.clone();
-    recording.end.facts.insert("plimsoll".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-    // Root's load threads may run before all others, which changes an open loop's figures.
-    let runs_as = if sandbox::is_root() { "root" } else { "an ordinary user" };
-    recording.end.facts.insert("client_runs_as".to_owned(), runs_as.to_owned());
-    if let Some(hash) = order.workload.content_sha256() {
-        recording.end.facts.insert(WORKLOAD_CONTENT.to_owned(), hash.to_owned());
-    }
-    if recording.end.server.engine.is_empty() {
-        let engine = engine_of(order.flavor, &recording.end.workload.options);
-        let build = server.sandbox().map(sandbox::Sandbox::build);
-        recording.end.server.engine = build.map_or(engine.clone(), |build| build.engine_label(&engine));
-    }
-    for note in &order.notes {
-        recording.warn(note, &around);
-    }
-    if let Some(sandbox) = server.sandbox() {
-        if let Ok(facts) = sandbox.storage_facts() {
-            recording.end.server.storage.extend(storage_facts(&facts));
-        }
-        if !sandbox.limits().is_none() {
-            recording.end.server.storage.insert("limited to".to_owned(), sandbox.limits().to_string());
-        }
-        let durability = sandbox.durability();
-        recording.end.server.durability_class = durability.name().to_owned();
-        recording.end.server.durability_why = durability.meaning().to_owned();
-        recording.end.server.deciding = sandbox.deciding_settings();
-        recording.end.server.audit_command =
-            crate::audit::command(sandbox.build(), &recording.end.server.deciding);
-    }
-    for note in &server.notes {
-        recording.warn(note, &around);
-    }
+    let around = lived.around;
+    lived.stage(Stage::Check);
+    describe_life(lived, order, server);
     let mut control = connect(&server.target)?;
-    recording.end.server.version_text = control.server().version.clone();
+    lived.recording.end.server.version_text = control.server().version.clone();
     checks::server(&mut control, server.target.protocol, server.configured.needs(sessions_max))?;
     control.close();
     let baseline = server
@@ -302,11 +252,11 @@ fn measured_life(
     // After the baseline, whose counting fills the caches.
     if order.is_cold {
         let state = server.start_cold(around.stop)?;
-        recording.end.facts.insert("cache".to_owned(), state);
+        lived.recording.end.facts.insert("cache".to_owned(), state);
     }
-    let primed = prime(recording, order, server, around)?;
+    let primed = prime(lived, order, server)?;
 
-    recording.stage(Some(Stage::Drain), &around);
+    lived.stage(Stage::Drain);
     let (server_pid, datadir) = match server.sandbox() {
         Some(sandbox) => (sandbox.pid(), Some(sandbox.datadir().to_owned())),
         None => crate::watch::process_of(&server.target),
@@ -318,38 +268,28 @@ fn measured_life(
         datadir,
         is_ours: server.sandbox().is_some(),
         limits: server.sandbox().map(|sandbox| *sandbox.limits()).unwrap_or_default(),
-        began: recording.began,
+        began: lived.recording.began,
         canary_ratio: order.canary_ratio,
         is_cold: order.is_cold,
         only_reads: only_reads(&server.configured.statements()),
     };
-    let mut hooks = around.attach.attach(&context, &|text| (around.observer)(Event::Doing(text)));
-    recording.stage(Some(Stage::Measure), &around);
-    let result = drive(recording, order, server, &mut hooks, around);
+    lived.recording.hooks = around.attach.attach(&context, &|text| (around.observer)(Event::Doing(text)));
+    lived.stage(Stage::Measure);
+    let result = drive(lived, order, server);
 
-    recording.stage(Some(Stage::Verify), &around);
+    lived.stage(Stage::Verify);
     if let Ok(result) = &result {
-        gates_of_load(recording, result, &around);
+        judge_load(lived, result);
     }
-    for hook in hooks {
-        let found = hook.finish(&recording.end.steps);
-        append(&mut recording.progress.series, found.series);
-        recording.end.hot_locks.extend(found.hot_locks);
-        recording.end.gates.extend(found.gates);
-        recording.end.facts.extend(found.facts);
-        for warning in found.warnings {
-            recording.warn(warning, &around);
-        }
-    }
-    recording.end.series = std::mem::take(&mut recording.progress.series);
+    lived.recording.look().into_iter().for_each(|warning| lived.warn(warning));
     let ended = match result {
         Ok(result) => {
             let interrupted = result.interrupted || around.stop.is_requested();
             let mut ended = how_it_ended(&result);
             if !interrupted && ended.is_ok() {
-                ended = verify(recording, order, server, &baseline, &add(primed, Ran::of(&result)), &around);
+                ended = verify(lived, order, server, &baseline, &add(primed, Ran::of(&result)));
             }
-            recording.result = Some(result);
+            lived.result = Some(result);
             if interrupted { Err(Error::Interrupted) } else { ended }
         }
         Err(error) => Err(error),
@@ -364,6 +304,42 @@ fn measured_life(
             .map(|sandbox| sandbox.log_tail(LOG_LINES).join("\n").into())
             .unwrap_or_default(),
     })
+}
+
+/// What can be said of the server, its tables and the client before the load.
+fn describe_life(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<'_>) {
+    let end = &mut lived.recording.end;
+    end.workload.options = server.configured.options();
+    end.workload.dataset_key = server.configured.dataset_key();
+    end.workload.data_from = server.data_from.clone();
+    end.facts.insert("plimsoll".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    // Root's load threads may run before all others, which changes an open loop's figures.
+    let runs_as = if sandbox::is_root() { "root" } else { "an ordinary user" };
+    end.facts.insert("client_runs_as".to_owned(), runs_as.to_owned());
+    if let Some(hash) = order.workload.content_sha256() {
+        end.facts.insert(WORKLOAD_CONTENT.to_owned(), hash.to_owned());
+    }
+    if end.server.engine.is_empty() {
+        let engine = engine_of(order.flavor, &end.workload.options);
+        let build = server.sandbox().map(sandbox::Sandbox::build);
+        end.server.engine = build.map_or(engine.clone(), |build| build.engine_label(&engine));
+    }
+    if let Some(sandbox) = server.sandbox() {
+        if let Ok(facts) = sandbox.storage_facts() {
+            end.server.storage.extend(storage_facts(&facts));
+        }
+        if !sandbox.limits().is_none() {
+            end.server.storage.insert("limited to".to_owned(), sandbox.limits().to_string());
+        }
+        let durability = sandbox.durability();
+        end.server.durability_class = durability.name().to_owned();
+        end.server.durability_why = durability.meaning().to_owned();
+        end.server.deciding = sandbox.deciding_settings();
+        end.server.audit_command = crate::audit::command(sandbox.build(), &end.server.deciding);
+    }
+    for note in order.notes.iter().chain(&server.notes) {
+        lived.warn(note);
+    }
 }
 
 /// A workload that does not say what it sends may do anything.
@@ -383,23 +359,19 @@ fn of_ended_server(error: Error) -> Error {
 }
 
 /// Runs what comes before the load; gives its outcomes, which the checks of the tables count too.
-fn prime(
-    recording: &mut Recording<'_>,
-    order: &Order<'_>,
-    server: &Provisioned<'_>,
-    around: Around<'_>,
-) -> Result<Ran, Failed> {
-    let Some(plan) = order.prime else { return Ok(Ran::default()) };
-    recording.stage(Some(Stage::Prime), &around);
+fn prime(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<'_>) -> Result<Ran, Failed> {
+    let Some(plan) = &order.prime else { return Ok(Ran::default()) };
+    let stop = lived.around.stop;
+    lived.stage(Stage::Prime);
     let factory = server.configured.sessions(&server.target, order.seed ^ 0x5052_494d);
-    let result = load::run(plan, factory.as_ref(), &mut |_| (), around.stop.load())
+    let result = load::run(plan, factory.as_ref(), &mut |_| (), stop.load())
         .map_err(|error| Error::Run(format!("priming failed: {error}")))?;
-    if result.interrupted || around.stop.is_requested() {
+    if result.interrupted || stop.is_requested() {
         return Err(Error::Interrupted.into());
     }
     how_it_ended(&result)?;
     let ran = Ran::of(&result);
-    recording.end.facts.insert("primed".to_owned(), format!("{} transactions", ran.committed));
+    lived.recording.end.facts.insert("primed".to_owned(), format!("{} transactions", ran.committed));
     Ok(ran)
 }
 
@@ -412,70 +384,44 @@ fn add(one: Ran, other: Ran) -> Ran {
     }
 }
 
-/// Runs the load, telling hooks and observer what happens.
-fn drive(
-    recording: &mut Recording<'_>,
-    order: &Order<'_>,
-    server: &Provisioned<'_>,
-    hooks: &mut [Box<dyn Hook>],
-    around: Around<'_>,
-) -> Result<LoadResult, Error> {
+/// Runs the load, telling those who watch what happens.
+fn drive(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<'_>) -> Result<LoadResult, Error> {
     let factory = server.configured.sessions(&server.target, order.seed);
-    let mut sessions = 0;
-    let mut offsets = Vec::new();
-    let mut warnings: Vec<String> = Vec::new();
-    let began = recording.began;
-    let progress = &mut recording.progress;
-    let result = load::run(
-        order.load,
-        factory.as_ref(),
-        &mut |event| {
-            for hook in hooks.iter_mut() {
-                hook.event(&event);
-            }
-            let series = || hooks.iter_mut().flat_map(|hook| hook.take_series()).collect();
-            if let Err(error) = progress.event(&event, series) {
-                let text = format!("{error}: the seconds of this run are kept in memory and tried again");
-                if !warnings.contains(&text) {
-                    (around.observer)(Event::Warning(&text));
-                    warnings.push(text);
-                }
-            }
-            match event {
-                load::Event::StepStarted { step, .. } => {
-                    sessions = step.sessions;
-                    offsets.push((began.elapsed() + step.warmup).as_secs_f64());
-                    let length = match step.length {
-                        load::Length::Time(length) => Some(step.warmup + length),
-                        load::Length::Transactions { .. } => None,
-                    };
-                    (around.observer)(Event::StepStarted { sessions, length });
-                }
-                load::Event::Interval { interval, .. } => {
-                    (around.observer)(Event::Interval { sessions, interval });
-                }
-                load::Event::Warning(text) => {
-                    if !warnings.iter().any(|known| known == text) {
-                        (around.observer)(Event::Warning(text));
-                        warnings.push(text.to_owned());
-                    }
-                }
-                load::Event::Connected { .. } | load::Event::StepEnded { .. } => {}
-            }
-        },
-        around.stop.load(),
-    );
+    let stop = lived.around.stop;
+    let result = load::run(&order.load, factory.as_ref(), &mut |event| load_told(lived, &event), stop.load());
     drop(factory);
-    recording.end.warnings.extend(warnings);
     let result = result.map_err(|error| match error {
         load::LoadError::Connect { .. } => Error::Server(error.to_string()),
         load::LoadError::Plan(_) => Error::Usage(error.to_string()),
         load::LoadError::System { .. } | load::LoadError::Worker(_) => Error::Run(error.to_string()),
     })?;
-    recording.end.steps = recording.progress.steps(&order.load.steps, &result, &offsets);
+    lived.recording.load_ended(&order.load.steps, &result);
     let headline = result.steps.last().and_then(|step| server.configured.figures(step).into_iter().next());
-    recording.end.workload.headline = headline.map(|figure| (figure.name, figure.unit, figure.value));
+    lived.recording.end.workload.headline = headline.map(|figure| (figure.name, figure.unit, figure.value));
     Ok(result)
+}
+
+/// Records what the load tells, and tells people of it.
+fn load_told(lived: &mut Lived<'_>, event: &load::Event<'_>) {
+    if let Err(error) = lived.recording.event(event) {
+        lived.warn(format!("{error}: the seconds of this run are kept in memory and tried again"));
+    }
+    let observer = lived.around.observer;
+    match *event {
+        load::Event::StepStarted { step, .. } => {
+            lived.sessions = step.sessions;
+            let length = match step.length {
+                load::Length::Time(length) => Some(step.warmup + length),
+                load::Length::Transactions { .. } => None,
+            };
+            observer(Event::StepStarted { sessions: step.sessions, length });
+        }
+        load::Event::Interval { interval, .. } => {
+            observer(Event::Interval { sessions: lived.sessions, interval });
+        }
+        load::Event::Warning(text) => lived.warn(text),
+        load::Event::Connected { .. } | load::Event::StepEnded { .. } => {}
+    }
 }
 
 /// A load that came to its end, or why it did not.
@@ -500,32 +446,27 @@ fn how_it_ended(result: &LoadResult) -> Result<(), Error> {
 /// Waiting for a cpu beyond this share of the time is worth a word.
 const RUN_QUEUE_SHARE_MAX: f64 = 0.25;
 
-/// What the load itself says: whether the client set the limit, and how the server answered.
-fn gates_of_load(recording: &mut Recording<'_>, result: &LoadResult, around: &Around<'_>) {
+/// What the load itself says about the run.
+fn judge_load(lived: &mut Lived<'_>, result: &LoadResult) {
     let is_waiting = |step: &load::StepResult| step.client.run_queue_share > RUN_QUEUE_SHARE_MAX;
     if result.steps.iter().any(|step| is_waiting(step) && !step.client.is_bound) {
-        recording.warn(
+        lived.warn(
             "client and server shared cpus that were busy: the client waited more than a quarter of the time for \
              one, and response times include that wait; more cpus, or client_cpus in the study's [load], tell them \
              apart",
-            around,
         );
     }
-    let gates = judge::of_load(result, &recording.end.steps);
-    recording.end.gates.extend(gates);
-    for told in judge::waits(result) {
-        recording.warn(told, around);
-    }
+    lived.recording.judge_load(result);
+    judge::waits(result).into_iter().for_each(|told| lived.warn(told));
 }
 
 /// Looks whether the tables are what the outcomes imply, and reads back what the server really ran with.
 fn verify(
-    recording: &mut Recording<'_>,
+    lived: &mut Lived<'_>,
     order: &Order<'_>,
     server: &Provisioned<'_>,
     baseline: &workload::Baseline,
     ran: &Ran,
-    around: &Around<'_>,
 ) -> Result<(), Error> {
     let checks = server
         .configured
@@ -537,14 +478,14 @@ fn verify(
         .map(|check| format!("{}: {} expected, {} found", check.name, check.expected, check.found))
         .collect();
     let gate = telemetry::gates::consistency(checks.len(), &failed);
-    recording.end.gates.push(judge::stored(&gate, None));
-    recording.end.checks = checks.iter().map(record::check).collect();
+    lived.recording.end.gates.push(judge::stored(&gate, None));
+    lived.recording.end.checks = checks.iter().map(record::check).collect();
     let reported = match server.sandbox() {
         Some(sandbox) => sandbox.reported_settings()?,
         None => match reported_settings(&server.target) {
             Ok(reported) => reported,
             Err(error) => {
-                recording.warn(format!("{error}: reports show none of its settings"), around);
+                lived.warn(format!("{error}: reports show none of its settings"));
                 BTreeMap::new()
             }
         },
@@ -554,9 +495,9 @@ fn verify(
     };
     let asked = pairs(&order.asked.by_user);
     let gate = telemetry::gates::settings(&asked, &pairs(&reported));
-    recording.end.gates.push(judge::stored(&gate, None));
-    describe(&mut recording.end.server, &reported);
-    recording.end.server.settings = reported;
+    lived.recording.end.gates.push(judge::stored(&gate, None));
+    describe(&mut lived.recording.end.server, &reported);
+    lived.recording.end.server.settings = reported;
     Ok(())
 }
 

@@ -90,6 +90,27 @@ pub struct RunStart {
     pub started_at_ms: i64,
 }
 
+impl RunStart {
+    /// A timed run that belongs to no plan, and begins now: the first of its block, on a host and a build that nobody has
+    /// named yet.
+    pub fn new(key: Key, levels: Vec<u32>, seed: u64, started_at_ms: i64) -> RunStart {
+        RunStart {
+            index: 0,
+            key,
+            levels,
+            is_climb: false,
+            block: 1,
+            repeat: 1,
+            position: 1,
+            purpose: Purpose::Measure,
+            seed,
+            host: HostId(0),
+            build: None,
+            started_at_ms,
+        }
+    }
+}
+
 /// The server as it says itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerFacts {

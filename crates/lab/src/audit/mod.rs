@@ -28,12 +28,12 @@ pub use store::{
 
 use self::ledger::{Findings, Ledger};
 use self::power::{PowerDisk, PrivateMounts};
-use crate::bench::next_number;
 use crate::error::Error;
 use crate::machine::take_machine;
 use crate::observe::{Event, Observer};
 use crate::record;
 use crate::stop::StopSwitch;
+use crate::subject::next_number;
 
 /// What to audit.
 #[derive(Debug, Clone)]

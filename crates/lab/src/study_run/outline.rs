@@ -1,0 +1,98 @@
+//! What `--dry-run` shows of a study.
+
+use std::time::Duration;
+
+use sandbox::builds::Resolved;
+use sandbox::{Home, Sandbox};
+
+use super::pins::{no_name_twice, pin};
+use super::{Request, only, sessions_are_possible};
+use crate::cells::{Controlled, Life, SettingsNotes};
+use crate::error::Error;
+use crate::plan::{Plan, PlannedRun, draw_seed};
+use crate::servers::{self, Server};
+use crate::study::{Body, Ladder, Length};
+
+/// A plan that has not been begun.
+#[derive(Debug, Clone)]
+pub struct Outline {
+    /// The plan, with the seed that it would have, or has.
+    pub plan: Plan,
+    /// Servers that would have to be fetched, and where from.
+    pub to_fetch: Vec<(String, String)>,
+    /// Length of one run's warm-ups and measured phases, where the clock decides.
+    pub run_length: Option<Duration>,
+    /// The runs that `only` leaves.
+    pub chosen: Vec<PlannedRun>,
+    /// What is worth a second look before hours are spent on it.
+    pub notes: Vec<String>,
+}
+
+/// What `--dry-run` shows. Fetches nothing, connects to nothing, writes nothing; builds that are here are asked whether
+/// they take the study's settings.
+///
+/// # Errors
+/// The study asks for what there is not.
+pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
+    let body = request.study.body(request.quick);
+    sessions_are_possible(&request.study, &body)?;
+    let mut pinned = Vec::new();
+    let mut to_fetch = Vec::new();
+    let mut found = Vec::new();
+    for choice in &body.axes.server {
+        let (name, flavor, build) = match servers::parse_argument(&choice.server)? {
+            Server::Selector(selector) => match sandbox::builds::find(home, &selector)? {
+                Resolved::Here(build) => (build.name(), build.flavor, Some(Some(build))),
+                Resolved::Away(fetchable) => {
+                    to_fetch.push((fetchable.name(), fetchable.source.clone()));
+                    (fetchable.name(), selector.flavor, Some(None))
+                }
+            },
+            Server::Sandbox(name) => {
+                let sandbox = Sandbox::open(home, &name).ok();
+                (name, sandbox.map_or(sandbox::Flavor::Mysql, |sandbox| sandbox.build().flavor), None)
+            }
+            Server::Url(target) => {
+                let flavor = match target.protocol {
+                    wire::Protocol::Mysql => sandbox::Flavor::Mysql,
+                    wire::Protocol::Postgres => sandbox::Flavor::Postgres,
+                };
+                (wire::mask::value(&choice.server), flavor, None)
+            }
+        };
+        pinned.push(pin(&choice.server, choice.label.as_deref(), &name, ""));
+        found.push((flavor, build));
+    }
+    no_name_twice(&request.study, &pinned)?;
+    let seed = body.load.seed.unwrap_or_else(draw_seed);
+    let plan = Plan::new(&body, request.quick, seed, pinned);
+    let controlled: Vec<Controlled<'_>> = found
+        .iter()
+        .map(|(flavor, build)| Controlled {
+            flavor: *flavor,
+            life: match build {
+                Some(Some(build)) => Life::Own(build),
+                Some(None) => Life::ToFetch,
+                None => Life::Foreign,
+            },
+        })
+        .collect();
+    crate::cells::check(&request.study, &body.load, &plan, &controlled)?;
+    let notes = SettingsNotes::of(&request.study, &body.load, &plan, &controlled)?;
+    let notes = notes.all().cloned().collect();
+    let chosen = only::choose(&plan, &request.only)?;
+    Ok(Outline { chosen, plan, to_fetch, run_length: run_length(&body), notes })
+}
+
+/// Warm-ups and measured phases of one run of one level; the longest of the ladder for a climb.
+pub(super) fn run_length(body: &Body) -> Option<Duration> {
+    let Length::Time(length) = body.load.length else { return None };
+    if body.axes.workload.iter().any(|workload| workload.length.is_some()) {
+        return None;
+    }
+    let levels = match &body.axes.ladder {
+        Ladder::Sessions(_) => 1,
+        Ladder::Climb(levels) => levels.len() as u32,
+    };
+    Some((body.load.warmup + length) * levels)
+}

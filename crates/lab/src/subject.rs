@@ -1,0 +1,100 @@
+//! The server that a run is about: a build that gets a sandbox for each run, a sandbox that the user deployed, or a server
+//! that runs elsewhere.
+
+use sandbox::{Build, Flavor, Home, Sandbox, Spec};
+
+use crate::error::Error;
+use crate::observe::Observer;
+use crate::provision::{Place, introduce};
+use crate::run::Asked;
+use crate::servers::{self, Server};
+
+/// A server, looked up.
+pub(crate) enum Subject {
+    Build(Box<Build>),
+    Sandbox(Box<Sandbox>),
+    Attached { target: Box<wire::Target>, name: String, flavor: Flavor },
+}
+
+impl Subject {
+    /// Fetches a build that is not here yet; asks an attached server who it is.
+    pub(crate) fn find(home: &Home, server: &Server, observer: Observer<'_>) -> Result<Subject, Error> {
+        Ok(match server {
+            Server::Selector(selector) => {
+                Subject::Build(Box::new(servers::obtain(home, selector, observer)?))
+            }
+            Server::Sandbox(name) => Subject::Sandbox(Box::new(servers::open_sandbox(home, name)?)),
+            Server::Url(target) => {
+                let (name, flavor) = attached_name(target)?;
+                Subject::Attached { target: target.clone(), name, flavor }
+            }
+        })
+    }
+
+    /// `flavor@version[+label]`.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Subject::Build(build) => build.name(),
+            Subject::Sandbox(sandbox) => sandbox.build().name(),
+            Subject::Attached { name, .. } => name.clone(),
+        }
+    }
+
+    pub(crate) fn flavor(&self) -> Flavor {
+        match self {
+            Subject::Build(build) => build.flavor,
+            Subject::Sandbox(sandbox) => sandbox.build().flavor,
+            Subject::Attached { flavor, .. } => *flavor,
+        }
+    }
+
+    /// The binaries; `None` for an attached server.
+    pub(crate) fn build(&self) -> Option<&Build> {
+        match self {
+            Subject::Build(build) => Some(build),
+            Subject::Sandbox(sandbox) => Some(sandbox.build()),
+            Subject::Attached { .. } => None,
+        }
+    }
+
+    /// The build, where each run starts a server of its own from it.
+    pub(crate) fn own_build(&self) -> Option<&Build> {
+        match self {
+            Subject::Build(build) => Some(build),
+            _ => None,
+        }
+    }
+
+    /// Where a run's server comes from, with what is asked of its variables; `spec` makes the sandbox of a run's own.
+    pub(crate) fn place(
+        &self,
+        spec: impl FnOnce(&Build) -> Result<Spec, Error>,
+    ) -> Result<(Place<'_>, Asked), Error> {
+        Ok(match self {
+            Subject::Build(build) => {
+                let spec = spec(build)?;
+                let asked = Asked::of(&spec);
+                (Place::Own(Box::new(spec)), asked)
+            }
+            Subject::Sandbox(sandbox) => (Place::Deployed(sandbox), Asked::of_sandbox(sandbox)),
+            Subject::Attached { target, .. } => (Place::Attached(target), Asked::default()),
+        })
+    }
+}
+
+/// `flavor@version` and flavour of an attached server, as it introduces itself.
+pub(crate) fn attached_name(target: &wire::Target) -> Result<(String, Flavor), Error> {
+    let dialect = introduce(target)?.1;
+    let flavor = dialect.flavor;
+    let version = match (flavor, dialect.version) {
+        (Flavor::Postgres, v) if v.major >= 10 => format!("{}.{}", v.major, v.minor),
+        (_, v) => v.to_string(),
+    };
+    Ok((format!("{flavor}@{version}"), flavor))
+}
+
+/// Sandboxes of one process are told apart by a running number.
+pub(crate) fn next_number() -> u32 {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+    NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
