@@ -108,7 +108,7 @@ pub fn bench(
         ended += 1;
         done(level);
     };
-    let result = levels(home, request, Around { stop, observer, attach }, &mut count);
+    let result = levels(home, request, Around { stop, observer, attach, seat: None }, &mut count);
     if let Err(error) = &result
         && error.class() != Class::Usage
     {

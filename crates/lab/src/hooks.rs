@@ -25,6 +25,8 @@ pub struct RunContext {
     pub is_cold: bool,
     /// None of the workload's statements changes anything.
     pub only_reads: bool,
+    /// Each step of the load is a slice of a duel, and all of them are recorded as one level.
+    pub is_dueled: bool,
 }
 
 /// What a hook has found when the run is over.

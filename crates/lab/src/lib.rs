@@ -7,6 +7,7 @@ pub mod audit;
 pub mod bench;
 mod cells;
 pub mod checks;
+pub mod duel;
 mod ending;
 mod error;
 mod hooks;

@@ -1,7 +1,10 @@
 //! Makes the runs of `run` and `bench`: told when they begin and end, and kept where there is a study that they are of.
 
+use std::panic::resume_unwind;
+
 use store::{RunStart, Store, StudyId};
 
+use crate::duel::turns::{self, Seat, Turns};
 use crate::error::Error;
 use crate::observe::{Event, RunLabel};
 use crate::progress::Detail;
@@ -39,4 +42,69 @@ pub(crate) fn make(
     };
     (around.observer)(Event::RunEnded { label: &label, summary: &ended.summary });
     Ok(ended)
+}
+
+/// Makes runs that are the sides of a duel: their servers are alive at the same time, and the load goes to them in turns.
+/// They are recorded together when all have ended, so that whoever kills this process loses the whole duel and never a
+/// side of it.
+///
+/// # Errors
+/// They could not be recorded.
+pub(crate) fn make_together(
+    makings: Vec<Making<'_>>,
+    mut study: Option<(&mut Store, StudyId)>,
+    seed: u64,
+    around: Around<'_>,
+) -> Result<Vec<Ended>, Error> {
+    let slices = makings.iter().map(|making| making.order.load.steps.len()).min().unwrap_or(0);
+    let turns = Turns::new(turns::order(makings.len(), slices as u32, seed), makings.len());
+    let mut ids = Vec::new();
+    for making in &makings {
+        (around.observer)(Event::RunStarted(&making.label));
+        if let Some((store, study)) = &mut study {
+            ids.push(store.begin_run(*study, &making.start)?);
+        }
+    }
+    let detail = || if study.is_some() { Detail::Held } else { Detail::Dropped };
+    let (labels, ended): (Vec<RunLabel>, Vec<Ended>) = std::thread::scope(|scope| {
+        let turns = &turns;
+        let sides: Vec<_> = makings
+            .into_iter()
+            .enumerate()
+            .map(|(side, making)| {
+                let detail = detail();
+                let seat = turns.seat(side);
+                (making.label.clone(), scope.spawn(move || one_side(making, &seat, detail, around)))
+            })
+            .collect();
+        sides
+            .into_iter()
+            .map(|(label, side)| (label, side.join().unwrap_or_else(|panic| resume_unwind(panic))))
+            .unzip()
+    });
+    if let Some((store, _)) = &mut study {
+        let ends = ended.iter().map(|ended| &ended.end);
+        store.finish_runs(&ids.into_iter().zip(ends).collect::<Vec<_>>())?;
+    }
+    for (label, ended) in labels.iter().zip(&ended) {
+        (around.observer)(Event::RunEnded { label, summary: &ended.summary });
+    }
+    Ok(ended)
+}
+
+fn one_side(making: Making<'_>, seat: &Seat<'_>, detail: Detail<'_>, around: Around<'_>) -> Ended {
+    let side = seat.side() as usize;
+    let stop = around.stop.of_side(side);
+    // All do the same at about the same time: what one of them does is enough to be shown.
+    let told = |event: Event<'_>| {
+        if side == 0 || matches!(event, Event::Interval { .. } | Event::Warning(_)) {
+            (around.observer)(event);
+        }
+    };
+    let around = Around { stop: &stop, observer: &told, attach: around.attach, seat: Some(seat) };
+    let ended = run(&making.order, making.place, around, detail);
+    if ended.failure.is_some() {
+        seat.fail();
+    }
+    ended
 }

@@ -154,15 +154,22 @@ impl StoredPlan {
 }
 
 impl Plan {
-    /// Makes the plan: every block is a random order of all cells and, without a climb, of all their levels.
+    /// Makes the plan: every block is a random order of all cells and, without a climb, of all their levels; runs that are
+    /// compared with each other stand together.
     pub fn new(body: &Body, quick: bool, seed: u64, servers: Vec<Pinned>) -> Plan {
         let cells = cells(body);
         let points = points(body, &cells);
+        let groups = body.compare.as_ref().map(|compare| {
+            Groups::of(&points, |point| group(&cells[point.cell], &compare.axis, &point.levels))
+        });
         let mut runs = Vec::with_capacity(points.len() * body.load.blocks as usize);
         for block in 1..=body.load.blocks {
             let block_seed = mix(seed ^ u64::from(block).wrapping_mul(0x9E37_79B9_7F4A_7C15));
             let mut order: Vec<&Point> = points.iter().collect();
             shuffle(&mut order, block_seed);
+            if let Some(groups) = &groups {
+                order = groups.brought_together(&order, &points, block, seed);
+            }
             for point in order {
                 runs.push(PlannedRun {
                     index: runs.len() as u32,
@@ -194,9 +201,69 @@ impl Plan {
         cell.key(&self.servers[cell.server].name)
     }
 
+    /// What all runs have in common that are compared with each other along `axis` in a block.
+    pub(crate) fn group(&self, run: &PlannedRun, axis: &str) -> String {
+        group(&self.cells[run.cell], axis, &run.levels)
+    }
+
     /// Number of blocks.
     pub fn blocks(&self) -> u32 {
         self.runs.last().map_or(0, |run| run.block)
+    }
+}
+
+/// All of a cell but its value on an axis, with the load levels.
+fn group(cell: &Cell, axis: &str, levels: &[u32]) -> String {
+    let mut key = cell.key(&cell.server.to_string());
+    key.remove(axis);
+    format!("{key:?} {levels:?}")
+}
+
+/// Which points are compared with each other: each one's group, by number.
+struct Groups(Vec<usize>);
+
+impl Groups {
+    fn of(points: &[Point], group: impl Fn(&Point) -> String) -> Groups {
+        let mut names = Vec::new();
+        let number = |point: &Point| {
+            let name = group(point);
+            names.iter().position(|known| *known == name).unwrap_or_else(|| {
+                names.push(name);
+                names.len() - 1
+            })
+        };
+        Groups(points.iter().map(number).collect())
+    }
+
+    /// The points of a block in the order in which the first of each group comes, the others of its group behind it. Their
+    /// own order is drawn, and turned round in every other block (ABBA for two): neither a drift of the machine nor what the
+    /// one before leaves behind favours a side.
+    fn brought_together<'a>(
+        &self,
+        order: &[&'a Point],
+        points: &'a [Point],
+        block: u32,
+        seed: u64,
+    ) -> Vec<&'a Point> {
+        let number = |point: &Point| points.iter().position(|known| known == point).map(|at| self.0[at]);
+        let mut seen = Vec::new();
+        for group in order.iter().filter_map(|point| number(point)) {
+            if !seen.contains(&group) {
+                seen.push(group);
+            }
+        }
+        let mut together = Vec::with_capacity(order.len());
+        for group in seen {
+            let mut members: Vec<&Point> =
+                points.iter().zip(&self.0).filter(|(_, of)| **of == group).map(|(point, _)| point).collect();
+            let pair_of_blocks = u64::from(block.div_ceil(2));
+            shuffle(&mut members, mix(seed ^ mix(group as u64) ^ pair_of_blocks.rotate_left(32)));
+            if block.is_multiple_of(2) {
+                members.reverse();
+            }
+            together.extend(members);
+        }
+        together
     }
 }
 
@@ -350,7 +417,7 @@ pub(crate) fn mix(state: u64) -> u64 {
 }
 
 /// Fisher and Yates, without modulo bias (Lemire's multiplication with rejection).
-fn shuffle<T>(items: &mut [T], seed: u64) {
+pub(crate) fn shuffle<T>(items: &mut [T], seed: u64) {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -457,6 +524,30 @@ mod tests {
         }
         // Binomial with n = 4000 and p = 1/4: six standard deviations are 164.
         assert!(first.iter().all(|&count| count.abs_diff(1000) < 164), "{first:?}");
+    }
+
+    #[test]
+    fn runs_that_are_compared_stand_together_and_turn_round_in_the_next_block() {
+        let compare = "[compare]\naxis = \"server\"\nbase = \"mariadb\"\nmetrics = [\"tps\"]";
+        let plan = Plan::new(&body(&format!("{TWO_BY_TWO}{compare}")), false, 7, servers(2));
+        let mut firsts = BTreeMap::new();
+        for pair in plan.runs.chunks(2) {
+            let [one, other] = pair else { panic!("an odd number of runs") };
+            assert_eq!(plan.group(one, "server"), plan.group(other, "server"));
+            assert_ne!(one.cell, other.cell);
+            firsts
+                .entry(plan.group(one, "server"))
+                .or_insert_with(Vec::new)
+                .push(plan.cells[one.cell].server);
+        }
+        assert_eq!(firsts.len(), 6);
+        for firsts in firsts.values() {
+            assert!(firsts.len() == 4 && firsts.chunks(2).all(|two| two[0] != two[1]), "{firsts:?}");
+        }
+        let groups = |block| -> Vec<String> {
+            plan.runs.iter().filter(|run| run.block == block).map(|run| plan.group(run, "server")).collect()
+        };
+        assert_ne!(groups(1), groups(2), "the groups are in random order");
     }
 
     #[test]

@@ -100,6 +100,24 @@ impl<'a> Progress<'a> {
         .collect()
     }
 
+    /// Makes one level of all, which were its slices: seconds of the measured phases follow each other, and only the first
+    /// warm-up is kept. Nothing of them may have been recorded yet.
+    pub(crate) fn splice(&mut self) {
+        let mut all = Level::default();
+        let mut before = 0;
+        for (at, level) in std::mem::take(&mut self.levels).into_iter().enumerate() {
+            all.sessions = level.sessions;
+            let is_kept = |second: i64| at == 0 || second >= 1;
+            let seconds = level.seconds.into_iter().filter(|second| is_kept(second.second));
+            all.seconds.extend(seconds.map(|second| Second { second: before + second.second, ..second }));
+            let intervals = level.intervals.into_iter().filter(|interval| is_kept(interval.second));
+            let later = |interval: Interval| Interval { second: before + interval.second, ..interval };
+            all.intervals.extend(intervals.map(later));
+            before = all.seconds.last().map_or(0, |second| second.second.max(0));
+        }
+        self.levels = vec![all];
+    }
+
     /// Passes on what has gathered, with the parts of series that the samplers have seen since the last time.
     ///
     /// # Errors
@@ -193,6 +211,30 @@ mod tests {
         assert_eq!(progress.series.len(), 1);
         assert_eq!(progress.series[0].points, [(1.0, 1.0), (2.0, 1.0)]);
         assert_eq!(progress.levels[0].intervals.len(), 1);
+    }
+
+    #[test]
+    fn slices_become_one_level_whose_seconds_follow_each_other() {
+        let mut progress = begun(Detail::Held);
+        let step = load::Step {
+            sessions: 8,
+            warmup: std::time::Duration::from_millis(100),
+            length: load::Length::Time(std::time::Duration::from_secs(2)),
+            pacing: load::Pacing::Closed,
+        };
+        for index in 0..3 {
+            progress.event(&load::Event::StepStarted { index, step: &step }, Vec::new).unwrap();
+            for second in 0..=2 {
+                let interval =
+                    load::IntervalResult { second, duration_s: 1.0, ..load::IntervalResult::default() };
+                let event = load::Event::Interval { step: index, interval: &interval };
+                progress.event(&event, Vec::new).unwrap();
+            }
+        }
+        progress.splice();
+        let seconds: Vec<i64> = progress.levels[0].seconds.iter().map(|second| second.second).collect();
+        assert_eq!((progress.levels.len(), seconds), (1, vec![0, 1, 2, 3, 4, 5, 6]));
+        assert_eq!(progress.levels[0].intervals.last().map(|interval| interval.second), Some(6));
     }
 
     #[test]

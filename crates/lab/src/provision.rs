@@ -1,6 +1,7 @@
 //! A server with loaded tables: restored from a snapshot, loaded anew, or found as it is.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use sandbox::{Build, Home, Sandbox, Spec, snapshot};
 use wire::blocking::Client;
@@ -240,8 +241,11 @@ fn own<'a>(
         .unwrap_or_else(|| wanted.home.path().to_owned());
     let dataset = configured.dataset_key();
     let key = snapshot::key(&spec, &dataset);
+    // Sides of a duel load one after another: a load uses the whole machine, and the next one may find its snapshot.
+    let loading = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = if wanted.data == Data::Any { snapshot::find(wanted.home, &key)? } else { None };
     if let Some(snapshot) = kept {
+        drop(loading);
         checks::disk(&place, snapshot.bytes, 1)?;
         let made = Made { configured, data_from: "snapshot".into(), notes: Vec::new() };
         return restored(spec, snapshot, made, wanted);
@@ -274,6 +278,9 @@ fn own<'a>(
         notes,
     })
 }
+
+/// Held while tables are loaded.
+static LOADING: Mutex<()> = Mutex::new(());
 
 fn has_limits(spec: &Spec) -> bool {
     spec.storage.as_ref().is_some_and(|storage| !storage.limits.is_none())

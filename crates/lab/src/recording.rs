@@ -1,10 +1,10 @@
 //! What is known of a run while it goes on, and the record that it becomes: the same for every run, whoever drives its
 //! load.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use load::LoadResult;
-use store::{RunEnd, Status};
+use load::{Length, LoadResult, StepResult};
+use store::{RunEnd, Slice, Status};
 
 use crate::hooks::{Found, Hook};
 use crate::judge;
@@ -63,6 +63,28 @@ impl<'a> Recording<'a> {
     /// The load is over: its levels, as they were planned, are part of the record.
     pub(crate) fn load_ended(&mut self, planned: &[load::Step], result: &LoadResult) {
         self.end.steps = self.progress.steps(planned, result, &self.offsets_s);
+    }
+
+    /// [`Recording::load_ended`] for the slices of a duel, which are recorded, and answered, as one level.
+    pub(crate) fn slices_ended(
+        &mut self,
+        planned: &[load::Step],
+        result: LoadResult,
+    ) -> (LoadResult, Vec<Slice>) {
+        let slices = self.offsets_s.iter().zip(&result.steps);
+        let slices = slices.map(|(&at_s, step)| Slice {
+            at_s,
+            duration_s: step.duration_s,
+            committed: step.outcomes.committed,
+        });
+        let slices = slices.collect();
+        let merged = LoadResult { steps: vec![StepResult::merged(&result.steps)], ..result };
+        self.progress.splice();
+        let whole = Length::Time(Duration::from_secs_f64(merged.steps[0].duration_s));
+        let level: Vec<load::Step> =
+            planned.iter().take(1).map(|step| load::Step { length: whole, ..*step }).collect();
+        self.load_ended(&level, &merged);
+        (merged, slices)
     }
 
     /// Adds what the load says about itself: whether the client set the limit, and how the server answered.

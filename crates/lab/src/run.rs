@@ -11,6 +11,7 @@ use wire::Protocol;
 use workload::Ran;
 
 use crate::checks;
+use crate::duel::turns::Seat;
 use crate::error::{Class, Error};
 use crate::hooks::{Attach, RunContext};
 use crate::judge;
@@ -86,6 +87,22 @@ pub(crate) struct Around<'a> {
     pub(crate) stop: &'a StopSwitch,
     pub(crate) observer: Observer<'a>,
     pub(crate) attach: &'a dyn Attach,
+    /// In a duel: this run's place among those that go on at the same time.
+    pub(crate) seat: Option<&'a Seat<'a>>,
+}
+
+impl Around<'_> {
+    /// Waits until all sides of the duel have come as far as this one.
+    fn meet(&self) -> Result<(), Error> {
+        let Some(seat) = self.seat else { return Ok(()) };
+        seat.meet(&|| self.stop.is_requested());
+        if !self.stop.is_requested() && seat.is_alone() {
+            return Err(Error::Run(
+                "another side of its duel failed: there is nothing to compare this run with".into(),
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// How a run ended.
@@ -272,10 +289,23 @@ fn measured_life(
         canary_ratio: order.canary_ratio,
         is_cold: order.is_cold,
         only_reads: only_reads(&server.configured.statements()),
+        is_dueled: around.seat.is_some(),
     };
     lived.recording.hooks = around.attach.attach(&context, &|text| (around.observer)(Event::Doing(text)));
+    if let Some(seat) = around.seat {
+        seat.server(server_pid);
+    }
+    around.meet()?;
     lived.stage(Stage::Measure);
-    let result = drive(lived, order, server);
+    let mut result = drive(lived, order, server);
+    if let Some(seat) = around.seat {
+        if !result.as_ref().is_ok_and(|result| how_it_ended(result).is_ok()) {
+            seat.fail();
+        }
+        // Looking at the tables is work, too.
+        result = result.and_then(|result| around.meet().map(|()| result));
+        lived.recording.end.gates.push(seat.waited().gate());
+    }
 
     lived.stage(Stage::Verify);
     if let Ok(result) = &result {
@@ -395,7 +425,18 @@ fn drive(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<'_>) -> 
         load::LoadError::Plan(_) => Error::Usage(error.to_string()),
         load::LoadError::System { .. } | load::LoadError::Worker(_) => Error::Run(error.to_string()),
     })?;
-    lived.recording.load_ended(&order.load.steps, &result);
+    let planned = &order.load.steps;
+    let result = match lived.around.seat {
+        None => {
+            lived.recording.load_ended(planned, &result);
+            result
+        }
+        Some(seat) => {
+            let (merged, slices) = lived.recording.slices_ended(planned, result);
+            lived.recording.end.duel = Some(store::Duel { sides: seat.sides(), side: seat.side(), slices });
+            merged
+        }
+    };
     let headline = result.steps.last().and_then(|step| server.configured.figures(step).into_iter().next());
     lived.recording.end.workload.headline = headline.map(|figure| (figure.name, figure.unit, figure.value));
     Ok(result)
@@ -403,6 +444,11 @@ fn drive(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<'_>) -> 
 
 /// Records what the load tells, and tells people of it.
 fn load_told(lived: &mut Lived<'_>, event: &load::Event<'_>) {
+    // The load does not begin with a step before this answers.
+    if let (Some(seat), load::Event::StepStarted { .. }) = (lived.around.seat, event) {
+        let stop = lived.around.stop;
+        seat.take(&|| stop.is_requested());
+    }
     if let Err(error) = lived.recording.event(event) {
         lived.warn(format!("{error}: the seconds of this run are kept in memory and tried again"));
     }
@@ -420,7 +466,12 @@ fn load_told(lived: &mut Lived<'_>, event: &load::Event<'_>) {
             observer(Event::Interval { sessions: lived.sessions, interval });
         }
         load::Event::Warning(text) => lived.warn(text),
-        load::Event::Connected { .. } | load::Event::StepEnded { .. } => {}
+        load::Event::StepEnded { .. } => {
+            if let Some(seat) = lived.around.seat {
+                seat.pass();
+            }
+        }
+        load::Event::Connected { .. } => {}
     }
 }
 

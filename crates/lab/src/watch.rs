@@ -50,6 +50,8 @@ impl Attach for Watch {
             protocol: Some(context.target.protocol),
             drained: Some(drained),
             metrics: self.metrics.clone(),
+            began: context.began,
+            slices: context.is_dueled.then(Vec::new),
         })]
     }
 }
@@ -73,6 +75,8 @@ pub(crate) fn onlooker(began: Instant, target: Option<&wire::Target>) -> Box<dyn
         protocol: target.map(|target| target.protocol),
         drained: None,
         metrics: None,
+        began,
+        slices: None,
     })
 }
 
@@ -96,6 +100,10 @@ struct Watching {
     /// `None` where nobody waited.
     drained: Option<Result<drain::Drained, String>>,
     metrics: Option<Metrics>,
+    began: Instant,
+    /// In a duel: from and to of each slice, in seconds since the run began. What the others did between them is not this
+    /// run's.
+    slices: Option<Vec<(f64, f64)>>,
 }
 
 impl Watching {
@@ -132,9 +140,18 @@ impl Hook for Watching {
                 self.sampler.edge(step.warmup.as_secs_f64());
                 self.sampler.tick();
                 self.show(Some(step.sessions), None);
+                if let Some(slices) = &mut self.slices {
+                    let from = (self.began.elapsed() + step.warmup).as_secs_f64();
+                    slices.push((from, from));
+                }
             }
             load::Event::Connected { .. } => self.sampler.tick(),
-            load::Event::StepEnded { .. } => self.sampler.edge(0.0),
+            load::Event::StepEnded { result, .. } => {
+                self.sampler.edge(0.0);
+                if let Some((from, to)) = self.slices.as_mut().and_then(|slices| slices.last_mut()) {
+                    *to = *from + result.duration_s;
+                }
+            }
             load::Event::Warning(_) => {}
         }
     }
@@ -145,6 +162,10 @@ impl Hook for Watching {
 
     fn finish(self: Box<Self>, steps: &[store::Step]) -> Found {
         let (seen, shown) = self.sampler.stop();
+        let seen = match &self.slices {
+            Some(slices) => seen.spliced(slices),
+            None => seen,
+        };
         if let Some(metrics) = &self.metrics {
             metrics.clear();
         }

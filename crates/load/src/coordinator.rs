@@ -247,7 +247,9 @@ impl<'a> Coordinator<'a> {
         }
         let took = Moment::now() - began;
         // All that the sessions allocate is there, and none of them is running.
-        memory::gather();
+        if index == 0 || self.plan.steps[index - 1].sessions != step.sessions {
+            memory::gather();
+        }
         observer(Event::Connected { step: index, sessions: connected, took });
         Ok(Connected::All { took, now })
     }

@@ -30,6 +30,57 @@ pub struct Outcomes {
 }
 
 impl StepResult {
+    /// The slices of a level that was measured in several, as if they were one: counts summed, histograms added, shares of
+    /// the client weighted by length. Without slices there is nothing.
+    pub fn merged(slices: &[StepResult]) -> StepResult {
+        let Some((first, rest)) = slices.split_first() else { return StepResult::default() };
+        let mut all = first.clone();
+        for slice in rest {
+            all.duration_s += slice.duration_s;
+            all.connect_s += slice.connect_s;
+            all.outcomes += slice.outcomes;
+            all.outcomes_whole += slice.outcomes_whole;
+            all.reads += slice.reads;
+            all.writes += slice.writes;
+            all.other += slice.other;
+            all.retries += slice.retries;
+            all.reconnects += slice.reconnects;
+            all.in_flight_at_end += slice.in_flight_at_end;
+            all.backlog_at_end += slice.backlog_at_end;
+            all.drained += slice.drained;
+            if let Some(arrivals) = slice.arrivals {
+                *all.arrivals.get_or_insert(0) += arrivals;
+            }
+            all.stalls.seconds += slice.stalls.seconds;
+            all.stalls.longest_s = all.stalls.longest_s.max(slice.stalls.longest_s);
+            for (code, tally) in &slice.errors {
+                let sum = all
+                    .errors
+                    .entry(code.clone())
+                    .or_insert(ErrorTally { count: 0, text: tally.text.clone() });
+                sum.count += tally.count;
+            }
+            all.ended_by = all.ended_by.or(slice.ended_by.clone());
+        }
+        let merged = |of: &dyn Fn(&StepResult) -> &Histogram| Histogram::merged(slices.iter().map(of));
+        all.latency.response = merged(&|slice| &slice.latency.response);
+        if slices.iter().any(|slice| slice.latency.service.is_some()) {
+            let service = |slice: &StepResult| {
+                slice.latency.service.clone().unwrap_or_else(|| slice.latency.response.clone())
+            };
+            all.latency.service = Some(Histogram::merged(&slices.iter().map(service).collect::<Vec<_>>()));
+        }
+        all.failed = merged(&|slice| &slice.failed);
+        all.unended = merged(&|slice| &slice.unended);
+        for (at, statement) in all.by_statement.iter_mut().enumerate() {
+            let parts = || slices.iter().filter_map(move |slice| slice.by_statement.get(at));
+            statement.count = parts().map(|part| part.count).sum();
+            statement.latency = Histogram::merged(parts().map(|part| &part.latency));
+        }
+        all.client = ClientUsage::merged(slices);
+        all
+    }
+
     /// Whether a percentile (0 to 1) of the response time is but a lower bound: some that never ended had waited no
     /// longer than it.
     pub fn is_at_least(&self, quantile: f64) -> bool {
@@ -160,6 +211,33 @@ pub struct ClientUsage {
     pub is_bound: bool,
 }
 
+impl ClientUsage {
+    fn merged(slices: &[StepResult]) -> ClientUsage {
+        let whole_s: f64 = slices.iter().map(|slice| slice.duration_s).sum();
+        let mean = |of: fn(&ClientUsage) -> f64| {
+            let sum: f64 = slices.iter().map(|slice| of(&slice.client) * slice.duration_s).sum();
+            if whole_s > 0.0 { sum / whole_s } else { 0.0 }
+        };
+        let lag = |slice: &StepResult| slice.client.schedule_lag_p99_ms;
+        let bound = slices.iter().filter(|slice| slice.client.is_bound).count();
+        ClientUsage {
+            workers: slices.iter().map(|slice| slice.client.workers).max().unwrap_or(0),
+            cpu_user_s: slices.iter().map(|slice| slice.client.cpu_user_s).sum(),
+            cpu_sys_s: slices.iter().map(|slice| slice.client.cpu_sys_s).sum(),
+            cpu_share: mean(|client| client.cpu_share),
+            run_queue_share: mean(|client| client.run_queue_share),
+            // Percentiles cannot be added: that of the slice in the middle.
+            schedule_lag_p99_ms: middle(slices.iter().map(lag).collect()),
+            is_bound: 2 * bound > slices.len(),
+        }
+    }
+}
+
+fn middle(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
 /// One load level.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StepResult {
@@ -231,4 +309,39 @@ pub struct LoadResult {
     pub steps: Vec<StepResult>,
     /// Stopped by the user.
     pub interrupted: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_summed_and_their_histograms_added() {
+        let slice = |committed: u64, ms: u64, cpu_share: f64| StepResult {
+            sessions: 8,
+            duration_s: 1.0,
+            outcomes: Outcomes { committed, ..Outcomes::default() },
+            latency: LatencyPair { response: Histogram::of(vec![ms * 1_000_000; 10]), service: None },
+            by_statement: vec![StatementResult {
+                name: "begin".to_owned(),
+                count: 10,
+                latency: Histogram::of(vec![ms * 1_000; 10]),
+            }],
+            errors: BTreeMap::from([("1213".to_owned(), ErrorTally { count: 2, text: "deadlock".into() })]),
+            stalls: Stalls { seconds: 1, longest_s: ms as f64 },
+            client: ClientUsage { cpu_share, cpu_user_s: 0.1, ..ClientUsage::default() },
+            ..StepResult::default()
+        };
+        let all = StepResult::merged(&[slice(100, 1, 0.2), slice(50, 3, 0.4)]);
+        assert_eq!((all.sessions, all.duration_s, all.outcomes.committed), (8, 2.0, 150));
+        assert_eq!(all.latency.response.len(), 20);
+        assert!((all.latency.response.quantile_ms(0.25) - 1.0).abs() < 0.01);
+        assert!((all.latency.response.quantile_ms(0.75) - 3.0).abs() < 0.03);
+        assert_eq!(all.by_statement[0].count, 20);
+        assert_eq!(all.by_statement[0].latency.len(), 20);
+        assert_eq!(all.errors["1213"].count, 4);
+        assert_eq!((all.stalls.seconds, all.stalls.longest_s), (2, 3.0));
+        assert!((all.client.cpu_share - 0.3).abs() < 1e-9 && (all.client.cpu_user_s - 0.2).abs() < 1e-9);
+        assert_eq!(StepResult::merged(&[]), StepResult::default());
+    }
 }

@@ -27,9 +27,9 @@ pub use error::Error;
 pub use gate::{Finding, GATES_OF_EVERY_RUN, Gate, GateKind};
 pub use open::{FILE_NAME, Store};
 pub use run::{
-    Check, ClientUsage, ErrorTally, HotLock, Interval, LatencyUnit, LockSource, Outcomes, Phase, Purpose,
-    Run, RunEnd, RunHead, RunStart, Second, SecondResponse, Series, ServerFacts, Stalls, Statement, Status,
-    Step, Unended, WorkloadFacts,
+    Check, ClientUsage, Duel, ErrorTally, HotLock, Interval, LatencyUnit, LockSource, Outcomes, Phase,
+    Purpose, Run, RunEnd, RunHead, RunStart, Second, SecondResponse, Series, ServerFacts, Slice, Stalls,
+    Statement, Status, Step, Unended, WorkloadFacts,
 };
 pub use study::{
     Axis, Build, BuildId, Canary, Comparison, Host, HostId, Key, Look, PUBLISHED, Primary, Probe, Quantity,

@@ -405,6 +405,7 @@ fn end(row: &Row<'_>) -> Sql<Option<RunEnd>> {
         series: vec![],
         hot_locks: vec![],
         facts: json(row, "facts")?,
+        duel: row.get::<_, Option<String>>("duel")?.map(|_| json(row, "duel")).transpose()?,
     }))
 }
 

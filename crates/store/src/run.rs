@@ -61,6 +61,36 @@ impl Status {
     }
 }
 
+/// A run that was one side of a duel: the other sides are the runs of the same study, cell but for the compared axis, block
+/// and attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Duel {
+    /// Servers that were alive at once and loaded in turns.
+    pub sides: u32,
+    /// Which of them this was, from 0.
+    pub side: u32,
+    /// In order of time.
+    pub slices: Vec<Slice>,
+}
+
+/// A second or so of load in a duel.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Slice {
+    /// From the run's start to that of the slice's measured phase.
+    pub at_s: f64,
+    /// Length of the measured phase.
+    pub duration_s: f64,
+    /// Transactions committed in it.
+    pub committed: u64,
+}
+
+impl Slice {
+    /// Committed transactions per second.
+    pub fn tps(&self) -> f64 {
+        self.committed as f64 / self.duration_s.max(1e-9)
+    }
+}
+
 /// What is known when a run begins.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunStart {
@@ -496,6 +526,8 @@ pub struct RunEnd {
     pub hot_locks: Vec<HotLock>,
     /// Anything else worth printing.
     pub facts: BTreeMap<String, String>,
+    /// Where it was a side of a duel. Its one step is all of its slices.
+    pub duel: Option<Duel>,
 }
 
 impl RunEnd {
@@ -517,6 +549,7 @@ impl RunEnd {
             series: Vec::new(),
             hot_locks: Vec::new(),
             facts: BTreeMap::new(),
+            duel: None,
         }
     }
 

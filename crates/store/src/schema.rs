@@ -9,7 +9,7 @@ use rusqlite::Connection;
 pub(crate) const APPLICATION_ID: i64 = 0x506c_6d73;
 
 /// Each entry takes a file from version `index` to `index + 1`.
-pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5];
+pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6];
 
 /// Counts are integers, durations REAL seconds, times milliseconds since 1970, seeds the bits of a u64.
 /// Histograms are HdrHistogram V2 payloads, deflated; their values count units of 100 ns.
@@ -147,6 +147,10 @@ CREATE TABLE look (
   id INTEGER PRIMARY KEY, study_id INTEGER NOT NULL REFERENCES study(id), at_ms INTEGER NOT NULL,
   block INTEGER NOT NULL, decided INTEGER NOT NULL, open INTEGER NOT NULL
 ) STRICT;
+";
+
+const V6: &str = "
+ALTER TABLE run ADD COLUMN duel TEXT;
 ";
 
 /// Brings `connection` from version `from` to the end of `migrations`, all or nothing.

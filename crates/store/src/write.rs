@@ -234,6 +234,17 @@ impl Store {
         self.transaction("a run", |sql| insert_end(sql, run, end))
     }
 
+    /// [`Store::finish_run`] for runs that belong together: all of them are recorded, or none.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn finish_runs(&mut self, runs: &[(RunId, &RunEnd)]) -> Result<(), Error> {
+        for (run, _) in runs {
+            self.check_running(*run)?;
+        }
+        self.transaction("runs", |sql| runs.iter().try_for_each(|(run, end)| insert_end(sql, *run, end)))
+    }
+
     fn check_running(&self, run: RunId) -> Result<(), Error> {
         let status: Option<String> = self
             .connection
@@ -337,7 +348,7 @@ fn insert_run(sql: &Connection, study: StudyId, start: &RunStart) -> Sql<RunId> 
 fn insert_end(sql: &Connection, run: RunId, end: &RunEnd) -> Sql<()> {
     sql.execute(
         "UPDATE run SET status=?, error=?, log_tail=?, log_file=?, ended_at_ms=?, server=?, workload=?, phases=?,
-         warnings=?, gates=?, checks=?, facts=? WHERE id=? AND status='running'",
+         warnings=?, gates=?, checks=?, facts=?, duel=? WHERE id=? AND status='running'",
         params![
             end.status.as_str(),
             end.error,
@@ -351,6 +362,7 @@ fn insert_end(sql: &Connection, run: RunId, end: &RunEnd) -> Sql<()> {
             to_json(&end.gates)?,
             to_json(&end.checks)?,
             to_json(&end.facts)?,
+            end.duel.as_ref().map(to_json).transpose()?,
             run.0
         ],
     )?;

@@ -82,6 +82,43 @@ pub fn client_bound(client: &ClientLoad) -> Gate {
     Gate::new("client_bound", client.is_bound, detail, remedy)
 }
 
+/// What a server of a duel did while others were loaded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WaitingServer {
+    /// For how long it was looked at; 0 where it could not be.
+    pub for_s: f64,
+    /// What it used meanwhile.
+    pub cpu_s: f64,
+    /// Cpus of the machine that it shares with the one that is loaded.
+    pub cpus: f64,
+    /// What it had written by the kernel.
+    pub written_bytes: u64,
+}
+
+/// A server that takes a larger share of the cpus than this from the one that is loaded changes what is compared: the
+/// margins that studies ask about are a few per cent.
+const WAITING_SHARE_MAX: f64 = 0.05;
+
+/// `waiting_server`: whether it was quiet while it was not its turn.
+pub fn waiting_server(waiting: &WaitingServer) -> Gate {
+    if waiting.for_s <= 0.0 {
+        return Gate::not_checked(
+            "waiting_server",
+            "the process of the server that waited could not be seen",
+        );
+    }
+    let share = waiting.cpu_s / (waiting.for_s * waiting.cpus.max(1.0));
+    let detail = format!(
+        "while the others were loaded this server used {} of the cpus and wrote {:.1} MB/s (at most {:.0} % of the cpus)",
+        percent(share),
+        waiting.written_bytes as f64 / 1e6 / waiting.for_s,
+        100.0 * WAITING_SHARE_MAX
+    );
+    let remedy = "it has work left over from its own slices (flushing, purge, vacuum): compare them with pairing = \
+                  \"adjacent\", or load them less";
+    Gate::new("waiting_server", share > WAITING_SHARE_MAX, detail, remedy)
+}
+
 /// What an open loop offered, and what became of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Offered {

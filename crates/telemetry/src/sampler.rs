@@ -85,6 +85,13 @@ impl Telemetry {
         Some(of_name.find(|t| t.instance.is_empty()).unwrap_or(first))
     }
 
+    /// What was seen in the windows alone, as one span ([`Track::spliced`]).
+    #[must_use]
+    pub fn spliced(mut self, windows: &[(f64, f64)]) -> Telemetry {
+        self.tracks.iter_mut().for_each(|track| *track = track.spliced(windows));
+        self
+    }
+
     /// CPU of all samplers together, as a share of one core.
     pub fn cost_share(&self) -> f64 {
         self.costs.iter().map(|c| c.cpu_s).sum::<f64>() / self.duration_s.max(1e-9)

@@ -88,6 +88,35 @@ impl Track {
         let grown = self.at(to)? - self.at(from)?;
         (grown >= 0.0).then_some(grown)
     }
+
+    /// What happened in the windows alone, as if they had followed each other from the first one's beginning on: counters
+    /// grow by what they grew there. Nothing where an edge of a window was not sampled. Windows are from and to, in order.
+    #[must_use]
+    pub fn spliced(&self, windows: &[(f64, f64)]) -> Track {
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        let mut begins = windows.first().map_or(0.0, |window| window.0);
+        let mut grown = 0.0;
+        for &(from, to) in windows {
+            let edges = self.at(from).zip(self.at(to));
+            let inside = self.points.iter().filter(|(t, _)| *t > from && *t < to);
+            let at = |t: f64| begins + (t - from);
+            match (self.kind, edges) {
+                (Kind::Gauge, _) => points.extend(inside.map(|&(t, value)| (at(t), value))),
+                (Kind::Counter, None) => return Track { points: Vec::new(), ..self.clone() },
+                (Kind::Counter, Some((first, last))) => {
+                    if points.is_empty() {
+                        points.push((begins, first));
+                        grown = first;
+                    }
+                    points.extend(inside.map(|&(t, value)| (at(t), grown + value - first)));
+                    grown += last - first;
+                    points.push((at(to), grown));
+                }
+            }
+            begins += to - from;
+        }
+        Track { points, ..self.clone() }
+    }
 }
 
 /// What a chart shows of a raw value. `before`: the value that a counter's next rate is from.
@@ -344,5 +373,26 @@ mod tests {
         assert_eq!(tracks.len(), 3);
         assert_eq!(tracks[0].points.len(), 3);
         assert_eq!(tracks[2].instance, "b");
+    }
+
+    #[test]
+    fn windows_are_spliced_into_one_span() {
+        let track = |kind, points: &[(f64, f64)]| Track {
+            source: "server",
+            name: "x",
+            instance: String::new(),
+            unit: "",
+            kind,
+            points: points.to_vec(),
+        };
+        // Grows by 10 a second within the windows, and by 100 between them.
+        let points = [(1.0, 0.0), (2.0, 10.0), (3.0, 110.0), (4.0, 120.0), (5.0, 220.0)];
+        let counter = track(Kind::Counter, &points).spliced(&[(1.0, 2.0), (3.0, 4.0)]);
+        assert_eq!(counter.points, [(1.0, 0.0), (2.0, 10.0), (3.0, 20.0)]);
+        assert_eq!(counter.increase(1.0, 3.0), Some(20.0));
+        let gauge = track(Kind::Gauge, &[(1.5, 7.0), (2.5, 8.0), (3.5, 9.0)]);
+        assert_eq!(gauge.spliced(&[(1.0, 2.0), (3.0, 4.0)]).points, [(1.5, 7.0), (2.5, 9.0)]);
+        let unsampled = track(Kind::Counter, &points).spliced(&[(1.0, 2.0), (13.0, 14.0)]);
+        assert!(unsampled.points.is_empty() && unsampled.increase(1.0, 2.0).is_none());
     }
 }

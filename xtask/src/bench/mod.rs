@@ -9,6 +9,7 @@ mod lab;
 mod load_speed;
 mod measurement_error;
 mod oltp_cost;
+mod power;
 mod sampler_cost;
 mod soak;
 mod statement_mix;
@@ -54,6 +55,7 @@ const ALL: &[Benchmark] = &[
         "false verdicts of simulated studies that are watched, and blocks to a verdict",
         verdicts::run,
     ),
+    ("power", "what a minute of duels tells, against a minute of interleaved runs", power::run),
     ("soak", "memory of a run of a week, by a simulated clock", soak::run),
     ("tpcc", "loading ten warehouses, and the conditions after 64 sessions and after a kill", tpcc::run),
 ];

@@ -1,10 +1,12 @@
 //! `[load]`: how sessions work, and for how long.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::axes::{choice, cpu_list};
 use super::model::*;
 use super::read::{Item, Problems, Table};
+use crate::stop::SIDES_MAX;
 
 /// Repeats beyond this add nothing to what five blocks or fifty tell.
 const BLOCKS_MAX: u32 = 10_000;
@@ -90,7 +92,46 @@ pub(super) fn read_length(table: &mut Table<'_>, problems: &mut Problems) -> Opt
     transactions.map(|at| Length::Transactions(at.value)).or(duration.map(|at| Length::Time(at.value)))
 }
 
-pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
+/// Refuses duels that cannot be; `span` is that of `pairing`.
+pub(super) fn check_duel(body: &Body, span: &Range<usize>, when: &str, problems: &mut Problems) {
+    if body.load.pairing != Pairing::Duel {
+        return;
+    }
+    let mut refuse = |message: &str, label: &str, help: &str| {
+        problems.add_help(span, format!("{when}{message}"), label, help);
+    };
+    let Some(compare) = &body.compare else {
+        return refuse(
+            "a duel is between values that are compared",
+            "no [compare]",
+            "add [compare] with axis and base",
+        );
+    };
+    let sides = super::compare::axis_values(&body.axes, &compare.axis).len();
+    if matches!(compare.axis.as_str(), "sessions" | "climb") {
+        let help = "compare another axis, or leave `pairing` out";
+        refuse("a duel is between servers at the same load level", "`axis` is the load level", help);
+    } else if sides > SIDES_MAX {
+        let message = format!("a duel of {sides} servers, which would all be alive at once");
+        refuse(&message, &format!("at most {SIDES_MAX}"), "compare fewer of them, or leave `pairing` out");
+    }
+    if matches!(body.axes.ladder, Ladder::Climb(_)) {
+        let help = "write sessions = [..] instead of climb: each level is a duel of its own";
+        refuse(
+            "the levels of a climb follow each other without a break, a duel breaks them",
+            "with `climb`",
+            help,
+        );
+    }
+    let lengths = body.axes.workload.iter().filter_map(|workload| workload.length);
+    if lengths.chain([body.load.length]).any(|length| matches!(length, Length::Transactions(_))) {
+        let help = "give a `duration`: it is what each server is loaded for in a block";
+        refuse("a duel goes by the clock, in slices of a second", "with `transactions`", help);
+    }
+}
+
+/// The load, and where its `pairing` stands.
+pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load, Range<usize>) {
     let mut load = Load::default();
     let duration = |table: &mut Table<'_>, problems: &mut Problems, key, into: &mut Duration| {
         if let Some(at) = table.get(key).and_then(|item| item.duration(problems)) {
@@ -102,6 +143,10 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
         load.length = length;
     }
     read_end(&mut load, &mut table, problems);
+    let pairing = choice(table.get("pairing"), problems, "a way to pair runs", ["adjacent", "duel"]);
+    if pairing.is_some_and(|word| word == "duel") {
+        load.pairing = Pairing::Duel;
+    }
     duration(&mut table, problems, "think_time", &mut load.think_time);
     duration(&mut table, problems, "backoff", &mut load.backoff);
     duration(&mut table, problems, "ramp", &mut load.ramp);
@@ -155,8 +200,9 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> Load {
         let text = item.text(problems)?;
         cpu_list(&text, problems).then_some(text.value)
     });
+    let pairing_span = table.key_span("pairing");
     table.finish(problems);
-    load
+    (load, pairing_span)
 }
 
 /// `gates = "warn"`: a run on a noisy machine, or with a busy client, is shown with warnings instead of being

@@ -231,6 +231,9 @@ pub struct Load {
     pub warmup: Duration,
     /// How long a level is measured.
     pub length: Length,
+    /// How runs that are compared are brought together.
+    #[serde(skip_serializing_if = "Pairing::is_adjacent")]
+    pub pairing: Pairing,
     /// Repeats of all cells; at most so many where the study ends when it is decided.
     pub blocks: u32,
     /// When the study ends before that. How long it may go on is no part of what it measures: a study that gets more
@@ -275,6 +278,7 @@ impl Default for Load {
         Load {
             warmup: Duration::from_secs(2),
             length: Length::Time(Duration::from_secs(10)),
+            pairing: Pairing::Adjacent,
             blocks: 5,
             until: None,
             think_time: Duration::ZERO,
@@ -292,6 +296,21 @@ impl Default for Load {
             is_lenient: false,
             hot_locks: false,
         }
+    }
+}
+
+/// How the runs of a block that are compared with each other are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Pairing {
+    /// One after the other, in the opposite order in the next block.
+    Adjacent,
+    /// At the same time, in slices of a second by turns.
+    Duel,
+}
+
+impl Pairing {
+    fn is_adjacent(&self) -> bool {
+        *self == Pairing::Adjacent
     }
 }
 

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::axes::{OptionAt, Places, check_options, read_axes, read_ladder, read_options, read_plain_axes};
 use super::compare::{read_compare, read_excludes};
-use super::load::{read_blocks, read_gates, read_length, read_load, read_prime};
+use super::load::{check_duel, read_blocks, read_gates, read_length, read_load, read_prime};
 use super::model::*;
 use super::problem::{Problem, StudyError};
 use super::read::{Problems, Table, word};
@@ -170,9 +170,9 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
     let axes_span = table.key_span("axes");
     let mut option_spans = Vec::new();
     let options = read_options(table.get("options"), problems, &mut option_spans);
-    let load = match table.get("load").and_then(|item| item.table(problems, "[load]")) {
+    let (load, pairing_span) = match table.get("load").and_then(|item| item.table(problems, "[load]")) {
         Some(inner) => read_load(inner, problems),
-        None => Load::default(),
+        None => (Load::default(), 0..0),
     };
     let (load_span, has_compare) = (table.key_span("load"), table.has("compare"));
     if load.until.is_some() && !has_compare {
@@ -208,6 +208,7 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
     if problems.0.is_empty() {
         let both = [(&body, &axes_span, ""), (&quick.apply_to(&body), &quick_span, "with --quick, ")];
         for (body, span, when) in both {
+            check_duel(body, &pairing_span, when, problems);
             if !check_size(body, span, when, problems) {
                 break;
             }

@@ -186,6 +186,14 @@ const LOAD: &[Key] = &[
         "blocks = 7",
     ),
     key(
+        "pairing",
+        "adjacent or duel",
+        "",
+        "runs that are compared: one after the other (so without this key), or at the same time, loaded in slices of a \
+         second by turns, so that what disturbs the machine disturbs all of them",
+        "pairing = \"duel\"",
+    ),
+    key(
         "until",
         "decided",
         "",
@@ -644,6 +652,12 @@ mod tests {
                 let other = if line.starts_with("until") { "budget = \"9m\"" } else { "until = \"decided\"" };
                 let compare = "[compare]\naxis = \"server\"\nbase = \"mariadb\"\n";
                 format!("{head}{}[load]\n{other}\n{line}\n{compare}", axes(""))
+            }
+            "[load]" if line.starts_with("pairing") => {
+                format!(
+                    "{head}{}[load]\n{line}\n[compare]\naxis = \"server\"\nbase = \"mariadb\"\n",
+                    axes("")
+                )
             }
             "[compare]" => {
                 let needed = [("axis", "axis = \"server\"\n"), ("base", "base = \"mariadb\"\n")];

@@ -276,6 +276,12 @@ const BAD: &[(&str, &str, &[&str])] = &[
         &["at least 9 blocks and at most 7"],
     ),
     ("blocks = 7", "until = \"decided\"\nblocks = { least = 9, max = 20 }", &["unknown key `least`"]),
+    (
+        "blocks = 7",
+        "blocks = 7\npairing = \"duels\"",
+        &["`duels` is not a way to pair runs", "did you mean `duel`?"],
+    ),
+    ("blocks = 7", "transactions = 5\nblocks = 7\npairing = \"duel\"", &["not both"]),
     ("gate =", "primary = \"p99\"", &["does not compare `p99`", "tps or p95"]),
     ("gate =", "primary = { sesions = 8 }", &["`sesions` is not an axis", "did you mean `sessions`?"]),
     (
@@ -309,6 +315,51 @@ fn a_study_may_end_when_it_is_decided() {
         (primary.metric.as_str(), &primary.cells["sessions"][..]),
         ("tps", &["8".into(), "64".into()][..])
     );
+}
+
+#[test]
+fn duels_that_cannot_be_are_refused_where_pairing_stands() {
+    let study = |axes: &str, load: &str, rest: &str| {
+        format!(
+            "title = \"t\"\nquestion = \"q\"\n[axes]\nworkload = \"tpcb\"\n{axes}\n[load]\npairing = \"duel\"\n{load}\n{rest}"
+        )
+    };
+    let two = "server = [\"mariadb\", \"postgres\"]";
+    let compare = "[compare]\naxis = \"server\"\nbase = \"mariadb\"\nmetrics = [\"tps\"]";
+    let parsed = |text: &str| parse(Path::new("s.toml"), text);
+    let load = parsed(&study(&format!("{two}\nsessions = [1, 8]"), "", compare)).unwrap().body.load;
+    assert_eq!(load.pairing, Pairing::Duel);
+    let one = "server = [\"mariadb\"]";
+    let nine = format!(
+        "server = [{}]",
+        (0..9)
+            .map(|at| format!("{{ server = \"mariadb\", label = \"l{at}\" }}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    let nine_compare = compare.replace("base = \"mariadb\"", "base = \"l0\"");
+    for (axes, load, rest, wanted) in [
+        (
+            format!("{two}\nsessions = 8"),
+            "",
+            "",
+            &["a duel is between values that are compared", "add [compare]"][..],
+        ),
+        (format!("{one}\nsessions = 8"), "", compare, &["has one value", "nothing to compare"]),
+        (format!("{two}\nclimb = [1, 8]"), "", compare, &["with `climb`", "sessions = [..]"]),
+        (
+            format!("{two}\nsessions = 8"),
+            "transactions = 100",
+            compare,
+            &["with `transactions`", "`duration`"],
+        ),
+        (format!("{nine}\nsessions = 8"), "", &nine_compare, &["9 servers", "at most 8"]),
+    ] {
+        let text = parsed(&study(&axes, load, rest)).unwrap_err().to_string();
+        let found =
+            text.contains("s.toml:7:1") || text.contains("s.toml:8:1") || text.contains("has one value");
+        assert!(found && wanted.iter().all(|part| text.contains(part)), "{wanted:?} in:\n{text}");
+    }
 }
 
 #[test]

@@ -1,21 +1,24 @@
 //! The runs of one block, and the passes for hot locks after the last one.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use store::{Purpose, RunStart, Status, Store};
 
 use super::Work;
 use super::places::place_of;
-use super::queue::Queue;
+use super::queue::{Queue, Unit};
 use crate::bench::Data;
 use crate::cells::{sandbox_spec, server_facts};
+use crate::duel::{self, room};
 use crate::error::Error;
-use crate::make::{Making, make};
+use crate::make::{Making, make, make_together};
 use crate::observe::{Event, RunLabel};
-use crate::plan::PlannedRun;
+use crate::plan::{Cell, PlannedRun};
+use crate::provision::Place;
 use crate::recorded::{attempts, base_of, standing};
 use crate::run::{Around, Order};
-use crate::study::Ladder;
+use crate::study::{Ladder, Length, Pairing};
 
 /// What a run of the plan is made for.
 #[derive(Debug, Clone, Copy)]
@@ -38,24 +41,91 @@ impl Work<'_> {
         let canary_ratios = self.canary(store, block, "before")?;
         let compared = self.body.compare.as_ref();
         let compared = compared.map(|c| (c.axis.as_str(), base_of(c, self.body, self.plan)));
-        let mut queue = Queue::new(self.plan, compared, runs.iter().copied());
+        let mut queue = Queue::new(self.plan, compared, self.units(runs));
         let mut made = 0;
-        while let Some(planned) = queue.next() {
+        while let Some(unit) = queue.next() {
             if around.stop.is_requested() {
                 return Ok(made);
             }
-            let canary_ratio = canary_ratios.get(place_of(&self.plan.cells[planned.cell])).copied();
-            let pass = Pass { purpose: Purpose::Measure, canary_ratio };
-            let attempt = attempts(store, self.id, planned.index, Purpose::Measure)? + 1;
-            let status = self.make(store, planned, attempt, pass, around)?;
-            made += 1;
-            let again = queue.ended(planned, status == Status::Invalid, Instant::now());
+            let ratio_of =
+                |run: &PlannedRun| canary_ratios.get(place_of(&self.plan.cells[run.cell])).copied();
+            let statuses = match unit.as_slice() {
+                [planned] => {
+                    let pass = Pass { purpose: Purpose::Measure, canary_ratio: ratio_of(planned) };
+                    let attempt = attempts(store, self.id, planned.index, Purpose::Measure)? + 1;
+                    vec![self.make(store, planned, attempt, pass, around)?]
+                }
+                sides => self.make_duel(store, sides, &ratio_of, around)?,
+            };
+            made += unit.len();
+            let is_lost = statuses.contains(&Status::Invalid);
+            let again = queue.ended(&unit, is_lost, Instant::now());
             if again > 0 {
                 (around.observer)(Event::Again { runs: again });
             }
         }
         self.canary(store, block, "after")?;
         Ok(made)
+    }
+
+    /// What of these runs is made together.
+    fn units<'a>(&self, runs: &[&'a PlannedRun]) -> Vec<Unit<'a>> {
+        let (Pairing::Duel, Some(compare)) = (self.body.load.pairing, &self.body.compare) else {
+            return runs.iter().map(|run| vec![*run]).collect();
+        };
+        let group = |run: &PlannedRun| self.plan.group(run, &compare.axis);
+        runs.chunk_by(|one, next| group(one) == group(next)).map(<[_]>::to_vec).collect()
+    }
+
+    /// A side of a duel never comes alone: the runs of `open` with all that they are dueled with.
+    pub(super) fn whole_duels<'a>(&'a self, open: Vec<&'a PlannedRun>) -> Vec<&'a PlannedRun> {
+        let (Pairing::Duel, Some(compare)) = (self.body.load.pairing, &self.body.compare) else {
+            return open;
+        };
+        let duel = |run: &PlannedRun| (run.block, self.plan.group(run, &compare.axis));
+        let wanted: BTreeSet<(u32, String)> = open.into_iter().map(duel).collect();
+        self.plan.runs.iter().filter(|run| wanted.contains(&duel(run))).collect()
+    }
+
+    /// Makes the sides of a duel at the same time; one after the other where they cannot live together, which is told.
+    fn make_duel(
+        &self,
+        store: &mut Store,
+        sides: &[&PlannedRun],
+        ratio_of: &dyn Fn(&PlannedRun) -> Option<f64>,
+        around: Around<'_>,
+    ) -> Result<Vec<Status>, Error> {
+        let mut makings = Vec::new();
+        for planned in sides {
+            let attempt = attempts(store, self.id, planned.index, Purpose::Measure)? + 1;
+            let pass = Pass { purpose: Purpose::Measure, canary_ratio: ratio_of(planned) };
+            makings.push(self.making(planned, attempt, pass)?);
+        }
+        let places: Vec<&Place<'_>> = makings.iter().map(|making| &making.place).collect();
+        if let Err(why) = room::together(&places) {
+            let note = format!("no duel: {why}; its runs were made next to each other instead");
+            (around.observer)(Event::Warning(&note));
+            let alone = |mut making: Making<'_>| {
+                making.order.notes.push(note.clone());
+                Ok(make(making, Some((&mut *store, self.id)), around)?.end.status)
+            };
+            return makings.into_iter().map(alone).collect();
+        }
+        let slices = self.slices(&self.plan.cells[sides[0].cell]);
+        for making in &mut makings {
+            making.order.load.steps = duel::slices(making.order.load.steps[0], slices);
+        }
+        let ended = make_together(makings, Some((store, self.id)), sides[0].seed, around)?;
+        Ok(ended.into_iter().map(|ended| ended.end.status).collect())
+    }
+
+    /// Slices of each side of a duel: a second each, together as long as the cell's level.
+    fn slices(&self, cell: &Cell) -> u32 {
+        match cell.length.unwrap_or(self.body.load.length) {
+            Length::Time(length) => duel::slices_in(length),
+            // Refused with the study file.
+            Length::Transactions(_) => 2,
+        }
     }
 
     /// A pass for hot locks of each cell and level that has none yet, once all timed runs are settled.

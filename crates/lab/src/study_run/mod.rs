@@ -154,7 +154,7 @@ pub fn run_study(
         builds: &builds,
         notes: &notes,
     };
-    work.go_on(&mut store, &chosen, Around { stop, observer, attach })
+    work.go_on(&mut store, &chosen, Around { stop, observer, attach, seat: None })
 }
 
 /// The runs that a command has to make: those that have not ended, and those that failed, as what made them fail may
@@ -201,7 +201,7 @@ impl Work<'_> {
     fn go_on(&self, store: &mut Store, chosen: &[PlannedRun], around: Around<'_>) -> Result<Outcome, Error> {
         let heads = store.run_heads(self.id)?;
         let stands = statuses(store, &heads)?;
-        let open = to_make(chosen, |run| stands.get(&run.index).copied());
+        let open = self.whole_duels(to_make(chosen, |run| stands.get(&run.index).copied()));
         let left = to_make(&self.plan.runs, |run| stands.get(&run.index).copied()).len();
         let finished = self.plan.runs.len().saturating_sub(left);
         (around.observer)(Event::Planned {

@@ -11,7 +11,7 @@ use crate::cells::{Controlled, Life, SettingsNotes};
 use crate::error::Error;
 use crate::plan::{Plan, PlannedRun, draw_seed};
 use crate::servers::{self, Server};
-use crate::study::{Body, Ladder, Length};
+use crate::study::{Body, Ladder, Length, Pairing};
 
 /// A plan that has not been begun.
 #[derive(Debug, Clone)]
@@ -79,9 +79,25 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
         .collect();
     crate::cells::check(&request.study, &body.load, &plan, &controlled)?;
     let notes = SettingsNotes::of(&request.study, &body.load, &plan, &controlled)?;
-    let notes = notes.all().cloned().collect();
+    let mut notes: Vec<String> = notes.all().cloned().collect();
+    notes.extend(duels_note(&body));
     let chosen = only::choose(&plan, &request.only)?;
     Ok(Outline { chosen, plan, to_fetch, run_length: run_length(&body), notes })
+}
+
+/// How duels go, where the study has them.
+fn duels_note(body: &Body) -> Option<String> {
+    let (Pairing::Duel, Some(compare), Length::Time(length)) =
+        (body.load.pairing, &body.compare, body.load.length)
+    else {
+        return None;
+    };
+    let sides = crate::study::axis_values(&body.axes, &compare.axis).len();
+    Some(format!(
+        "duels: the {sides} values of `{}` live at the same time and are loaded in turns, {} slices of a second each",
+        compare.axis,
+        crate::duel::slices_in(length)
+    ))
 }
 
 /// Warm-ups and measured phases of one run of one level; the longest of the ladder for a climb.

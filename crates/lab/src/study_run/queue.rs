@@ -1,4 +1,5 @@
-//! The runs of one block that a command makes, and makes again where a fault of the measurement cost them.
+//! The runs of one block that a command makes, and makes again where a fault of the measurement cost them. What is made
+//! together (one run, or the sides of a duel) is lost together.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -10,12 +11,15 @@ const ATTEMPTS_MAX: u32 = 3;
 /// Runs that are compared and would lie further apart than this are made again together: a machine drifts.
 const APART_MAX: Duration = Duration::from_secs(300);
 
+/// What is made together.
+pub(crate) type Unit<'a> = Vec<&'a PlannedRun>;
+
 /// What is still to be made of a block, in order.
 pub(crate) struct Queue<'a> {
     plan: &'a Plan,
     /// The axis along which the study compares, and the server or other value that the rest is compared with.
     compared: Option<(&'a str, String)>,
-    waiting: VecDeque<&'a PlannedRun>,
+    waiting: VecDeque<Unit<'a>>,
     attempts: BTreeMap<u32, u32>,
     /// When runs of this block ended, by index: of those that this command made.
     ended: BTreeMap<u32, (&'a PlannedRun, Instant)>,
@@ -25,44 +29,53 @@ impl<'a> Queue<'a> {
     pub(crate) fn new(
         plan: &'a Plan,
         compared: Option<(&'a str, String)>,
-        runs: impl IntoIterator<Item = &'a PlannedRun>,
+        units: impl IntoIterator<Item = Unit<'a>>,
     ) -> Queue<'a> {
         Queue {
             plan,
             compared,
-            waiting: runs.into_iter().collect(),
+            waiting: units.into_iter().collect(),
             attempts: BTreeMap::new(),
             ended: BTreeMap::new(),
         }
     }
 
-    /// The next run.
-    pub(crate) fn next(&mut self) -> Option<&'a PlannedRun> {
-        let run = self.waiting.pop_front()?;
-        *self.attempts.entry(run.index).or_default() += 1;
-        Some(run)
+    /// What is made next.
+    pub(crate) fn next(&mut self) -> Option<Unit<'a>> {
+        let unit = self.waiting.pop_front()?;
+        unit.iter().for_each(|run| *self.attempts.entry(run.index).or_default() += 1);
+        Some(unit)
     }
 
-    /// A run has ended at `now`; `is_lost`: to a fault of the measurement. How many runs are made again because of that:
+    fn made(&self, run: &PlannedRun) -> u32 {
+        self.attempts.get(&run.index).copied().unwrap_or_default()
+    }
+
+    /// A unit has ended at `now`; `is_lost`: to a fault of the measurement. How many runs are made again because of that:
     /// none when it had its attempts.
-    pub(crate) fn ended(&mut self, run: &'a PlannedRun, is_lost: bool, now: Instant) -> usize {
-        self.ended.insert(run.index, (run, now));
-        let attempts = self.attempts.get(&run.index).copied().unwrap_or_default();
+    pub(crate) fn ended(&mut self, unit: &Unit<'a>, is_lost: bool, now: Instant) -> usize {
+        for run in unit {
+            self.ended.insert(run.index, (*run, now));
+        }
+        let Some(first) = unit.first() else { return 0 };
+        let attempts = self.made(first);
         if !is_lost || attempts >= ATTEMPTS_MAX {
             return 0;
         }
-        let mut again = vec![run];
-        let ended = self.ended.values().copied().collect::<Vec<_>>();
-        again.extend(ended.into_iter().filter_map(|(other, at)| {
-            let is_far = now.duration_since(at) > APART_MAX;
-            let has_attempts = self.attempts.get(&other.index).is_none_or(|made| *made < ATTEMPTS_MAX);
-            (is_far && has_attempts && self.are_compared(run, other)).then_some(other)
-        }));
+        let mut again = vec![unit.clone()];
+        if let [run] = unit.as_slice() {
+            let far = self.ended.values().filter(|(other, at)| {
+                let is_far = now.duration_since(*at) > APART_MAX;
+                is_far && self.made(other) < ATTEMPTS_MAX && self.are_compared(run, other)
+            });
+            again.extend(far.map(|(other, _)| vec![*other]));
+        }
         // A later place, drawn; next to each other.
-        let draw = mix(run.seed ^ u64::from(run.index) ^ (u64::from(attempts) << 32));
+        let draw = mix(first.seed ^ u64::from(first.index) ^ (u64::from(attempts) << 32));
         let place = (draw % (self.waiting.len() as u64 + 1)) as usize;
-        again.iter().rev().for_each(|run| self.waiting.insert(place, run));
-        again.len()
+        let runs = again.iter().map(Vec::len).sum();
+        again.into_iter().rev().for_each(|unit| self.waiting.insert(place, unit));
+        runs
     }
 
     /// Cells that differ along the compared axis alone, of which one is the base, at the same level.
@@ -97,7 +110,7 @@ mod tests {
     }
 
     fn queue(plan: &Plan) -> Queue<'_> {
-        Queue::new(plan, Some(("server", "mariadb".to_owned())), &plan.runs)
+        Queue::new(plan, Some(("server", "mariadb".to_owned())), plan.runs.iter().map(|run| vec![run]))
     }
 
     #[test]
@@ -106,9 +119,9 @@ mod tests {
         let mut queue = queue(&plan);
         let now = Instant::now();
         let mut made = Vec::new();
-        while let Some(run) = queue.next() {
-            made.push(run.index);
-            queue.ended(run, run.index == 1, now);
+        while let Some(unit) = queue.next() {
+            made.push(unit[0].index);
+            queue.ended(&unit, unit[0].index == 1, now);
         }
         assert_eq!(made.len(), 6, "{made:?}");
         assert_eq!(made.iter().filter(|index| **index == 1).count(), 3, "{made:?}");
@@ -127,13 +140,26 @@ mod tests {
         };
         for (later, with_partner) in [(Duration::from_secs(60), false), (Duration::from_secs(301), true)] {
             let mut queue = queue(&plan);
-            let all: Vec<&PlannedRun> = std::iter::from_fn(|| queue.next()).collect();
+            let all: Vec<Unit<'_>> = std::iter::from_fn(|| queue.next()).collect();
             let (lost, others) = all.split_last().unwrap();
-            others.iter().for_each(|run| assert_eq!(queue.ended(run, false, began), 0));
+            others.iter().for_each(|unit| assert_eq!(queue.ended(unit, false, began), 0));
             let again = queue.ended(lost, true, began + later);
-            let waiting: Vec<u32> = std::iter::from_fn(|| queue.next()).map(|run| run.index).collect();
-            let wanted = if with_partner { vec![lost.index, partner(lost)] } else { vec![lost.index] };
+            let waiting: Vec<u32> = std::iter::from_fn(|| queue.next()).map(|unit| unit[0].index).collect();
+            let wanted =
+                if with_partner { vec![lost[0].index, partner(lost[0])] } else { vec![lost[0].index] };
             assert_eq!((again, waiting), (wanted.len(), wanted));
         }
+    }
+
+    #[test]
+    fn a_duel_is_made_again_as_a_whole() {
+        let plan = plan();
+        let units: Vec<Unit<'_>> = plan.runs.chunks(2).map(|pair| pair.iter().collect()).collect();
+        let mut queue = Queue::new(&plan, None, units);
+        let first = queue.next().unwrap();
+        assert_eq!(queue.ended(&first, true, Instant::now()), 2);
+        let rest: Vec<Unit<'_>> = std::iter::from_fn(|| queue.next()).collect();
+        assert_eq!(rest.len(), 2);
+        assert!(rest.contains(&first));
     }
 }

@@ -252,6 +252,7 @@ pub(crate) fn end(server: &str, workload: &str, steps: Vec<Step>) -> RunEnd {
         series: telemetry(last_s),
         hot_locks: vec![],
         facts: BTreeMap::new(),
+        duel: None,
     }
 }
 

@@ -143,6 +143,11 @@ pub(crate) fn end(seconds: i64) -> RunEnd {
             observed_s: 60.0,
         }],
         facts: BTreeMap::from([("limited".to_owned(), "no".to_owned())]),
+        duel: Some(Duel {
+            sides: 2,
+            side: 1,
+            slices: vec![Slice { at_s: 0.5, duration_s: 1.0, committed: 1000 }],
+        }),
     }
 }
 

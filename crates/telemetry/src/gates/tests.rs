@@ -13,6 +13,14 @@ fn check(gate: &Gate, finding: Finding) {
 }
 
 #[test]
+fn server_that_is_busy_out_of_turn() {
+    let waiting = |for_s, cpu_s| WaitingServer { for_s, cpu_s, cpus: 2.0, written_bytes: 10_000_000 };
+    check(&waiting_server(&waiting(10.0, 0.5)), Finding::Held);
+    check(&waiting_server(&waiting(10.0, 1.5)), Finding::Tripped);
+    check(&waiting_server(&waiting(0.0, 0.0)), Finding::NotChecked);
+}
+
+#[test]
 fn client_that_sets_the_limit() {
     let idle =
         ClientLoad { cpu_share: 0.3, run_queue_share: 0.02, schedule_lag_p99_ms: 0.1, is_bound: false };

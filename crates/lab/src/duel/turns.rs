@@ -1,0 +1,244 @@
+//! Who is loaded when, while the servers of a duel are alive at the same time: one holds the turn, the others wait.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::duel::quiet::{Used, Waited};
+use crate::plan::mix;
+
+/// How often a wait looks whether it is to end for another reason.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The order in which the sides of a duel are loaded: rounds of all sides in a random order, each followed by a round in
+/// the opposite one (ABBA for two), so that a steady drift of the machine favours none.
+pub(crate) fn order(sides: usize, slices: u32, seed: u64) -> Vec<usize> {
+    let mut order = Vec::with_capacity(sides * slices as usize);
+    let mut round: Vec<usize> = (0..sides).collect();
+    for slice in 0..slices {
+        if slice.is_multiple_of(2) {
+            crate::plan::shuffle(&mut round, mix(seed ^ u64::from(slice)));
+        } else {
+            round.reverse();
+        }
+        order.extend(&round);
+    }
+    order
+}
+
+/// What the sides of one duel share.
+pub(crate) struct Turns {
+    order: Vec<usize>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// Whose turn it is, as an index into the order.
+    at: usize,
+    /// When it was taken.
+    taken: Instant,
+    sides: Vec<Side>,
+}
+
+#[derive(Default)]
+struct Side {
+    has_left: bool,
+    /// It left before it had measured all that it was to.
+    has_failed: bool,
+    /// Points at which all meet that it has reached.
+    met: u32,
+    /// Its server's process; `None` while there is none, or where it cannot be seen.
+    server_pid: Option<u32>,
+    waited: Waited,
+    /// What it had used when the present slice of another side began.
+    used: Option<Used>,
+}
+
+impl Turns {
+    pub(crate) fn new(order: Vec<usize>, sides: usize) -> Turns {
+        let state =
+            State { at: 0, taken: Instant::now(), sides: (0..sides).map(|_| Side::default()).collect() };
+        Turns { order, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// The seat of a side; when it is dropped the others go on without it.
+    pub(crate) fn seat(&self, side: usize) -> Seat<'_> {
+        Seat { turns: self, side }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for `is_so`, or until `is_over`.
+    fn wait(&self, is_over: &dyn Fn() -> bool, is_so: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        while !is_so(&state) && !is_over() {
+            state = self.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state
+    }
+}
+
+impl State {
+    /// Goes to the next turn of a side that is there.
+    fn advance(&mut self, order: &[usize]) {
+        while order.get(self.at).is_some_and(|&side| self.sides[side].has_left) {
+            self.at += 1;
+        }
+    }
+}
+
+/// One side's part in the turns.
+pub(crate) struct Seat<'a> {
+    turns: &'a Turns,
+    side: usize,
+}
+
+impl Seat<'_> {
+    /// How many sides there are.
+    pub(crate) fn sides(&self) -> u32 {
+        self.turns.lock().sides.len() as u32
+    }
+
+    /// Which one this is, from 0.
+    pub(crate) fn side(&self) -> u32 {
+        self.side as u32
+    }
+
+    /// This side's server is up.
+    pub(crate) fn server(&self, pid: Option<u32>) {
+        self.turns.lock().sides[self.side].server_pid = pid;
+    }
+
+    /// Waits until all sides that are still there have come to this point, or until `is_over`.
+    pub(crate) fn meet(&self, is_over: &dyn Fn() -> bool) {
+        let mine = {
+            let mut state = self.turns.lock();
+            state.sides[self.side].met += 1;
+            state.sides[self.side].met
+        };
+        self.turns.changed.notify_all();
+        let have_all = |state: &State| state.sides.iter().all(|side| side.has_left || side.met >= mine);
+        drop(self.turns.wait(is_over, have_all));
+    }
+
+    /// Waits until it is this side's turn, or until `is_over`.
+    pub(crate) fn take(&self, is_over: &dyn Fn() -> bool) {
+        let order = &self.turns.order;
+        let mut state =
+            self.turns.wait(is_over, |state| order.get(state.at).is_none_or(|&at| at == self.side));
+        state.taken = Instant::now();
+        self.of_others(&mut state, |side| side.used = side.server_pid.and_then(Used::of));
+    }
+
+    /// The turn is over: the next side goes on.
+    pub(crate) fn pass(&self) {
+        let mut state = self.turns.lock();
+        let slice_s = state.taken.elapsed().as_secs_f64();
+        self.of_others(&mut state, |side| {
+            let now = side.server_pid.and_then(Used::of);
+            side.waited.add(slice_s, side.used.take(), now);
+        });
+        state.at += 1;
+        state.advance(&self.turns.order);
+        drop(state);
+        self.turns.changed.notify_all();
+    }
+
+    fn of_others(&self, state: &mut State, act: impl Fn(&mut Side)) {
+        let others = state.sides.iter_mut().enumerate().filter(|(at, _)| *at != self.side);
+        others.for_each(|(_, side)| act(side));
+    }
+
+    /// This side cannot go on: what the others measure is compared with nothing.
+    pub(crate) fn fail(&self) {
+        self.turns.lock().sides[self.side].has_failed = true;
+    }
+
+    /// Whether all other sides are, or were, there to the end.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.turns.lock().sides.iter().enumerate().any(|(at, side)| at != self.side && side.has_failed)
+    }
+
+    /// What this side's server did while others were loaded.
+    pub(crate) fn waited(&self) -> Waited {
+        self.turns.lock().sides[self.side].waited
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        let mut state = self.turns.lock();
+        let side = &mut state.sides[self.side];
+        side.has_left = true;
+        side.server_pid = None;
+        state.advance(&self.turns.order);
+        drop(state);
+        self.turns.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_is_followed_by_its_opposite() {
+        for (sides, slices) in [(2, 12), (3, 8), (4, 7)] {
+            let order = order(sides, slices, 7);
+            assert_eq!(order.len(), sides * slices as usize);
+            for (at, round) in order.chunks(sides).enumerate() {
+                let mut sorted = round.to_vec();
+                sorted.sort_unstable();
+                assert_eq!(sorted, (0..sides).collect::<Vec<_>>(), "round {at}: each side once");
+            }
+            for pair in order.chunks_exact(2 * sides) {
+                let mut opposite = pair[..sides].to_vec();
+                opposite.reverse();
+                assert_eq!(opposite, pair[sides..]);
+            }
+        }
+        let firsts = (0..200).filter(|seed| order(2, 2, *seed)[0] == 0).count();
+        assert!((60..140).contains(&firsts), "a random side begins: {firsts} of 200");
+    }
+
+    #[test]
+    fn sides_take_turns_and_nobody_waits_for_one_that_has_left() {
+        let order = vec![0, 1, 1, 0, 1, 0];
+        let turns = Turns::new(order.clone(), 2);
+        let taken = Mutex::new(Vec::new());
+        let never = || false;
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            for (side, slices) in [(0, 3), (1, 2)] {
+                let (turns, taken) = (&turns, &taken);
+                scope.spawn(move || {
+                    let seat = turns.seat(side);
+                    seat.meet(&never);
+                    for _ in 0..slices {
+                        seat.take(&never);
+                        taken.lock().unwrap().push(side);
+                        seat.pass();
+                    }
+                    if side == 0 {
+                        // The other side left before its third turn.
+                        seat.meet(&never);
+                    }
+                });
+            }
+        });
+        assert_eq!(taken.into_inner().unwrap(), [0, 1, 1, 0, 0]);
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_side_that_failed_leaves_the_others_alone() {
+        let turns = Turns::new(vec![0, 1], 2);
+        let (one, other) = (turns.seat(0), turns.seat(1));
+        assert!(!one.is_alone());
+        other.fail();
+        drop(other);
+        assert!(one.is_alone());
+    }
+}
