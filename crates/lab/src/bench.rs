@@ -6,6 +6,7 @@ use std::time::Duration;
 use sandbox::{Assignment, Build, CpuRequest, Cpus, Home, Isolation, Profile, Spec};
 use store::{Key, RunEnd, RunStart, ServerFacts, Status, WorkloadFacts};
 
+use crate::awake::Awake;
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
 use crate::machine::{Machine, take_machine};
@@ -14,6 +15,7 @@ use crate::observe::{Event, Observer, RunLabel, Stage};
 use crate::run::{Around, Order};
 use crate::servers::Server;
 use crate::stop::StopSwitch;
+use crate::study::MachineWishes;
 use crate::subject::{Subject, next_number};
 use crate::workloads::Resolved;
 
@@ -129,6 +131,8 @@ fn levels(
     if !cleaned.is_empty() {
         observer(Event::Cleaned(&cleaned));
     }
+    let awake = Awake::hold(&MachineWishes::default());
+    awake.doubts.iter().for_each(|doubt| observer(Event::Warning(doubt)));
     let subject = Subject::find(home, &request.server, observer)?;
     let mut data = request.data;
     for index in 0..request.sessions.len() {

@@ -4,6 +4,7 @@
 //! exit codes.
 
 pub mod audit;
+mod awake;
 pub mod bench;
 mod cells;
 pub mod checks;

@@ -346,6 +346,8 @@ fn describe_life(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<
     // Root's load threads may run before all others, which changes an open loop's figures.
     let runs_as = if sandbox::is_root() { "root" } else { "an ordinary user" };
     end.facts.insert("client_runs_as".to_owned(), runs_as.to_owned());
+    end.facts.insert("client_scheduling".to_owned(), order.load.scheduling().to_owned());
+    end.facts.extend(crate::awake::facts());
     if let Some(hash) = order.workload.content_sha256() {
         end.facts.insert(WORKLOAD_CONTENT.to_owned(), hash.to_owned());
     }

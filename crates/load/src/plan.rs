@@ -112,6 +112,17 @@ pub struct LoadPlan {
     pub raise_priority: bool,
 }
 
+impl LoadPlan {
+    /// How its workers are scheduled beside others that want the same cpu; what was permitted, a warning of the run tells.
+    pub fn scheduling(&self) -> &'static str {
+        match self.steps.first().map(|step| step.pacing) {
+            Some(Pacing::Open { .. }) if self.raise_priority => "SCHED_RR where permitted",
+            Some(Pacing::Open { .. }) => "SCHED_OTHER",
+            Some(Pacing::Closed) | None => "SCHED_BATCH",
+        }
+    }
+}
+
 impl Default for LoadPlan {
     /// No steps, one worker for each cpu that the process may use, no think time, no ramp, a drain of 10 s.
     fn default() -> LoadPlan {

@@ -70,6 +70,7 @@ fn cell(report: &Report, study: &StudyReport, point: &Point) -> Value {
         "qps": point.qps,
         "marks": study.marks(point),
         "short_term": study.is_short_term(point),
+        "wakeup_share": study.wakeup_share(point),
         "freeze_s": point.freeze_s,
         "latency_ms": {"mean": point.mean_ms, "p50": point.p50_ms, "p95": point.p95_ms, "p99": point.p99_ms,
                        "absent": absent},

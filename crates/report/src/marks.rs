@@ -37,6 +37,9 @@ impl Mark {
 /// What stands with a writing cell whose steadiness nobody could look at.
 pub(crate) const SHORT_TERM: &str = "short-term";
 
+/// From this share of the response time on, a figure is as much the machine's as the server's.
+const WAKEUP_SHARE_TOLD: f64 = 0.2;
+
 /// The runs of some points that count, each once with the levels that it was counted at.
 fn counted<'a>(study: &'a StudyReport, points: &[usize]) -> Vec<(&'a RunView, Vec<u32>)> {
     let mut runs: Vec<(&RunView, Vec<u32>)> = Vec::new();
@@ -96,10 +99,28 @@ impl StudyReport {
         })
     }
 
+    /// About which share of the response time was the machine's waking up, where that is a fifth or more: two hand-overs
+    /// a statement, as long as they took before the runs. `None` with more sessions than cpus: those are awake then.
+    pub fn wakeup_share(&self, point: &Point) -> Option<f64> {
+        let shares = self.counted(point).filter_map(|(run, step)| {
+            let fact = |name: &str| run.end.as_ref()?.facts.get(name)?.parse::<f64>().ok();
+            let (cpus, wakeup_us) = (fact("cpus")?, fact("wakeup_us")?);
+            let mean_us = step.response.as_ref()?.mean * 1000.0;
+            let statements = step.qps / step.tps;
+            (f64::from(step.sessions) <= cpus).then_some(2.0 * wakeup_us * statements / mean_us)
+        });
+        let shares: Vec<f64> = shares.filter(|share| share.is_finite()).collect();
+        stats::median(&shares).map(|share| share.min(1.0)).filter(|share| *share >= WAKEUP_SHARE_TOLD)
+    }
+
     /// The marks of a point in words, the shortness of its runs among them.
     pub fn marks_text(&self, point: &Point) -> String {
         let short = self.is_short_term(point).then(|| SHORT_TERM.to_owned());
-        let all: Vec<String> = short.into_iter().chain(self.marks(point).iter().map(Mark::text)).collect();
+        let wakeups = self.wakeup_share(point);
+        let wakeups =
+            wakeups.map(|share| format!("wake-ups are {:.0} % of the response time", share * 100.0));
+        let all: Vec<String> =
+            short.into_iter().chain(wakeups).chain(self.marks(point).iter().map(Mark::text)).collect();
         all.join(", ")
     }
 

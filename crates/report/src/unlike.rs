@@ -11,12 +11,14 @@ use crate::model::RunView;
 /// A name for the cell's key, and what a run says of it; empty: nothing.
 type Trait = (&'static str, fn(&RunView) -> String);
 
-const TRAITS: [Trait; 5] = [
+const TRAITS: [Trait; 7] = [
     ("build", |run| run.build.as_ref().map_or_else(String::new, |build| short(&build.identity))),
     ("options", options),
     ("workload_file", |run| short(&fact(run, "sha256 of the workload's file"))),
     ("plimsoll", |run| fact(run, "plimsoll")),
     ("client_runs_as", |run| fact(run, "client_runs_as")),
+    ("client_scheduling", |run| fact(run, "client_scheduling")),
+    ("cpus_idle", |run| fact(run, "cpus_idle")),
 ];
 
 fn fact(run: &RunView, name: &str) -> String {

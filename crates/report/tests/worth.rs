@@ -299,3 +299,41 @@ fn a_percentile_of_too_few_transactions_is_absent_with_the_reason() {
     let cells = std::fs::read_to_string(out.path().join("cells.csv")).unwrap();
     assert!(cells.contains(&format!("p99 {why}")), "{cells}");
 }
+
+/// Beside each statement the machine wakes up twice: the figure of a cell with few sessions says so when that is much.
+#[test]
+fn a_cell_in_which_wake_ups_are_a_fifth_of_the_response_time_says_so() {
+    let report_with = |wakeup_us: f64, cpus: &str| {
+        two_servers(1, &[8], &|end, _, _| {
+            end.facts.insert("cpus".to_owned(), cpus.to_owned());
+            end.facts.insert("wakeup_us".to_owned(), wakeup_us.to_string());
+        })
+    };
+    let awake = report_with(0.0, "8");
+    let step = &awake.studies[0].runs[0].steps[0];
+    let (mean_us, statements) = (step.response.as_ref().unwrap().mean * 1000.0, step.qps / step.tps);
+    let marked = |share: f64, cpus: &str| {
+        let report = report_with(share * mean_us / statements / 2.0, cpus);
+        let study = &report.studies[0];
+        (study.marks_text(&study.points[0]), report::json(&report)["cells"][0]["wakeup_share"].clone())
+    };
+    let (text, json) = marked(0.25, "8");
+    assert_eq!(text, "wake-ups are 25 % of the response time");
+    assert!((json.as_f64().unwrap() - 0.25).abs() < 1e-6, "{json}");
+    assert_eq!(marked(0.19, "8"), (String::new(), serde_json::Value::Null));
+    // With more sessions than cpus these are awake.
+    assert_eq!(marked(0.25, "7"), (String::new(), serde_json::Value::Null));
+}
+
+/// How the client was scheduled and how the cpus idled decide as the build does.
+#[test]
+fn runs_of_machines_that_idle_otherwise_are_never_pooled() {
+    let report = two_servers(2, &[8], &|end, block, _| {
+        let idle = if block == 1 { "awake" } else { "as-is" };
+        end.facts.insert("cpus_idle".to_owned(), idle.to_owned());
+    });
+    let points = &report.studies[0].points;
+    let mut idle: Vec<&str> = points.iter().map(|point| point.key["cpus_idle"].as_str().unwrap()).collect();
+    idle.sort_unstable();
+    assert_eq!(idle, ["as-is", "as-is", "awake", "awake"]);
+}

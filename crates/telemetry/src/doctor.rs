@@ -1,6 +1,8 @@
 //! What this machine can and cannot measure, and what that means for a study. Looking only: nothing is changed.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -43,7 +45,7 @@ pub fn examine(place: &Path) -> Vec<Fact> {
         frequency(),
         virtualisation(),
         clock(),
-        wake_ups(),
+        wake_up_fact(),
         memory(),
         files(),
         pressure(),
@@ -175,18 +177,33 @@ fn clock_cost_ns() -> f64 {
 const SLEEPS: usize = 100;
 const SLEEP: Duration = Duration::from_millis(2);
 /// Later than that, wake-ups stand visibly in latencies of milliseconds.
-const LATE: Duration = Duration::from_micros(300);
+const LATE_US: f64 = 300.0;
 
-fn wake_ups() -> Fact {
-    let mut late = late_wake_ups();
-    late.sort();
-    let at = |share: f64| late.get((late.len() as f64 * share) as usize).copied().unwrap_or_default();
-    let found = format!("{} us late, 95 % within {} us", at(0.5).as_micros(), at(0.95).as_micros());
-    if at(0.95) <= LATE {
+/// How late threads are that slept, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WakeUps {
+    pub p50_us: f64,
+    pub p95_us: f64,
+    pub p99_us: f64,
+}
+
+/// How late this machine's wake-ups are now: looks for a fifth of a second. `None` where no thread can be had.
+pub fn wake_ups() -> Option<WakeUps> {
+    let late: Vec<f64> = late_wake_ups().iter().map(|late| late.as_secs_f64() * 1e6).collect();
+    let at = |share: f64| stats::quantile(&late, share);
+    Some(WakeUps { p50_us: at(0.5)?, p95_us: at(0.95)?, p99_us: at(0.99)? })
+}
+
+fn wake_up_fact() -> Fact {
+    let Some(late) = wake_ups() else {
+        return fact("wake-ups", State::Absent, "not measured", "no thread could be started");
+    };
+    let found = format!("{:.0} us late, 95 % within {:.0} us", late.p50_us, late.p95_us);
+    if late.p95_us <= LATE_US {
         return fact("wake-ups", State::Good, found, "arrivals of open loops start in time");
     }
-    let meaning = "processors are slow to wake: at low rates latencies contain it, the server's part and the client's; \
-                   keep them awake (tuned-adm profile latency-performance) or compare under load only";
+    let meaning = "processors are slow to wake: with few sessions and at low rates latencies contain it, the server's part \
+                   and the client's; as root Plimsoll keeps them awake while it measures (`idle` in a study's [machine])";
     fact("wake-ups", State::Limited, found, meaning)
 }
 
@@ -203,6 +220,33 @@ fn late_wake_ups() -> Vec<Duration> {
         (0..SLEEPS).map(late).collect()
     };
     thread::spawn(sleep).join().unwrap_or_default()
+}
+
+/// Round trips looked at for a hand-over, and the pause before each, in which processors may go to sleep.
+const ROUND_TRIPS: usize = 100;
+const ROUND_TRIP_PAUSE: Duration = Duration::from_micros(500);
+
+/// How long it takes until a thread that waits on a socket goes on once another has written to it, in microseconds: the
+/// median of half a round trip between two threads that both sleep, which is what each statement pays twice when the
+/// machine has nothing else to do. `None` where no thread or socket can be had.
+pub fn hand_over_us() -> Option<f64> {
+    let (mut near, mut far) = UnixStream::pair().ok()?;
+    let echo = thread::Builder::new().spawn(move || {
+        let mut byte = [0];
+        while far.read_exact(&mut byte).is_ok() && far.write_all(&byte).is_ok() {}
+    });
+    let echo = echo.ok()?;
+    let mut halves_us = Vec::new();
+    for _ in 0..ROUND_TRIPS {
+        thread::sleep(ROUND_TRIP_PAUSE);
+        let began = Instant::now();
+        let mut byte = [1];
+        near.write_all(&byte).and_then(|()| near.read_exact(&mut byte)).ok()?;
+        halves_us.push(began.elapsed().as_secs_f64() * 1e6 / 2.0);
+    }
+    drop(near);
+    echo.join().ok()?;
+    stats::median(&halves_us)
 }
 
 fn memory() -> Fact {

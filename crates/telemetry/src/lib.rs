@@ -26,6 +26,7 @@ mod server;
 mod student_interval;
 mod track;
 
+pub use doctor::{WakeUps, hand_over_us, wake_ups};
 pub use gates::{Finding, Gate};
 pub use host::taken_by_others;
 pub use local::{LocalServer, local_server};

@@ -16,8 +16,8 @@ pub mod units;
 pub(crate) use compare::{axis_values, position_on_axis};
 pub use draft::write_new;
 pub use model::{
-    Arrivals, Axes, Body, Compare, CpusChoice, EnvChoice, Exclude, Ladder, Length, Load, Pairing, Primary,
-    Quick, ServerChoice, SettingsChoice, StorageChoice, Study, Until, WorkloadChoice,
+    Arrivals, Axes, Body, Compare, CpusChoice, EnvChoice, Exclude, Idle, Ladder, Length, Load, MachineWishes,
+    Pairing, Primary, Quick, ServerChoice, SettingsChoice, StorageChoice, Study, Turbo, Until, WorkloadChoice,
 };
 pub use parse::parse;
 pub use problem::{Problem, StudyError, one_of};

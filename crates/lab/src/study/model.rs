@@ -68,10 +68,43 @@ pub struct Body {
     pub options: BTreeMap<String, String>,
     /// How the load is applied.
     pub load: Load,
+    /// How the machine is to be meanwhile.
+    pub machine: MachineWishes,
     /// What is compared with what.
     pub compare: Option<Compare>,
     /// Cells that are left out.
     pub excludes: Vec<Exclude>,
+}
+
+/// How the machine is to be while a study measures on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct MachineWishes {
+    /// What its cpus do when nobody wants them.
+    pub idle: Idle,
+    /// Frequencies above the nominal one.
+    pub turbo: Turbo,
+}
+
+/// What cpus do when nobody wants them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Idle {
+    /// They stay awake, at the frequency of the performance governor.
+    #[default]
+    Awake,
+    /// As the machine has it.
+    AsIs,
+}
+
+/// Frequencies above the nominal one, which come and go with temperature and with the number of busy cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Turbo {
+    /// Not used.
+    Off,
+    /// As the machine has it.
+    #[default]
+    AsIs,
 }
 
 /// What varies. An empty list: the study does not vary it and the default is used.

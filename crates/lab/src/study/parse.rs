@@ -8,7 +8,9 @@ use sha2::{Digest, Sha256};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::axes::{OptionAt, Places, check_options, read_axes, read_ladder, read_options, read_plain_axes};
+use super::axes::{
+    OptionAt, Places, check_options, choice, read_axes, read_ladder, read_options, read_plain_axes,
+};
 use super::compare::{read_compare, read_excludes};
 use super::load::{check_duel, read_blocks, read_gates, read_length, read_load, read_prime};
 use super::model::*;
@@ -174,6 +176,10 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         Some(inner) => read_load(inner, problems),
         None => (Load::default(), 0..0),
     };
+    let machine = match table.get("machine").and_then(|item| item.table(problems, "[machine]")) {
+        Some(inner) => read_machine(inner, problems),
+        None => MachineWishes::default(),
+    };
     let (load_span, has_compare) = (table.key_span("load"), table.has("compare"));
     if load.until.is_some() && !has_compare {
         let help = "add [compare] with axis and base, or leave `until` out";
@@ -204,7 +210,7 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         None => Vec::new(),
     };
     table.finish(problems);
-    let body = Body { axes, options, load, compare, excludes };
+    let body = Body { axes, options, load, machine, compare, excludes };
     if problems.0.is_empty() {
         let both = [(&body, &axes_span, ""), (&quick.apply_to(&body), &quick_span, "with --quick, ")];
         for (body, span, when) in both {
@@ -246,6 +252,18 @@ fn check_size(body: &Body, span: &Range<usize>, when: &str, problems: &mut Probl
         problems.add_help(span, message, format!("at most {RUNS_MAX}"), help);
     }
     count <= RUNS_MAX
+}
+
+fn read_machine(mut table: Table<'_>, problems: &mut Problems) -> MachineWishes {
+    let mut wishes = MachineWishes::default();
+    if let Some(word) = choice(table.get("idle"), problems, "what idle cpus do", ["awake", "as-is"]) {
+        wishes.idle = if word == "awake" { Idle::Awake } else { Idle::AsIs };
+    }
+    if let Some(word) = choice(table.get("turbo"), problems, "what turbo does", ["off", "as-is"]) {
+        wishes.turbo = if word == "off" { Turbo::Off } else { Turbo::AsIs };
+    }
+    table.finish(problems);
+    wishes
 }
 
 /// What the report shall show. It decides nothing of what is measured, and so is no part of the study's meaning.

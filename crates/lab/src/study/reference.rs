@@ -56,6 +56,7 @@ const TOP: &[Key] = &[
         "options = { table_size = 100_000 }",
     ),
     key("load", "table", "", "how the load is applied, and for how long", "load = { duration = \"30s\" }"),
+    key("machine", "table", "", "how the machine is to be meanwhile", "machine = { idle = \"as-is\" }"),
     key(
         "compare",
         "table",
@@ -509,6 +510,26 @@ pub const SECTIONS: &[Section] = &[
         ],
     },
     Section { name: "[load]", about: "How the load is applied, and for how long.", keys: LOAD },
+    Section {
+        name: "[machine]",
+        about: "How the machine is to be while the study measures; afterwards it is as it was.",
+        keys: &[
+            key(
+                "idle",
+                "awake or as-is",
+                "\"awake\"",
+                "whether its cpus are kept from sleeping, and the performance governor is set where there is one",
+                "idle = \"as-is\"",
+            ),
+            key(
+                "turbo",
+                "off or as-is",
+                "\"as-is\"",
+                "whether frequencies above the nominal one are switched off",
+                "turbo = \"off\"",
+            ),
+        ],
+    },
     Section { name: "[compare]", about: "What is compared with what.", keys: COMPARE },
     Section {
         name: "[report]",

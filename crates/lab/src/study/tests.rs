@@ -462,3 +462,14 @@ fn the_studies_of_this_repository_are_valid() {
     }
     assert!(found >= 6, "{found}");
 }
+
+#[test]
+fn the_machine_is_kept_awake_unless_the_study_says_otherwise() {
+    let head = "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"tpcb\"\n";
+    let machine = |text: &str| parse(Path::new("s.toml"), &format!("{head}[machine]\n{text}\n"));
+    assert_eq!(machine("").unwrap().body.machine, MachineWishes { idle: Idle::Awake, turbo: Turbo::AsIs });
+    let other = machine("idle = \"as-is\"\nturbo = \"off\"").unwrap().body.machine;
+    assert_eq!(other, MachineWishes { idle: Idle::AsIs, turbo: Turbo::Off });
+    let error = machine("idle = \"awke\"").unwrap_err().to_string();
+    assert!(error.contains("s.toml:7:8") && error.contains("awake"), "{error}");
+}

@@ -14,6 +14,7 @@ use sandbox::Home;
 use store::{BuildId, HostId, Status, Store, StudyId};
 
 pub use self::outline::{Outline, outline};
+use crate::awake::Awake;
 use crate::cells::{Controlled, Life, SettingsNotes};
 use crate::ending::{self, Ended};
 use crate::error::Error;
@@ -101,6 +102,8 @@ pub fn run_study(
     if !cleaned.is_empty() {
         observer(Event::Cleaned(&cleaned));
     }
+    let awake = Awake::hold(&body.machine);
+    awake.doubts.iter().for_each(|doubt| observer(Event::Warning(doubt)));
     let mut store = Store::open(&request.results)?;
     let _results = take_results(&request.results)?;
     let before = if request.new { None } else { unfinished(&store, request, &body)? };
