@@ -11,6 +11,7 @@ pub mod compare;
 mod components;
 pub mod describe;
 mod gate;
+pub mod line;
 mod load_law;
 mod multiple;
 mod plan;

@@ -1,0 +1,141 @@
+use super::*;
+use crate::rng::Rng;
+
+/// A server whose share of broken promises is known: the log-odds rise by 15 for each unit of the rate's logarithm.
+struct Server {
+    rng: Rng,
+    lines: Vec<f64>,
+}
+
+const SLOPE: f64 = 15.0;
+
+fn rules(promises: usize) -> Rules {
+    Rules {
+        allowed: vec![0.01; promises],
+        budget_s: 600.0,
+        hold_s: 60.0,
+        warmup_s: 2.0,
+        rest_s: 1.0,
+        precision: 0.025,
+        start: 500.0,
+        floor: 1.0,
+        ceiling: 1e6,
+    }
+}
+
+impl Server {
+    fn new(seed: u64, lines: &[f64]) -> Server {
+        Server { rng: Rng::new(seed), lines: lines.to_vec() }
+    }
+
+    /// Seconds of transactions, of which so many break each promise as chance has it (normal, which is near enough).
+    fn probe(&mut self, rate: f64, seconds: f64, focus: usize, purpose: Purpose) -> Probe {
+        let lines = self.lines.clone();
+        let seen = lines.iter().map(|line| {
+            let odds = (0.01f64 / 0.99).ln() + SLOPE * (rate / line).ln();
+            let share = 1.0 / (1.0 + (-odds).exp());
+            let second = || {
+                let over = rate * share + (rate * share * (1.0 - share)).sqrt() * self.rng.normal();
+                Count { transactions: rate as u64, over: over.round().clamp(0.0, rate) as u64 }
+            };
+            let counts: Vec<Count> = std::iter::repeat_with(second).take(seconds as usize).collect();
+            Seen { total: counts.iter().copied().sum(), seconds: counts }
+        });
+        let seen = seen.collect();
+        Probe { rate, seen, is_overloaded: false, took_s: seconds + 3.0, purpose, focus }
+    }
+
+    fn search(&mut self, rules: Rules) -> Search {
+        let mut search = Search::new(rules, Vec::new(), 0.0);
+        while let Next::Probe { rate, seconds, focus, purpose } = search.next() {
+            let probe = self.probe(rate, seconds, focus, purpose);
+            search.record(probe);
+        }
+        search
+    }
+}
+
+#[test]
+fn the_line_is_found_held_and_within_its_interval() {
+    for (seed, line) in [(1, 300.0), (2, 2_000.0), (3, 650.0)] {
+        let search = Server::new(seed, &[line]).search(rules(1));
+        let answer = search.answers()[0];
+        assert_eq!(answer.end, End::Found, "{answer:?}");
+        assert!((answer.line.unwrap() / line - 1.0).abs() < 0.03, "{answer:?}");
+        assert!(answer.low.unwrap() < line && line < answer.high.unwrap(), "{answer:?}");
+        let hold = answer.hold.unwrap();
+        assert!(hold.is_kept && hold.rate == answer.line.unwrap(), "{answer:?}");
+        assert!(search.spent_s() < 300.0, "{}", search.spent_s());
+    }
+}
+
+#[test]
+fn several_promises_share_their_probes() {
+    let lines = [400.0, 480.0, 560.0];
+    let search = Server::new(4, &lines).search(rules(3));
+    for (answer, line) in search.answers().iter().zip(lines) {
+        assert!((answer.line.unwrap() / line - 1.0).abs() < 0.04, "{answer:?} {line}");
+    }
+    let alone = Server::new(4, &lines[..1]).search(rules(1));
+    assert!(search.spent_s() < 3.5 * alone.spent_s(), "{} {}", search.spent_s(), alone.spent_s());
+}
+
+#[test]
+fn a_search_goes_on_where_its_probes_end() {
+    let mut server = Server::new(5, &[700.0]);
+    let whole = server.search(rules(1));
+    for count in 0..whole.probes().len() {
+        let resumed = Search::new(rules(1), whole.probes()[..count].to_vec(), 0.0);
+        let Next::Probe { rate, .. } = resumed.next() else { panic!("{count}") };
+        assert_eq!(rate, whole.probes()[count].rate);
+    }
+    assert_eq!(whole.next(), Next::Done);
+}
+
+#[test]
+fn the_budget_is_kept_whatever_probes_take() {
+    for budget_s in [30.0, 60.0, 200.0] {
+        let short = Rules { budget_s, hold_s: 10.0, ..rules(2) };
+        let search = Server::new(6, &[450.0, 800.0]).search(short);
+        assert!(search.spent_s() <= budget_s, "{} of {budget_s}", search.spent_s());
+    }
+}
+
+#[test]
+fn a_promise_that_is_always_broken_or_always_kept_ends_early_and_says_so() {
+    let broken = Server::new(7, &[0.001]).search(Rules { floor: 100.0, ..rules(1) });
+    assert_eq!((broken.answers()[0].end, broken.answers()[0].line), (End::Floor, None));
+    assert!(broken.spent_s() < 100.0, "{}", broken.spent_s());
+    let kept = Server::new(8, &[1e9]).search(Rules { ceiling: 2_000.0, ..rules(1) });
+    let answer = kept.answers()[0];
+    assert_eq!((answer.end, answer.line, answer.high), (End::Ceiling, Some(2_000.0), None), "{answer:?}");
+}
+
+#[test]
+fn what_could_not_be_bracketed_within_the_budget_has_the_bounds_that_are_known() {
+    let search = Server::new(9, &[50_000.0]).search(Rules { budget_s: 30.0, hold_s: 10.0, ..rules(1) });
+    let answer = search.answers()[0];
+    assert_eq!((answer.end, answer.high), (End::Budget, None), "{answer:?}");
+    assert_eq!(answer.line, answer.low);
+}
+
+fn seen(shares: &[f64]) -> Seen {
+    let count = |share: &f64| Count { transactions: 1_000, over: (1_000.0 * share) as u64 };
+    let seconds: Vec<Count> = shares.iter().map(count).collect();
+    Seen { total: seconds.iter().copied().sum(), seconds }
+}
+
+#[test]
+fn a_probe_is_cut_where_its_side_is_plain() {
+    let of = |shares: &[f64]| is_cut(&[seen(shares)], &[0.01]);
+    assert_eq!(of(&[0.9, 0.9]), None, "too short");
+    assert_eq!(of(&[0.8, 0.9, 0.9]), Some(Cut::Broken));
+    // A stall fills a second, a busy period some.
+    assert_eq!(of(&[0.0, 0.9, 0.0, 0.0]), None);
+    assert_eq!(of(&[0.0, 0.05, 0.06, 0.05, 0.0]), None);
+    assert_eq!(of(&[0.05; 8]), Some(Cut::Broken));
+    assert_eq!(of(&[0.001, 0.002, 0.0]), Some(Cut::Kept));
+    assert_eq!(of(&[0.01; 30]), None, "at the line");
+    // Near the line of one of the promises.
+    assert_eq!(is_cut(&[seen(&[0.9; 5]), seen(&[0.01; 5])], &[0.01; 2]), None);
+}
