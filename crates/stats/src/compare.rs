@@ -206,7 +206,14 @@ pub fn compare(questions: &[Question], rules: &Rules) -> Vec<Comparison> {
 
 fn answer(estimates: &[Option<LogRatio>], better: &[Better], rules: &Rules) -> Vec<Comparison> {
     let log_margin = rules.margin.max(0.0).ln_1p();
-    let judged = |e: &Option<LogRatio>| e.filter(|e| e.n >= rules.blocks_min.max(2));
+    let is_judged = |e: &Option<LogRatio>| e.is_some_and(|e| e.n >= rules.blocks_min.max(2));
+    let questions = estimates.iter().filter(|e| is_judged(e)).count();
+    let boosted: Vec<Option<LogRatio>> = estimates
+        .iter()
+        .map(|e| e.map(|e| if is_judged(&Some(e)) { e.boosted(questions, rules) } else { e }))
+        .collect();
+    let estimates = &boosted[..];
+    let judged = |e: &Option<LogRatio>| e.filter(|_| is_judged(e));
     let p: Vec<f64> = estimates.iter().map(|e| judged(e).map_or(f64::NAN, |e| e.p_difference())).collect();
     let p_equal: Vec<f64> =
         estimates.iter().map(|e| judged(e).map_or(f64::NAN, |e| e.p_equivalence(log_margin))).collect();

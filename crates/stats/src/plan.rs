@@ -1,7 +1,7 @@
 //! What a study can tell before it is made: the smallest difference that it finds with some power, from the spread of
 //! earlier blocks and the time that a block takes.
 
-use crate::anytime::half_width;
+use crate::anytime::{FIRST_LOOK, half_width, ln_boost};
 use crate::compare::{Design, Rules};
 use crate::components::Components;
 use crate::rng::Rng;
@@ -38,6 +38,7 @@ pub struct Layout {
 /// every t the same way, so the shift at which it is decided is known without trying.
 fn smallest_effects(blocks: usize, rules: &Rules) -> Vec<f64> {
     let first = rules.blocks_min.max(2);
+    let boost = if first >= FIRST_LOOK { ln_boost(1) } else { 0.0 };
     let mut rng = Rng::new(0x706c_616e);
     // Sum, sum of squares, and the shift that suffices so far, by study.
     let mut studies = vec![(0.0f64, 0.0f64, f64::INFINITY); STUDIES];
@@ -45,7 +46,7 @@ fn smallest_effects(blocks: usize, rules: &Rules) -> Vec<f64> {
     for n in 1..=blocks.max(first) {
         let half = match rules.design {
             _ if n < first => f64::INFINITY,
-            Design::Watched => half_width(n, rules.alpha / 2.0),
+            Design::Watched => half_width(n, rules.alpha / 2.0, boost),
             Design::Fixed => upper_quantile(rules.alpha / 2.0, n as f64 - 1.0),
         };
         for (sum, squares, shift) in &mut studies {

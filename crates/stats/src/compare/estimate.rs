@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Design, Method, Question, Reason, Rules, Sample};
-use crate::anytime::{half_width, ln_e_above};
+use crate::anytime::{FIRST_LOOK, half_width, ln_boost, ln_e_above};
 use crate::describe::{mean, standard_deviation};
 use crate::student::{two_sided_p, upper_quantile};
 
@@ -16,10 +16,18 @@ pub(super) struct LogRatio {
     /// Standard error; NaN with fewer than two values.
     pub(super) error: f64,
     pub(super) df: f64,
+    /// What the e-values of [`Method::Anytime`] are multiplied by, as a logarithm ([`crate::anytime::ln_boost`]).
+    pub(super) ln_boost: f64,
     pub(super) reason: Option<Reason>,
 }
 
 impl LogRatio {
+    /// As one of `questions` that are judged together. Without boost where verdicts are told earlier than it allows.
+    pub(super) fn boosted(self, questions: usize, rules: &Rules) -> LogRatio {
+        let may_be = self.method == Method::Anytime && rules.blocks_min >= FIRST_LOOK;
+        LogRatio { ln_boost: if may_be { ln_boost(questions) } else { 0.0 }, ..self }
+    }
+
     /// The mean's distance above `point`, in standard errors.
     fn t_above(&self, point: f64) -> f64 {
         let distance = self.centre - point;
@@ -30,7 +38,7 @@ impl LogRatio {
     pub(super) fn p_one_sided(&self, point: f64, sign: f64) -> f64 {
         let t = sign * self.t_above(point);
         match self.method {
-            Method::Anytime => (-ln_e_above(t, self.n)).exp().min(1.0),
+            Method::Anytime => (-ln_e_above(t, self.n) - self.ln_boost).exp().min(1.0),
             Method::Paired | Method::Welch if self.error == 0.0 => f64::from(u8::from(t <= 0.0)),
             Method::Paired | Method::Welch => crate::student::cdf(-t, self.df),
         }
@@ -53,7 +61,7 @@ impl LogRatio {
     /// Interval of the log-ratio that misses with probability `alpha`: at this look, or at any ([`Method::Anytime`]).
     pub(super) fn interval(&self, alpha: f64) -> (f64, f64) {
         let errors = match self.method {
-            Method::Anytime => half_width(self.n, alpha / 2.0),
+            Method::Anytime => half_width(self.n, alpha / 2.0, self.ln_boost),
             Method::Paired | Method::Welch if self.error == 0.0 => 0.0,
             Method::Paired | Method::Welch => upper_quantile(alpha / 2.0, self.df),
         };
@@ -103,7 +111,7 @@ pub(super) fn estimate(question: &Question, rules: &Rules) -> Option<LogRatio> {
         Design::Fixed => Method::Paired,
         Design::Watched => Method::Anytime,
     };
-    Some(LogRatio { n, method, centre, error, df: n as f64 - 1.0, reason })
+    Some(LogRatio { n, method, centre, error, df: n as f64 - 1.0, ln_boost: 0.0, reason })
 }
 
 /// Equal values must give a ratio of exactly 1, and a constant ratio no spread: differences of logs carry an error
@@ -125,6 +133,7 @@ pub(super) fn welch(base: &[f64], other: &[f64]) -> Option<LogRatio> {
         centre: without_rounding_noise(mean(other)? - mean(base)?),
         error: (a + b).sqrt(),
         df,
+        ln_boost: 0.0,
         reason: Some(Reason::NotPaired),
     })
 }

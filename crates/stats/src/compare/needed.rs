@@ -18,28 +18,32 @@ pub(super) fn blocks_needed(e: &LogRatio, alpha: f64, rules: &Rules, log_margin:
         return None;
     }
     let mut rng = Rng::new(0x626c_6f63_6b73);
-    let mut needed: Vec<usize> = (0..DRAWS)
+    let mut effects: Vec<f64> = (0..DRAWS)
         .map(|_| {
             let squares: f64 = (0..e.df.round().max(1.0) as usize).map(|_| rng.normal().powi(2)).sum();
             let sigma = spread * (e.df / squares.max(1e-9)).sqrt();
             let centre = e.centre + sigma / (e.n as f64).sqrt() * rng.normal();
-            blocks_for(&LogRatio { centre, ..*e }, sigma, alpha, rules, log_margin)
+            distance(centre, log_margin) / sigma
         })
         .collect();
-    needed.sort_unstable();
-    let at = |share: f64| needed[(share * (DRAWS - 1) as f64).round() as usize];
+    // The larger the effect, the fewer the blocks.
+    effects.sort_by(|a, b| b.total_cmp(a));
+    let at = |share: f64| blocks_for(e, effects[(share * (DRAWS - 1) as f64).round() as usize], alpha, rules);
     (at(0.5) <= BLOCKS_MAX).then(|| [at(0.1), at(0.5), at(0.9)].map(|blocks| blocks.min(BLOCKS_MAX)))
 }
 
-/// Smallest number of blocks, more than there are, that decides for a true ratio and spread; one more than
+/// What has to be shown, as a logarithm: the nearer of the two answers, a difference from 1 or from the margin.
+pub(super) fn distance(centre: f64, log_margin: f64) -> f64 {
+    centre.abs().max(log_margin - centre.abs())
+}
+
+/// Smallest number of blocks, more than there are, that decides for a true effect (distance / spread); one more than
 /// [`BLOCKS_MAX`] where none does.
-pub(super) fn blocks_for(e: &LogRatio, spread: f64, alpha: f64, rules: &Rules, log_margin: f64) -> usize {
+pub(super) fn blocks_for(e: &LogRatio, effect: f64, alpha: f64, rules: &Rules) -> usize {
     let least = rules.blocks_min.max(e.n + 1);
-    // The nearer of the two answers: a difference from 1, or from the margin.
-    let distance = e.centre.abs().max(log_margin - e.centre.abs());
     let blocks = match e.method {
-        Method::Anytime => watched_blocks(distance / spread, alpha),
-        Method::Paired | Method::Welch => fixed_blocks(distance / spread, alpha, rules.power),
+        Method::Anytime => watched_blocks(effect, alpha, e.ln_boost),
+        Method::Paired | Method::Welch => fixed_blocks(effect, alpha, rules.power),
     };
     blocks.clamp(least, BLOCKS_MAX + 1)
 }
@@ -54,8 +58,8 @@ fn fixed_blocks(effect: f64, alpha: f64, power: f64) -> usize {
 }
 
 /// Blocks after which the evidence suffices, if every t is the expected one.
-fn watched_blocks(effect: f64, alpha: f64) -> usize {
-    let decides = |n: usize| ln_e_above(effect * (n as f64).sqrt(), n) >= -(alpha / 2.0).ln();
+fn watched_blocks(effect: f64, alpha: f64, ln_boost: f64) -> usize {
+    let decides = |n: usize| ln_e_above(effect * (n as f64).sqrt(), n) + ln_boost >= -(alpha / 2.0).ln();
     if !decides(BLOCKS_MAX) {
         return BLOCKS_MAX + 1;
     }

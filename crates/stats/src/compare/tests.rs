@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::estimate::welch;
-use super::needed::blocks_for;
+use super::needed::{blocks_for, distance};
 use super::*;
 use crate::rng::Rng;
 
@@ -113,10 +113,17 @@ fn undecided_names_more_blocks_than_there_are_and_the_noisier_one_more() {
 fn blocks_needed_really_decide_about_four_times_in_five() {
     let mut rng = Rng::new(11);
     let (centre, spread) = (0.15, 0.12);
-    let e =
-        LogRatio { n: 5, method: Method::Paired, centre, error: spread / 5f64.sqrt(), df: 4.0, reason: None };
+    let e = LogRatio {
+        n: 5,
+        method: Method::Paired,
+        centre,
+        error: spread / 5f64.sqrt(),
+        df: 4.0,
+        ln_boost: 0.0,
+        reason: None,
+    };
     let rules = Rules::default();
-    let n = blocks_for(&e, spread, rules.alpha, &rules, rules.margin.ln_1p());
+    let n = blocks_for(&e, distance(centre, rules.margin.ln_1p()) / spread, rules.alpha, &rules);
     let decided = (0..400)
         .filter(|_| {
             let other: Vec<f64> = (0..n).map(|_| (centre + spread * rng.normal()).exp()).collect();
@@ -189,7 +196,8 @@ fn a_watched_study_may_be_looked_at_after_every_block() {
     let mut false_ones = |rules: &Rules| {
         (0..studies).filter(|_| first_verdict(&mut rng, 0.0, 0.08, rules, 40).0 != Verdict::Undecided).count()
     };
-    assert!(false_ones(&watched) <= studies / 20);
+    // Two standard errors of so few studies; `cargo xtask bench verdicts` makes 100,000.
+    assert!(false_ones(&watched) <= studies / 20 + 9);
     // What the watched design is for: looking as often at a fixed one.
     assert!(false_ones(&fixed) > studies / 10);
 }
