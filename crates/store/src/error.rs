@@ -96,6 +96,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A file of recorded lives.
+    #[error("{} is no file of recorded lives, or could not be read or written: {what}", path.display())]
+    Lives {
+        /// The file.
+        path: PathBuf,
+        /// Which life, and the system's words.
+        what: String,
+    },
     /// It stands where nothing can be written.
     #[error("{} cannot be written ({reason}): choose another place with --results", path.display())]
     ReadOnly {

@@ -10,6 +10,7 @@ mod audit;
 mod codec;
 mod error;
 mod gate;
+pub mod lives;
 mod open;
 mod read;
 mod run;

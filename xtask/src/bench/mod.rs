@@ -4,9 +4,13 @@
 mod client;
 mod client_cost;
 mod deploy;
+mod duels;
 mod fake;
 mod lab;
+mod live_verdicts;
+mod lives;
 mod load_speed;
+mod looking;
 mod measurement_error;
 mod oltp_cost;
 mod power;
@@ -54,6 +58,16 @@ const ALL: &[Benchmark] = &[
         "verdicts",
         "false verdicts of simulated studies that are watched, and blocks to a verdict",
         verdicts::run,
+    ),
+    (
+        "live-verdicts",
+        "watched studies of real servers: equal ones, and one with a planted slow-down",
+        live_verdicts::run,
+    ),
+    (
+        "lives",
+        "record lives of equal servers in duels, and replay studies drawn from them: false verdicts",
+        lives::run,
     ),
     ("power", "what a minute of duels tells, against a minute of interleaved runs", power::run),
     ("soak", "memory of a run of a week, by a simulated clock", soak::run),

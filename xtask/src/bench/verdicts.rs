@@ -8,12 +8,11 @@
 
 use anyhow::{Context, Result, bail};
 use stats::rng::Rng;
-use stats::{Better, Comparison, Design, Question, Rules, Sample, Verdict, compare_one};
+use stats::{Better, Design, Question, Rules, Sample, Verdict, compare_one};
 
-const FALSE_SHARE_MAX: f64 = 0.05;
+use super::looking::{BLOCKS_MAX, Blocks, FALSE_SHARE_MAX, FALSEHOODS, Falsehood, LOOKINGS, Looking, watch};
+
 const BLOCKS_SHARE_MAX: f64 = 1.25;
-/// More than this no study makes: its look is the last.
-const BLOCKS_MAX: usize = 40;
 
 /// What a run's throughput has in it besides the server.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,19 +39,6 @@ const NOISES: [Noise; 6] = [
     Noise::UnequalSides,
     Noise::Losses,
 ];
-
-/// How a study is looked at; every one ends with [`BLOCKS_MAX`] blocks at the latest.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Looking {
-    /// After each block, until there is a verdict.
-    UntilDecided,
-    /// After each block, and on until there is the verdict that somebody hopes for: a difference.
-    UntilDifferent,
-    /// After five blocks, then as many more as `blocks_needed` asks for, again and again.
-    AsAsked,
-}
-
-const LOOKINGS: [Looking; 3] = [Looking::UntilDecided, Looking::UntilDifferent, Looking::AsAsked];
 
 /// A study that goes on: the samples of both sides so far.
 struct Study {
@@ -94,7 +80,9 @@ impl Study {
             Noise::UnequalSides => sigma * normal * if is_other { 1.6f64.sqrt() } else { 0.4f64.sqrt() },
         }
     }
+}
 
+impl Blocks for Study {
     fn add_block(&mut self) {
         self.blocks += 1;
         let is_other_first = self.rng.below(2) == 1;
@@ -109,56 +97,14 @@ impl Study {
         }
     }
 
-    /// Makes blocks and looks, until `is_wanted` or there are as many as there may be. The last look.
-    fn watch(
-        &mut self,
-        looking: Looking,
-        rules: &Rules,
-        is_wanted: &dyn Fn(&Comparison) -> bool,
-    ) -> Comparison {
-        let mut next_look = rules.blocks_min;
-        loop {
-            while self.blocks < next_look {
-                self.add_block();
-            }
-            let look = compare_one(&self.question, rules);
-            if is_wanted(&look) || self.blocks >= BLOCKS_MAX {
-                return look;
-            }
-            next_look = match (looking, look.blocks_needed) {
-                (Looking::AsAsked, Some([_, likely, _])) => likely.max(self.blocks + 1),
-                (Looking::AsAsked, None) => self.blocks + 5,
-                _ => self.blocks + 1,
-            }
-            .min(BLOCKS_MAX);
-        }
+    fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    fn question(&self) -> &Question {
+        &self.question
     }
 }
-
-/// A statement that may be false, the ratio at which it is, and how it is told.
-struct Falsehood {
-    what: &'static str,
-    log_ratio: fn(margin: f64) -> f64,
-    is_told: fn(&Comparison) -> bool,
-}
-
-const FALSEHOODS: [Falsehood; 3] = [
-    Falsehood {
-        what: "a difference of equal servers",
-        log_ratio: |_| 0.0,
-        is_told: |look| matches!(look.verdict, Verdict::Faster | Verdict::Slower),
-    },
-    Falsehood {
-        what: "equivalence at the margin",
-        log_ratio: |margin| -margin.ln_1p(),
-        is_told: |look| look.verdict == Verdict::Equivalent,
-    },
-    Falsehood {
-        what: "not slower at the margin",
-        log_ratio: |margin| -margin.ln_1p(),
-        is_told: |look| look.is_not_slower,
-    },
-];
 
 /// Share of `studies` in which a falsehood is told at a look.
 fn false_share(
@@ -174,22 +120,20 @@ fn false_share(
         let log_ratio = (falsehood.log_ratio)(rules.margin);
         let mut study =
             Study::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(*study), noise, spread, log_ratio);
-        let is_wanted = |look: &Comparison| match looking {
-            Looking::UntilDifferent => (falsehood.is_told)(look),
-            _ => look.verdict != Verdict::Undecided || (falsehood.is_told)(look),
-        };
-        (falsehood.is_told)(&study.watch(looking, rules, &is_wanted))
+        falsehood.is_told_by(&mut study, looking, rules)
     });
     told.count() as f64 / studies as f64
 }
 
 /// Ratio and spread of studies whose number of blocks is looked at.
-const EFFECTS: [(f64, f64); 8] = [
+const EFFECTS: [(f64, f64); 10] = [
     (1.10, 0.05),
     (1.05, 0.05),
     (1.10, 0.10),
     (1.05, 0.03),
     (1.05, 0.02),
+    (1.05, 0.08),
+    (1.0, 0.08),
     (1.0, 0.05),
     (1.0, 0.03),
     (1.0, 0.02),
@@ -200,7 +144,8 @@ fn median_blocks(ratio: f64, spread: f64, rules: &Rules, studies: u64) -> f64 {
     let mut blocks: Vec<f64> = (0..studies)
         .map(|seed| {
             let mut study = Study::new(seed, Noise::Independent, spread, ratio.ln());
-            let look = study.watch(Looking::UntilDecided, rules, &|look| look.verdict != Verdict::Undecided);
+            let look =
+                watch(&mut study, Looking::UntilDecided, rules, &|look| look.verdict != Verdict::Undecided);
             if look.verdict == Verdict::Undecided { f64::INFINITY } else { study.blocks as f64 }
         })
         .collect();
@@ -237,21 +182,30 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
 }
 
 fn false_shares(rules: &Rules, studies_in_all: u64) -> bool {
-    let ways = (FALSEHOODS.len() * NOISES.len() * LOOKINGS.len()) as u64;
-    let studies = studies_in_all.div_ceil(ways).max(1);
-    println!("{} simulated studies, {studies} for each row; margin {}", studies * ways, rules.margin);
+    let rows = (FALSEHOODS.len() * NOISES.len() * LOOKINGS.len()) as u64;
+    let studies = studies_in_all.div_ceil(rows).max(1);
+    println!("{} simulated studies, {studies} for each row; margin {}", studies * rows, rules.margin);
     println!("{:34} {:14} {:16} false, of 0.05", "told falsely", "noise", "looked at");
+    let ways: Vec<(&Falsehood, Noise, Looking)> = FALSEHOODS
+        .iter()
+        .flat_map(|falsehood| {
+            NOISES.iter().flat_map(move |noise| LOOKINGS.map(|looking| (falsehood, *noise, looking)))
+        })
+        .collect();
+    let share = |(seed, (falsehood, noise, looking)): (usize, &(&Falsehood, Noise, Looking))| {
+        false_share(falsehood, *noise, *looking, rules, studies, seed as u64 + 1)
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut worst: f64 = 0.0;
-    let mut seed = 0;
-    for falsehood in &FALSEHOODS {
-        for noise in NOISES {
-            for looking in LOOKINGS {
-                seed += 1;
-                let share = false_share(falsehood, noise, looking, rules, studies, seed);
-                let (noise, looking) = (format!("{noise:?}"), format!("{looking:?}"));
-                println!("{:34} {noise:14} {looking:16} {share:.4}", falsehood.what);
-                worst = worst.max(share);
-            }
+    for some in ways.iter().enumerate().collect::<Vec<_>>().chunks(threads) {
+        let shares: Vec<f64> = std::thread::scope(|scope| {
+            let at_work: Vec<_> = some.iter().map(|way| scope.spawn(|| share(*way))).collect();
+            at_work.into_iter().map(|thread| thread.join().expect("a simulation panicked")).collect()
+        });
+        for ((_, (falsehood, noise, looking)), share) in some.iter().zip(shares) {
+            let (noise, looking) = (format!("{noise:?}"), format!("{looking:?}"));
+            println!("{:34} {noise:14} {looking:16} {share:.4}", falsehood.what);
+            worst = worst.max(share);
         }
     }
     println!("largest share of false verdicts: {worst:.4} (limit {FALSE_SHARE_MAX})");
