@@ -177,6 +177,7 @@ fn making<'a>(
             ("workload".to_owned(), request.workload.name().to_owned()),
         ]),
         levels: vec![sessions],
+        against: Vec::new(),
     };
     let mut load = load_plan(request, sessions);
     let pinned = request.cpus.as_ref().filter(|_| subject.own_build().is_some());

@@ -8,16 +8,24 @@ use crate::observe::{Effect, Tripped};
 
 /// Faults that a study may let pass (`gates = "warn"`): they doubt how well was measured. The others doubt what was
 /// measured, and nothing lets them pass.
-const MAY_PASS: [&str; 4] = ["client_bound", "noisy_host", "cpu_frequency", "cache_state"];
+const MAY_PASS: [&str; 5] = ["client_bound", "noisy_host", "cpu_frequency", "cache_state", "waiting_server"];
+
+/// Faults of the machine that a duel lets pass: whatever others do to the machine meets all sides alike, in slices whose
+/// order is drawn, and widens the spread of the lives instead of favouring one. Runs that were thrown out for it would take
+/// the duel's purpose away.
+const ALIKE_IN_DUELS: [&str; 2] = ["noisy_host", "cpu_frequency"];
 
 /// Done, or invalid where a gate found a fault of the measurement. What the server did is a result: it is told and
 /// excludes nothing, or servers that misbehave in some of their runs would be compared by the others alone.
 pub(crate) fn judge(end: &mut RunEnd, is_lenient: bool) -> Status {
+    let is_dueled = end.duel.is_some();
     for gate in end.gates.iter_mut().filter(|gate| gate.is_tripped()) {
-        let may_pass = is_lenient && MAY_PASS.contains(&gate.name.as_str());
+        let is_alike = is_dueled && ALIKE_IN_DUELS.contains(&gate.name.as_str());
+        let may_pass = is_alike || is_lenient && MAY_PASS.contains(&gate.name.as_str());
         gate.is_allowed = may_pass && gate.kind() == GateKind::Measurement;
         let so = match gate.kind() {
             GateKind::Server => "how the server behaved, which counts",
+            GateKind::Measurement if is_alike => "alike for all sides of a duel",
             GateKind::Measurement if gate.is_allowed => "allowed by this study",
             GateKind::Measurement => continue,
         };
@@ -192,6 +200,17 @@ mod tests {
             assert_eq!(lenient.warnings.len(), usize::from(may_pass), "{lenient:?}");
         }
         assert_eq!(judge(&mut end(vec![gate("noisy_host", Finding::NotChecked, None)]), false), Status::Done);
+    }
+
+    #[test]
+    fn what_meets_all_sides_of_a_duel_alike_excludes_none() {
+        let duel = || Some(store::Duel { sides: 2, side: 0, slices: Vec::new() });
+        for (name, status) in [("noisy_host", Status::Done), ("waiting_server", Status::Invalid)] {
+            let mut end = RunEnd { duel: duel(), ..end(vec![gate(name, Finding::Tripped, None)]) };
+            assert_eq!(judge(&mut end, false), status, "{name}");
+        }
+        let mut alone = end(vec![gate("noisy_host", Finding::Tripped, None)]);
+        assert_eq!(judge(&mut alone, false), Status::Invalid);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Makes the runs of `run` and `bench`: told when they begin and end, and kept where there is a study that they are of.
 
+use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 
 use store::{RunStart, Store, StudyId};
@@ -51,11 +52,16 @@ pub(crate) fn make(
 /// # Errors
 /// They could not be recorded.
 pub(crate) fn make_together(
-    makings: Vec<Making<'_>>,
+    mut makings: Vec<Making<'_>>,
     mut study: Option<(&mut Store, StudyId)>,
     seed: u64,
     around: Around<'_>,
 ) -> Result<Vec<Ended>, Error> {
+    let keys: Vec<_> = makings.iter().map(|making| making.label.key.clone()).collect();
+    for (side, making) in makings.iter_mut().enumerate() {
+        let others = keys.iter().enumerate().filter(|(at, _)| *at != side);
+        making.label.against = others.map(|(_, key)| difference(key, &keys[side])).collect();
+    }
     let slices = makings.iter().map(|making| making.order.load.steps.len()).min().unwrap_or(0);
     let turns = Turns::new(turns::order(makings.len(), slices as u32, seed), makings.len());
     let mut ids = Vec::new();
@@ -90,6 +96,12 @@ pub(crate) fn make_together(
         (around.observer)(Event::RunEnded { label, summary: &ended.summary });
     }
     Ok(ended)
+}
+
+/// The values of a key that another one does not have.
+fn difference(key: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> String {
+    let differing = key.iter().filter(|(axis, value)| other.get(*axis) != Some(value));
+    differing.map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 fn one_side(making: Making<'_>, seat: &Seat<'_>, detail: Detail<'_>, around: Around<'_>) -> Ended {

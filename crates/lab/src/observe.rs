@@ -78,6 +78,8 @@ pub struct RunLabel {
     pub key: BTreeMap<String, String>,
     /// Session counts.
     pub levels: Vec<u32>,
+    /// In a duel: what the other sides have in place of this one's value.
+    pub against: Vec<String>,
 }
 
 impl RunLabel {
@@ -99,7 +101,11 @@ impl RunLabel {
             [one] => format!("{one} sessions"),
             many => format!("climb {} to {}", many[0], many[many.len() - 1]),
         };
-        format!("{}, {sessions}", parts.join(" "))
+        let against = match self.against.as_slice() {
+            [] => String::new(),
+            others => format!(", against {}", others.join(" and ")),
+        };
+        format!("{}, {sessions}{against}", parts.join(" "))
     }
 }
 

@@ -361,6 +361,7 @@ mod tests {
             key: [("server".into(), "mariadb@10.11.19".into()), ("workload".into(), "oltp_read_only".into())]
                 .into(),
             levels: vec![64],
+            against: Vec::new(),
         };
         state.event(&Event::RunStarted(&label), now);
         state.event(&Event::Stage(lab::observe::Stage::Measure), now);

@@ -313,6 +313,7 @@ mod tests {
                 ("settings".into(), "default".into()),
             ]),
             levels: vec![8],
+            against: Vec::new(),
         }
     }
 

@@ -219,6 +219,7 @@ fn making<'a>(
             ("workload".to_owned(), request.workload.name().to_owned()),
         ]),
         levels: vec![request.sessions],
+        against: Vec::new(),
     };
     let level = load::Step {
         sessions: request.sessions,

@@ -81,9 +81,10 @@ impl Turns {
 }
 
 impl State {
-    /// Goes to the next turn of a side that is there.
+    /// Goes to the next turn of a side that still takes some.
     fn advance(&mut self, order: &[usize]) {
-        while order.get(self.at).is_some_and(|&side| self.sides[side].has_left) {
+        let is_out = |side: &Side| side.has_left || side.has_failed;
+        while order.get(self.at).is_some_and(|&side| is_out(&self.sides[side])) {
             self.at += 1;
         }
     }
@@ -151,9 +152,13 @@ impl Seat<'_> {
         others.for_each(|(_, side)| act(side));
     }
 
-    /// This side cannot go on: what the others measure is compared with nothing.
+    /// This side takes no more turns: what the others measure is compared with nothing.
     pub(crate) fn fail(&self) {
-        self.turns.lock().sides[self.side].has_failed = true;
+        let mut state = self.turns.lock();
+        state.sides[self.side].has_failed = true;
+        state.advance(&self.turns.order);
+        drop(state);
+        self.turns.changed.notify_all();
     }
 
     /// Whether all other sides are, or were, there to the end.
@@ -239,6 +244,28 @@ mod tests {
         assert!(!one.is_alone());
         other.fail();
         drop(other);
+        assert!(one.is_alone());
+    }
+
+    #[test]
+    fn nobody_waits_for_the_turns_of_a_side_whose_load_has_failed() {
+        let turns = Turns::new(vec![0, 1, 1, 0], 2);
+        let never = || false;
+        let (one, other) = (turns.seat(0), turns.seat(1));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                other.take(&never);
+                other.pass();
+                // Its load breaks off: it has a turn left, and waits for the others' ends.
+                other.fail();
+                other.meet(&never);
+            });
+            for _ in 0..2 {
+                one.take(&never);
+                one.pass();
+            }
+            one.meet(&never);
+        });
         assert!(one.is_alone());
     }
 }

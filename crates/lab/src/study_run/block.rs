@@ -196,6 +196,7 @@ impl Work<'_> {
             blocks: self.plan.blocks(),
             key: self.plan.key(planned),
             levels: planned.levels.clone(),
+            against: Vec::new(),
         };
         let load = crate::cells::load_plan(self.body, cell, planned)?;
         let assigned = crate::cells::assignment(cell, &self.body.load)?;
