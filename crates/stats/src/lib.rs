@@ -5,6 +5,7 @@
 
 mod anytime;
 pub mod binomial;
+mod bisect;
 mod change;
 pub mod climb;
 pub mod compare;
@@ -20,6 +21,7 @@ mod steady;
 pub mod student;
 pub mod usl;
 
+pub use bisect::{Answer, BisectRules, Bisection, Guilty, bisect_effect};
 pub use change::{ChangePoint, ChangeRules, change_points, change_points_of_many};
 pub use climb::{ClimbComparison, ClimbPoint, compare_climbs};
 pub use compare::{

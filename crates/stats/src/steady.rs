@@ -17,22 +17,12 @@ pub struct SteadyRules {
     pub slope_share_min: f64,
     /// Change of level, relative to the level before, that counts.
     pub level_share_min: f64,
-    /// Seconds permuted together.
-    pub block: usize,
-    /// Seed of the permutations.
-    pub seed: u64,
 }
 
 impl SteadyRules {
     /// Those for throughput.
-    pub const DEFAULT: Self = Self {
-        seconds_min: 10,
-        p_max: 0.01,
-        slope_share_min: 0.15,
-        level_share_min: 0.20,
-        block: 3,
-        seed: 1,
-    };
+    pub const DEFAULT: Self =
+        Self { seconds_min: 10, p_max: 0.01, slope_share_min: 0.15, level_share_min: 0.20 };
 }
 
 impl Default for SteadyRules {
@@ -89,13 +79,8 @@ pub fn steadiness(per_second: &[f64], rules: &SteadyRules) -> Steadiness {
             change: None,
         };
     };
-    let change_rules = ChangeRules {
-        block: rules.block,
-        p_max: rules.p_max,
-        share_min: rules.level_share_min,
-        seed: rules.seed,
-        ..ChangeRules::default()
-    };
+    let change_rules =
+        ChangeRules { p_max: rules.p_max, share_min: rules.level_share_min, ..ChangeRules::default() };
     let change = change_points(per_second, &change_rules)
         .into_iter()
         .max_by(|a, b| a.share().total_cmp(&b.share()))
@@ -120,16 +105,16 @@ pub fn steadiness(per_second: &[f64], rules: &SteadyRules) -> Steadiness {
     }
 }
 
-/// A phase of fewer blocks has too few permutations of them to reach any p that counts.
-const BLOCKS_TO_PERMUTE: usize = 10;
+/// Only phases below so many seconds are looked at so.
+const SHORT_SECONDS: usize = 30;
 
-/// A change of level in a phase that is too short for permutations of blocks: every second on one side is beyond every
+/// A change of level in a short phase, whose tests have little power: every second on one side is beyond every
 /// second on the other. By chance that happens to one place in C(n, k) / 2 of n exchangeable seconds of which k lie on
 /// one side, and there are n places; seconds that resemble their neighbours make it likelier, but hardly with levels as
 /// far apart as [`SteadyRules::level_share_min`] asks.
 fn clear_split(values: &[f64], rules: &SteadyRules) -> Option<ChangePoint> {
     let n = values.len();
-    if n >= BLOCKS_TO_PERMUTE * rules.block {
+    if n >= SHORT_SECONDS {
         return None;
     }
     let of_place = |index: usize| {

@@ -1,6 +1,8 @@
 //! Benchmarks: each is a command, prints what it measured beside what is asked for, and ends with 1 when the
 //! figure was not reached.
 
+mod bisect_search;
+mod change_points;
 mod client;
 mod client_cost;
 mod deploy;
@@ -70,6 +72,12 @@ const ALL: &[Benchmark] = &[
         lives::run,
     ),
     ("power", "what a minute of duels tells, against a minute of interleaved runs", power::run),
+    ("bisect-search", "simulated bisections: how often the guilty build is found", bisect_search::run),
+    (
+        "change-points",
+        "false alarms of quiet series, and steps of twice the noise found in their place",
+        change_points::run,
+    ),
     ("soak", "memory of a run of a week, by a simulated clock", soak::run),
     ("tpcc", "loading ten warehouses, and the conditions after 64 sessions and after a kill", tpcc::run),
 ];
