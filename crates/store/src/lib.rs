@@ -7,6 +7,7 @@
 //! whoever hands it in).
 
 mod audit;
+mod change;
 mod codec;
 mod error;
 mod gate;
@@ -23,6 +24,7 @@ mod write;
 pub use audit::{
     Audit, AuditId, AuditKind, AuditPromise, AuditRound, AuditStart, AuditUnflushed, AuditVerdict,
 };
+pub use change::{ChangeDecision, ChangeState};
 pub use codec::PackedHistogram;
 pub use error::Error;
 pub use gate::{Finding, GATES_OF_EVERY_RUN, Gate, GateKind};

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 pub(crate) const APPLICATION_ID: i64 = 0x506c_6d73;
 
 /// Each entry takes a file from version `index` to `index + 1`.
-pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6];
+pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7];
 
 /// Counts are integers, durations REAL seconds, times milliseconds since 1970, seeds the bits of a u64.
 /// Histograms are HdrHistogram V2 payloads, deflated; their values count units of 100 ns.
@@ -151,6 +151,15 @@ CREATE TABLE look (
 
 const V6: &str = "
 ALTER TABLE run ADD COLUMN duel TEXT;
+";
+
+/// What people said of changes of level in a history.
+const V7: &str = "
+CREATE TABLE change_decision (
+  id INTEGER PRIMARY KEY, series TEXT NOT NULL, at_ms INTEGER NOT NULL,
+  state TEXT NOT NULL, -- accepted, ignored
+  why TEXT NOT NULL, decided_at_ms INTEGER NOT NULL
+) STRICT;
 ";
 
 /// Brings `connection` from version `from` to the end of `migrations`, all or nothing.
