@@ -25,6 +25,9 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// An export that cannot hold what was asked for.
+    #[error("{0}")]
+    Table(String),
     /// The page's template and its data do not fit: a mistake in this crate.
     #[error("the report's page could not be filled in")]
     Template(#[from] minijinja::Error),

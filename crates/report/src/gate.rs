@@ -18,6 +18,8 @@ pub struct GateState {
     pub doubted: usize,
     /// One line for each comparison that does not hold.
     pub unmet: Vec<String>,
+    /// One line for each that does.
+    pub met: Vec<String>,
 }
 
 impl GateState {
@@ -29,7 +31,7 @@ impl GateState {
 
 /// Holds a gate against all comparisons of some studies of a report.
 pub fn check(gate: &Gate, studies: &[StudyReport]) -> GateState {
-    let mut state = GateState { asked: 0, doubted: 0, unmet: Vec::new() };
+    let mut state = GateState { asked: 0, doubted: 0, unmet: Vec::new(), met: Vec::new() };
     for study in studies {
         let asked = study
             .verdicts
@@ -39,9 +41,9 @@ pub fn check(gate: &Gate, studies: &[StudyReport]) -> GateState {
             state.asked += 1;
             state.doubted += usize::from(!view.doubts.is_empty());
             let is_judged = view.result.p_adjusted.is_some();
-            if !(is_judged && gate.wanted.holds(&view.result)) {
-                state.unmet.push(line(study, view));
-            }
+            let holds = is_judged && gate.wanted.holds(&view.result);
+            let lines = if holds { &mut state.met } else { &mut state.unmet };
+            lines.push(line(study, view));
         }
     }
     state

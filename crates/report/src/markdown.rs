@@ -24,7 +24,7 @@ pub fn markdown(report: &Report) -> String {
 }
 
 /// What the text of others may not do: begin HTML, a table cell or emphasis.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {

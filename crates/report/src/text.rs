@@ -13,7 +13,7 @@ pub(crate) fn value_text(value: &Value) -> String {
 }
 
 /// RFC 3339 in UTC.
-pub(crate) fn time_text(at_ms: i64) -> String {
+pub fn time_text(at_ms: i64) -> String {
     let at = UNIX_EPOCH + Duration::from_millis(at_ms.max(0) as u64);
     humantime::format_rfc3339_seconds(at).to_string()
 }

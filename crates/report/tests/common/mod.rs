@@ -563,3 +563,58 @@ fn locks() -> Vec<HotLock> {
         lock(64, "THR_LOCK::mutex <odd>", None, 2.5),
     ]
 }
+
+/// One night of a study that measures one cell on the newest build: three runs around `tps`.
+pub(crate) fn add_night(store: &mut Store, machine: &Host, night: i64, label: &str, tps: f64) -> StudyId {
+    let server = format!("mariadb@11.4.5+{label}");
+    let axes = vec![
+        axis("server", &[&server]),
+        axis("workload", &["oltp_read_only"]),
+        Axis { name: "sessions".to_owned(), values: vec![8.into()] },
+    ];
+    let plan = Study {
+        file_text: format!(
+            "title = \"Night {night}\"\n[axes]\nserver = \"{server}\"\nworkload = \"oltp_read_only\"\n"
+        ),
+        ..study("nightly", axes, vec![], 3, 3)
+    };
+    let study_id = store.add_study(&plan).unwrap();
+    let host_id = store.add_host(machine).unwrap();
+    let built =
+        Build { label: label.to_owned(), identity: format!("id-{label}"), ..build("mariadb", "11.4.5") };
+    let build_id = store.add_build(&built).unwrap();
+    let mut noise = Noise(night as u64 + 99);
+    for block in 1..=3 {
+        let run_start = RunStart {
+            index: block - 1,
+            key: Key::from([
+                ("server".to_owned(), server.as_str().into()),
+                ("workload".to_owned(), "oltp_read_only".into()),
+            ]),
+            levels: vec![8],
+            is_climb: false,
+            block,
+            repeat: block,
+            position: 1,
+            purpose: Purpose::Measure,
+            seed: 5,
+            host: host_id,
+            build: Some(build_id),
+            started_at_ms: START_MS + night * 86_400_000 + i64::from(block) * 60_000,
+        };
+        let level = Level { sessions: 8, tps: tps * noise.around(0.01), offset_s: 1.0, seconds: 2 };
+        let steps = vec![step(&mut noise, &level, false)];
+        store.record_run(study_id, &run_start, &end(&server, "oltp_read_only", steps)).unwrap();
+    }
+    study_id
+}
+
+/// Twenty nights, of which those from the eleventh on are slower by a tenth.
+pub(crate) fn nights(directory: &Path) -> Store {
+    let mut store = Store::open(directory).unwrap();
+    let machine = host("bench1", "Linux 6.1.0-30-amd64");
+    for night in 0..20 {
+        add_night(&mut store, &machine, night, &format!("c{night}"), if night < 10 { 1000.0 } else { 900.0 });
+    }
+    store
+}
