@@ -132,6 +132,11 @@ pub(crate) fn build(from: &sandbox::Build) -> store::Build {
         label: from.label.clone().unwrap_or_default(),
         identity: from.identity.clone(),
         origin: from.origin.to_string(),
-        facts: BTreeMap::from([("server".to_owned(), from.files.server.display().to_string())]),
+        facts: from
+            .facts
+            .clone()
+            .into_iter()
+            .chain([("server".to_owned(), from.files.server.display().to_string())])
+            .collect(),
     }
 }

@@ -1,5 +1,6 @@
 //! What a build is and how one is named.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -96,6 +97,8 @@ pub enum Origin {
     Archive(PathBuf),
     /// A directory given by the user: unpacked, or a source tree after `make`.
     Directory(PathBuf),
+    /// Built from source: the commit and the recipe, in words.
+    Source(String),
 }
 
 impl fmt::Display for Origin {
@@ -106,6 +109,7 @@ impl fmt::Display for Origin {
             Origin::Url(url) => f.write_str(url),
             Origin::Archive(path) => write!(f, "archive {}", path.display()),
             Origin::Directory(path) => write!(f, "directory {}", path.display()),
+            Origin::Source(what) => write!(f, "source: {what}"),
         }
     }
 }
@@ -125,6 +129,9 @@ pub struct Build {
     pub origin: Origin,
     /// SHA-256 of the archive it was unpacked from, in hex.
     pub archive_sha256: Option<String>,
+    /// How it was built, where Plimsoll built it: commit, compiler, flags, recipe.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
     /// The files that matter.
     pub files: Files,
 }

@@ -258,11 +258,12 @@ fn build_of(
         identity: inspect::identity(&sha256, &origin),
         origin,
         archive_sha256: None,
+        facts: std::collections::BTreeMap::new(),
         files: found.files,
     })
 }
 
-fn write_record(dir: &Path, build: &Build) -> Result<(), Error> {
+pub(crate) fn write_record(dir: &Path, build: &Build) -> Result<(), Error> {
     write_record_in(dir, dir, build)
 }
 

@@ -54,6 +54,7 @@ impl Memory {
             identity: inspect::identity(&inspect::sha256_file(server)?, origin),
             origin: origin.clone(),
             archive_sha256: None,
+            facts: BTreeMap::new(),
             files: found.files,
         };
         let remembered =

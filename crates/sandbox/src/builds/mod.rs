@@ -8,13 +8,16 @@ mod beneath;
 mod catalogue;
 mod download;
 mod fetch;
+mod git;
 mod inspect;
 mod installed;
 mod libraries;
 mod maven;
+pub mod source;
 pub(crate) mod unpack;
 
 pub(crate) use ask::ask;
+pub use git::{commit_of, range as commits_of_range};
 pub(crate) use inspect::{library_path, system_tables};
 
 use serde::{Deserialize, Serialize};
@@ -291,6 +294,9 @@ pub fn remove(home: &Home, build: &Build) -> Result<u64, Error> {
     let gone = home.builds().join(format!(".gone-{}", record::serial()));
     std::fs::rename(&dir, &gone).map_err(|e| Error::io("remove", &dir, e))?;
     std::fs::remove_dir_all(&gone).map_err(|e| Error::io("remove", &gone, e))?;
+    let Some(made) = source::dir_of(home, build) else { return Ok(bytes) };
+    let bytes = bytes + crate::storage::bytes_below(&made);
+    std::fs::remove_dir_all(&made).map_err(|e| Error::io("remove", &made, e))?;
     Ok(bytes)
 }
 

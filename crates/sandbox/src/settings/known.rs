@@ -365,6 +365,7 @@ mod tests {
             identity: String::new(),
             origin: Origin::Installed("/x".into()),
             archive_sha256: None,
+            facts: Default::default(),
             files: Files {
                 server: "/x".into(),
                 base: "/".into(),

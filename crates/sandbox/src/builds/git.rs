@@ -1,0 +1,169 @@
+//! Sources out of a git clone, by git itself: a commit's tree in a directory of ours, and nothing of the clone changed.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use sha2::{Digest, Sha256};
+
+use super::inspect::hex;
+use crate::Error;
+
+/// What was exported.
+#[derive(Debug)]
+pub(crate) struct Export {
+    /// The full name of the commit, or a hash of the files where there is no clone.
+    pub(crate) commit: String,
+    /// Hash of what is not committed; `None` for a commit to the letter.
+    pub(crate) dirt: Option<String>,
+}
+
+/// Writes the tree of a commit, or the checkout as it stands, into `to`.
+pub(crate) fn export(from: &Path, reference: Option<&str>, to: &Path) -> Result<Export, Error> {
+    if !from.is_dir() {
+        return Err(refuse(from, "there is no such directory".to_owned()));
+    }
+    if git(from, &["rev-parse", "--git-dir"]).is_err() {
+        let said = git(from, &["rev-parse", "--git-dir"]).err().unwrap_or_default();
+        // git's own refusal of somebody else's repository says what to do.
+        if said.contains("safe.directory") {
+            return Err(refuse(from, said));
+        }
+        return match reference {
+            Some(_) => {
+                Err(refuse(from, "it is no git clone, so it has no commits: leave --ref out".to_owned()))
+            }
+            None => plain(from, to),
+        };
+    }
+    let named = reference.unwrap_or("HEAD");
+    let commit = commit_of(from, named)?;
+    let dirt = if reference.is_some() { None } else { dirt(from)? };
+    if dirt.is_some() {
+        pipe(from, "git ls-files -z -co --exclude-standard | tar -c --null --ignore-failed-read -T - ", to)?;
+    } else {
+        pipe(from, &format!("git archive --format=tar {commit}"), to)?;
+    }
+    submodules(from, &commit, to)?;
+    Ok(Export { commit, dirt })
+}
+
+/// The full name of a commit.
+pub fn commit_of(from: &Path, named: &str) -> Result<String, Error> {
+    let is_odd = named.is_empty() || named.starts_with('-');
+    let found =
+        git(from, &["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{named}^{{commit}}")]);
+    match found {
+        Ok(commit) if !is_odd => Ok(commit.trim().to_owned()),
+        _ => Err(refuse(from, format!("it has no commit {named}{}", shallow_hint(from)))),
+    }
+}
+
+/// What to do where a commit may lie beyond the clone's depth.
+fn shallow_hint(from: &Path) -> &'static str {
+    match git(from, &["rev-parse", "--is-shallow-repository"]) {
+        Ok(answer) if answer.trim() == "true" => {
+            ": the clone is shallow, so older commits are missing: git fetch --unshallow"
+        }
+        _ => ": git fetch --all --tags, or give another name (git log --oneline shows them)",
+    }
+}
+
+/// The commits after `good` up to `bad`, oldest first, along the first parents.
+pub fn range(from: &Path, good: &str, bad: &str) -> Result<Vec<String>, Error> {
+    let (good, bad) = (commit_of(from, good)?, commit_of(from, bad)?);
+    let range = format!("{good}..{bad}");
+    let listed = git(from, &["rev-list", "--first-parent", "--reverse", &range]);
+    let listed = listed.map_err(|said| refuse(from, said))?;
+    Ok(listed.lines().map(str::to_owned).collect())
+}
+
+fn refuse(from: &Path, why: String) -> Error {
+    Error::Unsupported { what: from.display().to_string(), why }
+}
+
+fn command(from: &Path) -> Command {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(from).stdin(Stdio::null()).env("LC_ALL", "C").env("GIT_OPTIONAL_LOCKS", "0");
+    command
+}
+
+/// What git says on standard output, or on standard error where it fails.
+fn git(from: &Path, words: &[&str]) -> Result<String, String> {
+    let output = command(from)
+        .args(words)
+        .output()
+        .map_err(|error| format!("git does not run ({error}): apt-get install git"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}
+
+/// A hash of what is not committed, new files included.
+fn dirt(from: &Path) -> Result<Option<String>, Error> {
+    let said = |words: &[&str]| git(from, words).map_err(|said| refuse(from, said));
+    let status = said(&["status", "--porcelain"])?;
+    if status.trim().is_empty() {
+        return Ok(None);
+    }
+    let mut hasher = Sha256::new();
+    hasher.update(status);
+    hasher.update(said(&["diff", "HEAD", "--binary"])?);
+    let new = said(&["ls-files", "-o", "--exclude-standard"])?;
+    for file in new.lines() {
+        hasher.update(std::fs::read(from.join(file)).unwrap_or_default());
+    }
+    Ok(Some(hex(&hasher.finalize())))
+}
+
+/// A directory that is no clone.
+fn plain(from: &Path, to: &Path) -> Result<Export, Error> {
+    pipe(from, "tar -c .", to)?;
+    let mut hasher = Sha256::new();
+    let listed = Command::new("sh")
+        .args(["-c", "find . -type f -print0 | sort -z | xargs -0 sha256sum"])
+        .current_dir(to)
+        .output()
+        .map_err(|e| Error::io("look through", to, e))?;
+    hasher.update(listed.stdout);
+    Ok(Export { commit: hex(&hasher.finalize())[..40].to_owned(), dirt: None })
+}
+
+/// Unpacks what a command packs.
+fn pipe(from: &Path, pack: &str, to: &Path) -> Result<(), Error> {
+    let script = format!("set -o pipefail; {pack} | tar -x --no-same-owner -C \"$0\"");
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .arg(to)
+        .current_dir(from)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| Error::io("export", from, e))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(refuse(from, String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+    }
+}
+
+/// Exports the submodules of a commit, from the clones of the clone.
+fn submodules(from: &Path, commit: &str, to: &Path) -> Result<(), Error> {
+    let tree = git(from, &["ls-tree", "-r", commit]).map_err(|said| refuse(from, said))?;
+    for line in tree.lines().filter(|line| line.starts_with("160000 ")) {
+        let Some((head, path)) = line.split_once('\t') else { continue };
+        let wanted = head.split_whitespace().nth(2).unwrap_or_default();
+        let below = from.join(path);
+        let is_there = below.join(".git").exists() && commit_of(&below, wanted).is_ok();
+        if !is_there {
+            let why = format!(
+                "its submodule {path} is not there at {wanted}: git -C {} submodule update --init --recursive",
+                from.display()
+            );
+            return Err(refuse(from, why));
+        }
+        let place = to.join(path);
+        std::fs::create_dir_all(&place).map_err(|e| Error::io("create", &place, e))?;
+        pipe(&below, &format!("git archive --format=tar {wanted}"), &place)?;
+        submodules(&below, wanted, &place)?;
+    }
+    Ok(())
+}
