@@ -1,9 +1,15 @@
 //! The command line: each flag is defined once, here; help, completions and man page follow from it.
 
+mod series;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+
+pub(crate) use series::{
+    BisectArgs, BuildArgs, ChangesArgs, DecisionArgs, HistoryArgs, HistoryCommand, HistorySeriesArgs, METRICS,
+};
 
 const EXIT_CODES: &str = "Exit codes:
   0  done
@@ -63,6 +69,12 @@ pub(crate) enum Command {
     Study,
     /// Write the report of recorded studies
     Report(ReportArgs),
+    /// Find the build or commit that made a server slower
+    Bisect(BisectArgs),
+    /// Show recorded figures over builds and time, and where their level changed
+    History(HistoryArgs),
+    /// Find where the level of a series changed
+    Changes(ChangesArgs),
     /// Run one workload on one server
     Bench(BenchArgs),
     /// List workloads, their options and statements
@@ -71,6 +83,8 @@ pub(crate) enum Command {
     Servers(ServersArgs),
     /// Fetch builds
     Fetch(FetchArgs),
+    /// Build a server from source
+    Build(BuildArgs),
     /// Remove fetched builds
     Builds(BuildsArgs),
     /// Make and use private instances of servers
@@ -135,6 +149,12 @@ pub(crate) struct RunArgs {
     /// one metric only (repeatable). Stands in for `gate` in the study's [compare]
     #[arg(long, value_name = "VERDICT")]
     pub(crate) gate: Vec<stats::Gate>,
+    /// Write how the gates stand as JUnit
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    pub(crate) junit: Option<PathBuf>,
+    /// Write a summary with the gates in Markdown, for example to "$GITHUB_STEP_SUMMARY"
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    pub(crate) summary: Option<PathBuf>,
     /// Serve the latest values as Prometheus text while the study runs, for example on 127.0.0.1:9464
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) metrics: Option<std::net::SocketAddr>,

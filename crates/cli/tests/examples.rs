@@ -165,6 +165,36 @@ const SPECIAL: &[(&str, How)] = &[
             "it goes on as the log grows",
         ),
     ),
+    (
+        "plimsoll history accept 1f0c9a2b --why 'checksums are on'",
+        Ends(2, "there is no such change in what is recorded"),
+    ),
+    (
+        "plimsoll history ignore 1f0c9a2b --why 'the host was moved'",
+        Ends(2, "there is no such change in what is recorded"),
+    ),
+    ("plimsoll build --from ~/postgres --ref REL_17_2", NotRun("it takes minutes, and PostgreSQL's source")),
+    (
+        "plimsoll build --from ~/server --ref 11.4 --recipe mariadb --jobs 8",
+        NotRun("it takes an hour, and MariaDB's source"),
+    ),
+    (
+        "plimsoll build --from ~/mine --recipe mine.toml",
+        Instead(
+            "mkdir -p ~/mine && echo 1 > ~/mine/source && build=$(ls -d \"$PLIMSOLL_HOME\"/builds/postgres@18* | head -1) && \
+             printf \"install = 'cp -r %s/. \\\"\\$PREFIX\\\"'\\n\" \"$build\" > mine.toml && \
+             plimsoll build --from ~/mine --recipe mine.toml",
+            "a server of one's own is not on every machine",
+        ),
+    ),
+    (
+        "plimsoll bisect studies/quickstart.toml --good mysql@5.5.34 --bad mysql@8.0.33",
+        NotRun("it measures for half an hour"),
+    ),
+    (
+        "plimsoll bisect nightly.toml --from ~/postgres --good REL_17_1 --bad REL_17_2 --json -",
+        NotRun("it takes PostgreSQL's source, and hours"),
+    ),
     ("plimsoll man | man -l -", With("man", "plimsoll man | grep -q '^.TH plimsoll'")),
     (
         "plimsoll audit postgres@18 --set synchronous_commit=off --rounds 10 --json -",
@@ -247,6 +277,9 @@ impl Scene {
         std::fs::copy(smack, scene.at("work/my.smack")).unwrap();
         let study = std::fs::read_to_string(repository.join("studies/quickstart.toml")).unwrap();
         std::fs::write(scene.at("work/upgrade.toml"), study).unwrap();
+        let nightly: String =
+            (0..40).map(|at| format!("{}\n", if at < 20 { 100 + at % 3 } else { 90 + at % 3 })).collect();
+        std::fs::write(scene.at("work/nightly.csv"), format!("tps\n{nightly}")).unwrap();
         scene
     }
 

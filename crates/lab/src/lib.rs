@@ -6,7 +6,9 @@
 pub mod audit;
 mod awake;
 pub mod bench;
+pub mod bisect;
 mod cells;
+pub mod changes;
 pub mod checks;
 pub mod duel;
 mod ending;
@@ -27,6 +29,7 @@ mod recorded;
 mod recording;
 mod run;
 pub mod servers;
+pub mod source;
 mod stop;
 pub mod study;
 pub mod study_run;

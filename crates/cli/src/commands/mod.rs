@@ -2,11 +2,15 @@
 
 mod audit;
 mod bench;
+mod bisect;
+mod build;
 mod builds;
+mod changes;
 mod doctor;
 mod env;
 mod fetch;
 mod hdr;
+mod history;
 mod out;
 mod prompt;
 mod report;
@@ -43,11 +47,15 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
         Command::New { file } => study::new(&file),
         Command::Study => study::reference(),
         Command::Report(args) => report::report(&args),
+        Command::Bisect(args) => bisect::bisect(&args),
+        Command::History(args) => history::history(&args),
+        Command::Changes(args) => changes::changes(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Workloads(args) => workloads::workloads(&args),
         Command::Servers(args) => servers::servers(&args),
         Command::Fetch(args) => fetch::fetch(&args),
         Command::Sandbox(args) => sandbox::sandbox(args.command),
+        Command::Build(args) => build::build(&args),
         Command::Builds(args) => builds::builds(&args.command),
         Command::Snapshots(args) => snapshots::snapshots(&args.command),
         Command::Audit(args) => audit::audit(&args),

@@ -127,10 +127,12 @@ fn load(files: &[PathBuf], selection: &Selection) -> Result<Report, Failure> {
     Report::load(files, selection).map_err(failed)
 }
 
-fn failed(error: ::report::Error) -> Failure {
+pub(crate) fn failed(error: ::report::Error) -> Failure {
     match error {
         ::report::Error::Store(error) => Failure::from(error),
-        error @ ::report::Error::NoStudy { .. } => Failure::Usage(error.to_string()),
+        error @ (::report::Error::NoStudy { .. } | ::report::Error::Table(_)) => {
+            Failure::Usage(error.to_string())
+        }
         error => Failure::Other(anyhow::Error::new(error)),
     }
 }

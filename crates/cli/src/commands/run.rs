@@ -11,6 +11,7 @@ use stats::Gate;
 use telemetry::metrics::Metrics;
 
 use crate::args::RunArgs;
+use crate::commands::out::Out;
 use crate::commands::{print, stop_on_signals};
 use crate::exit::{End, Failure};
 use crate::show::terminal::tell;
@@ -21,6 +22,7 @@ pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
     let study = lab::study::read(&args.study)?;
     let name = study.name.clone();
     gates_can_be_met(args, &study)?;
+    let check = CheckFiles::create(args)?;
     let own_gates = study.body.compare.as_ref().map_or_else(Vec::new, |compare| compare.gates.clone());
     let request = Request {
         study,
@@ -56,7 +58,7 @@ pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
         let file = args.results.join(store::FILE_NAME);
         tell!("what was measured is in {}; the same command goes on from there", file.display());
     }
-    conclude(&args.results, &name, &outcome?, &args.gate, &own_gates)
+    conclude(&args.results, &name, &outcome?, (&args.gate, &own_gates), check)
 }
 
 /// A gate that no outcome could meet is said before anything is measured.
@@ -136,6 +138,36 @@ fn dry(request: &Request, outline: &Outline) -> String {
 /// Runs that `--dry-run` lists; of a longer plan the rest is counted.
 const RUNS_SHOWN: usize = 200;
 
+/// What a pull request's check reads.
+struct CheckFiles {
+    junit: Option<Out>,
+    summary: Option<Out>,
+}
+
+impl CheckFiles {
+    /// Begun before anything is measured, so that a place that cannot be written is known then.
+    fn create(args: &RunArgs) -> Result<CheckFiles, Failure> {
+        let create = |path: &Option<PathBuf>| path.as_deref().map(Out::create).transpose();
+        Ok(CheckFiles { junit: create(&args.junit)?, summary: create(&args.summary)? })
+    }
+
+    /// Writes them, and where GitHub listens, annotations.
+    fn write(self, gates: &[Gate], studies: &[StudyReport]) -> Result<(), Failure> {
+        if let Some(mut out) = self.junit {
+            out.write(&::report::ci::junit(gates, studies))?;
+            out.finish()?;
+        }
+        if let Some(mut out) = self.summary {
+            out.write(&::report::ci::summary(gates, studies))?;
+            out.finish()?;
+        }
+        if std::env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true") {
+            ::report::ci::annotations(gates, studies).iter().for_each(|line| tell!("{line}"));
+        }
+        Ok(())
+    }
+}
+
 /// The end of a study: its report, its verdicts, and how it stands.
 ///
 /// `flags` are the gates of the command line, which stand in for the study's `own`.
@@ -143,8 +175,8 @@ fn conclude(
     results: &Path,
     name: &str,
     outcome: &Outcome,
-    flags: &[Gate],
-    own: &[Gate],
+    (flags, own): (&[Gate], &[Gate]),
+    check: CheckFiles,
 ) -> Result<End, Failure> {
     let file = results.join(format!("{name}.html"));
     let report = Report::load(&[PathBuf::from(results)], &Selection::Records(vec![outcome.study]))
@@ -178,6 +210,7 @@ fn conclude(
     }
     text.push_str(&format!("\nreport: {}\n", file.display()));
     print(&text)?;
+    check.write(if flags.is_empty() { own } else { flags }, &report.studies)?;
     let mut end = super::report::gated(&report.studies, flags)?;
     if flags.is_empty()
         && let Some(study) = report.studies.first()

@@ -1,0 +1,136 @@
+//! `plimsoll bisect`.
+
+use lab::Event;
+use lab::bisect::{Candidate, Outcome, Request, Status, Told, bisect as search, candidates};
+use sandbox::Home;
+use sandbox::builds::source::Recipe;
+use serde_json::{Value, json};
+
+use crate::args::BisectArgs;
+use crate::commands::out::Out;
+use crate::commands::{print, stop_on_signals};
+use crate::exit::{End, Failure};
+use crate::show::terminal::tell;
+use crate::show::{Align, Plain, Table};
+
+pub(crate) fn bisect(args: &BisectArgs) -> Result<End, Failure> {
+    let home = Home::find()?;
+    let study = lab::study::read(&args.study)?;
+    let recipe = args.recipe.as_deref().map(Recipe::find).transpose()?;
+    let all = candidates(&home, args.from.as_deref(), recipe.as_ref(), &args.good, &args.bad)?;
+    let out = args.json.as_deref().map(Out::create).transpose()?;
+    let request = Request {
+        study,
+        is_quick: args.quick,
+        results: args.results.clone(),
+        candidates: all,
+        metric: args.metric.clone(),
+        margin: args.margin,
+        is_new: args.new,
+    };
+    tell!("{} builds from {} to {}", request.candidates.len(), args.good, args.bad);
+    let names: Vec<String> = request.candidates.iter().map(Candidate::name).collect();
+    let stop = stop_on_signals()?;
+    let shown = Plain::new();
+    let told = |told: &Told| tell!("{}", line(told, &names));
+    let attach = lab::watch::Watch { metrics: None };
+    let outcome = search(&home, &request, &attach, &|event: Event<'_>| shown.event(&event), &stop, &told);
+    shown.finish();
+    if let Err(lab::Error::Interrupted) = &outcome {
+        tell!(
+            "what was found out is kept in {}; the same command goes on from there",
+            args.results.display()
+        );
+    }
+    let outcome = outcome?;
+    if let Some(mut out) = out {
+        out.write(&format!("{}\n", as_json(&outcome, &names)))?;
+        out.finish()?;
+    }
+    if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
+        print(&text(&outcome, &names))?;
+    }
+    Ok(if outcome.status == Status::Undecided { End::GateUnmet } else { End::Done })
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{:+.1} %", 100.0 * (ratio - 1.0))
+}
+
+/// A step of the search, with the few builds that are likeliest after it.
+fn line(told: &Told, names: &[String]) -> String {
+    match told {
+        Told::Ends(lives, comparison) => {
+            let ratio = comparison.ratio.map_or_else(|| "-".to_owned(), percent);
+            format!("good and bad, {lives} pairs of lives: {ratio}, {}", comparison.verdict.word())
+        }
+        Told::Asked { candidate, log_ratio, probabilities } => {
+            let mut likely: Vec<(usize, f64)> = probabilities.iter().copied().enumerate().collect();
+            likely.sort_by(|a, b| b.1.total_cmp(&a.1));
+            let likely: Vec<String> = likely
+                .iter()
+                .take(3)
+                .map(|(at, probability)| format!("{} {:.0} %", names[*at], 100.0 * probability))
+                .collect();
+            let ratio = percent(log_ratio.exp());
+            format!("{} {ratio}; likeliest: {}", names[*candidate], likely.join(", "))
+        }
+        Told::Skipped { candidate, why } => format!("{} left out: {why}", names[*candidate]),
+    }
+}
+
+fn as_json(outcome: &Outcome, names: &[String]) -> Value {
+    let status = match outcome.status {
+        Status::Found => "found",
+        Status::NoDifference => "no_difference",
+        Status::Undecided => "undecided",
+    };
+    let comparison = outcome.comparison.as_ref();
+    let why: Vec<Value> = outcome
+        .why
+        .iter()
+        .map(|why| json!({"what": why.what, "ratio": why.ratio, "low": why.low, "high": why.high}))
+        .collect();
+    let alternatives: Vec<&String> = outcome.alternatives.iter().map(|at| &names[*at]).collect();
+    json!({
+        "schema": 2, "status": status, "guilty": outcome.guilty.map(|at| &names[at]),
+        "probability": outcome.probability, "ratio": comparison.and_then(|c| c.ratio),
+        "low": comparison.and_then(|c| c.low), "high": comparison.and_then(|c| c.high), "why": why,
+        "steps": outcome.steps, "seconds": outcome.seconds, "cannot_be_told_apart": alternatives,
+        "skipped": outcome.skipped.iter().map(|(at, why)| json!({"build": names[*at], "why": why})).collect::<Vec<_>>(),
+    })
+}
+
+fn text(outcome: &Outcome, names: &[String]) -> String {
+    let ratio = outcome.comparison.as_ref().and_then(|c| Some((c.ratio?, c.low?, c.high?)));
+    let ratio = ratio.map_or_else(String::new, |(ratio, low, high)| {
+        format!(" {} ({} to {})", percent(ratio), percent(low), percent(high))
+    });
+    let cost = format!("{} steps, {:.0} s", outcome.steps, outcome.seconds);
+    let Some(guilty) = outcome.guilty.filter(|_| outcome.status == Status::Found) else {
+        let found = match outcome.status {
+            Status::NoDifference => "no difference between good and bad",
+            _ => "undecided",
+        };
+        return format!("{found}:{ratio}; {cost}\n");
+    };
+    let mut text =
+        format!("guilty: {}, {:.1} % sure;{ratio}; {cost}\n", names[guilty], 100.0 * outcome.probability);
+    if !outcome.alternatives.is_empty() {
+        let others: Vec<&str> = outcome.alternatives.iter().map(|at| names[*at].as_str()).collect();
+        text.push_str(&format!("cannot be told from {}: they do not build or start\n", others.join(", ")));
+    }
+    if !outcome.why.is_empty() {
+        let mut table = Table::new(&[
+            ("by transaction", Align::Left),
+            ("change", Align::Right),
+            ("95 % interval", Align::Right),
+        ]);
+        for why in outcome.why.iter().take(12) {
+            let interval = format!("{} to {}", percent(why.low), percent(why.high));
+            table.row([why.what.clone(), percent(why.ratio), interval]);
+        }
+        text.push_str(&format!("\nagainst the build before it:\n{}", table.text()));
+    }
+    text
+}

@@ -1,0 +1,592 @@
+//! The first build that is slower (or faster): noisy bisection over builds or commits, by duels with the good one.
+//!
+//! First good and bad are compared, life by life, until it is decided whether they differ; then the build that halves the
+//! probability best has a duel with the good one, again and again, until one is guilty beyond doubt. At last the build
+//! before it and the guilty one have a duel, whose figures by transaction say why. What was found out is written beside
+//! the results after each duel, and the same command goes on from there.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use sandbox::builds::source::{Made, Recipe, SourceRequest};
+use sandbox::{Build, Home, Selector, builds};
+use serde::{Deserialize, Serialize};
+use stats::{
+    Answer, Better, BisectRules, Bisection, Comparison, Design, Question, Rules, Sample, Verdict,
+    bisect_effect, compare_one,
+};
+
+use crate::duel::{Life, Request as Duel, Side, SideLife, duel};
+use crate::error::Error;
+use crate::hooks::Attach;
+use crate::observe::{Event, Observer};
+use crate::stop::StopSwitch;
+use crate::study::{Length, Study};
+
+/// Pairs of lives of good and bad after which they are not compared on.
+const LIVES_MAX: u32 = 12;
+/// Pairs of lives of a step.
+const LIVES_OF_STEP: u32 = 2;
+/// Pairs of lives that say why.
+const LIVES_OF_WHY: u32 = 4;
+/// Answers after which a search is given up.
+const ANSWERS_MAX: usize = 100;
+
+/// What is searched.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// How it is measured: workload, options, settings and load of the study's first cell.
+    pub study: Study,
+    /// The study's [quick] settings.
+    pub is_quick: bool,
+    /// Where what was found out is kept.
+    pub results: PathBuf,
+    /// From the good one to the bad one.
+    pub candidates: Vec<Candidate>,
+    /// `tps`, `p95`, `p99` ...
+    pub metric: String,
+    /// Smaller differences do not matter: 0.02 is 2 %.
+    pub margin: f64,
+    /// Begin anew.
+    pub is_new: bool,
+}
+
+/// A build that may be guilty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Candidate {
+    /// By its name.
+    Build(Selector),
+    /// A commit of a clone.
+    Commit {
+        /// The clone.
+        from: PathBuf,
+        /// Its full name.
+        commit: String,
+        /// How it is built.
+        recipe: Option<Recipe>,
+    },
+}
+
+impl Candidate {
+    /// As it is told.
+    pub fn name(&self) -> String {
+        match self {
+            Candidate::Build(selector) => selector.to_string(),
+            Candidate::Commit { commit, .. } => commit.clone(),
+        }
+    }
+}
+
+/// The candidates from good to bad: builds by their names, or commits of a clone along the first parents.
+///
+/// # Errors
+/// One of them is unknown, or there is nothing between them.
+pub fn candidates(
+    home: &Home,
+    from: Option<&Path>,
+    recipe: Option<&Recipe>,
+    good: &str,
+    bad: &str,
+) -> Result<Vec<Candidate>, Error> {
+    if let (None, Ok(good), Ok(bad)) = (from, good.parse::<Selector>(), bad.parse::<Selector>()) {
+        return builds_between(home, &good, &bad);
+    }
+    let from = from.unwrap_or(Path::new("."));
+    let good_commit = builds::commit_of(from, good)?;
+    let mut commits = builds::commits_of_range(from, good, bad)?;
+    if commits.is_empty() {
+        return Err(Error::Usage(format!(
+            "there is no commit after {good} up to {bad}: the bad one must come after the good one (git log {good}..{bad})"
+        )));
+    }
+    commits.insert(0, good_commit);
+    let candidate = |commit| Candidate::Commit { from: from.to_owned(), commit, recipe: recipe.cloned() };
+    Ok(commits.into_iter().map(candidate).collect())
+}
+
+fn builds_between(home: &Home, good: &Selector, bad: &Selector) -> Result<Vec<Candidate>, Error> {
+    if good.flavor != bad.flavor {
+        return Err(Error::Usage(format!(
+            "{good} and {bad} are servers of two families: there is nothing between them"
+        )));
+    }
+    let name = |selector: &Selector| -> Result<String, Error> {
+        Ok(match builds::find(home, selector)? {
+            builds::Resolved::Here(build) => build.name(),
+            builds::Resolved::Away(away) => away.name(),
+        })
+    };
+    let here = [builds::installed(home)?, builds::fetched(home)?].concat();
+    let mut names: Vec<String> =
+        here.iter().filter(|build| build.flavor == good.flavor).map(Build::name).collect();
+    let away = builds::fetchable(home)?;
+    names.extend(away.iter().filter(|away| away.flavor == good.flavor).map(builds::Fetchable::name));
+    names.sort_by_cached_key(|name| natural(name));
+    names.dedup();
+    let place = |wanted: &str| names.iter().position(|name| name == wanted);
+    let (Some(first), Some(last)) = (place(&name(good)?), place(&name(bad)?)) else {
+        return Err(Error::Usage(format!(
+            "{good} and {bad} do not stand in the list of builds: `plimsoll servers` has it"
+        )));
+    };
+    let mut between: Vec<String> = names[first.min(last)..=first.max(last)].to_vec();
+    if first > last {
+        between.reverse();
+    }
+    let selectors = between.iter().map(|name| Ok(Candidate::Build(name.parse::<Selector>()?)));
+    selectors.collect()
+}
+
+/// A name in parts that sort as people count: numbers by their size.
+fn natural(name: &str) -> Vec<(u64, String)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let words = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(words);
+        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        parts.push((0, word.to_owned()));
+        parts.push((after[..digits].parse().unwrap_or(0), String::new()));
+        rest = &after[digits..];
+    }
+    parts
+}
+
+/// How a search ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Status {
+    /// The guilty one is known.
+    Found,
+    /// Good and bad are equivalent within the margin.
+    NoDifference,
+    /// The lives that there may be did not decide it.
+    Undecided,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    pub status: Status,
+    /// Index of the likeliest candidate.
+    pub guilty: Option<usize>,
+    /// Candidates that cannot be told from it, because they do not build or start.
+    pub alternatives: Vec<usize>,
+    pub probability: f64,
+    /// Bad over good.
+    pub comparison: Option<Comparison>,
+    pub why: Vec<Why>,
+    /// Duels with builds between good and bad.
+    pub steps: usize,
+    pub seconds: f64,
+    /// Candidates that could not be asked, and why.
+    pub skipped: Vec<(usize, String)>,
+}
+
+/// A figure by transaction that differs between the build before the guilty one and that one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Why {
+    /// `server_cpu_us_per_transaction` ...
+    pub what: String,
+    /// Guilty over the one before.
+    pub ratio: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+/// What the search tells while it goes on.
+#[derive(Debug, Clone)]
+pub enum Told {
+    /// A pair of lives of good and bad: how many, and how the comparison stands.
+    Ends(u32, Comparison),
+    /// A build was asked: which, and the probabilities after it.
+    Asked { candidate: usize, log_ratio: f64, probabilities: Vec<f64> },
+    /// A build cannot be asked.
+    Skipped { candidate: usize, why: String },
+}
+
+/// What was found out, as it is kept.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Found {
+    /// What it was found out about.
+    fingerprint: String,
+    ends: Vec<f64>,
+    answers: Vec<(usize, f64)>,
+    skipped: Vec<(usize, String)>,
+    seconds: f64,
+}
+
+struct Search<'a> {
+    home: &'a Home,
+    request: &'a Request,
+    attach: &'a dyn Attach,
+    observer: Observer<'a>,
+    stop: &'a StopSwitch,
+    tell: &'a dyn Fn(&Told),
+    found: Found,
+    file: PathBuf,
+    builds: BTreeMap<usize, Build>,
+    began: Instant,
+}
+
+/// Searches.
+///
+/// # Errors
+/// The request is wrong, a server cannot be had, or the user stopped it; the same request goes on from there.
+pub fn bisect(
+    home: &Home,
+    request: &Request,
+    attach: &dyn Attach,
+    observer: Observer<'_>,
+    stop: &StopSwitch,
+    tell: &dyn Fn(&Told),
+) -> Result<Outcome, Error> {
+    if request.candidates.len() < 2 {
+        return Err(Error::Usage(
+            "good and bad are the same: there is nothing between them to search".into(),
+        ));
+    }
+    let file = request.results.join(format!("{}.bisect.json", request.study.name));
+    let fingerprint = fingerprint(request);
+    let kept = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice::<Found>(&text).ok());
+    let kept = kept.filter(|found| found.fingerprint == fingerprint && !request.is_new);
+    let found = kept.unwrap_or(Found { fingerprint, ..Found::default() });
+    let began = Instant::now();
+    let builds = BTreeMap::new();
+    let mut search = Search { home, request, attach, observer, stop, tell, found, file, builds, began };
+    search.run()
+}
+
+fn fingerprint(request: &Request) -> String {
+    let names: Vec<String> = request.candidates.iter().map(Candidate::name).collect();
+    let all = [request.study.file_sha256.clone(), request.metric.clone(), format!("{}", request.margin)];
+    format!("{} {} {}", all.join(" "), request.is_quick, names.join(" "))
+}
+
+impl Search<'_> {
+    fn run(&mut self) -> Result<Outcome, Error> {
+        let last = self.request.candidates.len() - 1;
+        for end in [0, last] {
+            if let Some(why) = self.obtain(end)? {
+                let name = self.request.candidates[end].name();
+                return Err(Error::Usage(format!("{name} cannot be an end of the search: {why}")));
+            }
+        }
+        let comparison = self.compare_ends(last)?;
+        let status = match comparison.verdict {
+            Verdict::Faster | Verdict::Slower => None,
+            Verdict::Equivalent => Some(Status::NoDifference),
+            Verdict::Undecided => Some(Status::Undecided),
+        };
+        if let Some(status) = status {
+            return Ok(self.outcome(status, Some(comparison), None, vec![]));
+        }
+        let search = self.search()?;
+        let guilty = search.guilty();
+        let is_decided = search.is_decided();
+        let at = *guilty.candidates.end();
+        let why = if is_decided { self.why(*guilty.candidates.start(), at)? } else { vec![] };
+        let status = if is_decided { Status::Found } else { Status::Undecided };
+        Ok(self.outcome(status, Some(comparison), Some(guilty), why))
+    }
+
+    fn outcome(
+        &self,
+        status: Status,
+        comparison: Option<Comparison>,
+        guilty: Option<stats::Guilty>,
+        why: Vec<Why>,
+    ) -> Outcome {
+        Outcome {
+            status,
+            guilty: guilty.as_ref().map(|guilty| *guilty.candidates.end()),
+            alternatives: guilty.as_ref().map_or_else(Vec::new, |guilty| {
+                let end = *guilty.candidates.end();
+                guilty.candidates.clone().filter(|at| *at != end).collect()
+            }),
+            probability: guilty.map_or(0.0, |guilty| guilty.probability),
+            comparison,
+            why,
+            steps: self.found.answers.len(),
+            seconds: self.found.seconds + self.began.elapsed().as_secs_f64(),
+            skipped: self.found.skipped.clone(),
+        }
+    }
+
+    /// Looks a candidate up, and builds it where it is a commit; why it cannot be asked, where it cannot.
+    fn obtain(&mut self, candidate: usize) -> Result<Option<String>, Error> {
+        if self.builds.contains_key(&candidate) {
+            return Ok(None);
+        }
+        let progress = |progress: sandbox::Progress| {
+            if let sandbox::Progress::Step(text) = progress {
+                (self.observer)(Event::Doing(&text));
+            }
+        };
+        let build = match &self.request.candidates[candidate] {
+            Candidate::Build(selector) => match builds::resolve(self.home, selector, &progress) {
+                Ok(build) => build,
+                Err(error) => return Ok(Some(error.to_string())),
+            },
+            Candidate::Commit { from, commit, recipe } => {
+                let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+                let request = SourceRequest {
+                    from: from.clone(),
+                    reference: Some(commit.clone()),
+                    recipe: recipe.clone(),
+                    jobs,
+                    has_network: false,
+                };
+                match crate::source::build(self.home, &request, &progress, self.observer, self.stop)? {
+                    Made::Build(build) => build,
+                    Made::Broken { step, log_file, .. } => {
+                        let log = log_file.display();
+                        return Ok(Some(format!("it does not build: {step} failed, see {log}")));
+                    }
+                }
+            }
+        };
+        self.builds.insert(candidate, build);
+        Ok(None)
+    }
+
+    /// Lives of good and bad until they are told apart, or alike.
+    fn compare_ends(&mut self, last: usize) -> Result<Comparison, Error> {
+        let rules = Rules { design: Design::Watched, margin: self.request.margin, ..Rules::default() };
+        let better = if self.request.metric == "tps" { Better::Higher } else { Better::Lower };
+        let judged = |ends: &[f64]| {
+            let side = |of: &dyn Fn(f64) -> f64| {
+                ends.iter()
+                    .enumerate()
+                    .map(|(at, log)| Sample { block: at as u32, value: of(*log) })
+                    .collect::<Vec<_>>()
+            };
+            let question =
+                Question { base: side(&|_| 1000.0), other: side(&|log| 1000.0 * log.exp()), better };
+            compare_one(&question, &rules)
+        };
+        let mut comparison = judged(&self.found.ends);
+        let open = |comparison: &Comparison| comparison.verdict == Verdict::Undecided;
+        while open(&comparison) && (self.found.ends.len() as u32) < LIVES_MAX {
+            let ratios = self.duel(0, last, 1)?.0;
+            let Some(ratio) = ratios.first() else {
+                let why = "a duel of good and bad did not end well: run the study by itself to see why";
+                return Err(Error::Run(why.to_owned()));
+            };
+            self.found.ends.push(*ratio);
+            self.keep()?;
+            comparison = judged(&self.found.ends);
+            (self.tell)(&Told::Ends(self.found.ends.len() as u32, comparison.clone()));
+        }
+        Ok(comparison)
+    }
+
+    fn search(&mut self) -> Result<Bisection, Error> {
+        let effect = bisect_effect(&self.found.ends);
+        let spread = effect.error * (self.found.ends.len() as f64).sqrt();
+        let error = spread / f64::from(LIVES_OF_STEP).sqrt();
+        let mut search = Bisection::new(self.request.candidates.len(), effect, BisectRules::default());
+        for (candidate, log_ratio) in &self.found.answers {
+            search.answer(*candidate, Answer { log_ratio: *log_ratio, error });
+        }
+        for (candidate, _) in &self.found.skipped {
+            search.skip(*candidate);
+        }
+        while let Some(candidate) = search.next().filter(|_| search.answers() < ANSWERS_MAX) {
+            let unusable = match self.obtain(candidate)? {
+                Some(why) => Some(why),
+                None => {
+                    let (ratios, failure) = self.duel(0, candidate, LIVES_OF_STEP)?;
+                    if let Some(log_ratio) = stats::mean(&ratios) {
+                        self.found.answers.push((candidate, log_ratio));
+                        search.answer(candidate, Answer { log_ratio, error });
+                        let probabilities = search.probabilities();
+                        (self.tell)(&Told::Asked { candidate, log_ratio, probabilities });
+                    }
+                    ratios.is_empty().then(|| failure.unwrap_or_else(|| "no life of it counts".to_owned()))
+                }
+            };
+            if let Some(why) = unusable {
+                search.skip(candidate);
+                (self.tell)(&Told::Skipped { candidate, why: why.clone() });
+                self.found.skipped.push((candidate, why));
+            }
+            self.keep()?;
+        }
+        Ok(search)
+    }
+
+    /// What a transaction costs on the build before the guilty one and on that one.
+    fn why(&mut self, first: usize, guilty: usize) -> Result<Vec<Why>, Error> {
+        let before = first - 1;
+        if self.obtain(before)?.is_some() || self.obtain(guilty)?.is_some() {
+            return Ok(vec![]);
+        }
+        let mut figures: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        self.lives(before, guilty, LIVES_OF_WHY, &mut |life| {
+            let [one, other] = &life.sides[..] else { return };
+            let other = costs(other);
+            for (name, value) in costs(one) {
+                if let Some(more) = other.get(&name).filter(|more| **more > 0.0 && value > 0.0) {
+                    figures.entry(name).or_default().push((more / value).ln());
+                }
+            }
+        })?;
+        let mut all: Vec<Why> =
+            figures.into_iter().filter_map(|(what, logs)| interval(what, &logs)).collect();
+        // What differs most beyond its own uncertainty comes first.
+        let clear = |why: &Why| {
+            let (centre, reach) = (why.ratio.ln().abs(), (why.high / why.low).ln() / 2.0);
+            centre - reach
+        };
+        all.sort_by(|a, b| clear(b).total_cmp(&clear(a)));
+        Ok(all)
+    }
+
+    /// Log-ratios of the metric, `other` over `base`, of lives that count; and the last reason of one that does not.
+    fn duel(&mut self, base: usize, other: usize, lives: u32) -> Result<(Vec<f64>, Option<String>), Error> {
+        let metric = self.request.metric.clone();
+        let (mut ratios, mut failure) = (Vec::new(), None);
+        self.lives(base, other, lives, &mut |life| match log_ratio(life, &metric) {
+            Some(ratio) => ratios.push(ratio),
+            None => failure = life.sides.iter().find_map(|side| side.end.error.clone()),
+        })?;
+        Ok((ratios, failure))
+    }
+
+    fn lives(
+        &mut self,
+        base: usize,
+        other: usize,
+        lives: u32,
+        see: &mut dyn FnMut(&Life),
+    ) -> Result<(), Error> {
+        let request = self.duel_of(base, other, lives * 2)?;
+        let mut valid = 0;
+        let mut done = |life: Life| {
+            valid += u32::from(life.is_valid());
+            see(&life);
+            if valid >= lives { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        duel(self.home, &request, self.attach, self.observer, self.stop, &mut done)
+    }
+
+    fn duel_of(&self, base: usize, other: usize, lives: u32) -> Result<Duel, Error> {
+        let body = self.request.study.body(self.request.is_quick);
+        let refuse = |what: &str| Error::Usage(format!("{}: {what}", self.request.study.path.display()));
+        let workload = body.axes.workload.first().ok_or_else(|| refuse("it has no workload"))?;
+        let side = |candidate: usize| {
+            let mut side =
+                Side::new(self.request.candidates[candidate].name(), self.builds[&candidate].clone());
+            if let Some(settings) = body.axes.settings.first() {
+                side.settings.clone_from(&settings.set);
+                side.profile = settings.profile.as_ref().and_then(|profile| profile.parse().ok());
+            }
+            side
+        };
+        let length = match body.load.length {
+            Length::Time(time) => time,
+            Length::Transactions(_) => Duration::from_secs(20),
+        };
+        let mut options = body.options.clone();
+        options.extend(
+            body.axes
+                .options
+                .iter()
+                .filter_map(|(name, values)| Some((name.clone(), values.first()?.clone()))),
+        );
+        let seed = body.load.seed.unwrap_or(1)
+            ^ ((self.found.ends.len() as u64) << 32)
+            ^ self.found.answers.len() as u64;
+        Ok(Duel {
+            sides: vec![side(base), side(other)],
+            workload: workload.workload.clone(),
+            options,
+            sessions: body.axes.ladder.levels().first().copied().unwrap_or(1),
+            lives,
+            slices: (length.as_secs() as u32).clamp(4, 120),
+            warmup: body.load.warmup,
+            pacing: load::Pacing::Closed,
+            seed,
+        })
+    }
+
+    fn keep(&mut self) -> Result<(), Error> {
+        let now = self.began.elapsed().as_secs_f64();
+        let kept = Found { seconds: self.found.seconds + now, ..self.found.clone() };
+        write(&self.file, &kept)
+    }
+}
+
+fn write(file: &Path, found: &Found) -> Result<(), Error> {
+    let fail =
+        |error: std::io::Error| Error::Run(format!("{} could not be written: {error}", file.display()));
+    if let Some(dir) = file.parent() {
+        std::fs::create_dir_all(dir).map_err(fail)?;
+    }
+    let text = serde_json::to_string_pretty(found).map_err(|error| fail(error.into()))?;
+    report::write_file(file, text.as_bytes()).map_err(fail)
+}
+
+fn log_ratio(life: &Life, metric: &str) -> Option<f64> {
+    if metric == "tps" {
+        return life.log_ratio(0, 1);
+    }
+    life.is_valid().then_some(())?;
+    let of = |side: &SideLife| {
+        let step = side.end.steps.first()?;
+        report::StepFigures::of(step).metric(metric).filter(|value| *value > 0.0)
+    };
+    Some((of(&life.sides[1])? / of(&life.sides[0])?).ln())
+}
+
+/// What a transaction cost, by name and unit.
+fn costs(side: &SideLife) -> BTreeMap<String, f64> {
+    let mut costs = BTreeMap::new();
+    for (fact, text) in &side.end.facts {
+        let Some(name) = fact.strip_prefix("per_transaction/").and_then(|rest| rest.split_once('/')) else {
+            continue;
+        };
+        let mut words = text.split(' ');
+        let Some(value) = words.next().and_then(|value| value.parse::<f64>().ok()) else { continue };
+        let unit = words.next().map(|unit| format!("_{unit}")).unwrap_or_default();
+        costs.insert(format!("{}{unit}_per_transaction", name.1), value);
+    }
+    for statement in side.end.steps.first().iter().flat_map(|step| &step.by_statement) {
+        costs.insert(format!("{}_ms", statement.name), store::LatencyUnit::to_ms(statement.latency.mean()));
+    }
+    costs
+}
+
+/// Mean and 95 % interval of log-ratios, as ratios; `None` where there are too few.
+fn interval(what: String, logs: &[f64]) -> Option<Why> {
+    let n = logs.len() as f64;
+    let centre = stats::mean(logs)?;
+    let error = stats::describe::standard_deviation(logs)? / n.sqrt();
+    let reach = stats::student::upper_quantile(0.025, n - 1.0) * error;
+    Some(Why { what, ratio: centre.exp(), low: (centre - reach).exp(), high: (centre + reach).exp() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builds_stand_in_the_order_of_their_numbers() {
+        let mut names =
+            ["mysql@8.0.33", "mysql@5.5.9", "mysql@5.5.34", "mysql@8.0.33+b10", "mysql@8.0.33+b9"];
+        names.sort_by_cached_key(|name| natural(name));
+        assert_eq!(
+            names,
+            ["mysql@5.5.9", "mysql@5.5.34", "mysql@8.0.33", "mysql@8.0.33+b9", "mysql@8.0.33+b10"]
+        );
+    }
+
+    #[test]
+    fn intervals_are_of_lives() {
+        let why = interval("server_cpu".to_owned(), &[0.05, 0.06, 0.04, 0.05]).unwrap();
+        assert!((why.ratio - 0.05f64.exp()).abs() < 1e-9 && why.low > 1.0 && why.high < 1.1);
+        assert_eq!(interval("x".to_owned(), &[0.1]), None);
+    }
+}
