@@ -1,9 +1,9 @@
 //! MySQL's codecs by themselves.
 
+use wire::mysql::answer::{Answer, Dialect, Event};
 use wire::mysql::compression::Compression;
+use wire::mysql::framing::{begin, finish, join};
 use wire::mysql::handshake::Greeting;
-use wire::mysql::packet::{begin, finish, join};
-use wire::mysql::response::{Answer, Dialect, Event};
 use wire::mysql::row::{Column, binary_cells, text_cells};
 use wire::{Done, Row};
 

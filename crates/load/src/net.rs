@@ -173,15 +173,10 @@ impl Socket {
 
 impl Transport for Socket {
     #[inline(always)]
-    fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         if !self.core.with_socket(self.slot, |known| known.is_readable) {
             self.core.wait_in_place();
         }
-        self.wait(cx, |known| known.is_readable).map(|_| ())
-    }
-
-    #[inline(always)]
-    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             std::task::ready!(self.wait(cx, |known| known.is_readable))?;
             match net::recv(&self.fd, &mut *buf, RecvFlags::empty()) {

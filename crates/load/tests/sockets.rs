@@ -72,7 +72,6 @@ impl Echo {
                 received += more_received;
                 continue;
             }
-            poll_fn(|cx| socket.poll_readable(cx)).await;
             match poll_fn(|cx| socket.poll_read(cx, &mut buffer)).await? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 more => received += more,

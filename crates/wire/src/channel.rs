@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -37,11 +36,9 @@ pub(crate) struct Channel<T: Transport> {
     has_timed_out: bool,
     /// When [`READS_UNWATCHED`] of them were over.
     watched_since: Option<Instant>,
-    /// Whether [`Channel::post`] has sent all of its request.
-    is_posted: bool,
-    /// Why it has not, where more than patience is wanted.
+    /// Why [`Channel::post`] could not send, for [`Channel::flush`] to tell.
     post_error: Option<Box<Error>>,
-    /// A request under construction. [`Channel::flush`] sends it and keeps its memory.
+    /// A request under construction, or what is left of it. [`Channel::flush`] sends it and keeps its memory.
     pub(crate) output: Vec<u8>,
 }
 
@@ -57,7 +54,6 @@ impl<T: Transport> Channel<T> {
             reads: 0,
             has_timed_out: false,
             watched_since: None,
-            is_posted: true,
             post_error: None,
             output: Vec::new(),
         }
@@ -140,15 +136,15 @@ impl<T: Transport> Channel<T> {
     }
 
     /// Reads at least one more byte. The end of the stream is an error.
+    ///
+    /// The buffer grows only after it has been filled, never by a length that the server claims.
+    #[inline]
     pub(crate) async fn fill(&mut self) -> Result<(), Error> {
         poll_fn(|cx| self.poll_fill(cx)).await
     }
 
-    /// [`Channel::fill`], for whoever is polled itself.
-    ///
-    /// The buffer grows only after it has been filled, never by a length that the server claims.
     #[inline]
-    pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.make_room();
         let room = &mut self.input[self.end..];
         let room_bytes = room.len();
@@ -169,43 +165,6 @@ impl<T: Transport> Channel<T> {
             }
             other => Err(self.read_failed(other)),
         })
-    }
-
-    /// Waits until something may have come. Ready is no promise.
-    #[inline(always)]
-    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.tunnel.poll_readable(cx)
-    }
-
-    /// Where nothing is unread: reads once and shows `parse` what came. If that makes nothing of it, it is unread now, and
-    /// `None`. An answer that one read brings as a whole never touches the memory of its channel.
-    #[inline(always)]
-    pub(crate) fn poll_whole<R>(
-        &mut self,
-        cx: &mut Context<'_>,
-        parse: impl FnOnce(&[u8]) -> Option<R>,
-    ) -> Poll<Result<Option<R>, Error>> {
-        if !self.input.is_empty() {
-            return Poll::Ready(Ok(None));
-        }
-        let mut input = shared_input();
-        let Poll::Ready(read) = self.tunnel.poll_read(cx, &mut input) else {
-            INPUT.set(input);
-            return Poll::Pending;
-        };
-        let whole = match read {
-            Ok(count @ 1..) => match input.get(..count).and_then(parse) {
-                None => {
-                    self.end = count.min(input.len());
-                    self.input = input;
-                    return Poll::Ready(Ok(None));
-                }
-                whole => Ok(whole),
-            },
-            other => Err(self.read_failed(other)),
-        };
-        INPUT.set(input);
-        Poll::Ready(whole)
     }
 
     #[cold]
@@ -253,57 +212,34 @@ impl<T: Transport> Channel<T> {
         }
     }
 
-    /// Sends `bytes`, or as many as the transport takes at once. Where that is not all of them
-    /// ([`Channel::is_posted`]), [`Channel::post_rest`] must follow; nothing of the request has to live on until then.
-    #[inline(always)]
-    pub(crate) fn post(&mut self, bytes: &[u8]) {
-        self.is_posted = true;
+    /// Sends [`Channel::output`], or as much of it as the transport takes at once: [`Channel::flush`] must follow.
+    #[inline]
+    pub(crate) fn post(&mut self) {
+        if self.tunnel.holds_back() {
+            return;
+        }
         // Should it have to wait, `flush` polls again with a waker that somebody listens to.
         let mut cx = Context::from_waker(Waker::noop());
-        let taken = match self.tunnel.holds_back() {
-            true => Poll::Pending,
-            false => self.tunnel.poll_write(&mut cx, bytes),
-        };
-        if !matches!(taken, Poll::Ready(Ok(count)) if count == bytes.len()) {
-            self.keep_rest(bytes, taken);
+        match self.tunnel.poll_write(&mut cx, &self.output) {
+            Poll::Ready(Ok(count)) if count >= self.output.len() => self.output.clear(),
+            Poll::Ready(Ok(count)) => drop(self.output.drain(..count)),
+            Poll::Ready(Err(error)) => self.post_error = Some(Box::new(Error::Io(error))),
+            Poll::Pending => {}
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn keep_rest(&mut self, bytes: &[u8], taken: Poll<io::Result<usize>>) {
-        self.is_posted = false;
-        let sent = match taken {
-            Poll::Ready(Ok(count)) => count.min(bytes.len()),
-            Poll::Ready(Err(error)) => {
-                let error = self.failed(Error::Io(error));
-                self.post_error = Some(Box::new(error));
-                bytes.len()
-            }
-            Poll::Pending => 0,
-        };
-        self.output.clear();
-        self.output.extend_from_slice(&bytes[sent..]);
-    }
-
-    /// Whether [`Channel::post`] sent everything, as it nearly always does.
+    /// Whether everything has been sent, as it nearly always is after [`Channel::post`].
     #[inline]
-    pub(crate) fn is_posted(&self) -> bool {
-        self.is_posted
-    }
-
-    /// Sends what [`Channel::post`] could not.
-    pub(crate) async fn post_rest(&mut self) -> Result<(), Error> {
-        self.is_posted = true;
-        match self.post_error.take() {
-            Some(error) => Err(*error),
-            None => self.flush().await,
-        }
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.output.is_empty() && self.post_error.is_none()
     }
 
     /// Sends [`Channel::output`] and empties it.
     pub(crate) async fn flush(&mut self) -> Result<(), Error> {
-        let sent = send_all(&mut self.tunnel, &self.output).await;
+        let sent = match self.post_error.take() {
+            Some(error) => Err(*error),
+            None => send_all(&mut self.tunnel, &self.output).await,
+        };
         self.output.clear();
         if self.output.capacity() > INPUT_BYTES_KEPT {
             self.output = Vec::new();
@@ -332,13 +268,7 @@ fn takes_nothing() -> Error {
     Error::Io(io::Error::new(io::ErrorKind::WriteZero, "the socket takes no bytes"))
 }
 
-/// Memory for one request that is encoded and sent at once, shared by all connections of a thread: with many sessions
-/// a buffer of each one's own has left the cache when its turn comes.
-#[derive(Debug)]
-pub(crate) struct Scratch(Vec<u8>);
-
 thread_local! {
-    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     /// The read buffer of all connections of a thread that have nothing unread: one that is in the caches, where one of
     /// each connection's own would have left them.
     static INPUT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -349,38 +279,6 @@ thread_local! {
 fn shared_input() -> Vec<u8> {
     let input = INPUT.take();
     if input.is_empty() { vec![0; INPUT_BYTES] } else { input }
-}
-
-impl Scratch {
-    /// Empty.
-    #[inline]
-    pub(crate) fn take() -> Scratch {
-        let mut bytes = SCRATCH.take();
-        bytes.clear();
-        Scratch(bytes)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if self.0.capacity() <= INPUT_BYTES_KEPT {
-            SCRATCH.set(std::mem::take(&mut self.0));
-        }
-    }
-}
-
-impl Deref for Scratch {
-    type Target = Vec<u8>;
-
-    fn deref(&self) -> &Vec<u8> {
-        &self.0
-    }
-}
-
-impl DerefMut for Scratch {
-    fn deref_mut(&mut self) -> &mut Vec<u8> {
-        &mut self.0
-    }
 }
 
 fn timed_out(error: Error, limit: Duration) -> Error {

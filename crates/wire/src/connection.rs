@@ -1,7 +1,5 @@
 //! One API over both protocols.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::cancel::Abandoned;
@@ -121,50 +119,20 @@ impl<T: Transport> Connection<T> {
 
     /// The second half: reads the answer. `statement`: the prepared statement that was started.
     #[inline]
-    pub fn finish<'a>(&'a mut self, statement: Option<&'a mut Statement>, started: Started) -> Finish<'a, T> {
-        Finish { parts: Some((self, statement, started)), slow: None }
-    }
-
-    /// After a statement was started: whether it is too early for [`Connection::poll_finish`], as it is nearly always.
-    #[inline(always)]
-    fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self {
-            Connection::Mysql(c) => c.poll_readable(cx),
-            Connection::Postgres(c) => c.poll_readable(cx),
-        }
-    }
-
-    /// How nearly all statements end, the request having gone out at once and the answer without surprises. `None`:
-    /// [`Connection::finish_slowly`] must follow.
-    #[inline(always)]
-    fn poll_finish(
+    pub async fn finish(
         &mut self,
         statement: Option<&mut Statement>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Done, Error>>> {
+        Started(()): Started,
+    ) -> Result<Done, Error> {
         match self {
             Connection::Mysql(c) => {
                 let statement = match statement {
                     Some(Statement::Mysql(statement)) => Some(statement),
                     _ => None,
                 };
-                c.poll_finish(statement, cx)
+                c.finish(statement).await
             }
-            Connection::Postgres(c) => c.poll_finish(cx),
-        }
-    }
-
-    /// All other ends.
-    async fn finish_slowly(&mut self, statement: Option<&mut Statement>) -> Result<Done, Error> {
-        match self {
-            Connection::Mysql(c) => {
-                let statement = match statement {
-                    Some(Statement::Mysql(statement)) => Some(statement),
-                    _ => None,
-                };
-                c.finish_slowly(statement).await
-            }
-            Connection::Postgres(c) => c.finish_slowly().await,
+            Connection::Postgres(c) => c.finish().await,
         }
     }
 
@@ -261,48 +229,6 @@ impl<T: Transport> Connection<T> {
         match self {
             Connection::Mysql(c) => c.set_statement_timeout(limit),
             Connection::Postgres(c) => c.set_statement_timeout(limit),
-        }
-    }
-}
-
-type Slow<'a> = Pin<Box<dyn Future<Output = Result<Done, Error>> + 'a>>;
-
-/// The rest of a statement that was started: [`Connection::finish`].
-///
-/// A future of its own and no `async fn`: where hundreds of sessions take turns, or the processor was asleep, what costs
-/// is each step through code that has left the caches, and the answer that nearly always comes takes the shortest way.
-#[must_use = "the answer has to be read"]
-pub struct Finish<'a, T: Transport> {
-    /// Until `slow` takes them.
-    parts: Option<(&'a mut Connection<T>, Option<&'a mut Statement>, Started)>,
-    /// Boxed, because it is rare.
-    slow: Option<Slow<'a>>,
-}
-
-impl<T: Transport> Future for Finish<'_, T> {
-    type Output = Result<Done, Error>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some((connection, statement, _)) = &mut self.parts else { return self.poll_slowly(cx) };
-        ready!(connection.poll_readable(cx));
-        match ready!(connection.poll_finish(statement.as_deref_mut(), cx)) {
-            Some(outcome) => Poll::Ready(outcome),
-            None => self.poll_slowly(cx),
-        }
-    }
-}
-
-impl<T: Transport> Finish<'_, T> {
-    #[cold]
-    #[inline(never)]
-    fn poll_slowly(&mut self, cx: &mut Context<'_>) -> Poll<Result<Done, Error>> {
-        if let Some((connection, statement, _)) = self.parts.take() {
-            self.slow = Some(Box::pin(connection.finish_slowly(statement)));
-        }
-        match &mut self.slow {
-            Some(slow) => slow.as_mut().poll(cx),
-            None => Poll::Pending,
         }
     }
 }

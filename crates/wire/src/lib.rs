@@ -4,10 +4,10 @@
 //! Never here: SQL of any workload, an executor, a retry policy, timing.
 
 pub mod blocking;
-pub mod cancel;
+mod cancel;
 pub(crate) mod channel;
-pub mod connection;
-pub mod error;
+mod connection;
+mod error;
 mod flavor;
 pub mod limits;
 pub mod mask;
@@ -16,12 +16,12 @@ pub mod passwords;
 pub mod postgres;
 pub mod shown;
 pub mod spelling;
-pub mod target;
+mod target;
 pub(crate) mod tls;
-pub mod transport;
+mod transport;
 pub(crate) mod tunnel;
-pub mod url;
-pub mod value;
+mod url;
+mod value;
 
 pub use cancel::Abandoned;
 pub use connection::{Connection, Started, Statement};

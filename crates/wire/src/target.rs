@@ -32,7 +32,6 @@ pub enum Endpoint {
     Tcp {
         /// Name or address.
         host: String,
-        /// Port.
         port: u16,
     },
 }

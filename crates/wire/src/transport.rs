@@ -13,11 +13,6 @@ pub trait Transport {
     /// Past the deadline: `ErrorKind::TimedOut`.
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>>;
 
-    /// Waits until a read is worth its preparation. Ready at once where that is not known; errors are left to the read.
-    fn poll_readable(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
-        Poll::Ready(())
-    }
-
     /// Writes some of `buf`. Past the deadline: `ErrorKind::TimedOut`.
     fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>>;
 

@@ -105,16 +105,6 @@ impl<T: Transport> Tunnel<T> {
         }
     }
 
-    /// As [`Transport::poll_readable`].
-    #[inline(always)]
-    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.layers {
-            None => self.transport.poll_readable(cx),
-            // They may hold what has been read.
-            Some(_) => Poll::Ready(()),
-        }
-    }
-
     /// As [`Transport::poll_read`].
     #[inline(always)]
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {

@@ -7,7 +7,6 @@ pub enum Value<'a> {
     Null,
     /// A signed integer.
     Int(i64),
-    /// A double.
     Double(f64),
     /// Text or bytes, in the connection's character set.
     Bytes(&'a [u8]),

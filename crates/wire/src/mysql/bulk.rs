@@ -1,7 +1,7 @@
 //! COM_STMT_BULK_EXECUTE: a prepared statement executed once for each of many rows. MariaDB from 10.2.7 on.
 //! MariaDB knowledge base, "COM_STMT_BULK_EXECUTE".
 
-use super::packet::push_lenenc_bytes;
+use super::framing::push_lenenc_bytes;
 
 const COM_STMT_BULK_EXECUTE: u8 = 0xfa;
 /// The types of the parameters follow.

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 
-use super::packet::{FRAME_BYTES_MAX, header, header_bytes, malformed};
+use super::framing::{FRAME_BYTES_MAX, header, header_bytes, malformed};
 use crate::error::Error;
 
 /// Length, number, and length before compression (0: not compressed).
@@ -86,7 +86,7 @@ impl Compression {
                 self.next = 0;
             }
             self.next_inner = frame.sequence.wrapping_add(1);
-            at += super::packet::HEADER_BYTES + frame.len;
+            at += super::framing::HEADER_BYTES + frame.len;
         }
         for chunk in self.pushed.chunks(FRAME_BYTES_MAX) {
             seal_one(chunk, self.next, &mut self.sealed);
@@ -236,7 +236,7 @@ fn open_one(body: &[u8], plain_len: usize, out: &mut Vec<u8>) -> Result<(), Erro
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::packet::{begin, finish};
+    use super::super::framing::{begin, finish};
     use super::*;
 
     /// A packet of these bytes, as the upper layer writes it.

@@ -1,22 +1,19 @@
 //! A session with a MySQL server, over the codecs next to it.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::io;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::auth::{LoginProcess, Step};
+use super::answer::{Answer, Dialect, Event, server_error};
 use super::bulk::{BulkRows, push_head, push_rows};
+use super::framing::{HEADER_BYTES, Reader, Whole, begin, finish, header, join, malformed};
 use super::handshake::{Greeting, LogIn, capability, push_log_in, push_tls_request};
-use super::packet::{HEADER_BYTES, Whole, begin, finish, header, join, malformed};
-use super::plain::{self, Due};
+use super::login::{LoginProcess, Step};
 use super::reading::{BinaryRows, Definitions, Reading, Sets, TextRows};
-use super::response::{Answer, Dialect, Event, server_error};
 use super::row::Column;
 use super::statement::Statement;
 use crate::cancel::Abandoned;
-use crate::channel::{Channel, Scratch};
+use crate::channel::Channel;
 use crate::error::Error;
 use crate::limits::{COLUMNS_MAX, CONTROL_BYTES_MAX, LOGIN_BYTES_MAX, ROW_BYTES_MAX};
 use crate::target::{Target, TlsMode};
@@ -45,15 +42,8 @@ pub struct Connection<T: Transport> {
     /// An answer is being read. Still set when the next command comes if a caller dropped the future half-way or
     /// an error left the stream in the middle of a packet.
     is_busy: bool,
-    /// Which answer a statement that was started gets.
-    due: Due,
-    /// It may still turn out to be a plain one.
-    may_be_plain: bool,
-    /// As far as it has been read, once it has turned out not to be a plain one. Here and not in the futures, which would
-    /// hand it from one to the next.
-    answer: Option<Answer>,
-    /// What the answer has turned out to be where that is not what a running workload's statement gets.
-    surprise: Option<Event>,
+    /// What comes back for the last command. Here and not in the futures, which would hand it from one to the next.
+    answer: Answer,
     /// Reused by rows that somebody reads.
     cells: Vec<Option<Cell>>,
     text: Vec<u8>,
@@ -118,20 +108,18 @@ impl<T: Transport> Connection<T> {
             tls: channel.tls(),
             has_channel_binding: false,
         };
+        let dialect = Dialect {
+            deprecate_eof: capabilities & capability::DEPRECATE_EOF != 0,
+            cache_metadata: capabilities & capability::CACHE_METADATA != 0,
+        };
         Ok(Connection {
             channel,
             server,
-            dialect: Dialect {
-                deprecate_eof: capabilities & capability::DEPRECATE_EOF != 0,
-                cache_metadata: capabilities & capability::CACHE_METADATA != 0,
-            },
+            dialect,
             has_bulk: capabilities & capability::BULK_OPERATIONS != 0,
             statement_timeout: target.statement_timeout,
             is_busy: false,
-            due: Due { sequence: 0, keeps_definitions: false },
-            may_be_plain: false,
-            answer: None,
-            surprise: None,
+            answer: Answer::new(dialect, 0),
             cells: Vec::new(),
             text: Vec::new(),
         })
@@ -146,35 +134,34 @@ impl<T: Transport> Connection<T> {
     #[inline]
     pub(crate) fn start_query(&mut self, sql: &str) -> Result<(), Error> {
         self.begin()?;
-        let mut request = Scratch::take();
-        let sequence = push_command(&mut request, COM_QUERY, sql.as_bytes());
-        self.post(&request, Due { sequence, keeps_definitions: false });
+        let sequence = push_command(&mut self.channel.output, COM_QUERY, sql.as_bytes());
+        self.post(Answer::new(self.dialect, sequence));
         Ok(())
     }
 
     /// See [`crate::Connection::query_rows`].
     pub async fn query_rows(&mut self, sql: &str, on_row: &mut dyn FnMut(&Row<'_>)) -> Result<Done, Error> {
         let mut cells = std::mem::take(&mut self.cells);
-        let sequence = self.send_command(COM_QUERY, sql.as_bytes()).await?;
+        self.send_command(COM_QUERY, sql.as_bytes()).await?;
         let mut reading = TextRows { columns: 0, cells: &mut cells, on_row };
-        let outcome = self.read_answer(Answer::new(self.dialect, sequence), &mut reading).await;
+        let outcome = self.read_answer(&mut reading).await;
         self.cells = cells;
         self.settle(outcome)
     }
 
     /// See [`crate::Connection::query_sets`].
     pub async fn query_sets(&mut self, sql: &str) -> Result<Vec<ResultSet>, Error> {
-        let sequence = self.send_command(COM_QUERY, sql.as_bytes()).await?;
+        self.send_command(COM_QUERY, sql.as_bytes()).await?;
         let mut reading = Sets::default();
-        let outcome = self.read_answer(Answer::new(self.dialect, sequence), &mut reading).await;
+        let outcome = self.read_answer(&mut reading).await;
         self.settle(outcome)?;
         Ok(reading.sets)
     }
 
     /// See [`crate::Connection::prepare`].
     pub async fn prepare(&mut self, sql: &str, params: &[ParamType]) -> Result<Statement, Error> {
-        let sequence = self.send_command(COM_STMT_PREPARE, sql.as_bytes()).await?;
-        let outcome = self.read_prepared(sequence).await;
+        self.send_command(COM_STMT_PREPARE, sql.as_bytes()).await?;
+        let outcome = self.read_prepared().await;
         let (id, expected, columns) = self.settle(outcome)?;
         let mut statement = Statement::new(id, params);
         statement.columns = columns;
@@ -192,77 +179,19 @@ impl<T: Transport> Connection<T> {
     #[inline(always)]
     pub(crate) fn start(&mut self, statement: &Statement, values: &[Value<'_>]) -> Result<(), Error> {
         self.begin()?;
-        let mut request = Scratch::take();
-        let sequence = statement.encode(values, &mut request)?;
-        self.post(&request, Due { sequence, keeps_definitions: self.dialect.cache_metadata });
+        let sequence = statement.encode(values, &mut self.channel.output)?;
+        self.post(Answer::new(self.dialect, sequence).keeping_definitions());
         Ok(())
     }
 
-    /// See [`crate::Connection::poll_readable`].
-    #[inline(always)]
-    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.channel.is_posted() { self.channel.poll_readable(cx) } else { Poll::Ready(()) }
-    }
-
-    /// See [`crate::Connection::poll_finish`].
-    #[inline(always)]
-    pub(crate) fn poll_finish(
-        &mut self,
-        statement: Option<&mut Statement>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Done, Error>>> {
-        if self.may_be_plain {
-            let (dialect, due) = (self.dialect, self.due);
-            match ready!(self.channel.poll_whole(cx, |bytes| plain::read(bytes, dialect, due))) {
-                Ok(Some(done)) => {
-                    self.is_busy = false;
-                    if let Some(statement) = statement {
-                        statement.types_are_known();
-                    }
-                    return Poll::Ready(Some(Ok(done)));
-                }
-                Ok(None) => {}
-                Err(error) => return Poll::Ready(Some(Err(error))),
-            }
+    /// See [`crate::Connection::finish`]. `statement`: the prepared one that was started.
+    #[inline]
+    pub(crate) async fn finish(&mut self, mut statement: Option<&mut Statement>) -> Result<Done, Error> {
+        if !self.channel.is_flushed() {
+            self.flush().await?;
         }
-        self.poll_by_packet(statement, cx)
-    }
-
-    /// An answer that is not a plain one.
-    #[inline(never)]
-    fn poll_by_packet(
-        &mut self,
-        statement: Option<&mut Statement>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Done, Error>>> {
-        self.may_be_plain = false;
-        if !self.channel.is_posted() || self.surprise.is_some() {
-            return Poll::Ready(None);
-        }
-        let answer = self.answer.get_or_insert_with(|| answer_to(self.due, self.dialect));
-        let outcome = match ready!(poll_skip(&mut self.channel, cx, answer)) {
-            Ok(Event::StatementEnd(_)) => Ok(answer.done()),
-            Ok(event) => {
-                self.surprise = Some(event);
-                return Poll::Ready(None);
-            }
-            Err(error) => Err(error),
-        };
-        if let (Ok(_), Some(statement)) = (&outcome, statement) {
-            statement.types_are_known();
-        }
-        Poll::Ready(Some(self.settle(outcome)))
-    }
-
-    /// All other ends. `statement`: the prepared one that was started.
-    pub(crate) async fn finish_slowly(
-        &mut self,
-        mut statement: Option<&mut Statement>,
-    ) -> Result<Done, Error> {
-        let answer = self.sent().await?;
-        let event = self.surprise.take().unwrap_or(Event::Nothing);
         let definitions = statement.as_deref_mut().map(|statement| &mut statement.columns);
-        let outcome = self.skip_the_rest(answer, event, definitions).await;
+        let outcome = self.skip_answer(definitions).await;
         let done = self.settle(outcome)?;
         if let Some(statement) = statement {
             statement.types_are_known();
@@ -278,11 +207,11 @@ impl<T: Transport> Connection<T> {
         on_row: &mut dyn FnMut(&Row<'_>),
     ) -> Result<Done, Error> {
         self.start(statement, values)?;
-        let answer = self.sent().await?;
+        self.flush().await?;
         let (mut cells, mut text) = (std::mem::take(&mut self.cells), std::mem::take(&mut self.text));
         let mut reading =
             BinaryRows { columns: &mut statement.columns, cells: &mut cells, text: &mut text, on_row };
-        let outcome = self.read_answer(answer, &mut reading).await;
+        let outcome = self.read_answer(&mut reading).await;
         (self.cells, self.text) = (cells, text);
         let done = self.settle(outcome)?;
         statement.types_are_known();
@@ -302,8 +231,8 @@ impl<T: Transport> Connection<T> {
         sql: &str,
         source: &mut dyn FnMut(&mut Vec<u8>) -> bool,
     ) -> Result<Done, Error> {
-        let sequence = self.send_command(COM_QUERY, sql.as_bytes()).await?;
-        let outcome = self.send_rows(sequence, source).await;
+        self.send_command(COM_QUERY, sql.as_bytes()).await?;
+        let outcome = self.send_rows(source).await;
         self.settle(outcome)
     }
 
@@ -331,8 +260,8 @@ impl<T: Transport> Connection<T> {
 
     /// See [`crate::Connection::ping`].
     pub async fn ping(&mut self) -> Result<(), Error> {
-        let sequence = self.send_command(COM_PING, &[]).await?;
-        let outcome = self.skip_answer(sequence).await;
+        self.send_command(COM_PING, &[]).await?;
+        let outcome = self.skip_answer(None).await;
         self.settle(outcome).map(|_| ())
     }
 
@@ -366,6 +295,7 @@ impl<T: Transport> Connection<T> {
         if self.is_busy || !self.channel.unread().is_empty() {
             return Err(self.unusable());
         }
+        self.channel.output.clear();
         self.channel.arm(self.statement_timeout);
         Ok(())
     }
@@ -388,42 +318,28 @@ impl<T: Transport> Connection<T> {
         outcome
     }
 
-    /// Sends a request as far as that goes without waiting.
+    /// Sends a request as far as that goes without waiting; what it gets is yet to come.
     #[inline(always)]
-    fn post(&mut self, request: &[u8], due: Due) {
+    fn post(&mut self, answer: Answer) {
         self.is_busy = true;
-        self.due = due;
-        self.answer = None;
-        self.channel.post(request);
-        self.may_be_plain = self.channel.is_posted();
+        self.answer = answer;
+        self.channel.post();
     }
 
-    /// Waits until all of a request is sent; the answer that is due.
-    async fn sent(&mut self) -> Result<Answer, Error> {
-        if !self.channel.is_posted()
-            && let Err(error) = self.channel.post_rest().await
-        {
-            return Err(self.last_words(error).await);
-        }
-        Ok(self.answer.take().unwrap_or_else(|| answer_to(self.due, self.dialect)))
-    }
-
-    async fn send_output(&mut self) -> Result<(), Error> {
+    /// Sends what is left of a request.
+    async fn flush(&mut self) -> Result<(), Error> {
         match self.channel.flush().await {
             Ok(()) => Ok(()),
             Err(error) => Err(self.last_words(error).await),
         }
     }
 
-    /// Sends a command and returns the sequence number that the answer begins with.
-    async fn send_command(&mut self, command: u8, body: &[u8]) -> Result<u8, Error> {
+    async fn send_command(&mut self, command: u8, body: &[u8]) -> Result<(), Error> {
         self.begin()?;
-        let output = &mut self.channel.output;
-        output.clear();
-        let sequence = push_command(output, command, body);
+        let sequence = push_command(&mut self.channel.output, command, body);
         self.is_busy = true;
-        self.send_output().await?;
-        Ok(sequence)
+        self.answer = Answer::new(self.dialect, sequence);
+        self.flush().await
     }
 
     /// A request could not be sent. A server that hung up may have said why before (MySQL 8.0.24 and later do
@@ -442,42 +358,37 @@ impl<T: Transport> Connection<T> {
         error
     }
 
-    /// Reads an answer to its end without looking at rows.
-    async fn skip_answer(&mut self, sequence: u8) -> Result<Done, Error> {
-        self.skip_the_rest(Answer::new(self.dialect, sequence), Event::Nothing, None).await
-    }
-
-    /// Reads an answer to its end from where `event` happened in it.
-    async fn skip_the_rest(
-        &mut self,
-        mut answer: Answer,
-        mut event: Event,
-        mut definitions: Option<&mut Vec<Column>>,
-    ) -> Result<Done, Error> {
+    /// Reads the answer to its end without looking at rows. `definitions`: where those go that the server will not send
+    /// again.
+    #[inline]
+    async fn skip_answer(&mut self, mut definitions: Option<&mut Vec<Column>>) -> Result<Done, Error> {
         loop {
-            if let (Event::Head { .. }, Some(definitions)) = (event, definitions.as_deref_mut()) {
-                definitions.clear();
-                return self.read_answer(answer, &mut Definitions(definitions)).await;
-            }
+            let (used, event) = self.answer.skip(self.channel.unread());
+            let event = event.map_err(|error| explain(&mut self.channel, error, used))?;
+            self.channel.consume(used);
             match event {
-                Event::StatementEnd(_) => return Ok(answer.done()),
-                Event::LocalFile => return Err(self.refuse_file(answer.sequence()).await),
-                _ => {
-                    event = poll_fn(|cx| poll_skip(&mut self.channel, cx, &mut answer)).await?;
+                Event::StatementEnd(_) => return Ok(self.answer.done()),
+                Event::Column | Event::Nothing | Event::Row => self.channel.fill().await?,
+                // The rest is boxed for the size of the future: it is rare.
+                Event::LocalFile => return Err(Box::pin(self.refuse_file()).await),
+                Event::Head { .. } => {
+                    if let Some(definitions) = definitions.take() {
+                        definitions.clear();
+                        return Box::pin(self.read_answer(&mut Definitions(definitions))).await;
+                    }
                 }
             }
         }
     }
 
-    /// Reads an answer to its end and shows each packet to `reading`.
-    async fn read_answer(&mut self, mut answer: Answer, reading: &mut dyn Reading) -> Result<Done, Error> {
+    /// Reads the answer to its end and shows each packet to `reading`.
+    async fn read_answer(&mut self, reading: &mut dyn Reading) -> Result<Done, Error> {
         // What `reading` complains about is told when the answer has been read, so that the connection stays good.
         let mut complaint = Ok(());
-        while !answer.is_finished() {
-            let whole = read_packet(&mut self.channel, answer.sequence(), ROW_BYTES_MAX).await?;
+        while !self.answer.is_finished() {
+            let whole = self.read_packet(ROW_BYTES_MAX).await?;
             let payload = whole.payload(self.channel.unread());
-            answer.resume(whole.next_sequence);
-            let event = answer.accept(payload);
+            let event = self.answer.accept(payload);
             if complaint.is_ok() {
                 match &event {
                     Ok(Event::Head { columns, has_definitions }) => {
@@ -491,27 +402,30 @@ impl<T: Transport> Connection<T> {
             }
             self.channel.consume(whole.wire_len);
             if event? == Event::LocalFile {
-                return Err(self.refuse_file(answer.sequence()).await);
+                return Err(self.refuse_file().await);
             }
         }
-        complaint.map(|()| answer.done())
+        complaint.map(|()| self.answer.done())
+    }
+
+    /// The next packet of the answer, whole at the front of what is unread.
+    async fn read_packet(&mut self, bytes_max: usize) -> Result<Whole, Error> {
+        let whole = read_packet(&mut self.channel, self.answer.sequence(), bytes_max).await?;
+        self.answer.resume(whole.next_sequence);
+        Ok(whole)
     }
 
     /// An empty packet instead of the file that nobody here offered; then the server's answer to that.
-    async fn refuse_file(&mut self, mut sequence: u8) -> Error {
-        let start = begin(&mut self.channel.output);
-        finish(&mut self.channel.output, start, &mut sequence);
-        if let Err(error) = self.channel.flush().await {
+    async fn refuse_file(&mut self) -> Error {
+        if let Err(error) = self.end_file().await {
             return error;
         }
-        let mut answer = Answer::new(self.dialect, sequence);
-        while !answer.is_finished() {
-            let whole = match read_packet(&mut self.channel, answer.sequence(), CONTROL_BYTES_MAX).await {
+        while !self.answer.is_finished() {
+            let whole = match self.read_packet(CONTROL_BYTES_MAX).await {
                 Ok(whole) => whole,
                 Err(error) => return error,
             };
-            answer.resume(whole.next_sequence);
-            let event = answer.accept(whole.payload(self.channel.unread()));
+            let event = self.answer.accept(whole.payload(self.channel.unread()));
             self.channel.consume(whole.wire_len);
             match event {
                 Ok(Event::LocalFile) => {
@@ -527,30 +441,38 @@ impl<T: Transport> Connection<T> {
         )
     }
 
+    /// The empty packet that ends a file, after which the server answers.
+    async fn end_file(&mut self) -> Result<(), Error> {
+        let mut sequence = self.answer.sequence();
+        let output = &mut self.channel.output;
+        output.clear();
+        let start = begin(output);
+        finish(output, start, &mut sequence);
+        self.answer = Answer::new(self.dialect, sequence);
+        self.channel.flush().await
+    }
+
     /// The answer to COM_STMT_PREPARE: the statement's id, number of parameters and columns.
-    async fn read_prepared(&mut self, sequence: u8) -> Result<(u32, u16, Vec<Column>), Error> {
-        let whole = read_packet(&mut self.channel, sequence, CONTROL_BYTES_MAX).await?;
+    async fn read_prepared(&mut self) -> Result<(u32, u16, Vec<Column>), Error> {
+        let whole = self.read_packet(CONTROL_BYTES_MAX).await?;
         let head = parse_prepared(whole.payload(self.channel.unread()));
         self.channel.consume(whole.wire_len);
         let (id, columns, params) = head?;
-        let mut sequence = whole.next_sequence;
         let mut definitions = Vec::new();
         if usize::from(columns) > COLUMNS_MAX {
             return malformed(format!("a statement of {columns} columns"));
         }
         for (count, is_kept) in [(params, false), (columns, self.dialect.cache_metadata)] {
             for _ in 0..count {
-                let whole = read_packet(&mut self.channel, sequence, CONTROL_BYTES_MAX).await?;
+                let whole = self.read_packet(CONTROL_BYTES_MAX).await?;
                 if is_kept {
                     definitions.push(Column::parse(whole.payload(self.channel.unread()))?);
                 }
-                sequence = whole.next_sequence;
                 self.channel.consume(whole.wire_len);
             }
             // Definitions end with an EOF packet where the old form is spoken.
             if count > 0 && !self.dialect.deprecate_eof {
-                let whole = read_packet(&mut self.channel, sequence, CONTROL_BYTES_MAX).await?;
-                sequence = whole.next_sequence;
+                let whole = self.read_packet(CONTROL_BYTES_MAX).await?;
                 self.channel.consume(whole.wire_len);
             }
         }
@@ -584,9 +506,7 @@ impl<T: Transport> Connection<T> {
                     let mut sequence = 0;
                     finish(output, start, &mut sequence);
                     self.channel.arm(self.statement_timeout);
-                    if let Err(error) = self.channel.flush().await {
-                        return Err(self.last_words(error).await);
-                    }
+                    self.flush().await?;
                     unanswered.push_back(sequence);
                 }
                 if has_more && unanswered.len() < 2 {
@@ -594,7 +514,8 @@ impl<T: Transport> Connection<T> {
                 }
             }
             if let Some(sequence) = unanswered.pop_front() {
-                match self.skip_answer(sequence).await {
+                self.answer = Answer::new(self.dialect, sequence);
+                match self.skip_answer(None).await {
                     Ok(one) => {
                         done.affected_rows += one.affected_rows;
                         done.warnings = done.warnings.saturating_add(one.warnings);
@@ -612,18 +533,12 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Streams `source` to a server that has been sent a LOAD DATA LOCAL.
-    async fn send_rows(
-        &mut self,
-        sequence: u8,
-        source: &mut dyn FnMut(&mut Vec<u8>) -> bool,
-    ) -> Result<Done, Error> {
-        let whole = read_packet(&mut self.channel, sequence, CONTROL_BYTES_MAX).await?;
-        let mut answer = Answer::new(self.dialect, whole.next_sequence);
-        let event = answer.accept(whole.payload(self.channel.unread()));
+    async fn send_rows(&mut self, source: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> Result<Done, Error> {
+        let whole = self.read_packet(CONTROL_BYTES_MAX).await?;
+        let event = self.answer.accept(whole.payload(self.channel.unread()));
         self.channel.consume(whole.wire_len);
-        let mut sequence = whole.next_sequence;
         if event? != Event::LocalFile {
-            if !answer.is_finished() {
+            if !self.answer.is_finished() {
                 return malformed("load_rows was given a statement that returns rows");
             }
             return Err(Error::Unsupported("the statement given to load_rows asks for no local file".into()));
@@ -638,20 +553,16 @@ impl<T: Transport> Connection<T> {
             }
             // An empty packet would end the file.
             if output.len() > start + HEADER_BYTES {
+                let mut sequence = self.answer.sequence();
                 finish(output, start, &mut sequence);
+                self.answer.resume(sequence);
                 self.channel.arm(self.statement_timeout);
-                if let Err(error) = self.channel.flush().await {
-                    return Err(self.last_words(error).await);
-                }
+                self.flush().await?;
             }
         }
-        let output = &mut self.channel.output;
-        output.clear();
-        let start = begin(output);
-        finish(output, start, &mut sequence);
         self.channel.arm(self.statement_timeout);
-        self.channel.flush().await?;
-        self.skip_answer(sequence).await
+        self.end_file().await?;
+        self.skip_answer(None).await
     }
 }
 
@@ -723,37 +634,6 @@ async fn read_packet<T: Transport>(
     }
 }
 
-/// The state machine for the answer that is due.
-fn answer_to(due: Due, dialect: Dialect) -> Answer {
-    let answer = Answer::new(dialect, due.sequence);
-    if due.keeps_definitions { answer.keeping_definitions() } else { answer }
-}
-
-/// Goes over what has come of an answer until something is to be done.
-fn poll_skip<T: Transport>(
-    channel: &mut Channel<T>,
-    cx: &mut Context<'_>,
-    answer: &mut Answer,
-) -> Poll<Result<Event, Error>> {
-    // Only after LOAD DATA may something be here already: an error that came early.
-    let mut is_short = channel.unread().is_empty();
-    loop {
-        if is_short {
-            ready!(channel.poll_fill(cx))?;
-        }
-        let (used, event) = answer.skip(channel.unread());
-        let event = match event {
-            Ok(event) => event,
-            Err(error) => return Poll::Ready(Err(explain(channel, error, used))),
-        };
-        channel.consume(used);
-        match event {
-            Event::StatementEnd(_) | Event::LocalFile | Event::Head { .. } => return Poll::Ready(Ok(event)),
-            Event::Column | Event::Nothing | Event::Row => is_short = true,
-        }
-    }
-}
-
 /// A server that ends an idle session says so in a packet that no command asked for.
 #[cold]
 fn explain<T: Transport>(channel: &mut Channel<T>, error: Error, used: usize) -> Error {
@@ -785,7 +665,7 @@ fn unasked_packet(bytes: &[u8]) -> Error {
 }
 
 fn parse_prepared(payload: &[u8]) -> Result<(u32, u16, u16), Error> {
-    let mut reader = super::packet::Reader::new(payload);
+    let mut reader = Reader::new(payload);
     match reader.u8()? {
         0x00 => Ok((reader.u32()?, reader.u16()?, reader.u16()?)),
         0xff => Err(server_error(payload)),

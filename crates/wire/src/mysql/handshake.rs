@@ -1,8 +1,8 @@
 //! The first packets: the server's greeting, the request for TLS, the client's answer.
 //! MySQL internals manual, "Connection Phase Packets"; MariaDB knowledge base, "Connecting".
 
-use super::packet::{Reader, malformed, push_lenenc_bytes};
-use super::response::server_error;
+use super::answer::server_error;
+use super::framing::{Reader, malformed, push_lenenc_bytes};
 use crate::error::Error;
 use crate::limits;
 

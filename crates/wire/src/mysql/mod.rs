@@ -2,17 +2,16 @@
 //!
 //! The modules but [`connection`] do no IO: bytes in, values out.
 
-pub mod auth;
-pub mod bulk;
+pub mod answer;
+mod bulk;
 pub mod compression;
-pub mod connection;
+mod connection;
+pub mod framing;
 pub mod handshake;
-pub mod packet;
-mod plain;
+mod login;
 mod reading;
-pub mod response;
 pub mod row;
-pub mod statement;
+mod statement;
 #[cfg(test)]
 mod tests;
 

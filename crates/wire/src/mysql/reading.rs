@@ -1,6 +1,6 @@
 //! What becomes of the packets of an answer: rows shown, definitions kept, everything kept.
 
-use super::packet::malformed;
+use super::framing::malformed;
 use super::row::{Column, binary_cells, text_cells};
 use crate::error::Error;
 use crate::limits::{self, Budget};

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use super::packet::{Reader, malformed};
+use super::framing::{Reader, malformed};
 use crate::error::Error;
 use crate::limits;
 use crate::value::Cell;
@@ -219,7 +219,7 @@ fn fraction(text: &mut Vec<u8>, micros: u32, decimals: u8) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packet::push_lenenc_bytes;
+    use super::super::framing::push_lenenc_bytes;
     use super::*;
     use crate::value::Row;
     use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! COM_STMT_EXECUTE, encoded for each execution from the little that tells statements apart.
 //! MySQL internals manual, "COM_STMT_EXECUTE".
 
-use super::packet::{finish, push_lenenc_bytes};
+use super::framing::{finish, push_lenenc_bytes};
 use super::row::Column;
 use crate::error::Error;
 use crate::value::{ParamType, Params, Value};
@@ -123,7 +123,7 @@ fn misfit(index: usize, value: &Value<'_>, param: ParamType) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packet::{FRAME_BYTES_MAX, join};
+    use super::super::framing::{FRAME_BYTES_MAX, join};
     use super::*;
 
     fn encoded(statement: &Statement, values: &[Value<'_>]) -> Result<(Vec<u8>, u8), Error> {

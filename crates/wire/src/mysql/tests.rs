@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::framing::{header_bytes, push_lenenc_bytes};
 use super::handshake::capability;
-use super::packet::{header_bytes, push_lenenc_bytes};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::target::Target;

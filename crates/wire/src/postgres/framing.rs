@@ -67,22 +67,6 @@ impl<'a> Cursor<'a> {
         count - now
     }
 
-    /// Passes over the rows that are there from head to end; how many there were.
-    #[inline]
-    pub(super) fn skip_whole_rows(&mut self) -> u64 {
-        let mut rows = 0;
-        while let Some(&[b'D', a, b, c, d]) = self.bytes[self.at..].first_chunk::<HEADER_BYTES>() {
-            let claimed = u32::from_be_bytes([a, b, c, d]) as usize;
-            // The length counts itself. What is no such message is looked at by whoever reads its header.
-            if claimed < 4 || claimed >= self.bytes.len() - self.at {
-                break;
-            }
-            self.at += 1 + claimed;
-            rows += 1;
-        }
-        rows
-    }
-
     /// The body of the message that [`Cursor::header`] showed, if all of it is there.
     #[inline]
     pub(super) fn take(&mut self, header: Header) -> Option<&'a [u8]> {
@@ -91,6 +75,11 @@ impl<'a> Cursor<'a> {
         self.at = from + header.body_bytes;
         Some(body)
     }
+}
+
+#[cold]
+pub(super) fn malformed(what: &str) -> Error {
+    Error::Protocol(format!("malformed {what}"))
 }
 
 #[cold]

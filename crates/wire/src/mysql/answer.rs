@@ -1,13 +1,13 @@
 //! What the server answers to a command: a state machine that counts rows without looking at them, or hands each
 //! packet out. MySQL internals manual, "Generic Response Packets" and "ProtocolText::Resultset".
 
-use super::packet::{FRAME_BYTES_MAX, HEADER_BYTES, Header, Reader, check_sequence, malformed};
+use super::framing::{FRAME_BYTES_MAX, HEADER_BYTES, Reader, check_sequence, header, malformed};
 use crate::error::{Error, ServerError};
 use crate::limits::{self, COLUMNS_MAX, CONTROL_BYTES_MAX};
 use crate::value::Done;
 
 /// Another result follows.
-pub(super) const STATUS_MORE_RESULTS: u16 = 0x8;
+const STATUS_MORE_RESULTS: u16 = 0x8;
 
 /// Reads an error packet (`payload[0]` is 0xff).
 pub fn server_error(payload: &[u8]) -> Error {
@@ -25,15 +25,15 @@ pub fn server_error(payload: &[u8]) -> Error {
 
 /// The fields of an OK packet that matter here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ok {
-    pub(super) affected_rows: u64,
-    pub(super) last_insert_id: u64,
-    pub(super) status: u16,
-    pub(super) warnings: u16,
+struct Ok {
+    affected_rows: u64,
+    last_insert_id: u64,
+    status: u16,
+    warnings: u16,
 }
 
-#[inline(always)]
-pub(super) fn parse_ok(payload: &[u8]) -> Result<Ok, Error> {
+#[inline]
+fn parse_ok(payload: &[u8]) -> Result<Ok, Error> {
     // Most numbers are small ones, of one byte each.
     if let [_, affected_rows @ 0..=0xfa, last_insert_id @ 0..=0xfa, a, b, c, d, ..] = *payload {
         return Ok(Ok {
@@ -99,7 +99,6 @@ pub enum Event {
     Column,
     /// Nothing to act on.
     Nothing,
-    /// A row.
     Row,
     /// One statement has ended, with this outcome; others follow unless [`Answer::is_finished`].
     StatementEnd(Done),
@@ -306,47 +305,26 @@ impl Answer {
     pub fn skip(&mut self, bytes: &[u8]) -> (usize, Result<Event, Error>) {
         let mut at = 0;
         loop {
-            if self.skip_bytes > 0 {
-                let skipped = self.skip_bytes.min(bytes.len() - at);
-                self.skip_bytes -= skipped;
-                at += skipped;
-            }
-            if self.state == State::Rows && !self.is_continued {
-                at = self.skip_whole_rows(bytes, at);
-            }
-            let header = match &bytes[at..] {
-                [a, b, c, sequence, ..] => Header {
-                    len: usize::from(*a) | usize::from(*b) << 8 | usize::from(*c) << 16,
-                    sequence: *sequence,
-                },
-                _ => return (at, Ok(Event::Nothing)),
-            };
+            // The rest of a frame that nobody looks at.
+            let passed = self.skip_bytes.min(bytes.len() - at);
+            self.skip_bytes -= passed;
+            at += passed;
+            let Some(header) = header(&bytes[at..]) else { return (at, Ok(Event::Nothing)) };
             if let Err(error) = check_sequence(header, self.sequence) {
                 return (at, Err(error));
             }
-            if self.is_continued {
-                self.take_frame(header);
+            let is_passed_over = match bytes.get(at + HEADER_BYTES) {
+                _ if self.is_continued => true,
+                _ if header.len == 0 => return (at, malformed("an empty packet")),
+                None => return (at, Ok(Event::Nothing)),
+                Some(&first) => self.passes_over(first, header.len),
+            };
+            if is_passed_over {
+                self.sequence = self.sequence.wrapping_add(1);
+                self.skip_bytes = header.len;
+                self.is_continued = header.len == FRAME_BYTES_MAX;
                 at += HEADER_BYTES;
                 continue;
-            }
-            if header.len == 0 {
-                return (at, malformed("an empty packet"));
-            }
-            let Some(&first) = bytes.get(at + HEADER_BYTES) else { return (at, Ok(Event::Nothing)) };
-            match self.state {
-                State::Rows if self.is_row(first, header.len) => {
-                    self.current.rows += 1;
-                    self.take_frame(header);
-                    at += HEADER_BYTES;
-                    continue;
-                }
-                State::Columns(left) if first != 0xff => {
-                    self.column_seen(left);
-                    self.take_frame(header);
-                    at += HEADER_BYTES;
-                    continue;
-                }
-                _ => {}
             }
             if header.len > CONTROL_BYTES_MAX {
                 return (at, too_long(header.len));
@@ -367,35 +345,26 @@ impl Answer {
         }
     }
 
-    /// Goes over plain rows that are there from head to end, which is what most bytes of an answer are; the rest is
-    /// for whom it may concern. Returns where it stopped.
+    /// Whether a packet is a row or a column definition, which then counts as seen.
     #[inline]
-    fn skip_whole_rows(&mut self, bytes: &[u8], mut at: usize) -> usize {
-        while let [a, b, c, sequence, first, ..] = &bytes[at..] {
-            let len = usize::from(*a) | usize::from(*b) << 8 | usize::from(*c) << 16;
-            let end = at + HEADER_BYTES + len;
-            let is_plain = *first < 0xfe && len > 0 && len < FRAME_BYTES_MAX && *sequence == self.sequence;
-            if !is_plain || end > bytes.len() {
-                break;
+    fn passes_over(&mut self, first: u8, len: usize) -> bool {
+        match self.state {
+            State::Rows if self.is_row(first, len) => {
+                self.current.rows += 1;
+                true
             }
-            self.sequence = self.sequence.wrapping_add(1);
-            self.current.rows += 1;
-            at = end;
+            State::Columns(left) if first != 0xff => {
+                self.column_seen(left);
+                true
+            }
+            _ => false,
         }
-        at
-    }
-
-    #[inline]
-    fn take_frame(&mut self, header: Header) {
-        self.sequence = self.sequence.wrapping_add(1);
-        self.skip_bytes = header.len;
-        self.is_continued = header.len == FRAME_BYTES_MAX;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::packet::{header_bytes, push_lenenc_bytes};
+    use super::super::framing::{header_bytes, push_lenenc_bytes};
     use super::*;
     use proptest::prelude::*;
 

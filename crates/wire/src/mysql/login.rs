@@ -7,9 +7,9 @@ use rsa::pkcs8::DecodePublicKey;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
+use super::answer::server_error;
+use super::framing::{Reader, malformed};
 use super::handshake::NONCE_BYTES;
-use super::packet::{Reader, malformed};
-use super::response::server_error;
 use crate::error::Error;
 use crate::limits;
 
@@ -48,7 +48,7 @@ impl Method {
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     /// Send this payload and wait.
     Send(Vec<u8>),
     /// Wait for the next packet.
@@ -58,7 +58,7 @@ pub enum Step {
 }
 
 /// A log-in under way.
-pub struct LoginProcess<'a> {
+pub(super) struct LoginProcess<'a> {
     password: &'a [u8],
     /// The transport cannot be overheard: the password itself may be sent.
     is_safe: bool,
@@ -75,7 +75,7 @@ impl std::fmt::Debug for LoginProcess<'_> {
 
 impl<'a> LoginProcess<'a> {
     /// Begins with the method that the greeting named. `is_safe`: TLS or a unix socket.
-    pub fn new(
+    pub(super) fn new(
         plugin: &[u8],
         nonce: [u8; NONCE_BYTES],
         password: &'a str,
@@ -91,7 +91,7 @@ impl<'a> LoginProcess<'a> {
     }
 
     /// The method's name and its first answer, both for the log-in packet.
-    pub fn first_answer(&self) -> (&'static [u8], Vec<u8>) {
+    pub(super) fn first_answer(&self) -> (&'static [u8], Vec<u8>) {
         match self.method {
             Method::CachingSha2 => (CACHING_SHA2, scramble_caching_sha2(&self.nonce, self.password)),
             _ => (NATIVE, scramble_native(&self.nonce, self.password)),
@@ -99,7 +99,7 @@ impl<'a> LoginProcess<'a> {
     }
 
     /// Takes the server's next packet.
-    pub fn on_packet(&mut self, payload: &[u8]) -> Result<Step, Error> {
+    pub(super) fn on_packet(&mut self, payload: &[u8]) -> Result<Step, Error> {
         match payload {
             [0x00, ..] => Ok(Step::Done),
             [0xff, ..] => Err(server_error(payload)),

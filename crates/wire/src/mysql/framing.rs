@@ -18,6 +18,7 @@ pub struct Header {
 }
 
 /// Reads a header; `None` where `bytes` are too few.
+#[inline]
 pub fn header(bytes: &[u8]) -> Option<Header> {
     match bytes {
         [a, b, c, sequence, ..] => Some(Header {
