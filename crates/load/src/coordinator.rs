@@ -1,12 +1,11 @@
-//! Walks the workers through the steps and merges what they recorded. It sleeps but for a moment each second:
-//! what it costs is part of the client's cost.
+//! Tells the workers which step begins and merges what they recorded. It works for a moment each second: what it costs is
+//! part of the client's cost.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use crate::crew::{Shared, StepShared};
 use crate::histogram::{Histogram, Total};
 use crate::memory;
 use crate::plan::{Length, LoadPlan, Pacing, Step};
@@ -17,6 +16,7 @@ use crate::result::{
 use crate::run::{Event, LoadError};
 use crate::schedule::Share;
 use crate::session::Failure;
+use crate::state::{Shared, StepShared};
 use crate::time::{Clock, Moment};
 use crate::worker::{Command, Report, WorkerStep};
 
@@ -266,13 +266,13 @@ impl<'a> Coordinator<'a> {
         let now = if self.clock == Clock::Simulated { now } else { Moment::now() };
         let start = now + HEAD_START;
         let measured = start + step.warmup;
-        let (end, tickets) = match step.length {
+        let (end, quota) = match step.length {
             Length::Time(length) => (Some(measured + length), None),
             Length::Transactions { count, at_most } => (at_most.map(|most| measured + most), Some(count)),
         };
         let timeline = Timeline { start, measured, end };
         let workers = self.links.len();
-        let shared = Arc::new(StepShared::new(tickets, workers as u32));
+        let shared = Arc::new(StepShared::new(quota, workers as u32));
         self.command(|worker| Command::Begin {
             timeline,
             shared: shared.clone(),

@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::crew::{Crew, Seat};
 use crate::recorder::Recorder;
 use crate::recording::Ended;
 use crate::retry;
 use crate::session::{Completion, Failure, Session};
+use crate::state::{SessionSlot, WorkerState};
 use crate::time::{self, Moment};
 
 /// Waits between attempts to open a connection: from the first to the longest.
@@ -18,8 +18,8 @@ const REOPEN_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// What connects a session's task to the pacing and recording of its worker. Opaque to sessions.
 pub struct Driver {
-    crew: Rc<Crew>,
-    seat: Rc<Seat>,
+    state: Rc<WorkerState>,
+    slot: Rc<SessionSlot>,
     recorder: Recorder,
 }
 
@@ -36,7 +36,6 @@ pub(crate) struct Turn {
 
 /// Why a session stopped running transactions.
 enum Break {
-    /// It is to leave.
     Leave,
     /// It has lost its connection.
     Lost,
@@ -46,12 +45,12 @@ enum Break {
 
 /// Drives one session until it is told to leave.
 pub(crate) async fn drive<S: Session>(mut session: S, driver: Driver) {
-    time::sleep_until(driver.seat.opens_at).await;
+    time::sleep_until(driver.slot.opens_at).await;
     let mut was_connected = false;
     while driver.connect(&mut session, was_connected).await {
         was_connected = true;
         match driver.work(&mut session).await {
-            Break::Lost => driver.crew.seats.set_connected(&driver.seat, false),
+            Break::Lost => driver.state.slots.set_connected(&driver.slot, false),
             Break::Leave => {
                 driver.leave();
                 return session.close().await;
@@ -63,23 +62,23 @@ pub(crate) async fn drive<S: Session>(mut session: S, driver: Driver) {
 }
 
 impl Driver {
-    pub(crate) fn new(crew: Rc<Crew>, seat: Rc<Seat>) -> Driver {
-        Driver { recorder: Recorder::new(crew.clone()), crew, seat }
+    pub(crate) fn new(state: Rc<WorkerState>, slot: Rc<SessionSlot>) -> Driver {
+        Driver { recorder: Recorder::new(state.clone()), state, slot }
     }
 
-    /// The seat is free from here on, even while the connection is still being closed.
+    /// Its index is free from here on, even while the connection is still being closed.
     fn leave(&self) {
-        self.crew.seats.set_connected(&self.seat, false);
-        self.crew.seats.remove(self.seat.index);
+        self.state.slots.set_connected(&self.slot, false);
+        self.state.slots.remove(self.slot.index);
     }
 
     /// Opens the connection, again and again with growing pauses. False: there is no use.
     async fn connect<S: Session>(&self, session: &mut S, is_reopening: bool) -> bool {
-        let crew = &self.crew;
+        let state = &self.state;
         for attempt in 1.. {
             let opened = {
-                let _opening = poll_fn(|cx| crew.door.poll(cx)).await;
-                if crew.seats.is_leaving(&self.seat) {
+                let _opening = poll_fn(|cx| state.opening_limit.poll(cx)).await;
+                if state.slots.is_leaving(&self.slot) {
                     return false;
                 }
                 session.open().await
@@ -89,27 +88,27 @@ impl Driver {
                 self.end_run(&failure);
                 return false;
             }
-            crew.note_refusal(&failure);
-            let pause = retry::backoff(REOPEN_PAUSE, REOPEN_PAUSE_MAX, attempt, &mut crew.rng.borrow_mut());
+            state.note_refusal(&failure);
+            let pause = retry::backoff(REOPEN_PAUSE, REOPEN_PAUSE_MAX, attempt, &mut state.rng.borrow_mut());
             time::sleep(pause).await;
         }
-        crew.seats.set_connected(&self.seat, true);
+        state.slots.set_connected(&self.slot, true);
         if is_reopening {
-            crew.note_reconnect();
+            state.note_reconnect();
         }
         true
     }
 
     /// Runs transactions until something breaks the loop.
     async fn work<S: Session>(&self, session: &mut S) -> Break {
-        let crew = &self.crew;
+        let state = &self.state;
         loop {
             session.prepare();
             let pause = session.pause();
-            if !pause.is_zero() && !crew.is_open_loop() {
+            if !pause.is_zero() && !state.is_open_loop() {
                 self.pause(pause).await;
             }
-            let Some(turn) = poll_fn(|cx| crew.poll_turn(&self.seat, cx)).await else { return Break::Leave };
+            let Some(turn) = poll_fn(|cx| state.poll_turn(&self.slot, cx)).await else { return Break::Leave };
             self.recorder.begin(turn.start, turn.is_counted);
             let result = session.transaction(&self.recorder).await;
             let over = match result {
@@ -122,8 +121,8 @@ impl Driver {
             if let Some(over) = over {
                 return over;
             }
-            if !crew.rules.think_time.is_zero() {
-                time::sleep(crew.rules.think_time).await;
+            if !state.rules.think_time.is_zero() {
+                time::sleep(state.rules.think_time).await;
             }
         }
     }
@@ -132,7 +131,7 @@ impl Driver {
     async fn pause(&self, pause: Duration) {
         const SLICE: Duration = Duration::from_secs(1);
         let until = time::now() + pause;
-        while !self.crew.seats.is_leaving(&self.seat) {
+        while !self.state.slots.is_leaving(&self.slot) {
             let left = until - time::now();
             if left.is_zero() {
                 return;
@@ -145,22 +144,22 @@ impl Driver {
     fn completed(&self, completion: Completion, turn: &Turn) {
         let ended = self.ended(turn);
         if completion == Completion::Finished {
-            self.crew.finish(&self.seat, turn, ended.end);
+            self.state.finish(&self.slot, turn, ended.end);
         } else {
-            self.crew.recording.borrow_mut().completed(completion, &ended);
-            self.crew.release(&self.seat, turn, ended.end);
+            self.state.recording.borrow_mut().completed(completion, &ended);
+            self.state.release(&self.slot, turn, ended.end);
         }
     }
 
     fn failed(&self, failure: &Failure, turn: &Turn, ended: &Ended) {
-        self.crew.recording.borrow_mut().failed(failure, ended);
-        self.crew.release(&self.seat, turn, ended.end);
+        self.state.recording.borrow_mut().failed(failure, ended);
+        self.state.release(&self.slot, turn, ended.end);
     }
 
     #[inline(always)]
     fn ended(&self, turn: &Turn) -> Ended {
         let end = self.recorder.end(turn.start);
-        self.crew.roll_if_due(end);
+        self.state.roll_if_due(end);
         Ended { intended: turn.intended, start: turn.start, end, is_counted: self.recorder.is_counted() }
     }
 
@@ -179,11 +178,11 @@ impl Driver {
     /// After a failure: brings the session back, tries the transaction again where the rules allow it, and
     /// notes how it ended. The time of recovering belongs to the transaction only if it is tried again.
     async fn mend<S: Session>(&self, session: &mut S, turn: &Turn, first: Failure) -> Option<Break> {
-        let crew = &self.crew;
+        let state = &self.state;
         let mut failure = first;
         for attempt in 1.. {
             let ended = self.ended(turn);
-            crew.recording.borrow_mut().error(&failure);
+            state.recording.borrow_mut().error(&failure);
             if failure.fatal {
                 self.failed(&failure, turn, &ended);
                 self.end_run(&failure);
@@ -193,12 +192,12 @@ impl Driver {
                 self.failed(&failure, turn, &ended);
                 return Some(Break::Lost);
             }
-            let is_last = !failure.retryable || attempt > crew.rules.retry.retries_max;
+            let is_last = !failure.retryable || attempt > state.rules.retry.retries_max;
             if is_last {
                 self.failed(&failure, turn, &ended);
             }
             if let Err(broken) = session.recover().await {
-                crew.recording.borrow_mut().error(&broken);
+                state.recording.borrow_mut().error(&broken);
                 if !is_last {
                     self.failed(&failure, turn, &ended);
                 }
@@ -212,7 +211,7 @@ impl Driver {
             if is_last {
                 return None;
             }
-            let pause = crew.rules.retry.wait(attempt, &mut crew.rng.borrow_mut());
+            let pause = state.rules.retry.wait(attempt, &mut state.rng.borrow_mut());
             time::sleep(pause).await;
             self.note_retry();
             self.recorder.restart();
@@ -228,14 +227,14 @@ impl Driver {
     }
 
     fn note_retry(&self) {
-        self.crew.roll_if_due(self.crew.core.now());
+        self.state.roll_if_due(self.state.executor.now());
         if self.recorder.is_counted() {
-            self.crew.recording.borrow_mut().retry();
+            self.state.recording.borrow_mut().retry();
         }
     }
 
     fn end_run(&self, failure: &Failure) {
-        self.crew.shared.end_with(format!("{}: {}", failure.code, failure.text));
-        self.crew.note_fatal(failure);
+        self.state.shared.end_with(format!("{}: {}", failure.code, failure.text));
+        self.state.note_fatal(failure);
     }
 }

@@ -25,6 +25,7 @@ use self::timers::Timers;
 pub(crate) use self::wakers::clone_of;
 use self::wakers::waker_of;
 use crate::time::{Clock, Moment, Ticker};
+use crate::tuning::{Trick, is_on};
 
 /// How often deadlines of waiting sockets are looked at: a statement's time limit is kept to this precision and
 /// costs neither a timer nor a system call.
@@ -37,7 +38,7 @@ const EVENTS_MAX: usize = 512;
 const TURNS_MAX: u32 = 64;
 
 /// One worker's executor.
-pub(crate) struct Core {
+pub(crate) struct Executor {
     tasks: Tasks,
     sockets: Sockets,
     pub(crate) timers: Timers,
@@ -59,11 +60,11 @@ pub(crate) struct Core {
 }
 
 thread_local! {
-    static CURRENT: Cell<*const Core> = const { Cell::new(std::ptr::null()) };
+    static CURRENT: Cell<*const Executor> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Makes a core the current one of its thread for as long as it lives.
-pub(crate) struct Entered(Rc<Core>);
+/// Makes a executor the current one of its thread for as long as it lives.
+pub(crate) struct Entered(Rc<Executor>);
 
 impl Drop for Entered {
     fn drop(&mut self) {
@@ -72,16 +73,16 @@ impl Drop for Entered {
 }
 
 impl std::ops::Deref for Entered {
-    type Target = Rc<Core>;
-    fn deref(&self) -> &Rc<Core> {
+    type Target = Rc<Executor>;
+    fn deref(&self) -> &Rc<Executor> {
         &self.0
     }
 }
 
-impl Core {
-    pub(crate) fn new(clock: Clock) -> io::Result<Rc<Core>> {
+impl Executor {
+    pub(crate) fn new(clock: Clock) -> io::Result<Rc<Executor>> {
         let now = Moment::now();
-        Ok(Rc::new(Core {
+        Ok(Rc::new(Executor {
             tasks: Tasks::default(),
             sockets: Sockets::new()?,
             timers: Timers::new(),
@@ -97,30 +98,30 @@ impl Core {
         }))
     }
 
-    /// Makes this core the one that wakers and [`crate::time`] of this thread mean.
-    pub(crate) fn enter(self: Rc<Core>) -> Entered {
+    /// Makes this executor the one that wakers and [`crate::time`] of this thread mean.
+    pub(crate) fn enter(self: Rc<Executor>) -> Entered {
         CURRENT.set(Rc::as_ptr(&self));
         Entered(self)
     }
 
-    /// The core that runs on this thread.
+    /// The executor that runs on this thread.
     #[inline]
-    pub(crate) fn current<'a>() -> Option<&'a Core> {
-        // SAFETY: the pointer is set by `enter` and cleared when `Entered`, which keeps the core alive, is
+    pub(crate) fn current<'a>() -> Option<&'a Executor> {
+        // SAFETY: the pointer is set by `enter` and cleared when `Entered`, which keeps the executor alive, is
         // dropped. Callers use the reference within one poll, during which the worker holds `Entered`.
         unsafe { CURRENT.get().as_ref() }
     }
 
-    /// An owned handle on the core that runs on this thread.
-    pub(crate) fn current_rc() -> Option<Rc<Core>> {
-        let core = CURRENT.get();
-        if core.is_null() {
+    /// An owned handle on the executor that runs on this thread.
+    pub(crate) fn current_rc() -> Option<Rc<Executor>> {
+        let executor = CURRENT.get();
+        if executor.is_null() {
             return None;
         }
         // SAFETY: the pointer came from an Rc that `Entered` keeps alive; the count is raised for the new one.
         unsafe {
-            Rc::increment_strong_count(core);
-            Some(Rc::from_raw(core))
+            Rc::increment_strong_count(executor);
+            Some(Rc::from_raw(executor))
         }
     }
 
@@ -236,7 +237,7 @@ impl Core {
     #[inline(always)]
     pub(crate) fn wait_in_place(&self) {
         let timeout_ns = self.alone_until.get().nanos_since(self.coarse_now());
-        if timeout_ns <= FAR_NS || !self.was_read.replace(false) {
+        if timeout_ns <= FAR_NS || !is_on(Trick::WaitInPlace) || !self.was_read.replace(false) {
             return;
         }
         self.poll_number.set(self.poll_number.get() + 1);
@@ -255,6 +256,7 @@ impl Core {
     fn note_events(&self, events: &[Event]) -> Option<usize> {
         if let [event] = events
             && self.tasks.queued_count() == 0
+            && is_on(Trick::LoneEvent)
         {
             let task = self.sockets.note_event(event)?;
             // It was asleep, and so its memory has left the caches.
@@ -291,7 +293,7 @@ impl Core {
             // While sessions read the clock themselves in each turn, the loop need not: what is due is then found
             // one turn later.
             let was_read = self.was_read.replace(false);
-            let now = if named == 0 || self.is_punctual.get() || !was_read {
+            let now = if named == 0 || self.is_punctual.get() || !was_read || !is_on(Trick::CoarseClock) {
                 self.now()
             } else {
                 self.coarse_now()
@@ -356,18 +358,18 @@ mod tests {
 
     #[test]
     fn simulated_time_costs_none() {
-        let core = Core::new(Clock::Simulated).unwrap().enter();
-        let began = core.now();
+        let executor = Executor::new(Clock::Simulated).unwrap().enter();
+        let began = executor.now();
         let log = Rc::new(RefCell::new(Vec::new()));
         for hours in [3u64, 1, 2] {
             let log = log.clone();
-            core.spawn(Box::pin(async move {
+            executor.spawn(Box::pin(async move {
                 time::sleep(Duration::from_secs(hours * 60)).await;
                 log.borrow_mut().push((hours, time::now()));
             }));
         }
         let real = Moment::now();
-        core.run(|_| {}, || core.live_tasks() == 0).unwrap();
+        executor.run(|_| {}, || executor.live_tasks() == 0).unwrap();
         assert!(Moment::now() - real < Duration::from_secs(10));
         let log: Vec<_> = log.borrow().iter().map(|(h, at)| (*h, (*at - began).as_secs())).collect();
         assert_eq!(log, [(1, 60), (2, 120), (3, 180)]);
@@ -375,33 +377,33 @@ mod tests {
 
     #[test]
     fn a_cancelled_task_is_dropped_and_its_slot_used_again() {
-        let core = Core::new(Clock::Simulated).unwrap().enter();
+        let executor = Executor::new(Clock::Simulated).unwrap().enter();
         let witness = Rc::new(());
         let held = witness.clone();
-        let id = core.spawn(Box::pin(async move {
+        let id = executor.spawn(Box::pin(async move {
             time::sleep(Duration::from_secs(1)).await;
             drop(held);
         }));
-        core.cancel(id);
-        assert_eq!((Rc::strong_count(&witness), core.live_tasks()), (1, 0));
-        assert_eq!(core.spawn(Box::pin(async {})), id);
-        core.run(|_| {}, || core.live_tasks() == 0).unwrap();
+        executor.cancel(id);
+        assert_eq!((Rc::strong_count(&witness), executor.live_tasks()), (1, 0));
+        assert_eq!(executor.spawn(Box::pin(async {})), id);
+        executor.run(|_| {}, || executor.live_tasks() == 0).unwrap();
     }
 
     #[test]
     fn a_task_that_wakes_itself_does_not_starve_timers() {
-        let core = Core::new(Clock::Monotonic).unwrap().enter();
+        let executor = Executor::new(Clock::Monotonic).unwrap().enter();
         let over = Rc::new(Cell::new(false));
         let (set, seen) = (over.clone(), over.clone());
-        core.spawn(Box::pin(async move {
+        executor.spawn(Box::pin(async move {
             time::sleep(Duration::from_millis(5)).await;
             set.set(true);
         }));
-        core.spawn(Box::pin(std::future::poll_fn(move |cx| {
+        executor.spawn(Box::pin(std::future::poll_fn(move |cx| {
             cx.waker().wake_by_ref();
             if seen.get() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
         })));
-        core.run(|_| {}, || core.live_tasks() == 0).unwrap();
+        executor.run(|_| {}, || executor.live_tasks() == 0).unwrap();
         assert!(over.get());
     }
 }

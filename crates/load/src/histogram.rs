@@ -6,9 +6,9 @@
 //! two for each bucket that was hit, because an hour of seconds by several statement classes must fit in memory.
 
 /// A bucket's unit.
-pub const UNIT_NS: u64 = 100;
+pub(crate) const UNIT_NS: u64 = 100;
 /// Longer durations are counted as this long.
-pub const LONGEST_NS: u64 = 3_600_000_000_000;
+pub(crate) const LONGEST_NS: u64 = 3_600_000_000_000;
 /// Sub-buckets that keep 3 significant digits: the power of two that follows 2 * 10^3.
 const SUB_BUCKETS: u64 = 2048;
 /// log2 of half the sub-buckets: each doubling of the value adds so many buckets.
@@ -173,7 +173,6 @@ impl Total {
         self.clamped += other.clamped;
     }
 
-    /// Adds a packed histogram.
     pub(crate) fn add_packed(&mut self, histogram: &Histogram) {
         for (index, count) in histogram.cells() {
             self.cells[index] += count;

@@ -4,23 +4,24 @@
 //! Never here: protocol bytes, SQL, files, a terminal.
 
 mod coordinator;
-mod crew;
-pub mod driver;
+mod driver;
 mod executor;
-pub mod histogram;
+mod histogram;
 mod memory;
 pub mod net;
-pub mod plan;
+mod plan;
 mod poisson;
-pub mod recorder;
+mod recorder;
 mod recording;
-pub mod result;
+mod result;
 mod retry;
 mod rng;
 pub mod run;
 mod schedule;
-pub mod session;
+mod session;
+mod state;
 pub mod time;
+mod tuning;
 mod usage;
 mod worker;
 

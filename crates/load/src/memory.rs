@@ -4,9 +4,10 @@
 use std::fs;
 use std::ops::Range;
 
+use crate::tuning::{Trick, is_on};
+
 /// A huge page of x86-64.
 const HUGE_BYTES: usize = 2 << 20;
-/// A page.
 const PAGE_BYTES: usize = 4096;
 /// Pages in use from which on their surroundings are worth a huge page; an eighth, so that the stacks of threads, of
 /// which little is in use, are left alone.
@@ -26,7 +27,7 @@ const LINE_BYTES: usize = 64;
 #[inline]
 pub(crate) fn fetch<T: ?Sized>(value: &T) {
     #[cfg(target_arch = "x86_64")]
-    {
+    if is_on(Trick::FetchAhead) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let at = std::ptr::from_ref(value).cast::<i8>();
         for offset in (0..size_of_val(value).min(FETCH_BYTES_MAX)).step_by(LINE_BYTES) {
@@ -40,6 +41,9 @@ pub(crate) fn fetch<T: ?Sized>(value: &T) {
 
 /// Makes the allocator take memory for each thread in spans that a huge page has room in. Before the workers start.
 pub(crate) fn prepare() {
+    if !is_on(Trick::HugePages) {
+        return;
+    }
     // SAFETY: a plain call of the C library, which is what allocates here.
     unsafe { libc::mallopt(libc::M_TOP_PAD, 2 * HUGE_BYTES as libc::c_int) };
 }
@@ -47,6 +51,9 @@ pub(crate) fn prepare() {
 /// Moves what the process has in use onto huge pages, where enough of it lies together. Nothing else changes; where the
 /// kernel refuses (before 6.1 it does not know the request), everything stays where it is.
 pub(crate) fn gather() {
+    if !is_on(Trick::HugePages) {
+        return;
+    }
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     for span in maps.lines().filter_map(own_memory) {
         let mut at = span.start.next_multiple_of(HUGE_BYTES);

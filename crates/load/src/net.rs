@@ -22,8 +22,9 @@ use rustix::net::{
 };
 use wire::{Endpoint, Transport};
 
-use crate::executor::{Core, clone_of};
+use crate::executor::{Executor, clone_of};
 use crate::time::{self, Moment};
+use crate::tuning::{Trick, is_on};
 
 /// First and longest pause before a unix socket whose queue of connections is full is tried again.
 const QUEUE_FULL_PAUSE: Duration = Duration::from_millis(1);
@@ -32,7 +33,7 @@ const QUEUE_FULL_PAUSE_MAX: Duration = Duration::from_millis(50);
 /// A connected, non-blocking socket of the worker that opened it. It cannot leave its thread.
 pub struct Socket {
     fd: OwnedFd,
-    core: Rc<Core>,
+    executor: Rc<Executor>,
     slot: usize,
     is_private: bool,
 }
@@ -95,7 +96,7 @@ async fn connect_address(address: &SocketAddr, deadline: Moment) -> io::Result<S
     poll_fn(|cx| socket.wait(cx, |known| known.is_writable)).await?;
     // How the connection that was being made ended.
     sockopt::socket_error(&socket.fd)??;
-    socket.core.watch_writable(&socket.fd, socket.slot, false)?;
+    socket.executor.watch_writable(&socket.fd, socket.slot, false)?;
     Ok(socket)
 }
 
@@ -133,10 +134,10 @@ fn unix_address(path: &Path) -> io::Result<SocketAddrUnix> {
 
 impl Socket {
     fn new(fd: OwnedFd, is_private: bool, is_writable: bool) -> io::Result<Socket> {
-        let core = Core::current_rc()
+        let executor = Executor::current_rc()
             .ok_or_else(|| io::Error::other("load::net::connect outside of a session's task"))?;
-        let slot = core.register(&fd, is_writable)?;
-        Ok(Socket { fd, core, slot, is_private })
+        let slot = executor.register(&fd, is_writable)?;
+        Ok(Socket { fd, executor, slot, is_private })
     }
 
     /// Ready when `is_ready` holds; else the waker is kept for epoll or for the sweep that finds the deadline
@@ -147,7 +148,7 @@ impl Socket {
         cx: &mut Context<'_>,
         is_ready: impl Fn(&crate::executor::SocketSlot) -> bool,
     ) -> Poll<io::Result<()>> {
-        self.core.with_socket(self.slot, |known| {
+        self.executor.with_socket(self.slot, |known| {
             if is_ready(known) {
                 return Poll::Ready(Ok(()));
             }
@@ -164,7 +165,7 @@ impl Socket {
 
     #[inline(always)]
     fn set_deadline(&self, deadline: Moment) {
-        self.core.with_socket(self.slot, |known| {
+        self.executor.with_socket(self.slot, |known| {
             known.deadline = deadline;
             known.is_expired = false;
         });
@@ -174,21 +175,21 @@ impl Socket {
 impl Transport for Socket {
     #[inline(always)]
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        if !self.core.with_socket(self.slot, |known| known.is_readable) {
-            self.core.wait_in_place();
+        if !self.executor.with_socket(self.slot, |known| known.is_readable) {
+            self.executor.wait_in_place();
         }
         loop {
             std::task::ready!(self.wait(cx, |known| known.is_readable))?;
             match net::recv(&self.fd, &mut *buf, RecvFlags::empty()) {
                 Ok((got, _)) => {
-                    if got < buf.len() {
-                        self.core.with_socket(self.slot, |known| known.is_readable = known.is_hung_up);
+                    if got < buf.len() && is_on(Trick::Drained) {
+                        self.executor.with_socket(self.slot, |known| known.is_readable = known.is_hung_up);
                     }
                     return Poll::Ready(Ok(got));
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    self.core.with_socket(self.slot, |known| known.is_readable = false);
+                    self.executor.with_socket(self.slot, |known| known.is_readable = false);
                 }
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
@@ -204,8 +205,8 @@ impl Transport for Socket {
                 Ok(put) => return Poll::Ready(Ok(put)),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    self.core.with_socket(self.slot, |known| known.is_writable = false);
-                    self.core.watch_writable(&self.fd, self.slot, true)?;
+                    self.executor.with_socket(self.slot, |known| known.is_writable = false);
+                    self.executor.watch_writable(&self.fd, self.slot, true)?;
                 }
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
@@ -215,7 +216,7 @@ impl Transport for Socket {
     #[inline(always)]
     fn set_limit(&mut self, limit: Duration) {
         // Coarse: a deadline may lag by a turn of the loop.
-        self.set_deadline(self.core.coarse_now() + limit);
+        self.set_deadline(self.executor.coarse_now() + limit);
     }
 
     fn is_private(&self) -> bool {
@@ -225,6 +226,6 @@ impl Transport for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.core.deregister(self.slot);
+        self.executor.deregister(self.slot);
     }
 }

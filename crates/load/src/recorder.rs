@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use wire::StatementKind;
 
-use crate::crew::Crew;
+use crate::state::WorkerState;
 use crate::time::Moment;
+use crate::tuning::{Trick, is_on};
 
 /// A session's handle on the recording of its worker. Not `Send`.
 pub struct Recorder {
-    crew: Rc<Crew>,
+    state: Rc<WorkerState>,
     /// When the transaction began.
     began: Cell<Moment>,
     /// Where the next lap begins.
@@ -26,10 +27,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(crew: Rc<Crew>) -> Recorder {
-        let now = crew.core.now();
+    pub(crate) fn new(state: Rc<WorkerState>) -> Recorder {
+        let now = state.executor.now();
         Recorder {
-            crew,
+            state,
             began: Cell::new(now),
             mark: Cell::new(now),
             marked_in_poll: Cell::new(0),
@@ -39,7 +40,7 @@ impl Recorder {
 
     /// The clock that all times come from.
     pub fn now(&self) -> Moment {
-        self.crew.core.now()
+        self.state.executor.now()
     }
 
     /// Notes one statement whose answer has just been completed: it began when the transaction did or when the
@@ -50,7 +51,7 @@ impl Recorder {
     #[inline(always)]
     pub fn lap(&self, class: usize, kind: StatementKind) {
         let start = self.mark.get();
-        let end = self.crew.core.now();
+        let end = self.state.executor.now();
         self.set_mark(end);
         self.statement(class, kind, start, end);
     }
@@ -58,7 +59,7 @@ impl Recorder {
     /// From here on the next [`Recorder::lap`] counts: after work of the client's own inside a transaction
     /// (a script's computing, a think time) that no statement shall be charged with.
     pub fn restart(&self) {
-        self.set_mark(self.crew.core.now());
+        self.set_mark(self.state.executor.now());
     }
 
     /// The transaction ends here, with work of the client's own behind its last statement; answers how long it took.
@@ -70,8 +71,8 @@ impl Recorder {
     /// Notes one statement by its times: `start` and `end` enclose the exchange and nothing else.
     #[inline(always)]
     pub fn statement(&self, class: usize, kind: StatementKind, start: Moment, end: Moment) {
-        self.crew.roll_if_due(end);
-        self.crew.recording.borrow_mut().statement(
+        self.state.roll_if_due(end);
+        self.state.recording.borrow_mut().statement(
             class,
             Some(kind),
             self.is_counted.get(),
@@ -82,8 +83,8 @@ impl Recorder {
     /// Notes a latency that is not a statement's (the response time of a type of transaction) under a class of
     /// its own: statement counts do not change.
     pub fn span(&self, class: usize, start: Moment, end: Moment) {
-        self.crew.roll_if_due(end);
-        self.crew.recording.borrow_mut().statement(
+        self.state.roll_if_due(end);
+        self.state.recording.borrow_mut().statement(
             class,
             None,
             self.is_counted.get(),
@@ -104,10 +105,13 @@ impl Recorder {
     #[inline(always)]
     pub(crate) fn end(&self, start: Moment) -> Moment {
         let mark = self.mark.get();
-        if self.marked_in_poll.get() == self.crew.core.poll_number() && mark > start {
+        if is_on(Trick::ClockReuse)
+            && self.marked_in_poll.get() == self.state.executor.poll_number()
+            && mark > start
+        {
             mark
         } else {
-            self.crew.core.now()
+            self.state.executor.now()
         }
     }
 
@@ -118,6 +122,6 @@ impl Recorder {
     #[inline(always)]
     fn set_mark(&self, at: Moment) {
         self.mark.set(at);
-        self.marked_in_poll.set(self.crew.core.poll_number());
+        self.marked_in_poll.set(self.state.executor.poll_number());
     }
 }

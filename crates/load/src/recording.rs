@@ -9,6 +9,7 @@ use crate::histogram::{Counts, Total};
 use crate::result::{ErrorTally, Outcomes};
 use crate::session::{Completion, Failure};
 use crate::time::Moment;
+use crate::tuning::{Trick, is_on};
 
 /// Different error codes that are told apart; the rest is tallied under [`OTHER_CODES`].
 const CODES_MAX: usize = 200;
@@ -282,7 +283,7 @@ impl Recording {
     fn note(&mut self, note: Note) {
         self.notes[self.noted as usize % NOTES_MAX] = note;
         self.noted += 1;
-        if self.noted as usize == NOTES_MAX {
+        if self.noted as usize == NOTES_MAX || !is_on(Trick::Notes) {
             self.count_notes();
         }
     }

@@ -167,7 +167,6 @@ pub struct IntervalResult {
     pub writes: u64,
     /// Statements that ended in it.
     pub other: u64,
-    /// Retries in it.
     pub retries: u64,
     /// Connections lost and opened again in it.
     pub reconnects: u64,
@@ -241,7 +240,6 @@ fn middle(mut values: Vec<f64>) -> f64 {
 /// One load level.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StepResult {
-    /// Sessions.
     pub sessions: u32,
     /// Length of the measured phase.
     pub duration_s: f64,

@@ -1,4 +1,4 @@
-//! The way in: checks the plan, starts the workers and lets the coordinator walk them through the steps.
+//! Checks the plan, starts the workers and lets the coordinator run the steps.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -7,11 +7,11 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::coordinator::{Coordinator, Link};
-use crate::crew::{Rules, Shared};
 use crate::memory;
 use crate::plan::{Length, LoadPlan, Pacing, RATE_MAX_TPS, Step};
 use crate::result::{IntervalResult, LoadResult, StepResult};
 use crate::session::SessionFactory;
+use crate::state::{Rules, Shared};
 use crate::time::Clock;
 use crate::usage;
 use crate::worker::{self, Report, WorkerSetup};
@@ -26,7 +26,6 @@ pub enum Event<'a> {
     Connected {
         /// Index of the step in the plan.
         step: usize,
-        /// Sessions.
         sessions: u32,
         /// How long it took.
         took: Duration,
@@ -35,7 +34,6 @@ pub enum Event<'a> {
     StepStarted {
         /// Index of the step in the plan.
         index: usize,
-        /// The step.
         step: &'a Step,
     },
     /// A second has passed and all workers have told about it.
@@ -49,7 +47,6 @@ pub enum Event<'a> {
     StepEnded {
         /// Index of the step in the plan.
         step: usize,
-        /// Its result.
         result: &'a StepResult,
     },
     /// Something the user should know, with a remedy.

@@ -40,7 +40,6 @@ pub enum FailureClass {
 /// Why a transaction failed.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// Its class.
     pub class: FailureClass,
     /// What the field calls the error by: `1213`, `40P01`, `timeout`, `io`.
     pub code: String,

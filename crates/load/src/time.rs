@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::time::ClockId;
 
-use crate::executor::Core;
+use crate::executor::Executor;
 
 /// Where time comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -121,19 +121,19 @@ impl Ticker {
 /// What time it is for the session that asks: CLOCK_MONOTONIC, or the simulated time under
 /// [`Clock::Simulated`].
 pub fn now() -> Moment {
-    Core::current().map_or_else(Moment::now, |core| core.now())
+    Executor::current().map_or_else(Moment::now, |executor| executor.now())
 }
 
 /// Waits until then. Only inside a session's task: elsewhere it would wait for ever.
 pub async fn sleep_until(when: Moment) {
     let mut is_set = false;
     poll_fn(|cx| {
-        let Some(core) = Core::current() else { return Poll::Pending };
-        if core.now() >= when {
+        let Some(executor) = Executor::current() else { return Poll::Pending };
+        if executor.now() >= when {
             return Poll::Ready(());
         }
         if !is_set {
-            core.wake_at(when, cx.waker().clone());
+            executor.wake_at(when, cx.waker().clone());
             is_set = true;
         }
         Poll::Pending

@@ -8,16 +8,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use crate::crew::{Crew, Phase, Rules, Seat, Shared, StepEnd, StepShared};
 use crate::driver::Driver;
-use crate::executor::{Core, Entered};
+use crate::executor::{Entered, Executor};
 use crate::histogram::Counts;
 use crate::recording::{IntervalData, Late, Timeline};
 use crate::result::{ErrorTally, Outcomes};
 use crate::rng::Rng;
 use crate::schedule::{Schedule, Share};
 use crate::session::{Failure, SessionFactory};
+use crate::state::{Phase, Rules, SessionSlot, Shared, StepEnd, StepShared, WorkerState};
 use crate::time::{self, Clock, Moment};
+use crate::tuning::{Trick, is_on};
 use crate::usage::{self, Urgency};
 
 /// How long sessions may take to say good-bye.
@@ -89,13 +90,13 @@ pub(crate) fn work(setup: WorkerSetup, factory: &dyn SessionFactory) -> io::Resu
         let _ = setup.reports.send(Report::Warning(text));
     }
     usage::no_timer_slack();
-    if clock == Clock::Monotonic {
+    if clock == Clock::Monotonic && is_on(Trick::OwnDescriptors) {
         usage::own_descriptors();
     }
-    let core = Core::new(clock)?.enter();
+    let executor = Executor::new(clock)?.enter();
     let rng = Rng::new(seed, worker as u64);
-    let crew = Rc::new(Crew::new(
-        core.clone(),
+    let state = Rc::new(WorkerState::new(
+        executor.clone(),
         worker,
         setup.rules,
         setup.shared,
@@ -104,7 +105,8 @@ pub(crate) fn work(setup: WorkerSetup, factory: &dyn SessionFactory) -> io::Resu
         classes,
         rng,
     ));
-    let worker = Worker { core: &core, crew, factory, worker, workers, connect_limit, seed, raise_priority };
+    let worker =
+        Worker { executor: &executor, state, factory, worker, workers, connect_limit, seed, raise_priority };
     for command in setup.commands {
         match command {
             Command::Prepare { sessions, ramp } => worker.prepare(sessions, ramp)?,
@@ -115,8 +117,8 @@ pub(crate) fn work(setup: WorkerSetup, factory: &dyn SessionFactory) -> io::Resu
 }
 
 struct Worker<'a> {
-    core: &'a Entered,
-    crew: Rc<Crew>,
+    executor: &'a Entered,
+    state: Rc<WorkerState>,
     factory: &'a dyn SessionFactory,
     worker: usize,
     workers: usize,
@@ -128,56 +130,57 @@ struct Worker<'a> {
 impl Worker<'_> {
     /// Adds or removes sessions and waits until all are connected.
     fn prepare(&self, sessions: u32, ramp: Duration) -> io::Result<()> {
-        let crew = &self.crew;
-        let before = crew.seats.keep.replace(sessions);
-        crew.refusal.borrow_mut().take();
-        crew.seats.wake_all();
+        let state = &self.state;
+        let before = state.slots.keep.replace(sessions);
+        state.refusal.borrow_mut().take();
+        state.slots.wake_all();
         let mine = || (self.worker as u32..sessions).step_by(self.workers);
-        let now = self.core.now();
+        let now = self.executor.now();
         for index in mine() {
-            if crew.seats.holds(index) {
+            if state.slots.holds(index) {
                 continue;
             }
             let added = sessions.saturating_sub(before).max(1);
             let opens_at = now + ramp.mul_f64(f64::from(index.saturating_sub(before)) / f64::from(added));
-            let seat = Rc::new(Seat::new(index, opens_at));
-            let driver = Driver::new(crew.clone(), seat.clone());
-            let task = self.core.spawn(self.factory.session(index).task(driver));
-            crew.seats.add(seat, task);
+            let slot = Rc::new(SessionSlot::new(index, opens_at));
+            let driver = Driver::new(state.clone(), slot.clone());
+            let task = self.executor.spawn(self.factory.session(index).task(driver));
+            state.slots.add(slot, task);
         }
         let wanted = mine().count() as u32;
         let has_failed = std::cell::Cell::new(false);
-        self.core.run(
+        self.executor.run(
             |now| {
-                crew.door.serve();
-                let since = crew.refusal.borrow().as_ref().map(|(since, _)| *since);
+                state.opening_limit.serve();
+                let since = state.refusal.borrow().as_ref().map(|(since, _)| *since);
                 let is_refused = since.is_some_and(|since| now >= since + self.connect_limit);
-                has_failed.set(is_refused || crew.shared.must_halt());
+                has_failed.set(is_refused || state.shared.must_halt());
             },
-            || crew.seats.connected_count() == wanted || has_failed.get(),
+            || state.slots.connected_count() == wanted || has_failed.get(),
         )?;
-        let connected = crew.seats.connected_count();
+        let connected = state.slots.connected_count();
         let refusal = (connected != wanted).then(|| {
-            let refusal = crew.refusal.borrow();
+            let refusal = state.refusal.borrow();
             refusal.as_ref().map_or_else(stopped_while_connecting, |(_, failure)| failure.clone())
         });
-        crew.report(Report::Prepared { connected, refusal, now: self.core.now() });
+        state.report(Report::Prepared { connected, refusal, now: self.executor.now() });
         Ok(())
     }
 
     /// Runs a step to its drained end.
     fn step(&self, timeline: Timeline, shared: Arc<StepShared>, share: Option<Share>) -> io::Result<()> {
-        let crew = &self.crew;
-        self.core.ticker().advance_to(timeline.start);
+        let state = &self.state;
+        self.executor.ticker().advance_to(timeline.start);
         let urgency = match share {
-            None => Urgency::Patient,
+            None if is_on(Trick::Patience) => Urgency::Patient,
+            None => Urgency::Ordinary,
             Some(_) if self.raise_priority => Urgency::Urgent,
             Some(_) => Urgency::Ordinary,
         };
         if let Err(error) = urgency.set()
             && urgency == Urgency::Urgent
         {
-            crew.report(Report::Warning(format!(
+            state.report(Report::Warning(format!(
                 "the workers could not be given priority ({error}): arrivals may start late; run as root or with \
                  CAP_SYS_NICE, or give the client cpus of its own"
             )));
@@ -191,53 +194,56 @@ impl Worker<'_> {
         if let (Some(schedule), Some(count)) = (&mut schedule, share.and_then(|share| share.count)) {
             schedule.count_from(timeline.measured, count);
         }
-        crew.begin(timeline, shared, schedule);
-        let conductor = self.core.spawn(Box::pin(conduct(crew.clone(), timeline.start)));
-        let usher = share.is_some().then(|| self.core.spawn(Box::pin(usher(crew.clone(), timeline.start))));
+        state.begin(timeline, shared, schedule);
+        let timeline_task = self.executor.spawn(Box::pin(follow_timeline(state.clone(), timeline.start)));
+        let arrivals_task = share
+            .is_some()
+            .then(|| self.executor.spawn(Box::pin(hand_out_arrivals(state.clone(), timeline.start))));
         let is_over = std::cell::Cell::new(false);
-        self.core.run(
+        self.executor.run(
             |now| {
-                crew.door.serve();
-                if crew.shared.must_halt() {
-                    crew.halt(now);
+                state.opening_limit.serve();
+                if state.shared.must_halt() {
+                    state.halt(now);
                 }
-                is_over.set(crew.drain_ends_at().is_some_and(|limit| now >= limit));
+                is_over.set(state.drain_ends_at().is_some_and(|limit| now >= limit));
             },
-            || is_over.get() || crew.is_drained(),
+            || is_over.get() || state.is_drained(),
         )?;
         // Back to what every thread may have: this cannot be refused.
         let _ = Urgency::Ordinary.set();
-        self.core.cancel(conductor);
-        if let Some(usher) = usher {
-            self.core.cancel(usher);
+        self.executor.cancel(timeline_task);
+        if let Some(task) = arrivals_task {
+            self.executor.cancel(task);
         }
-        crew.drop_busy();
-        let first_drained = crew.recording.borrow().first_drained();
-        let Some((step, whole, censored)) = crew.close_step() else { return Ok(()) };
-        let mut recording = crew.recording.borrow_mut();
+        state.drop_busy();
+        let first_drained = state.recording.borrow().first_drained();
+        let Some((step, whole, censored)) = state.close_step() else { return Ok(()) };
+        let mut recording = state.recording.borrow_mut();
         let step = WorkerStep {
             end: step.end,
             whole,
             drained: recording.drained,
             censored,
             errors: std::mem::take(&mut recording.errors),
-            lag: self.core.timers.lag.borrow().clone(),
+            lag: self.executor.timers.lag.borrow().clone(),
             late: std::mem::take(&mut recording.late),
             first_drained,
-            closed: self.core.now(),
+            closed: self.executor.now(),
         };
         drop(recording);
-        crew.report(Report::Done { worker: self.worker, step: Box::new(step) });
+        state.report(Report::Done { worker: self.worker, step: Box::new(step) });
         Ok(())
     }
 
     /// Closes all sessions.
     fn say_goodbye(&self) -> io::Result<()> {
-        self.crew.seats.keep.set(0);
-        self.crew.seats.wake_all();
-        let limit = self.core.now() + CLOSE_LIMIT;
+        self.state.slots.keep.set(0);
+        self.state.slots.wake_all();
+        let limit = self.executor.now() + CLOSE_LIMIT;
         let is_late = std::cell::Cell::new(false);
-        self.core.run(|now| is_late.set(now >= limit), || is_late.get() || self.core.live_tasks() == 0)
+        self.executor
+            .run(|now| is_late.set(now >= limit), || is_late.get() || self.executor.live_tasks() == 0)
     }
 }
 
@@ -253,28 +259,28 @@ fn stopped_while_connecting() -> Failure {
 }
 
 /// Starts the step on time and ends each interval on time, however quiet the sessions are.
-async fn conduct(crew: Rc<Crew>, start: Moment) {
+async fn follow_timeline(state: Rc<WorkerState>, start: Moment) {
     time::sleep_until(start).await;
-    crew.start();
-    while let Some(boundary) = crew.next_boundary() {
+    state.start();
+    while let Some(boundary) = state.next_boundary() {
         time::sleep_until(boundary).await;
-        let now = crew.core.now();
-        crew.roll_if_due(now);
+        let now = state.executor.now();
+        state.roll_if_due(now);
         // A worker whose part of a fixed number of transactions is none.
-        crew.end_if_out_of_tickets();
+        state.end_if_used_up();
     }
 }
 
 /// Hands arrivals to idle sessions when they are due.
-async fn usher(crew: Rc<Crew>, start: Moment) {
+async fn hand_out_arrivals(state: Rc<WorkerState>, start: Moment) {
     time::sleep_until(start).await;
     loop {
-        let next = poll_fn(|cx| crew.poll_arrivals(cx)).await;
+        let next = poll_fn(|cx| state.poll_arrivals(cx)).await;
         time::sleep_until(next).await;
     }
 }
 
-impl Crew {
+impl WorkerState {
     /// When what is still going on is given up.
     fn drain_ends_at(&self) -> Option<Moment> {
         if self.phase.get() != Phase::Draining {

@@ -3,7 +3,8 @@
 
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-use super::Core;
+use super::Executor;
+use crate::tuning::{Trick, is_on};
 
 static VTABLE: RawWakerVTable =
     RawWakerVTable::new(|task| RawWaker::new(task, &VTABLE), wake_task, wake_task, |_task| {});
@@ -12,7 +13,7 @@ static VTABLE: RawWakerVTable =
 /// for each call by address is one that the processor cannot foresee after a sleep.
 #[inline]
 pub(super) fn task_of(waker: &Waker) -> Option<usize> {
-    std::ptr::eq(waker.vtable(), &VTABLE).then(|| waker.data().addr())
+    (is_on(Trick::Wakers) && std::ptr::eq(waker.vtable(), &VTABLE)).then(|| waker.data().addr())
 }
 
 /// Another of the same.
@@ -25,13 +26,13 @@ pub(crate) fn clone_of(waker: &Waker) -> Waker {
 #[inline]
 pub(super) fn waker_of(task: usize) -> Waker {
     // SAFETY: the data pointer is never followed; `wake_task` may be called on any thread and as often as one
-    // likes, since it looks only at the core of the thread it runs on.
+    // likes, since it looks only at the executor of the thread it runs on.
     unsafe { Waker::from_raw(RawWaker::new(std::ptr::without_provenance(task), &VTABLE)) }
 }
 
 fn wake_task(task: *const ()) {
-    if let Some(core) = Core::current() {
-        core.queue(task.addr());
+    if let Some(executor) = Executor::current() {
+        executor.queue(task.addr());
     }
 }
 

@@ -9,9 +9,9 @@ use crate::driver::Turn;
 use crate::schedule::Arrival;
 use crate::time::Moment;
 
-/// A session's place in its crew.
+/// What its worker knows of one session.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct SessionSlot {
     pub(crate) index: u32,
     /// Open loop: the arrival that was handed to it while it was idle.
     pub(super) assigned: Cell<Option<Arrival>>,
@@ -26,9 +26,9 @@ pub(crate) struct Seat {
     pub(crate) opens_at: Moment,
 }
 
-impl Seat {
-    pub(crate) fn new(index: u32, opens_at: Moment) -> Seat {
-        Seat {
+impl SessionSlot {
+    pub(crate) fn new(index: u32, opens_at: Moment) -> SessionSlot {
+        SessionSlot {
             index,
             assigned: Cell::new(None),
             is_idle: Cell::new(false),
@@ -53,11 +53,11 @@ impl Seat {
     }
 }
 
-/// All seats of a worker, by the index of their session.
+/// All sessions of a worker, by their index.
 #[derive(Default)]
-pub(crate) struct Seats {
+pub(crate) struct SessionSlots {
     /// With the task of each.
-    taken: RefCell<BTreeMap<u32, (Rc<Seat>, usize)>>,
+    taken: RefCell<BTreeMap<u32, (Rc<SessionSlot>, usize)>>,
     /// Sessions from this index on leave.
     pub(crate) keep: Cell<u32>,
     pub(super) connected: Cell<u32>,
@@ -65,13 +65,13 @@ pub(crate) struct Seats {
     pub(super) finished: Cell<u32>,
 }
 
-impl Seats {
+impl SessionSlots {
     pub(crate) fn holds(&self, index: u32) -> bool {
         self.taken.borrow().contains_key(&index)
     }
 
-    pub(crate) fn add(&self, seat: Rc<Seat>, task: usize) {
-        self.taken.borrow_mut().insert(seat.index, (seat, task));
+    pub(crate) fn add(&self, slot: Rc<SessionSlot>, task: usize) {
+        self.taken.borrow_mut().insert(slot.index, (slot, task));
     }
 
     pub(crate) fn remove(&self, index: u32) {
@@ -86,37 +86,37 @@ impl Seats {
         self.connected.get()
     }
 
-    pub(crate) fn is_leaving(&self, seat: &Seat) -> bool {
-        seat.index >= self.keep.get()
+    pub(crate) fn is_leaving(&self, slot: &SessionSlot) -> bool {
+        slot.index >= self.keep.get()
     }
 
     /// Wakes every session that waits for a turn.
     pub(crate) fn wake_all(&self) {
-        self.for_each(Seat::wake);
+        self.for_each(SessionSlot::wake);
     }
 
-    pub(super) fn for_each(&self, mut act: impl FnMut(&Seat)) {
-        self.taken.borrow().values().for_each(|(seat, _)| act(seat));
+    pub(super) fn for_each(&self, mut act: impl FnMut(&SessionSlot)) {
+        self.taken.borrow().values().for_each(|(slot, _)| act(slot));
     }
 
-    pub(crate) fn set_connected(&self, seat: &Seat, is_connected: bool) {
-        if seat.is_connected.replace(is_connected) != is_connected {
+    pub(crate) fn set_connected(&self, slot: &SessionSlot, is_connected: bool) {
+        if slot.is_connected.replace(is_connected) != is_connected {
             let change = |count: u32| if is_connected { count + 1 } else { count - 1 };
             self.connected.set(change(self.connected.get()));
         }
     }
 
     #[inline]
-    pub(super) fn occupy(&self, seat: &Seat, intended: Moment, is_counted: bool) {
-        seat.is_busy.set(true);
-        seat.turn.set((intended, is_counted));
+    pub(super) fn occupy(&self, slot: &SessionSlot, intended: Moment, is_counted: bool) {
+        slot.is_busy.set(true);
+        slot.turn.set((intended, is_counted));
         self.busy.set(self.busy.get() + 1);
     }
 
     /// The session is no longer busy; whether it was.
     #[inline]
-    pub(super) fn vacate(&self, seat: &Seat) -> bool {
-        let was_busy = seat.is_busy.replace(false);
+    pub(super) fn vacate(&self, slot: &SessionSlot) -> bool {
+        let was_busy = slot.is_busy.replace(false);
         if was_busy {
             self.busy.set(self.busy.get() - 1);
         }
@@ -124,8 +124,8 @@ impl Seats {
     }
 
     /// The session has no more to do in this step; whether that holds for all now.
-    pub(super) fn finish(&self, seat: &Seat) -> bool {
-        if !seat.has_finished.replace(true) {
+    pub(super) fn finish(&self, slot: &SessionSlot) -> bool {
+        if !slot.has_finished.replace(true) {
             self.finished.set(self.finished.get() + 1);
         }
         self.finished.get() as usize >= self.count()
@@ -134,34 +134,34 @@ impl Seats {
     /// A step begins.
     pub(super) fn reset(&self) {
         self.finished.set(0);
-        self.for_each(|seat| {
-            seat.has_finished.set(false);
-            seat.assigned.set(None);
-            seat.is_idle.set(false);
+        self.for_each(|slot| {
+            slot.has_finished.set(false);
+            slot.assigned.set(None);
+            slot.is_idle.set(false);
         });
     }
 
     /// Since when the transaction that has waited longest waits: for its answer, or for its session to begin it.
     pub(super) fn waiting_since(&self) -> Option<Moment> {
-        let in_seat = |(seat, _): &(Rc<Seat>, usize)| {
-            let busy = Some(seat.turn.get().0).filter(|_| seat.is_busy.get());
-            busy.or(seat.assigned.get().map(|arrival| arrival.intended))
+        let in_seat = |(slot, _): &(Rc<SessionSlot>, usize)| {
+            let busy = Some(slot.turn.get().0).filter(|_| slot.is_busy.get());
+            busy.or(slot.assigned.get().map(|arrival| arrival.intended))
         };
         self.taken.borrow().values().filter_map(in_seat).min()
     }
 
     /// Whether an arrival was handed to a session that has not begun it.
     pub(super) fn has_assigned(&self) -> bool {
-        self.taken.borrow().values().any(|(seat, _)| seat.assigned.get().is_some())
+        self.taken.borrow().values().any(|(slot, _)| slot.assigned.get().is_some())
     }
 
     /// Removes the sessions that are busy and answers them and their tasks.
-    pub(super) fn take_busy(&self) -> Vec<(Rc<Seat>, usize)> {
+    pub(super) fn take_busy(&self) -> Vec<(Rc<SessionSlot>, usize)> {
         let mut taken = self.taken.borrow_mut();
         let (busy, others) =
-            std::mem::take(&mut *taken).into_iter().partition(|(_, (seat, _))| seat.is_busy.get());
+            std::mem::take(&mut *taken).into_iter().partition(|(_, (slot, _))| slot.is_busy.get());
         *taken = others;
-        let busy: BTreeMap<u32, (Rc<Seat>, usize)> = busy;
+        let busy: BTreeMap<u32, (Rc<SessionSlot>, usize)> = busy;
         busy.into_values().collect()
     }
 }

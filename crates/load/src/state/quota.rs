@@ -6,35 +6,35 @@ use super::shared::StepShared;
 use crate::time::Moment;
 
 /// A worker's part of the step's transactions.
-pub(super) struct Tickets {
+pub(super) struct Quota {
     /// The step has a fixed number of transactions.
-    pub(super) are_limited: Cell<bool>,
+    pub(super) is_limited: Cell<bool>,
     /// Claimed and not used.
     held: Cell<u64>,
     /// The common count is used up too.
-    pub(super) are_out: Cell<bool>,
-    /// Transactions with a ticket that have not ended.
+    pub(super) is_used_up: Cell<bool>,
+    /// Transactions of that number that have not ended.
     pub(super) busy: Cell<u32>,
-    /// When the last one with a ticket ended.
+    /// When the last one of them ended.
     pub(super) last_end: Cell<Moment>,
 }
 
-impl Tickets {
-    pub(super) fn new() -> Tickets {
-        Tickets {
-            are_limited: Cell::new(false),
+impl Quota {
+    pub(super) fn new() -> Quota {
+        Quota {
+            is_limited: Cell::new(false),
             held: Cell::new(0),
-            are_out: Cell::new(false),
+            is_used_up: Cell::new(false),
             busy: Cell::new(0),
             last_end: Cell::new(Moment::START),
         }
     }
 
     /// A step begins.
-    pub(super) fn reset(&self, are_limited: bool, measured: Moment) {
-        self.are_limited.set(are_limited);
+    pub(super) fn reset(&self, is_limited: bool, measured: Moment) {
+        self.is_limited.set(is_limited);
         self.held.set(0);
-        self.are_out.set(false);
+        self.is_used_up.set(false);
         self.busy.set(0);
         self.last_end.set(measured);
     }
@@ -43,7 +43,7 @@ impl Tickets {
     pub(super) fn take(&self, shared: &StepShared) -> bool {
         if self.held.get() == 0 {
             self.held.set(shared.claim());
-            self.are_out.set(self.held.get() == 0);
+            self.is_used_up.set(self.held.get() == 0);
         }
         let Some(held) = self.held.get().checked_sub(1) else { return false };
         self.held.set(held);
@@ -51,7 +51,7 @@ impl Tickets {
         true
     }
 
-    /// A transaction with a ticket is busy.
+    /// A transaction of that number is busy.
     pub(super) fn begin(&self) {
         self.busy.set(self.busy.get() + 1);
     }

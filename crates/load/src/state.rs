@@ -1,11 +1,11 @@
-//! The sessions of one worker and what they share: turns, tickets, arrivals, the recording, the phase.
+//! What the sessions of one worker share: turns, the transactions left, arrivals, the recording, the phase.
 //!
 //! Everything is single-threaded but [`Shared`] and [`StepShared`].
 
-mod door;
-mod seats;
+mod opening;
+mod quota;
 mod shared;
-mod tickets;
+mod slots;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,13 +16,13 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use self::door::Door;
-pub(crate) use self::seats::Seat;
-use self::seats::Seats;
+use self::opening::OpeningLimit;
+use self::quota::Quota;
 pub(crate) use self::shared::{Shared, StepShared};
-use self::tickets::Tickets;
+pub(crate) use self::slots::SessionSlot;
+use self::slots::SessionSlots;
 use crate::driver::Turn;
-use crate::executor::Core;
+use crate::executor::Executor;
 use crate::plan::RetryPolicy;
 use crate::recording::{IntervalData, Recording, Stage, Timeline};
 use crate::result::Outcomes;
@@ -30,6 +30,7 @@ use crate::rng::Rng;
 use crate::schedule::{Arrival, Schedule};
 use crate::session::Failure;
 use crate::time::Moment;
+use crate::tuning::{Trick, is_on};
 use crate::usage::{ProcessCpu, ThreadMeter, ThreadTime};
 use crate::worker::Report;
 
@@ -73,8 +74,8 @@ pub(crate) struct StepEnd {
 }
 
 /// What the sessions of a worker share.
-pub(crate) struct Crew {
-    pub(crate) core: Rc<Core>,
+pub(crate) struct WorkerState {
+    pub(crate) executor: Rc<Executor>,
     pub(crate) worker: usize,
     pub(crate) rules: Rules,
     pub(crate) shared: Arc<Shared>,
@@ -83,11 +84,11 @@ pub(crate) struct Crew {
     meter: ThreadMeter,
     classes: usize,
     pub(crate) phase: Cell<Phase>,
-    pub(crate) seats: Seats,
-    pub(crate) door: Rc<Door>,
-    tickets: Tickets,
+    pub(crate) slots: SessionSlots,
+    pub(crate) opening_limit: Rc<OpeningLimit>,
+    quota: Quota,
     /// Open loop: sessions without work, the longest idle first.
-    idle: RefCell<VecDeque<Rc<Seat>>>,
+    idle: RefCell<VecDeque<Rc<SessionSlot>>>,
     pub(crate) schedule: RefCell<Option<Schedule>>,
     arrivals_waker: RefCell<Option<Waker>>,
     pub(crate) step: RefCell<Option<StepState>>,
@@ -102,10 +103,10 @@ pub(crate) struct Crew {
     pub(crate) refusal: RefCell<Option<(Moment, Failure)>>,
 }
 
-impl Crew {
+impl WorkerState {
     #[expect(clippy::too_many_arguments, reason = "called once, by the worker that owns all of it")]
     pub(crate) fn new(
-        core: Rc<Core>,
+        executor: Rc<Executor>,
         worker: usize,
         rules: Rules,
         shared: Arc<Shared>,
@@ -113,10 +114,10 @@ impl Crew {
         spares: Receiver<Box<IntervalData>>,
         classes: usize,
         rng: Rng,
-    ) -> Crew {
-        let now = core.now();
-        Crew {
-            core,
+    ) -> WorkerState {
+        let now = executor.now();
+        WorkerState {
+            executor,
             worker,
             rules,
             shared,
@@ -125,9 +126,9 @@ impl Crew {
             meter: ThreadMeter::new(),
             classes,
             phase: Cell::new(Phase::Between),
-            seats: Seats::default(),
-            door: Rc::default(),
-            tickets: Tickets::new(),
+            slots: SessionSlots::default(),
+            opening_limit: Rc::default(),
+            quota: Quota::new(),
             idle: RefCell::default(),
             schedule: RefCell::new(None),
             arrivals_waker: RefCell::new(None),
@@ -156,13 +157,13 @@ impl Crew {
         self.recording.borrow_mut().error(failure);
         self.shared.note_refusal(failure);
         let mut refusal = self.refusal.borrow_mut();
-        let since = refusal.as_ref().map_or_else(|| self.core.now(), |(since, _)| *since);
+        let since = refusal.as_ref().map_or_else(|| self.executor.now(), |(since, _)| *since);
         *refusal = Some((since, failure.clone()));
     }
 
     /// Something that no repetition can mend; the coordinator wants the words.
     pub(crate) fn note_fatal(&self, failure: &Failure) {
-        let now = self.core.now();
+        let now = self.executor.now();
         *self.refusal.borrow_mut() = Some((now, failure.clone()));
     }
 
@@ -175,67 +176,73 @@ impl Crew {
 
     /// Waits until the session is to run a transaction. `None`: it is to leave.
     #[inline(always)]
-    pub(crate) fn poll_turn(&self, seat: &Rc<Seat>, cx: &Context<'_>) -> Poll<Option<Turn>> {
+    pub(crate) fn poll_turn(&self, slot: &Rc<SessionSlot>, cx: &Context<'_>) -> Poll<Option<Turn>> {
         let is_plain = self.phase.get() == Phase::Running
             && self.is_plain_loop.get()
-            && !seat.has_finished.get()
-            && !self.seats.is_leaving(seat);
-        if !is_plain || !self.core.take_turn() {
-            return self.poll_turn_slowly(seat, is_plain, cx);
+            && is_on(Trick::PlainTurn)
+            && !slot.has_finished.get()
+            && !self.slots.is_leaving(slot);
+        if !is_plain || !self.executor.take_turn() {
+            return self.poll_turn_slowly(slot, is_plain, cx);
         }
-        let now = self.core.now();
+        let now = self.executor.now();
         self.roll_if_due(now);
         // The end of an interval may have been that of the measured phase.
         if self.phase.get() != Phase::Running {
-            return seat.wait(cx);
+            return slot.wait(cx);
         }
-        self.seats.occupy(seat, now, true);
+        self.slots.occupy(slot, now, true);
         Poll::Ready(Some(Turn { intended: now, start: now, is_counted: true }))
     }
 
-    /// [`Crew::poll_turn`] where there is more to it than to go on.
+    /// [`WorkerState::poll_turn`] where there is more to it than to go on.
     #[inline(never)]
-    fn poll_turn_slowly(&self, seat: &Rc<Seat>, was_refused: bool, cx: &Context<'_>) -> Poll<Option<Turn>> {
-        if self.seats.is_leaving(seat) {
+    fn poll_turn_slowly(
+        &self,
+        slot: &Rc<SessionSlot>,
+        was_refused: bool,
+        cx: &Context<'_>,
+    ) -> Poll<Option<Turn>> {
+        if self.slots.is_leaving(slot) {
             return Poll::Ready(None);
         }
-        if self.phase.get() == Phase::Between || seat.has_finished.get() {
-            return seat.wait(cx);
+        if self.phase.get() == Phase::Between || slot.has_finished.get() {
+            return slot.wait(cx);
         }
-        if was_refused || !self.core.take_turn() {
+        if was_refused || !self.executor.take_turn() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let now = self.core.now();
+        let now = self.executor.now();
         self.roll_if_due(now);
         let turn = match &mut *self.schedule.borrow_mut() {
             None => self.closed_turn(now),
-            Some(schedule) => self.open_turn(seat, schedule, now),
+            Some(schedule) => self.open_turn(slot, schedule, now),
         };
         match turn {
             Some(turn) => {
-                self.seats.occupy(seat, turn.intended, turn.is_counted);
+                self.slots.occupy(slot, turn.intended, turn.is_counted);
                 Poll::Ready(Some(turn))
             }
             None => {
-                self.end_if_out_of_tickets();
-                seat.wait(cx)
+                self.end_if_used_up();
+                slot.wait(cx)
             }
         }
     }
 
     /// Without a transaction left to give out or to wait for, the measured phase of this worker is over.
-    pub(crate) fn end_if_out_of_tickets(&self) {
-        if !self.tickets.are_limited.get() {
+    pub(crate) fn end_if_used_up(&self) {
+        if !self.quota.is_limited.get() {
             return;
         }
         if self.recording.borrow().stage != Stage::Measured {
             return;
         }
         let is_exhausted = self.schedule.borrow().as_ref().map(Schedule::is_exhausted);
-        let is_out = is_exhausted.unwrap_or(self.tickets.are_out.get()) && self.tickets.busy.get() == 0;
+        let is_out = is_exhausted.unwrap_or(self.quota.is_used_up.get()) && self.quota.busy.get() == 0;
         if self.phase.get() == Phase::Running && self.step.borrow().is_some() && is_out {
-            self.end_measured(self.tickets.last_end.get());
+            self.end_measured(self.quota.last_end.get());
         }
     }
 
@@ -244,19 +251,19 @@ impl Crew {
         if self.phase.get() != Phase::Running {
             return None;
         }
-        let is_counted = self.take_ticket()?;
+        let is_counted = self.take_from_quota()?;
         Some(Turn { intended: now, start: now, is_counted })
     }
 
     #[inline(never)]
-    fn open_turn(&self, seat: &Rc<Seat>, schedule: &mut Schedule, now: Moment) -> Option<Turn> {
+    fn open_turn(&self, slot: &Rc<SessionSlot>, schedule: &mut Schedule, now: Moment) -> Option<Turn> {
         if let Some(Arrival { intended, is_counted }) =
-            seat.assigned.take().or_else(|| self.take_arrival(schedule, now))
+            slot.assigned.take().or_else(|| self.take_arrival(schedule, now))
         {
             return Some(Turn { intended, start: now, is_counted });
         }
-        if !seat.is_idle.replace(true) {
-            self.idle.borrow_mut().push_back(seat.clone());
+        if !slot.is_idle.replace(true) {
+            self.idle.borrow_mut().push_back(slot.clone());
         }
         if let Some(waker) = self.arrivals_waker.borrow_mut().take() {
             waker.wake();
@@ -267,17 +274,17 @@ impl Crew {
     /// Hands arrivals that are due to idle sessions. Ready with the time of the next arrival, or pending while
     /// nobody is idle: then whoever becomes idle looks at the schedule first.
     pub(crate) fn poll_arrivals(&self, cx: &Context<'_>) -> Poll<Moment> {
-        let now = self.core.now();
+        let now = self.executor.now();
         self.roll_if_due(now);
         let mut guard = self.schedule.borrow_mut();
         let Some(schedule) = guard.as_mut() else { return Poll::Pending };
         loop {
             let next = schedule.next();
             let mut idle = self.idle.borrow_mut();
-            while idle.front().is_some_and(|seat| self.seats.is_leaving(seat)) {
+            while idle.front().is_some_and(|slot| self.slots.is_leaving(slot)) {
                 idle.pop_front();
             }
-            let (Some(next), Some(seat)) = (next, idle.front()) else {
+            let (Some(next), Some(slot)) = (next, idle.front()) else {
                 *self.arrivals_waker.borrow_mut() = Some(cx.waker().clone());
                 return Poll::Pending;
             };
@@ -288,9 +295,9 @@ impl Crew {
                 *self.arrivals_waker.borrow_mut() = Some(cx.waker().clone());
                 return Poll::Pending;
             };
-            seat.is_idle.set(false);
-            seat.assigned.set(Some(arrival));
-            seat.wake();
+            slot.is_idle.set(false);
+            slot.assigned.set(Some(arrival));
+            slot.wake();
             idle.pop_front();
         }
     }
@@ -301,57 +308,57 @@ impl Crew {
             return None;
         }
         let arrival = schedule.take_due(now)?;
-        if self.tickets.are_limited.get() && arrival.is_counted {
-            self.tickets.begin();
+        if self.quota.is_limited.get() && arrival.is_counted {
+            self.quota.begin();
         }
         Some(arrival)
     }
 
     /// Whether the next transaction is counted; `None` when the last one has been given out.
     #[inline]
-    fn take_ticket(&self) -> Option<bool> {
-        if !self.tickets.are_limited.get() {
+    fn take_from_quota(&self) -> Option<bool> {
+        if !self.quota.is_limited.get() {
             return Some(true);
         }
-        self.take_counted_ticket()
+        self.take_counted()
     }
 
     #[inline(never)]
-    fn take_counted_ticket(&self) -> Option<bool> {
+    fn take_counted(&self) -> Option<bool> {
         let step = self.step.borrow();
         let step = step.as_ref()?;
         if self.recording.borrow().stage == Stage::Warmup {
             return Some(false);
         }
-        self.tickets.take(&step.shared).then_some(true)
+        self.quota.take(&step.shared).then_some(true)
     }
 
     /// A transaction is over, whatever its outcome.
     #[inline]
-    pub(crate) fn release(&self, seat: &Seat, turn: &Turn, end: Moment) {
-        if self.seats.vacate(seat) && self.tickets.are_limited.get() {
-            self.release_ticket(turn, end);
+    pub(crate) fn release(&self, slot: &SessionSlot, turn: &Turn, end: Moment) {
+        if self.slots.vacate(slot) && self.quota.is_limited.get() {
+            self.release_counted(turn, end);
         }
     }
 
     #[inline(never)]
-    fn release_ticket(&self, turn: &Turn, end: Moment) {
+    fn release_counted(&self, turn: &Turn, end: Moment) {
         if turn.is_counted {
-            self.tickets.end(end);
+            self.quota.end(end);
         }
-        self.end_if_out_of_tickets();
+        self.end_if_used_up();
     }
 
     /// The session has no more to do in this step; what it took a turn for counts as nothing.
-    pub(crate) fn finish(&self, seat: &Seat, turn: &Turn, now: Moment) {
-        if self.seats.vacate(seat) && self.tickets.are_limited.get() && turn.is_counted {
+    pub(crate) fn finish(&self, slot: &SessionSlot, turn: &Turn, now: Moment) {
+        if self.slots.vacate(slot) && self.quota.is_limited.get() && turn.is_counted {
             let mut schedule = self.schedule.borrow_mut();
-            self.tickets.give_back(schedule.is_some());
+            self.quota.give_back(schedule.is_some());
             if let Some(schedule) = schedule.as_mut() {
                 schedule.give_back();
             }
         }
-        let have_all_finished = self.seats.finish(seat);
+        let have_all_finished = self.slots.finish(slot);
         if self.phase.get() == Phase::Running && have_all_finished {
             self.end_measured(now);
         }
@@ -361,14 +368,14 @@ impl Crew {
 
     /// A step begins: sets the clockwork; sessions start when `timeline.start` has come.
     pub(crate) fn begin(&self, timeline: Timeline, shared: Arc<StepShared>, schedule: Option<Schedule>) {
-        let are_limited = shared.tickets.is_some();
+        let is_limited = shared.quota.is_some();
         let (second, boundary) = timeline.first_interval();
         self.recording.borrow_mut().begin(schedule.is_some(), second);
         self.boundary.set(boundary);
         self.interval_began.set(timeline.start);
-        self.tickets.reset(are_limited, timeline.measured);
-        self.is_plain_loop.set(schedule.is_none() && !are_limited);
-        self.core.is_punctual.set(schedule.is_some());
+        self.quota.reset(is_limited, timeline.measured);
+        self.is_plain_loop.set(schedule.is_none() && !is_limited);
+        self.executor.is_punctual.set(schedule.is_some());
         *self.schedule.borrow_mut() = schedule;
         *self.step.borrow_mut() = Some(StepState {
             timeline,
@@ -378,7 +385,7 @@ impl Crew {
             end: None,
         });
         self.idle.borrow_mut().clear();
-        self.seats.reset();
+        self.slots.reset();
         if timeline.measured <= timeline.start {
             self.begin_measured();
         }
@@ -387,15 +394,15 @@ impl Crew {
     /// Sessions may run.
     pub(crate) fn start(&self) {
         self.phase.set(Phase::Running);
-        self.seats.wake_all();
-        if self.seats.count() == 0 {
+        self.slots.wake_all();
+        if self.slots.count() == 0 {
             // A worker without sessions has nothing to measure; the others go on.
-            self.end_measured(self.core.now());
+            self.end_measured(self.executor.now());
         }
     }
 
     fn begin_measured(&self) {
-        self.core.timers.lag.borrow_mut().clear();
+        self.executor.timers.lag.borrow_mut().clear();
         if let Some(step) = self.step.borrow_mut().as_mut() {
             self.recording.borrow_mut().begin_measured(step.timeline.measured);
             step.thread_before = self.meter.read();
@@ -441,8 +448,8 @@ impl Crew {
         let mut full = self.recording.borrow_mut().turn_over(fresh);
         full.duration = at - self.interval_began.replace(at);
         full.backlog = backlog;
-        full.connected = self.seats.connected_count();
-        full.in_flight = self.seats.busy.get();
+        full.connected = self.slots.connected_count();
+        full.in_flight = self.slots.busy.get();
         full.waiting_since = self.waiting_since(at);
         self.report(Report::Interval { worker: self.worker, data: full });
     }
@@ -450,7 +457,7 @@ impl Crew {
     /// Since when the transaction that has waited longest waits: for its answer, or in open loop for a session.
     fn waiting_since(&self, now: Moment) -> Option<Moment> {
         let next = self.schedule.borrow().as_ref().and_then(Schedule::next).filter(|next| *next < now);
-        self.seats.waiting_since().into_iter().chain(next).min()
+        self.slots.waiting_since().into_iter().chain(next).min()
     }
 
     /// The measured phase of this worker ends: on time, with the last transaction, or because it was stopped.
@@ -470,7 +477,7 @@ impl Crew {
             let thread = self.meter.read().since(step.thread_before);
             // Of a fixed number only those that belong to it: what the warm-up began is no part of the figures.
             let in_flight =
-                if self.tickets.are_limited.get() { self.tickets.busy.get() } else { self.seats.busy.get() };
+                if self.quota.is_limited.get() { self.quota.busy.get() } else { self.slots.busy.get() };
             let measured = step.timeline.measured;
             let arrivals = self.schedule.borrow().as_ref().map(|schedule| schedule.between(measured, at));
             step.end = Some(StepEnd { at, in_flight: in_flight.into(), backlog, arrivals, thread });
@@ -495,12 +502,12 @@ impl Crew {
 
     /// Whether everything that the step began, and in open loop everything that had arrived, is over.
     pub(crate) fn is_drained(&self) -> bool {
-        if self.phase.get() != Phase::Draining || self.seats.busy.get() > 0 {
+        if self.phase.get() != Phase::Draining || self.slots.busy.get() > 0 {
             return false;
         }
         let has_backlog =
             || self.schedule.borrow().as_ref().is_some_and(|schedule| schedule.next().is_some());
-        self.is_given_up() || !(has_backlog() || self.seats.has_assigned())
+        self.is_given_up() || !(has_backlog() || self.slots.has_assigned())
     }
 
     /// What has arrived and not begun does not begin any more.
@@ -511,14 +518,14 @@ impl Crew {
     /// The step is over: forgets it and answers what is left of it.
     pub(crate) fn close_step(&self) -> Option<(StepState, Outcomes, u64)> {
         let step = self.step.borrow_mut().take()?;
-        self.tickets.are_limited.set(false);
+        self.quota.is_limited.set(false);
         self.is_plain_loop.set(false);
         self.phase.set(Phase::Between);
-        let now = self.core.now();
+        let now = self.executor.now();
         let mut recording = self.recording.borrow_mut();
         let mut censored = 0;
-        self.seats.for_each(|seat| {
-            if let Some(arrival) = seat.assigned.take() {
+        self.slots.for_each(|slot| {
+            if let Some(arrival) = slot.assigned.take() {
                 censored += 1;
                 recording.unended(arrival.intended, now);
             }
@@ -534,15 +541,15 @@ impl Crew {
 
     /// Gives up the sessions that still hang in a transaction; they are made anew for the next step.
     pub(crate) fn drop_busy(&self) {
-        let now = self.core.now();
-        for (seat, task) in self.seats.take_busy() {
-            self.core.cancel(task);
-            let (intended, is_counted) = seat.turn.get();
+        let now = self.executor.now();
+        for (slot, task) in self.slots.take_busy() {
+            self.executor.cancel(task);
+            let (intended, is_counted) = slot.turn.get();
             if is_counted {
                 self.recording.borrow_mut().unended(intended, now);
             }
-            self.seats.set_connected(&seat, false);
-            self.seats.vacate(&seat);
+            self.slots.set_connected(&slot, false);
+            self.slots.vacate(&slot);
         }
     }
 }

@@ -9,12 +9,12 @@ use std::task::{Context, Poll, Waker};
 const OPENING_MAX: u32 = 32;
 
 #[derive(Default)]
-pub(crate) struct Door {
+pub(crate) struct OpeningLimit {
     opening: Cell<u32>,
     waiting: RefCell<VecDeque<Waker>>,
 }
 
-impl Door {
+impl OpeningLimit {
     /// Waits until this session may open its connection.
     pub(crate) fn poll(self: &Rc<Self>, cx: &Context<'_>) -> Poll<Opening> {
         if self.opening.get() < OPENING_MAX {
@@ -35,7 +35,7 @@ impl Door {
 }
 
 /// The right to open a connection; given back when dropped.
-pub(crate) struct Opening(Rc<Door>);
+pub(crate) struct Opening(Rc<OpeningLimit>);
 
 impl Drop for Opening {
     fn drop(&mut self) {

@@ -8,7 +8,7 @@ use crate::session::Failure;
 use crate::usage::ProcessCpu;
 
 /// Largest batch of transactions that a worker claims from the common count.
-const TICKETS_MAX: u64 = 256;
+const BATCH_MAX: u64 = 256;
 
 /// What all workers look at when something goes wrong.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl Shared {
 pub(crate) struct StepShared {
     /// Transactions that nobody has claimed; only in a closed loop with a fixed number of them (in open loop each
     /// worker's schedule has its own).
-    pub(super) tickets: Option<AtomicU64>,
+    pub(super) quota: Option<AtomicU64>,
     workers: u64,
     /// Workers whose measured phase is not over.
     pub(super) measuring: AtomicU32,
@@ -64,9 +64,9 @@ pub(crate) struct StepShared {
 }
 
 impl StepShared {
-    pub(crate) fn new(tickets: Option<u64>, workers: u32) -> StepShared {
+    pub(crate) fn new(quota: Option<u64>, workers: u32) -> StepShared {
         StepShared {
-            tickets: tickets.map(AtomicU64::new),
+            quota: quota.map(AtomicU64::new),
             workers: workers.into(),
             measuring: AtomicU32::new(workers),
             cpu: Mutex::default(),
@@ -76,9 +76,9 @@ impl StepShared {
     /// Takes a batch: large while there are many, single ones at the end, so that no worker sits on
     /// transactions that another could run.
     pub(super) fn claim(&self) -> u64 {
-        let Some(tickets) = &self.tickets else { return 0 };
-        let share = |left: u64| (left / (self.workers * 8)).clamp(1, TICKETS_MAX).min(left);
-        tickets
+        let Some(quota) = &self.quota else { return 0 };
+        let share = |left: u64| (left / (self.workers * 8)).clamp(1, BATCH_MAX).min(left);
+        quota
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left - share(left)))
             .map_or(0, share)
     }
