@@ -13,7 +13,6 @@ use crate::host::{Answer as Done, Param, Problem};
 use crate::output::{level, tell};
 use crate::symbols::{Counter, count};
 
-/// `sql_driver`.
 #[repr(C)]
 pub(crate) struct SqlDriver {
     sname: *const c_char,
@@ -54,7 +53,6 @@ struct Bulk {
 /// Statements of bulk inserts are no longer than this.
 const BULK_BYTES: usize = 512 * 1024;
 
-/// `sql_statement`.
 #[repr(C)]
 pub(crate) struct SqlStatement {
     connection: *mut SqlConnection,
@@ -71,14 +69,12 @@ struct Slot {
     text: String,
 }
 
-/// `sql_value`.
 #[repr(C)]
 pub(crate) struct SqlValue {
     len: u32,
     ptr: *const c_char,
 }
 
-/// `sql_row`.
 #[repr(C)]
 pub(crate) struct SqlRow {
     ptr: *mut c_void,

@@ -25,7 +25,6 @@ pub(crate) mod level {
 /// What is told at all: one command line runs in a process.
 static VERBOSITY: AtomicU8 = AtomicU8::new(level::NOTICE);
 
-/// Sets `--verbosity`.
 pub(crate) fn set_verbosity(verbosity: u8) {
     VERBOSITY.store(verbosity, Ordering::Relaxed);
 }

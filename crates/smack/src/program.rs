@@ -16,7 +16,6 @@ use crate::syntax::{Client, Query, Script, Section, Shot, Table};
 pub struct DataDir {
     /// The directory.
     pub path: PathBuf,
-    /// `--allow-shell`
     pub allow_shell: bool,
 }
 

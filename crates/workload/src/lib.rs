@@ -5,7 +5,7 @@
 
 mod builtin;
 mod control;
-pub mod dialect;
+mod dialect;
 mod engine;
 mod error;
 pub mod files;

@@ -8,7 +8,7 @@ use std::fmt;
 pub use errors::class_of_code;
 pub use wire::Flavor;
 
-pub use sql::{Isolation, Placeholder, Syntax, TableLock};
+pub(crate) use sql::{Isolation, TableLock};
 
 /// A server's version, as far as behaviour depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
