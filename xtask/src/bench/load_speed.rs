@@ -16,7 +16,7 @@ use wire::{Protocol, Target};
 use workload::{Configured, Dialect, LoadAt, LoadReport};
 
 use super::lab::median;
-use super::yardstick;
+use super::sysbench;
 
 const SERVERS: &[&str] = &["mariadb", "mysql@8.0.33", "postgres"];
 const SNAPSHOT_RATIO_MIN: f64 = 15.0;
@@ -31,7 +31,7 @@ struct Asked<'a> {
 }
 
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    yardstick::check()?;
+    sysbench::check()?;
     let asked = parse(arguments)?;
     warn_if_busy();
     let home = Home::find()?;
@@ -226,7 +226,7 @@ fn load(loader: Loader, configured: &dyn Configured, target: &Target, rows: &str
     let started = Instant::now();
     let report: Option<LoadReport> = match loader {
         Loader::Sysbench => {
-            yardstick::sysbench("oltp_read_write", target, &[&format!("--table-size={rows}")], "prepare")?;
+            sysbench::call("oltp_read_write", target, &[&format!("--table-size={rows}")], "prepare")?;
             None
         }
         Loader::Attached => Some(configured.load(&at, &|_| ())?),

@@ -19,11 +19,12 @@ mod power;
 mod sampler_cost;
 mod soak;
 mod statement_mix;
+mod sysbench;
 mod sysbench_scripts;
 mod ten_thousand_sessions;
 mod tpcc;
+mod tricks;
 mod verdicts;
-mod yardstick;
 
 use anyhow::{Result, bail};
 
@@ -37,6 +38,7 @@ const ALL: &[Benchmark] = &[
         "client cpu of oltp_read_write on both protocols beside sysbench and a floor",
         oltp_cost::run,
     ),
+    ("tricks", "what each of the engine's tricks earns, with and without it in turns", tricks::run),
     ("load-speed", "loading a million rows against sysbench's prepare, and from a snapshot", load_speed::run),
     ("deploy", "a server from nothing, and from a snapshot, against the same by hand", deploy::run),
     ("statement-mix", "statements of each workload against those of sysbench's scripts", statement_mix::run),

@@ -15,7 +15,7 @@ use wire::{Protocol, Target};
 use workload::{Dialect, LoadAt, Workload};
 
 use super::lab::on_both_families;
-use super::yardstick;
+use super::sysbench;
 
 const TRANSACTIONS: u64 = 10_000;
 const ROWS: &str = "10000";
@@ -24,7 +24,7 @@ const ROWS: &str = "10000";
 type Counts = BTreeMap<String, u64>;
 
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    yardstick::check()?;
+    sysbench::check()?;
     on_both_families(arguments, one_server)
 }
 
@@ -55,7 +55,7 @@ fn one_server(home: &Home, selector: &str) -> Result<bool> {
 fn sysbench_run(script: &str, target: &Target) -> Result<()> {
     let size = format!("--table-size={ROWS}");
     let events = format!("--events={TRANSACTIONS}");
-    yardstick::sysbench(script, target, &[&size, &events, "--time=0", "--threads=1"], "run").map(drop)
+    sysbench::call(script, target, &[&size, &events, "--time=0", "--threads=1"], "run").map(drop)
 }
 
 fn load(name: &str, target: &Target, rows: &str) -> Result<()> {
@@ -116,7 +116,7 @@ fn bulk_insert(log: &Log, target: &Target) -> Result<bool> {
     load("bulk_insert", target, "0")?;
     let events = format!("--events={rows}");
     let theirs =
-        log.during(|| yardstick::sysbench("bulk_insert", target, &[&events, "--time=0"], "run").map(drop))?;
+        log.during(|| sysbench::call("bulk_insert", target, &[&events, "--time=0"], "run").map(drop))?;
     let statements = |counts: &Counts| counts.values().sum::<u64>();
     let texts = |counts: &Counts| counts.keys().cloned().collect::<Vec<_>>();
     let difference = statements(&theirs).abs_diff(statements(&ours));

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::lab::{
     Server, Slice, build_plimsoll, median, output, paired, print_slices, ratio_interval, steady_slice,
 };
-use super::yardstick;
+use super::sysbench;
 
 const ROWS: u64 = 1_000_000;
 const SCRIPTS: [&str; 2] = ["oltp_read_write", "oltp_point_select"];
@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
             _ => bail!("{USAGE}"),
         }
     }
-    yardstick::check()?;
+    sysbench::check()?;
     let plimsoll = build_plimsoll()?;
     let plimsoll = vec![plimsoll.display().to_string(), "sysbench".to_owned()];
     let server = Server::deploy(std::path::Path::new(&plimsoll[0]), "mariadb")?;
