@@ -1,4 +1,5 @@
-//! What the engine does for speed alone, and would be simpler without.
+//! What the engine does for speed alone, and would be simpler without. One that earns less than 3 % of the client's cpu at 64
+//! sessions is to go; none has been measured by itself yet.
 
 /// One such thing, which `cargo xtask bench tricks` leaves out to measure what it earns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
