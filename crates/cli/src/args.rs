@@ -95,6 +95,8 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     /// Say what this machine can and cannot measure, and why
     Doctor(DoctorArgs),
+    /// Measure a server against itself: which differences this machine can tell, and how often it errs
+    Calibrate(CalibrateArgs),
     /// Run sysbench's command line: its scripts, options and output, on Plimsoll's engine
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Sysbench {
@@ -575,6 +577,27 @@ pub(crate) enum BuildsCommand {
         #[arg(value_name = "BUILD", required = true)]
         builds: Vec<String>,
     },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plimsoll calibrate
+  plimsoll calibrate postgres --budget 10m --json -
+Two equal servers live side by side and are loaded in turns, life after life. What it finds is kept for this machine and
+added to by the next calibration; doctor, `run --dry-run` and reports show it.")]
+pub(crate) struct CalibrateArgs {
+    /// The build: mariadb, postgres@16 (default: the newest that is here, MariaDB first)
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: Option<String>,
+    /// How long it may take; five lives, some two minutes, are made in any case
+    #[arg(long, value_name = "DURATION", default_value = "20m", allow_hyphen_values = true, value_parser = measured)]
+    pub(crate) budget: Duration,
+    /// Seed of the work and of the order (default: drawn, and shown)
+    #[arg(long, allow_hyphen_values = true)]
+    pub(crate) seed: Option<u64>,
+    /// Write what is known as one JSON object (`-` for standard output)
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

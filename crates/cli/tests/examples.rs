@@ -83,6 +83,8 @@ const SPECIAL: &[(&str, How)] = &[
     ),
     ("plimsoll super-smack select-key 10 10000 --server mariadb", Changed(&[("10 10000", "10 100")], LONG)),
     ("plimsoll audit mariadb --profile fast", Changed(&[("fast", "fast --rounds 1")], LONG)),
+    ("plimsoll calibrate", NotRun(BY_HAND)),
+    ("plimsoll calibrate postgres --budget 10m --json -", Changed(&[("10m", "1s")], LONG)),
     // docs/studies.md
     ("cargo xtask studies", NotRun(BY_HAND)),
     ("cargo xtask studies maxia-2009 --keep DIR", NotRun(BY_HAND)),

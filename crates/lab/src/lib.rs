@@ -7,6 +7,7 @@ pub mod audit;
 mod awake;
 pub mod bench;
 pub mod bisect;
+pub mod calibrate;
 mod cells;
 pub mod changes;
 pub mod checks;

@@ -7,6 +7,7 @@
 //! whoever hands it in).
 
 mod audit;
+mod calibration;
 mod change;
 mod codec;
 mod error;
@@ -24,6 +25,7 @@ mod write;
 pub use audit::{
     Audit, AuditId, AuditKind, AuditPromise, AuditRound, AuditStart, AuditUnflushed, AuditVerdict,
 };
+pub use calibration::{Calibrations, EqualLife};
 pub use change::{ChangeDecision, ChangeState};
 pub use codec::PackedHistogram;
 pub use error::Error;

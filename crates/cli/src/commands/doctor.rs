@@ -21,6 +21,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<End, Failure> {
         )));
     }
     let facts = examine(&place);
+    let known = lab::calibrate::known(&home);
     tell!("looking at the storage under {} (some seconds where it is not known yet)", place.display());
     let probe = lab::watch::storage_probe("default", &place, &home.path().join("probes"), args.refresh);
     if args.json {
@@ -34,9 +35,27 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<End, Failure> {
             Ok(probe) => json!({"tool": probe.tool, "figures": probe.figures, "facts": probe.facts}),
             Err(error) => json!({"error": error.to_string()}),
         };
-        return print_data(&format!("{}\n", json!({"facts": facts, "storage": storage})));
+        let calibrations: Vec<Value> = known.iter().map(lab::calibrate::Summary::json).collect();
+        return print_data(&format!(
+            "{}\n",
+            json!({"facts": facts, "storage": storage, "calibrations": calibrations})
+        ));
     }
-    print(&screen(&facts, &probe, columns(), args.long))
+    let mut text = screen(&facts, &probe, columns(), args.long);
+    for summary in &known {
+        text.push_str(&wrapped("tells", &told(summary), columns()));
+    }
+    print(&text)
+}
+
+/// What calibrations found.
+fn told(summary: &lab::calibrate::Summary) -> String {
+    let differences =
+        summary.resolvable_text().unwrap_or_else(|| "not known yet: calibrate for longer".to_owned());
+    format!(
+        "{}: {differences} ({} lives; {} of {} A/A studies called a difference).",
+        summary.server, summary.lives, summary.false_verdicts, summary.studies
+    )
 }
 
 /// One screen: what is as a study wants it in a paragraph, the rest one by one with what it means.

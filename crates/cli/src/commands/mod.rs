@@ -5,6 +5,7 @@ mod bench;
 mod bisect;
 mod build;
 mod builds;
+mod calibrate;
 mod changes;
 mod doctor;
 mod env;
@@ -59,6 +60,7 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
         Command::Builds(args) => builds::builds(&args.command),
         Command::Snapshots(args) => snapshots::snapshots(&args.command),
         Command::Audit(args) => audit::audit(&args),
+        Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Sysbench { arguments } => sysbench::sysbench(&arguments, &line),
         Command::SuperSmack(args) => super_smack::super_smack(&args),

@@ -14,6 +14,7 @@ use std::time::Duration;
 use sandbox::{Build, Home, Profile, Spec};
 use store::{Key, RunEnd, RunStart, ServerFacts, Slice, Status};
 
+use crate::awake::Awake;
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
 use crate::machine::take_machine;
@@ -23,6 +24,7 @@ use crate::plan::mix;
 use crate::provision::{Data, Place};
 use crate::run::{Around, Asked, Order};
 use crate::stop::{SIDES_MAX, StopSwitch};
+use crate::study::MachineWishes;
 use crate::subject::next_number;
 use crate::workloads::Resolved;
 
@@ -166,6 +168,8 @@ pub fn duel(
     if !cleaned.is_empty() {
         observer(Event::Cleaned(&cleaned));
     }
+    let awake = Awake::hold(&MachineWishes::default());
+    awake.doubts.iter().for_each(|doubt| observer(Event::Warning(doubt)));
     let notes: Vec<String> = machine.doubt.iter().cloned().collect();
     for number in 1..=request.lives {
         let began = std::time::Instant::now();

@@ -17,7 +17,8 @@ pub(crate) use compare::{axis_values, position_on_axis};
 pub use draft::write_new;
 pub use model::{
     Arrivals, Axes, Body, Compare, CpusChoice, EnvChoice, Exclude, Idle, Ladder, Length, Load, MachineWishes,
-    Pairing, Primary, Quick, ServerChoice, SettingsChoice, StorageChoice, Study, Turbo, Until, WorkloadChoice,
+    Pairing, Primary, Quick, ServerChoice, SettingsChoice, StorageChoice, Study, Turbo, Until,
+    WorkloadChoice,
 };
 pub use parse::parse;
 pub use problem::{Problem, StudyError, one_of};

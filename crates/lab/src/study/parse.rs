@@ -197,10 +197,10 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         None => Quick::default(),
     };
     check_options(&axes, &quick, &option_spans, &[&places, &quick_places], problems);
-    let compare = table
-        .get("compare")
-        .and_then(|item| item.table(problems, "[compare]"))
-        .and_then(|inner| read_compare(inner, &axes, &load, problems));
+    let compare = table.get("compare").and_then(|item| item.table(problems, "[compare]")).and_then(|inner| {
+        places.spans.insert("margin".to_owned(), inner.key_span("margin"));
+        read_compare(inner, &axes, &load, problems)
+    });
     if let Some(inner) = table.get("report").and_then(|item| item.table(problems, "[report]")) {
         read_report(inner, problems);
     }

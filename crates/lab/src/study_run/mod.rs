@@ -129,6 +129,9 @@ pub fn run_study(
             let plan = Plan::new(&body, request.quick, seed, pinned);
             crate::cells::check(&request.study, &body.load, &plan, &controlled)?;
             let id = store.add_study(&study_row(request, &body, &plan)?)?;
+            if let Some(note) = crate::calibrate::note(home, &request.study, &body, &plan) {
+                store.add_note(id, load::time::unix_ms(), &note)?;
+            }
             (plan, id)
         }
     };

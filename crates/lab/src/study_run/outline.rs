@@ -81,6 +81,7 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
     let notes = SettingsNotes::of(&request.study, &body.load, &plan, &controlled)?;
     let mut notes: Vec<String> = notes.all().cloned().collect();
     notes.extend(duels_note(&body));
+    notes.extend(crate::calibrate::note(home, &request.study, &body, &plan));
     let chosen = only::choose(&plan, &request.only)?;
     Ok(Outline { chosen, plan, to_fetch, run_length: run_length(&body), notes })
 }

@@ -1,0 +1,408 @@
+//! `plimsoll calibrate`: duels of a server with itself, and what they say of this machine: how much of a spread arises at
+//! which level, which difference can be told in which time, and how often a verdict was one where there is nothing.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use sandbox::{Home, builds};
+use serde_json::{Value, json};
+use stats::{BlockCosts, Components, Design, Question, Rules, Sample, Verdict, variance_components};
+use store::{Calibrations, EqualLife};
+
+use crate::duel::{self, Life, SLICE, SLICE_WARMUP, Side};
+use crate::error::Error;
+use crate::hooks::Attach;
+use crate::observe::Observer;
+use crate::plan::Plan;
+use crate::servers::{self, Server};
+use crate::stop::StopSwitch;
+use crate::study::{Body, Length, Pairing, Study};
+
+/// What is calibrated with: the mix of reads and writes that most studies ask about, at a load that keeps a server busy.
+const WORKLOAD: &str = "oltp_read_write";
+const SESSIONS: u32 = 8;
+/// Slices of each side in a life.
+const SLICES: u32 = 8;
+const WARMUP: Duration = Duration::from_secs(2);
+/// Lives of one A/A study, which is looked at from the fifth on as a study is that ends when it is decided.
+const STUDY_LIVES: usize = 8;
+/// Times for which the smallest difference is told.
+pub const TIMES: [(&str, f64); 3] = [("5m", 300.0), ("10m", 600.0), ("30m", 1800.0)];
+
+/// What to calibrate.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// As on the command line: a build. `None`: the newest MariaDB, else PostgreSQL.
+    pub server: Option<String>,
+    /// No life is begun that would not end within it, but the first five are made anyway.
+    pub budget: Duration,
+    pub seed: u64,
+}
+
+/// What is known of a machine and a server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    pub server: String,
+    pub lives: usize,
+    /// Of the log-ratios of pairs of slices, between and within lives; `None` below five lives.
+    pub ratios: Option<Components>,
+    /// Standard deviation of the logarithms of one server's slices of a second, within a life.
+    pub second: Option<f64>,
+    /// Smallest difference told with a chance of 80 % in each of [`TIMES`]; `None` where it is not known or not enough.
+    pub resolvable: [Option<f64>; 3],
+    /// A/A studies made so far, and those that called a difference.
+    pub studies: usize,
+    pub false_verdicts: usize,
+    /// Median and 99th percentile of how late wake-ups were, in microseconds.
+    pub wakeup_us: Option<(f64, f64)>,
+    /// Milliseconds since 1970 of the last life.
+    pub at_ms: i64,
+    /// What a block of such a study costs, in seconds; `None` without lives.
+    costs: Option<BlockCosts>,
+}
+
+/// Where calibrations are kept.
+fn folder(home: &Home) -> std::path::PathBuf {
+    home.path().join("calibrations")
+}
+
+/// What is known of this machine.
+pub fn known(home: &Home) -> Vec<Summary> {
+    let all = Calibrations::of_host(&folder(home), &crate::host::facts().fingerprint);
+    all.iter().map(summary).collect()
+}
+
+fn rules(design: Design) -> Rules {
+    Rules { design, ..Rules::default() }
+}
+
+/// Logarithms of the ratios of pairs of slices of each life.
+fn log_ratios(lives: &[EqualLife]) -> Vec<Vec<f64>> {
+    let of = |life: &EqualLife| {
+        life.tps[0]
+            .iter()
+            .zip(&life.tps[1])
+            .map(|(a, b)| (b / a).ln())
+            .filter(|log| log.is_finite())
+            .collect()
+    };
+    lives.iter().map(of).collect()
+}
+
+/// From what was measured to what it means.
+pub fn summary(made: &Calibrations) -> Summary {
+    // A spread between fewer lives than a verdict needs is a guess.
+    let is_enough = made.lives.len() >= Rules::default().blocks_min;
+    let ratios = variance_components(&log_ratios(&made.lives)).filter(|_| is_enough);
+    let logs =
+        |tps: &Vec<f64>| tps.iter().map(|tps| tps.ln()).filter(|log| log.is_finite()).collect::<Vec<f64>>();
+    let sides: Vec<Vec<f64>> = made.lives.iter().flat_map(|life| life.tps.iter().map(logs)).collect();
+    let lengths: Vec<f64> = made
+        .lives
+        .iter()
+        .map(|life| life.took_s - made.pair_s * life.tps[0].len().min(life.tps[1].len()) as f64)
+        .collect();
+    let costs =
+        stats::median(&lengths).map(|life_s| BlockCosts { life_s: life_s.max(0.0), pair_s: made.pair_s });
+    let resolvable = TIMES.map(|(_, seconds)| {
+        let layout = stats::best_layout(ratios.as_ref()?, &costs?, seconds, &rules(Design::Watched))?;
+        Some(layout.difference)
+    });
+    let (studies, false_verdicts) = equal_studies(&made.lives);
+    Summary {
+        server: made.server.clone(),
+        lives: made.lives.len(),
+        ratios,
+        second: variance_components(&sides).map(|found| found.within.sqrt()),
+        resolvable,
+        studies,
+        false_verdicts,
+        wakeup_us: made.wakeup_us,
+        at_ms: made.lives.last().map_or(0, |life| life.at_ms),
+        costs,
+    }
+}
+
+/// A/A studies of lives that follow each other in one calibration, each life used once: how many there are, and how many
+/// called a difference at some look.
+fn equal_studies(lives: &[EqualLife]) -> (usize, usize) {
+    let (mut studies, mut wrong) = (0, 0);
+    for lives in lives.chunk_by(|a, b| a.calibration == b.calibration) {
+        for lives in lives.chunks_exact(STUDY_LIVES) {
+            studies += 1;
+            let mean = |tps: &[f64]| stats::mean(tps).unwrap_or(f64::NAN);
+            let samples = |side: usize, count: usize| -> Vec<Sample> {
+                let of = |(block, life): (u32, &EqualLife)| Sample { block, value: mean(&life.tps[side]) };
+                (1..).zip(&lives[..count]).map(of).collect()
+            };
+            let rules = rules(Design::Watched);
+            let is_wrong = (rules.blocks_min..=STUDY_LIVES).any(|count| {
+                let (base, other) = (samples(0, count), samples(1, count));
+                let question = Question { base, other, better: stats::Better::Higher };
+                let verdict = stats::compare_one(&question, &rules).verdict;
+                matches!(verdict, Verdict::Faster | Verdict::Slower)
+            });
+            wrong += usize::from(is_wrong);
+        }
+    }
+    (studies, wrong)
+}
+
+impl Summary {
+    /// The line of `plimsoll calibrate --json`.
+    pub fn json(&self) -> Value {
+        let host = crate::host::facts();
+        let resolvable: BTreeMap<&str, Option<f64>> =
+            TIMES.iter().map(|(name, _)| *name).zip(self.resolvable).collect();
+        json!({
+            "schema": 2,
+            "host": {"name": host.name, "fingerprint": host.fingerprint, "cpu_model": host.cpu_model, "cpus": host.cpus},
+            "server": self.server,
+            "lives": self.lives,
+            "resolvable": resolvable,
+            "aa": {"studies": self.studies, "false_verdicts": self.false_verdicts},
+            "spread": {
+                "life": self.ratios.map(|found| found.between.sqrt()),
+                "slice": self.ratios.map(|found| found.within.sqrt()),
+                "second": self.second,
+            },
+            "wakeup_us": {"p50": self.wakeup_us.map(|(p50, _)| p50), "p99": self.wakeup_us.map(|(_, p99)| p99)},
+        })
+    }
+
+    /// `3.1 % in 5 minutes, 2.0 % in 10 minutes`: the smallest differences told, of the times for which there is one.
+    pub fn resolvable_text(&self) -> Option<String> {
+        let told = TIMES.iter().zip(self.resolvable).filter_map(|((name, _), difference)| {
+            Some(format!("{:.1} % in {} minutes", difference? * 100.0, name.trim_end_matches('m')))
+        });
+        let told: Vec<String> = told.collect();
+        (!told.is_empty()).then(|| told.join(", "))
+    }
+
+    /// The smallest difference that a study of at most `blocks` duels of `pairs` pairs of slices tells.
+    pub fn told_by(&self, blocks: usize, pairs: usize, is_watched: bool) -> Option<f64> {
+        let design = if is_watched { Design::Watched } else { Design::Fixed };
+        let spread = self.ratios?.of_a_mean(pairs).sqrt();
+        stats::difference_told(spread, blocks, &rules(design))
+    }
+
+    /// Blocks of `pairs` pairs of slices that `seconds` are enough for.
+    pub fn blocks_in(&self, seconds: f64, pairs: usize) -> Option<usize> {
+        let costs = self.costs?;
+        Some((seconds / (costs.life_s + costs.pair_s * pairs as f64)).floor() as usize)
+    }
+}
+
+/// Which difference a study can tell on this machine, by what is known of its servers, and whether its margin is below
+/// that. `None` where nothing is known, or nothing is compared.
+pub(crate) fn note(home: &Home, study: &Study, body: &Body, plan: &Plan) -> Option<String> {
+    let compare = body.compare.as_ref()?;
+    let known = known(home);
+    let is_asked = |found: &&Summary| plan.servers.iter().any(|server| server.build_name == found.server);
+    let of_study: Vec<&Summary> = known.iter().filter(is_asked).collect();
+    let all: Vec<&Summary> = if of_study.is_empty() { known.iter().collect() } else { of_study };
+    let pairs = match body.load.length {
+        Length::Time(length) => duel::slices_in(length) as usize,
+        Length::Transactions(_) => SLICES as usize,
+    };
+    let budget = body.load.until.and_then(|until| until.budget);
+    // Cells are measured in turns, each pair of them a duel at best.
+    let duels = (plan.cells.len() / 2).max(1) as f64;
+    let told = |found: &&Summary| {
+        let in_budget = budget.map(|budget| found.blocks_in(budget.as_secs_f64() / duels, pairs));
+        let blocks = in_budget.map_or(Some(usize::MAX), |blocks| blocks)?.min(plan.blocks() as usize);
+        let difference = found.told_by(blocks, pairs, body.load.until.is_some())?;
+        Some((difference, blocks, found.server.clone()))
+    };
+    let (difference, blocks, server) =
+        all.iter().filter_map(told).max_by(|(a, ..), (b, ..)| a.total_cmp(b))?;
+    let at_best = if body.load.pairing == Pairing::Duel { "" } else { ", if it had duels" };
+    let percent = difference * 100.0;
+    let mut text = format!(
+        "{blocks} blocks of this study tell a difference of {percent:.1} % on this machine{at_best} (calibrated with \
+         {server} and {WORKLOAD}, found 4 times in 5)"
+    );
+    if compare.margin < difference {
+        text.push_str(&format!(
+            "; its margin of {:.1} % ({}) is below that, and most comparisons with it will stay undecided: raise \
+             `margin`, `blocks` or `budget`",
+            compare.margin * 100.0,
+            study.position("margin")
+        ));
+    }
+    Some(text)
+}
+
+/// Makes duels of a server with itself for as long as the budget lasts, and adds them to what is known of this machine. Each
+/// life is kept the moment it ends.
+///
+/// # Errors
+/// The server cannot be had, or no life of it was one that counts; or the user wanted it to end.
+pub fn calibrate(
+    home: &Home,
+    request: &Request,
+    attach: &dyn Attach,
+    observer: Observer<'_>,
+    stop: &StopSwitch,
+) -> Result<Summary, Error> {
+    let build = build(home, request, observer)?;
+    let (server, host) = (build.name(), crate::host::facts().fingerprint);
+    let pair_s = 2.0 * (SLICE + SLICE_WARMUP).as_secs_f64();
+    let before = Calibrations::of_host(&folder(home), &host).into_iter().find(|made| {
+        (&made.server, &made.build, made.pair_s) == (&server, &build.identity, pair_s)
+            && (made.workload.as_str(), made.sessions) == (WORKLOAD, SESSIONS)
+    });
+    let mut made =
+        before.unwrap_or_else(|| Calibrations::new(&server, &build.identity, WORKLOAD, SESSIONS, pair_s));
+    let calibration = made.lives.last().map_or(1, |life| life.calibration + 1);
+    made.wakeup_us = telemetry::wake_ups().map(|late| (late.p50_us, late.p99_us));
+    let began = Instant::now();
+    let (mut counted, mut longest, mut last_error) = (0, Duration::ZERO, None);
+    let mut kept = Ok(());
+    let duels = duel::Request {
+        sides: vec![Side::new("a", build.clone()), Side::new("b", build)],
+        workload: crate::workloads::resolve(WORKLOAD)?,
+        options: BTreeMap::from([("table_size".to_owned(), "10000".to_owned())]),
+        sessions: SESSIONS,
+        lives: 1000,
+        slices: SLICES,
+        warmup: WARMUP,
+        pacing: load::Pacing::Closed,
+        seed: request.seed,
+    };
+    duel::duel(home, &duels, attach, observer, stop, &mut |life| {
+        longest = longest.max(life.took);
+        match equal_life(&life, calibration) {
+            Some(found) => {
+                counted += 1;
+                made.lives.push(found);
+                kept = made.write(&folder(home), &host);
+            }
+            None => {
+                last_error = life.sides.iter().find_map(|side| side.end.error.clone()).or(last_error.take())
+            }
+        }
+        let is_over = began.elapsed() + longest > request.budget && life.number >= 5;
+        if is_over || kept.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    kept.map_err(|error| Error::Run(format!("the calibration cannot be kept: {error}")))?;
+    if counted == 0 {
+        let why = last_error.unwrap_or_else(|| "no side says why".to_owned());
+        return Err(Error::Run(format!("no life of {server} counts: {why}")));
+    }
+    Ok(summary(&made))
+}
+
+/// What is kept of a life that counts.
+fn equal_life(life: &Life, calibration: u32) -> Option<EqualLife> {
+    let [a, b] = life.sides.as_slice() else { return None };
+    let tps = [a.slices_tps(), b.slices_tps()];
+    let is_whole = life.is_valid() && tps.iter().all(|tps| !tps.is_empty());
+    let at_ms = load::time::unix_ms();
+    is_whole.then_some(EqualLife { tps, took_s: life.took.as_secs_f64(), at_ms, calibration })
+}
+
+fn build(home: &Home, request: &Request, observer: Observer<'_>) -> Result<sandbox::Build, Error> {
+    let selector = match &request.server {
+        Some(given) => match servers::parse_argument(given)? {
+            Server::Selector(selector) => selector,
+            _ => {
+                return Err(Error::Usage(
+                    "two equal servers are started to calibrate: name a build (mariadb, postgres@16), not a server \
+                     that runs"
+                        .to_owned(),
+                ));
+            }
+        },
+        None => {
+            let is_here = |name: &str| {
+                let selector = name.parse().ok()?;
+                matches!(builds::find(home, &selector), Ok(builds::Resolved::Here(_))).then_some(selector)
+            };
+            ["mariadb", "postgres", "mysql", "percona"].iter().find_map(|name| is_here(name)).ok_or_else(
+                || {
+                    Error::Usage(
+                        "no server is on this machine: name one (plimsoll calibrate mariadb)".to_owned(),
+                    )
+                },
+            )?
+        }
+    };
+    servers::obtain(home, &selector, observer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lives whose second side is faster by `ratio`, with slices that alternate around their mean.
+    fn made(lives: u32, ratio: f64) -> Calibrations {
+        let mut made = Calibrations::new("mariadb@11.4.5", "b", WORKLOAD, SESSIONS, 2.2);
+        for life in 0..lives {
+            let level = 1000.0 * (1.0 + 0.02 * f64::from(life % 3));
+            let noise =
+                |at: i32| 1.0 + 0.03 * f64::from(at * 7 % 5 - 2) + 0.004 * f64::from(life * 5 % 7) - 0.012;
+            let side = |ratio: f64, shift: i32| (0..8).map(|at| level * ratio * noise(at + shift)).collect();
+            let tps = [side(1.0, 0), side(ratio, 1)];
+            made.lives.push(EqualLife {
+                tps,
+                took_s: 30.0,
+                at_ms: i64::from(life),
+                calibration: 1 + life / 16,
+            });
+        }
+        made
+    }
+
+    #[test]
+    fn equal_servers_give_studies_without_a_false_verdict_and_differences_that_shrink_with_time() {
+        let found = summary(&made(20, 1.0));
+        // Sixteen lives of the first calibration, and four of the second, which are too few for a study.
+        assert_eq!((found.lives, found.studies, found.false_verdicts), (20, 2, 0));
+        let told: Vec<f64> = found.resolvable.into_iter().map(Option::unwrap).collect();
+        assert!(told[0] > told[1] && told[1] > told[2] && told[2] > 0.0, "{told:?}");
+        let json = found.json();
+        assert_eq!(json["aa"], json!({"studies": 2, "false_verdicts": 0}));
+        assert!(json["resolvable"]["30m"].is_f64() && json["spread"]["slice"].is_f64(), "{json}");
+        assert!(json["spread"]["second"].as_f64().unwrap() > 0.02, "{json}");
+    }
+
+    #[test]
+    fn studies_that_call_a_difference_where_there_is_none_are_counted() {
+        let found = summary(&made(16, 1.2));
+        assert_eq!((found.studies, found.false_verdicts), (2, 2));
+    }
+
+    #[test]
+    fn too_few_lives_tell_nothing() {
+        let found = summary(&made(4, 1.0));
+        assert_eq!((found.resolvable, found.ratios, found.resolvable_text()), ([None; 3], None, None));
+        assert_eq!(found.told_by(10, 8, true), None);
+    }
+
+    #[test]
+    fn a_margin_below_what_the_machine_tells_is_named_with_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path()).unwrap();
+        let note_for = |margin: &str| {
+            let text = format!(
+                "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = [\"mariadb\", \"postgres\"]\nworkload = \"tpcb\"\n\
+                 [load]\npairing = \"duel\"\nblocks = 10\n[compare]\naxis = \"server\"\nbase = \"mariadb\"\n\
+                 margin = {margin}\n"
+            );
+            let study = crate::study::parse(std::path::Path::new("s.toml"), &text).unwrap();
+            let body = study.body(false);
+            let plan = Plan::new(&body, false, 1, Vec::new());
+            note(&home, &study, &body, &plan)
+        };
+        assert_eq!(note_for("0.05"), None, "nothing is known yet");
+        made(20, 1.0).write(&folder(&home), &crate::host::facts().fingerprint).unwrap();
+        let fine = note_for("0.9").unwrap();
+        assert!(fine.starts_with("10 blocks of this study tell a difference of "), "{fine}");
+        assert!(!fine.contains("below"), "{fine}");
+        let short = note_for("0.0001").unwrap();
+        assert!(short.contains("its margin of 0.0 % (s.toml:12:1) is below that"), "{short}");
+        assert!(short.contains("raise `margin`, `blocks` or `budget`"), "{short}");
+    }
+}
