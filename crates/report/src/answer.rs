@@ -22,9 +22,10 @@ pub(crate) struct Order<'a> {
 impl<'a> Order<'a> {
     /// Of a study that does not say what it is about, the first metric that it asks for.
     pub(crate) fn of(study: &'a StudyReport) -> Order<'a> {
-        let first = study.verdicts.first().map(|verdict| (&verdict.metric, &verdict.axis));
-        let is_said = study.verdicts.iter().any(|verdict| !verdict.is_primary);
-        let (primary, rest) = study.verdicts.iter().partition(|verdict| match is_said {
+        let asked = || study.verdicts.iter().filter(|verdict| verdict.is_asked);
+        let first = asked().next().map(|verdict| (&verdict.metric, &verdict.axis));
+        let is_said = asked().any(|verdict| !verdict.is_primary);
+        let (primary, rest) = asked().partition(|verdict| match is_said {
             true => verdict.is_primary,
             false => first == Some((&verdict.metric, &verdict.axis)),
         });

@@ -54,13 +54,15 @@ pub(crate) const PER_TRANSACTION: &str = "per_transaction/";
 
 /// Median over the counted runs.
 pub(crate) fn per_transaction(study: &StudyReport, point: &Point, name: &str) -> Option<f64> {
-    let fact = format!("{PER_TRANSACTION}{}/{name}", point.sessions);
-    let values: Vec<f64> = study
-        .counted(point)
-        .filter_map(|(run, _)| run.end.as_ref()?.facts.get(&fact))
-        .filter_map(|text| text.split(' ').next()?.parse().ok())
-        .collect();
+    let values: Vec<f64> =
+        study.counted(point).filter_map(|(run, _)| per_transaction_of(run, point.sessions, name)).collect();
     stats::median(&values)
+}
+
+/// Of one run.
+pub(crate) fn per_transaction_of(run: &RunView, sessions: u32, name: &str) -> Option<f64> {
+    let text = run.end.as_ref()?.facts.get(&format!("{PER_TRANSACTION}{sessions}/{name}"))?;
+    text.split(' ').next()?.parse().ok()
 }
 
 /// The workload's own headline over the counted runs: name, unit, median.

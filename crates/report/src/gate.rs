@@ -1,6 +1,6 @@
 //! Verdicts as a gate: what has to hold so that a command ends well.
 //!
-//! A gate speaks about every comparison of the report (of one metric, where it names one). Whatever could not be
+//! A gate speaks about every comparison that a study asks for (or of one metric, where it names one). Whatever could not be
 //! decided has not been shown, and what has not been shown does not pass: a gate that lets noise through would
 //! soon be trusted by nobody.
 
@@ -36,7 +36,7 @@ pub fn check(gate: &Gate, studies: &[StudyReport]) -> GateState {
         let asked = study
             .verdicts
             .iter()
-            .filter(|view| gate.metric.as_ref().is_none_or(|metric| *metric == view.metric));
+            .filter(|view| gate.metric.as_ref().map_or(view.is_asked, |metric| *metric == view.metric));
         for view in asked {
             state.asked += 1;
             state.doubted += usize::from(!view.doubts.is_empty());

@@ -177,6 +177,9 @@ pub struct Point {
     pub freeze_s: Option<f64>,
 }
 
+/// The server's cpu time for each committed transaction, in microseconds: a metric of every comparison.
+pub(crate) const CPU_PER_TRANSACTION: &str = "cpu_us_per_transaction";
+
 /// An answer to one question of `[compare]`.
 #[derive(Debug, Clone)]
 pub struct VerdictView {
@@ -191,6 +194,8 @@ pub struct VerdictView {
     pub climb: Option<Vec<u32>>,
     /// What counts as equivalent.
     pub margin: f64,
+    /// The study compares by this metric; what is not asked for stands beside it and fails no gate.
+    pub is_asked: bool,
     /// The study is about it; the others are secondary and share no error with it.
     pub is_primary: bool,
     /// The axis' value that is compared with.
@@ -416,7 +421,11 @@ impl StudyReport {
 }
 
 fn sample(run: &RunView, step: &StepFigures, metric: &str) -> Option<stats::Sample> {
-    Some(stats::Sample { block: run.block, value: step.metric(metric)? })
+    let value = match metric {
+        CPU_PER_TRANSACTION => crate::derived::per_transaction_of(run, step.sessions, "server_cpu"),
+        _ => step.metric(metric),
+    };
+    Some(stats::Sample { block: run.block, value: value? })
 }
 
 /// The standing of a run that no later attempt replaces; it counts where any of its levels does.

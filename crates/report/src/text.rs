@@ -117,6 +117,7 @@ pub fn metric_name(metric: &str) -> String {
         "qps" => "QPS".to_owned(),
         "tps_max" => "TPS of the best second".to_owned(),
         "tps_min" => "TPS of the worst second".to_owned(),
+        crate::model::CPU_PER_TRANSACTION => "server CPU per transaction".to_owned(),
         "mean" | "avg" | "mean_ms" => "mean response time".to_owned(),
         "max" | "max_ms" => "longest response time".to_owned(),
         "p999" | "p999_ms" => "p99.9 of response time".to_owned(),

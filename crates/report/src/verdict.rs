@@ -8,7 +8,7 @@ use store::{Comparison, Key, ServerFacts};
 
 use crate::load::label;
 use crate::marks;
-use crate::model::{Lost, Point, RunView, Standing, StudyReport, VerdictView};
+use crate::model::{CPU_PER_TRANSACTION, Lost, Point, RunView, Standing, StudyReport, VerdictView};
 use crate::text::{listed, metric_name};
 
 /// Throughput is better high, times are better low.
@@ -58,7 +58,26 @@ fn asked(
     if asked.iter().all(|(view, _)| !view.is_primary) {
         asked.iter_mut().for_each(|(view, _)| view.is_primary = true);
     }
+    asked.extend(comparisons.iter().flat_map(|comparison| cpu_beside(study, comparison, samples)));
     asked
+}
+
+/// What the sides' transactions cost, beside the metrics that are asked for, where it was measured on both sides.
+fn cpu_beside(
+    study: &StudyReport,
+    comparison: &Comparison,
+    samples: Samples<'_>,
+) -> Vec<(VerdictView, Question)> {
+    if comparison.metrics.iter().any(|metric| metric == CPU_PER_TRANSACTION) {
+        return vec![];
+    }
+    let mut beside = of_whole_climbs(study, comparison, CPU_PER_TRANSACTION, samples);
+    beside.extend(of_points(study, comparison, CPU_PER_TRANSACTION, samples));
+    beside.retain(|(_, question)| !question.base.is_empty() && !question.other.is_empty());
+    for (view, _) in &mut beside {
+        (view.is_asked, view.is_primary) = (false, false);
+    }
+    beside
 }
 
 /// The questions answered: primary ones of one margin share the error, secondary ones among themselves.
@@ -186,6 +205,7 @@ fn view(
         other,
         climb: None,
         margin: comparison.margin,
+        is_asked: true,
         is_primary: is_primary(comparison, metric, &study.points[other], levels.len() > 1),
         marks: marks::of_sides(study, (&others, &other_label), (&bases, &base_label)),
         absent: absent(study, metric, [(&others, &other_label), (&bases, &base_label)]),

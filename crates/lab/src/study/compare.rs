@@ -23,7 +23,7 @@ pub(super) const AXES: [&str; 11] = [
     "sessions",
     "climb",
 ];
-const METRICS: [&str; 7] = ["tps", "qps", "mean", "p50", "p95", "p99", "max"];
+const METRICS: [&str; 8] = ["tps", "qps", "mean", "p50", "p95", "p99", "max", "cpu_us_per_transaction"];
 
 pub(super) fn read_compare(
     mut table: Table<'_>,

@@ -315,7 +315,7 @@ const COMPARE: &[Key] = &[
         "metrics",
         "text, or a list",
         "[\"tps\"]",
-        "tps, qps, mean, p50, p95, p99 or max",
+        "tps, qps, mean, p50, p95, p99, max or cpu_us_per_transaction",
         "metrics = [\"tps\", \"p95\"]",
     ),
     key(
