@@ -77,6 +77,8 @@ pub(crate) enum Command {
     Changes(ChangesArgs),
     /// Run one workload on one server
     Bench(BenchArgs),
+    /// Find the highest rate at which a server keeps a promise
+    Line(LineArgs),
     /// List workloads, their options and statements
     Workloads(WorkloadsArgs),
     /// List builds: installed, fetched and fetchable
@@ -312,6 +314,59 @@ const BENCH_EXAMPLES: &str = "Examples:
   plimsoll bench oltp_read_only --server 'mysql://root@localhost/sbtest?socket=/run/mysqld/mysqld.sock' --keep
 A build gets a sandbox of its own, which is destroyed at the end. On a named sandbox or a URL, missing tables are
 loaded into the database named (created if absent) and stay there.";
+
+#[derive(Debug, Args)]
+#[command(after_long_help = format!("{SERVERS}\n\n{LINE_EXAMPLES}"), after_help = LINE_EXAMPLES)]
+pub(crate) struct LineArgs {
+    /// The workload: a name (`plimsoll workloads` lists them), or the path of a .sql or .smack file
+    pub(crate) workload: String,
+    /// The server
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) server: String,
+    /// What it is to keep: 'p99 < 20ms', 'errors < 0.1%' (repeatable)
+    #[arg(long, value_name = "PROMISE", required = true)]
+    pub(crate) promise: Vec<String>,
+    /// Time for climb, probes and holds together (default: 10m, and what --hold has beyond 1m)
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = measured)]
+    pub(crate) budget: Option<Duration>,
+    /// How long the line is held to confirm it (default: 1m, and no more than a fifth of --budget)
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = measured)]
+    pub(crate) hold: Option<Duration>,
+    /// No more sessions than this
+    #[arg(long, value_name = "N", default_value = "256", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) sessions_max: u32,
+    /// Worker threads of the client (default: one for two cpus)
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) workers: Option<u16>,
+    /// An option of the workload (repeatable)
+    #[arg(short = 'o', long = "option", value_name = "key=value", value_parser = key_value)]
+    pub(crate) options: Vec<(String, String)>,
+    /// A server variable of the sandbox (repeatable)
+    #[arg(long, value_name = "variable=value", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
+    /// Durability of the sandbox
+    #[arg(long, value_name = "NAME", value_parser = profile)]
+    pub(crate) profile: Option<sandbox::Profile>,
+    /// Seed of everything random (default: drawn, and shown)
+    #[arg(long, allow_hyphen_values = true)]
+    pub(crate) seed: Option<u64>,
+    /// Directory of the results: an interrupted search goes on with the probes that are there
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-results", value_hint = ValueHint::DirPath)]
+    pub(crate) results: PathBuf,
+    /// Begin anew although there is an unfinished search for the same
+    #[arg(long)]
+    pub(crate) new: bool,
+    /// Write one JSON object a line for each promise (`-` for standard output)
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) password: PasswordArgs,
+}
+
+const LINE_EXAMPLES: &str = "Examples:
+  plimsoll line oltp_read_write --server postgres@18 --promise 'p99 < 20ms' --promise 'errors < 0.1%'
+  plimsoll line oltp_point_select --server mariadb --promise 'p99 < 5ms' --budget 2m --json -
+A build gets a sandbox of its own, which is destroyed at the end. Loading the tables is not part of the budget.";
 
 /// How arrivals are spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

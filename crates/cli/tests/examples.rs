@@ -125,6 +125,14 @@ const SPECIAL: &[(&str, How)] = &[
         ),
     ),
     (
+        "plimsoll line oltp_read_write --server postgres@18 --promise 'p99 < 20ms' --promise 'errors < 0.1%'",
+        NotRun(BY_HAND),
+    ),
+    (
+        "plimsoll line oltp_point_select --server mariadb --promise 'p99 < 5ms' --budget 2m --json -",
+        NotRun(BY_HAND),
+    ),
+    (
         "plimsoll bench studies/workloads/bank.sql --server postgres -o accounts=100000",
         Changed(&[("accounts=100000", "accounts=100000 --time 1s")], "12 seconds as it is written"),
     ),

@@ -18,6 +18,7 @@ mod hooks;
 pub mod host;
 mod judge;
 pub mod kept;
+pub mod line;
 mod locks;
 mod machine;
 mod make;

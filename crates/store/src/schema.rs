@@ -9,7 +9,7 @@ use rusqlite::Connection;
 pub(crate) const APPLICATION_ID: i64 = 0x506c_6d73;
 
 /// Each entry takes a file from version `index` to `index + 1`.
-pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7];
+pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8];
 
 /// Counts are integers, durations REAL seconds, times milliseconds since 1970, seeds the bits of a u64.
 /// Histograms are HdrHistogram V2 payloads, deflated; their values count units of 100 ns.
@@ -160,6 +160,17 @@ CREATE TABLE change_decision (
   state TEXT NOT NULL, -- accepted, ignored
   why TEXT NOT NULL, decided_at_ms INTEGER NOT NULL
 ) STRICT;
+";
+
+/// Searches for load lines.
+const V8: &str = "
+CREATE TABLE line_search (
+  id INTEGER PRIMARY KEY, start TEXT NOT NULL, is_over INTEGER NOT NULL
+) STRICT;
+CREATE TABLE line_probe (
+  line_id INTEGER NOT NULL REFERENCES line_search(id), number INTEGER NOT NULL, probe TEXT NOT NULL,
+  PRIMARY KEY (line_id, number)
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Brings `connection` from version `from` to the end of `migrations`, all or nothing.

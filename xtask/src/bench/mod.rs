@@ -9,6 +9,7 @@ mod deploy;
 mod duels;
 mod fake;
 mod lab;
+mod line_search;
 mod live_verdicts;
 mod lives;
 mod load_speed;
@@ -79,6 +80,11 @@ const ALL: &[Benchmark] = &[
         "change-points",
         "false alarms of quiet series, and steps of twice the noise found in their place",
         change_points::run,
+    ),
+    (
+        "line-search",
+        "searches for load lines whose truth is known, simulated and in real time",
+        line_search::run,
     ),
     ("soak", "memory of a run of a week, by a simulated clock", soak::run),
     ("tpcc", "loading ten warehouses, and the conditions after 64 sessions and after a kill", tpcc::run),

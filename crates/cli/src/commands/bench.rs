@@ -102,19 +102,7 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
         )
         .into());
     }
-    let mut options = BTreeMap::new();
-    for (key, value) in &args.options {
-        let key = key.replace('-', "_");
-        if !workload.options().iter().any(|option| option.name == key) {
-            let names: Vec<&str> = workload.options().iter().map(|option| option.name.as_ref()).collect();
-            let hint = match wire::spelling::nearest(&key, names.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("it has {}", names.join(", ")),
-            };
-            return Err(Error::Usage(format!("{} has no option `{key}`: {hint}", workload.name())).into());
-        }
-        options.insert(key, value.clone());
-    }
+    let options = workload_options(&workload, &args.options)?;
     let pacing = match args.rate {
         None => load::Pacing::Closed,
         Some(rate_tps) => load::Pacing::Open {
@@ -149,6 +137,27 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
         data,
         seed: args.seed.unwrap_or_else(draw_seed),
     })
+}
+
+/// The options given, if the workload has them.
+pub(crate) fn workload_options(
+    workload: &lab::workloads::Resolved,
+    given: &[(String, String)],
+) -> Result<BTreeMap<String, String>, Error> {
+    let mut options = BTreeMap::new();
+    for (key, value) in given {
+        let key = key.replace('-', "_");
+        if !workload.options().iter().any(|option| option.name == key) {
+            let names: Vec<&str> = workload.options().iter().map(|option| option.name.as_ref()).collect();
+            let hint = match wire::spelling::nearest(&key, names.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("it has {}", names.join(", ")),
+            };
+            return Err(Error::Usage(format!("{} has no option `{key}`: {hint}", workload.name())));
+        }
+        options.insert(key, value.clone());
+    }
+    Ok(options)
 }
 
 /// Of an open loop, what it offers.

@@ -12,6 +12,7 @@ mod env;
 mod fetch;
 mod hdr;
 mod history;
+mod line;
 mod out;
 mod prompt;
 mod report;
@@ -52,6 +53,7 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
         Command::History(args) => history::history(&args),
         Command::Changes(args) => changes::changes(&args),
         Command::Bench(args) => bench::bench(&args),
+        Command::Line(args) => line::line(&args, line),
         Command::Workloads(args) => workloads::workloads(&args),
         Command::Servers(args) => servers::servers(&args),
         Command::Fetch(args) => fetch::fetch(&args),

@@ -1,0 +1,162 @@
+//! One rate on a running server: Poisson arrivals, cut where the search has seen enough.
+
+use std::time::{Duration, Instant};
+
+use load::{Length, LoadPlan, Pacing, SessionFactory, Step, StepResult, Stop};
+use stats::line::{Cut, Purpose, Seen, is_cut};
+use workload::Ran;
+
+use super::Promise;
+use crate::error::Error;
+use crate::observe::{Event, Observer};
+use crate::stop::StopSwitch;
+
+/// What to try.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// A closed loop for the climb, Poisson arrivals for all else.
+    pub pacing: Pacing,
+    /// Sessions.
+    pub sessions: u32,
+    /// Before it, not counted.
+    pub warmup: Duration,
+    /// Measured for so long, unless it is plain before on which side of the line it lies.
+    pub length: Duration,
+    /// What for.
+    pub purpose: Purpose,
+    /// Of its arrivals and of what the sessions draw.
+    pub seed: u64,
+    /// Worker threads.
+    pub workers: Option<usize>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Tried {
+    /// As the engine saw it.
+    pub step: StepResult,
+    /// What it did to the tables.
+    pub ran: Ran,
+    /// By promise.
+    pub seen: Vec<Seen>,
+    /// More arrived than were served, beyond chance, and what waits is a part of the probe's time.
+    pub is_overloaded: bool,
+    /// Connecting, drain and rest included.
+    pub took: Duration,
+}
+
+/// Between two probes.
+pub const REST: Duration = Duration::from_secs(1);
+/// What is waited for when a probe ends is let go after so many times the longest limit, within these bounds.
+const DRAIN_LIMITS: f64 = 4.0;
+const DRAIN_S: (f64, f64) = (1.0, 5.0);
+/// Share of a probe's time that its end may lag behind.
+const BEHIND_MAX: f64 = 0.05;
+
+/// Runs it.
+///
+/// # Errors
+/// The server was lost, or the user stopped it ([`Error::Interrupted`]).
+pub fn probe(
+    factory: &dyn SessionFactory,
+    promises: &[Promise],
+    wanted: Wanted,
+    observer: Observer<'_>,
+    stop: &StopSwitch,
+) -> Result<Tried, Error> {
+    let began = Instant::now();
+    let longest_s =
+        promises.iter().filter_map(Promise::limit).map(|limit| limit.as_secs_f64()).fold(0.0, f64::max);
+    let plan = LoadPlan {
+        steps: vec![Step {
+            sessions: wanted.sessions,
+            warmup: wanted.warmup,
+            length: Length::Time(wanted.length),
+            pacing: wanted.pacing,
+        }],
+        workers: wanted.workers,
+        drain: Duration::from_secs_f64((DRAIN_LIMITS * longest_s).clamp(DRAIN_S.0, DRAIN_S.1)),
+        seed: wanted.seed,
+        raise_priority: true,
+        ..LoadPlan::default()
+    };
+    let allowed: Vec<f64> = promises.iter().map(Promise::allowed).collect();
+    let enough = Stop::new();
+    let mut seen = vec![Seen::default(); promises.len()];
+    let told = &mut |event: load::Event<'_>| {
+        match event {
+            load::Event::StepStarted { step, .. } => {
+                observer(Event::StepStarted {
+                    sessions: step.sessions,
+                    length: Some(wanted.warmup + wanted.length),
+                });
+            }
+            load::Event::Interval { interval, .. } => {
+                observer(Event::Interval { sessions: wanted.sessions, interval });
+                if interval.second >= 1 {
+                    for (seen, promise) in seen.iter_mut().zip(promises) {
+                        seen.seconds.push(promise.of_second(interval));
+                    }
+                    let cut = is_cut(&seen, &allowed);
+                    if cut == Some(Cut::Broken) || cut.is_some() && wanted.purpose == Purpose::Bracket {
+                        enough.request();
+                    }
+                }
+            }
+            load::Event::Warning(text) => observer(Event::Warning(text)),
+            load::Event::Connected { .. } | load::Event::StepEnded { .. } => {}
+        }
+        if stop.is_requested() {
+            enough.request();
+        }
+    };
+    let result = load::run(&plan, factory, told, &enough);
+    let result = match result {
+        Err(load::LoadError::Plan(text)) => return Err(Error::Usage(text)),
+        Err(error) => return Err(Error::Server(error.to_string())),
+        Ok(result) => result,
+    };
+    let ran = Ran::of(&result);
+    if stop.is_requested() {
+        return Err(Error::Interrupted);
+    }
+    let Some(step) = result.steps.into_iter().next() else {
+        return Err(Error::Run("the load ended before its first step".into()));
+    };
+    if let Some(reason) = &step.ended_by {
+        return Err(Error::Server(reason.clone()));
+    }
+    for (seen, promise) in seen.iter_mut().zip(promises) {
+        seen.total = promise.of_step(&step);
+    }
+    let is_overloaded = falls_behind(&step);
+    if matches!(wanted.pacing, Pacing::Open { .. }) {
+        std::thread::sleep(REST);
+    }
+    Ok(Tried { step, ran, seen, is_overloaded, took: began.elapsed() })
+}
+
+/// What was left at the end is more than chance makes of Poisson arrivals, and more than a part of the probe's time.
+fn falls_behind(step: &StepResult) -> bool {
+    let Some(arrivals) = step.arrivals else { return false };
+    let (arrivals, left) = (arrivals as f64, step.backlog_at_end as f64);
+    left > 6.0 * arrivals.sqrt() && left > BEHIND_MAX * arrivals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backlog_beyond_chance_is_overload() {
+        let step = |arrivals, backlog_at_end| StepResult {
+            arrivals: Some(arrivals),
+            backlog_at_end,
+            ..StepResult::default()
+        };
+        assert!(falls_behind(&step(10_000, 1_000)));
+        assert!(!falls_behind(&step(10_000, 400)), "within chance");
+        assert!(!falls_behind(&step(1_000_000, 20_000)), "two hundredths of the time");
+        assert!(!falls_behind(&StepResult { backlog_at_end: 9, ..StepResult::default() }), "a closed loop");
+    }
+}

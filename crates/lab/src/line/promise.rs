@@ -1,0 +1,221 @@
+//! What a server is to keep: `p99 < 20ms`, `errors < 0.1%`.
+
+use std::time::Duration;
+
+use load::{Histogram, IntervalResult, StepResult};
+use stats::line::Count;
+
+use crate::error::Error;
+
+/// A limit, and the share of the transactions that may break it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Promise {
+    /// As it was written.
+    pub text: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    /// This percentile of the response times is below a limit.
+    Response { percent: f64, limit: Duration },
+    /// Fewer than this share fail.
+    Errors { share: f64 },
+}
+
+const FORMS: &str =
+    "a promise is `p99 < 20ms` (a percentile of the response time; us, ms or s) or `errors < 0.1%`";
+
+impl Promise {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// It is no promise; the message says what is missing.
+    pub fn parse(text: &str) -> Result<Promise, Error> {
+        let refuse = |why: &str| Err(Error::Usage(format!("promise `{text}`: {why}: {FORMS}")));
+        let Some((what, limit)) = text.split_once('<') else {
+            return refuse("no `<`");
+        };
+        let (what, limit) = (what.trim(), limit.trim());
+        let digits = limit.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(limit.len());
+        let (number, unit) = limit.split_at(digits);
+        let Ok(number) = number.parse::<f64>() else {
+            return refuse(&format!("`{limit}` is no limit"));
+        };
+        if number <= 0.0 {
+            return refuse("a limit of 0 cannot be kept");
+        }
+        let kind = if what == "errors" {
+            match unit.trim() {
+                "%" if number < 100.0 => Kind::Errors { share: number / 100.0 },
+                "%" => return refuse("all may fail"),
+                "" => return refuse(&format!("`{limit}` of what? write `{limit}%`")),
+                unit => return refuse(&format!("`{unit}` is no unit of a share")),
+            }
+        } else {
+            let percent = what.strip_prefix('p').and_then(|percent| percent.parse::<f64>().ok());
+            let Some(percent) = percent.filter(|percent| *percent > 0.0 && *percent < 100.0) else {
+                return refuse(&format!("`{what}` is no percentile (p50, p99, p99.9) and not `errors`"));
+            };
+            let unit_s = match unit.trim() {
+                "us" => 1e-6,
+                "ms" => 1e-3,
+                "s" => 1.0,
+                "" => return refuse(&format!("the unit is missing: `{limit}ms` or `{limit}s`?")),
+                unit => return refuse(&format!("`{unit}` is no unit of time")),
+            };
+            Kind::Response { percent, limit: Duration::from_secs_f64(number * unit_s) }
+        };
+        Ok(Promise { text: text.to_owned(), kind })
+    }
+
+    /// The share of the transactions that may break it.
+    pub fn allowed(&self) -> f64 {
+        match self.kind {
+            Kind::Response { percent, .. } => 1.0 - percent / 100.0,
+            Kind::Errors { share } => share,
+        }
+    }
+
+    /// The limit of a response time.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        match self.kind {
+            Kind::Response { limit, .. } => Some(limit),
+            Kind::Errors { .. } => None,
+        }
+    }
+
+    /// What it saw of a second.
+    pub(super) fn of_second(&self, interval: &IntervalResult) -> Count {
+        self.count(&interval.latency.response, &interval.outcomes)
+    }
+
+    /// What it saw of a probe, those that ended after it and those that never did included.
+    pub(super) fn of_step(&self, step: &StepResult) -> Count {
+        self.count(&step.latency.response, &step.outcomes)
+    }
+
+    fn count(&self, response: &Histogram, outcomes: &load::Outcomes) -> Count {
+        match self.kind {
+            Kind::Response { limit, .. } => {
+                let limit_ns = limit.as_nanos() as u64;
+                let over = response.buckets().filter(|(highest_ns, _)| *highest_ns >= limit_ns);
+                Count { transactions: response.len(), over: over.map(|(_, count)| count).sum() }
+            }
+            Kind::Errors { .. } => {
+                let over = outcomes.failed();
+                Count { transactions: outcomes.committed + outcomes.rolled_back + over, over }
+            }
+        }
+    }
+
+    /// By how much these response times and outcomes break it, for people.
+    pub(super) fn told(&self, step: &StepResult) -> String {
+        match self.kind {
+            Kind::Response { percent, .. } => {
+                format!("p{percent} is {:.2} ms", step.latency.response.quantile_ms(percent / 100.0))
+            }
+            Kind::Errors { .. } => format!("{:.3} % fail", 100.0 * self.of_step(step).share()),
+        }
+    }
+
+    /// The sessions, not the server, made its transactions wait: service times keep it, response times do not.
+    pub(super) fn waits_for_sessions(&self, step: &StepResult) -> bool {
+        let Kind::Response { percent, limit } = self.kind else { return false };
+        let quantile = percent / 100.0;
+        let Some(service) = &step.latency.service else { return false };
+        let limit_ns = limit.as_nanos() as u64;
+        service.quantile_ns(quantile) < limit_ns && step.latency.response.quantile_ns(quantile) >= limit_ns
+    }
+}
+
+/// Probes that a search makes at least, its hold included.
+const PROBES_MIN: f64 = 6.0;
+/// Transactions that a promise would allow to break it, in each of them.
+const EXPECTED: f64 = 30.0;
+
+/// Refuses promises that could not be judged within the budget at this rate.
+///
+/// # Errors
+/// One of them; the message says how long it would take.
+pub(super) fn within_budget(
+    promises: &[Promise],
+    budget: Duration,
+    rate_tps: f64,
+    why: &str,
+) -> Result<(), Error> {
+    for promise in promises {
+        let needed_s = PROBES_MIN * EXPECTED / (promise.allowed() * rate_tps);
+        if needed_s > budget.as_secs_f64() {
+            return Err(Error::Usage(format!(
+                "promise `{}` cannot be judged within {}: at {rate_tps:.0} transactions a second{why} one of {:.0} \
+                 may break it, and a search that has to see that often enough takes {}: give it --budget {}, or \
+                 promise a lower percentile",
+                promise.text,
+                rounded(budget.as_secs_f64()),
+                1.0 / promise.allowed(),
+                rounded(needed_s),
+                rounded(needed_s),
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A time as the command line takes it, rounded up.
+pub(super) fn rounded(seconds: f64) -> String {
+    if seconds <= 90.0 {
+        format!("{:.0}s", seconds.ceil())
+    } else {
+        format!("{:.0}m", (seconds / 60.0).ceil())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_are_read_with_their_units() {
+        let p99 = Promise::parse("p99 < 20ms").unwrap();
+        assert_eq!(p99.limit(), Some(Duration::from_millis(20)));
+        assert!((p99.allowed() - 0.01).abs() < 1e-12);
+        assert!((Promise::parse("p99.9<1.5s").unwrap().allowed() - 0.001).abs() < 1e-12);
+        let errors = Promise::parse("errors < 0.1%").unwrap();
+        assert_eq!((errors.limit(), errors.allowed()), (None, 0.001));
+    }
+
+    #[test]
+    fn what_is_no_promise_is_refused_with_what_is_missing() {
+        for (text, told) in [
+            ("p99 < 20", "`20ms` or `20s`?"),
+            ("errors < 0.1", "`0.1%`"),
+            ("p99 20ms", "no `<`"),
+            ("p999 < 20ms", "`p999` is no percentile"),
+            ("tps < 20ms", "`tps` is no percentile"),
+            ("p99 < fast", "`fast` is no limit"),
+            ("p99 < 20m", "`m` is no unit"),
+            ("p99 < 0ms", "cannot be kept"),
+        ] {
+            let error = Promise::parse(text).unwrap_err();
+            assert!(error.to_string().contains(told) && error.class() == crate::Class::Usage, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_percentile_beyond_the_budget_is_refused_with_the_time_that_it_takes() {
+        let promises = [Promise::parse("p99.99 < 20ms").unwrap()];
+        let error = within_budget(&promises, Duration::from_secs(30), 10_000.0, "").unwrap_err().to_string();
+        assert!(error.contains("within 30s") && error.contains("--budget 3m"), "{error}");
+        assert!(within_budget(&promises, Duration::from_secs(181), 10_000.0, "").is_ok());
+    }
+
+    #[test]
+    fn a_response_at_the_limit_breaks_the_promise() {
+        let promise = Promise::parse("p99 < 20ms").unwrap();
+        let response = Histogram::of([1_000_000, 19_000_000, 20_000_000, 500_000_000]);
+        let step =
+            StepResult { latency: load::LatencyPair { response, service: None }, ..StepResult::default() };
+        assert_eq!(promise.of_step(&step), Count { transactions: 4, over: 2 });
+    }
+}

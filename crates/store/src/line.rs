@@ -1,0 +1,175 @@
+//! Searches for load lines, kept probe by probe: an interrupted one goes on after the last that is here.
+
+use rusqlite::params;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::open::Store;
+use crate::read::json;
+use crate::write::to_json;
+
+/// Row of a search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LineId(pub i64);
+
+/// What is known when a search begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LineStart {
+    /// Two searches with the same one ask for the same: server, build, workload, options, promises, budget.
+    pub fingerprint: String,
+    /// The command line, without secrets.
+    pub command: String,
+    /// Milliseconds since 1970.
+    pub started_at_ms: i64,
+    /// Of everything random.
+    pub seed: u64,
+}
+
+/// Transactions and those that broke a promise, of a second or a whole probe.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LineCount {
+    pub transactions: u64,
+    pub over: u64,
+}
+
+/// What one promise saw of a probe.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LineSeen {
+    pub seconds: Vec<LineCount>,
+    pub total: LineCount,
+}
+
+/// A rate that was tried, or the climb before all of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LineProbe {
+    /// `climb`, `bracket`, `refine`, `hold`.
+    pub purpose: String,
+    /// Arrivals per second; of the climb, its peak.
+    pub rate: f64,
+    pub sessions: u32,
+    /// Committed per second.
+    pub tps: f64,
+    /// Measured for so long; 0: the server was lost.
+    pub seconds: f64,
+    pub p50_ms: Option<f64>,
+    pub p95_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
+    /// More arrived than were served.
+    pub is_overloaded: bool,
+    /// `client` or `sessions`, where these and not the server set the limit.
+    pub limited_by: Option<String>,
+    /// Place of the promise that it was about, among those that were searched for.
+    pub focus: usize,
+    /// By promise that was searched for.
+    pub seen: Vec<LineSeen>,
+    /// Of the budget.
+    pub took_s: f64,
+    /// Why it came to nothing, if it did.
+    pub error: Option<String>,
+    /// Of the climb: by promise, how it is broken at one session's pace; `None` where it is not.
+    pub broken: Vec<Option<String>>,
+}
+
+/// A search as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LineSearch {
+    pub id: LineId,
+    pub start: LineStart,
+    /// It came to its end.
+    pub is_over: bool,
+    /// In order.
+    pub probes: Vec<LineProbe>,
+}
+
+impl Store {
+    /// Records that a search begins.
+    pub fn begin_line(&mut self, start: &LineStart) -> Result<LineId, Error> {
+        self.transaction("a search for a line", |sql| {
+            sql.execute("INSERT INTO line_search (start, is_over) VALUES (?,0)", params![to_json(start)?])?;
+            Ok(LineId(sql.last_insert_rowid()))
+        })
+    }
+
+    /// Records a probe the moment it is over.
+    pub fn add_line_probe(&mut self, line: LineId, number: usize, probe: &LineProbe) -> Result<(), Error> {
+        self.transaction("a probe of a line", |sql| {
+            let values = params![line.0, number as i64, to_json(probe)?];
+            sql.execute("INSERT INTO line_probe (line_id, number, probe) VALUES (?,?,?)", values)?;
+            Ok(())
+        })
+    }
+
+    /// Records that a search came to its end.
+    pub fn finish_line(&mut self, line: LineId) -> Result<(), Error> {
+        self.transaction("a search for a line", |sql| {
+            sql.execute("UPDATE line_search SET is_over=1 WHERE id=?", params![line.0])?;
+            Ok(())
+        })
+    }
+
+    /// All searches, oldest first.
+    pub fn line_searches(&self) -> Result<Vec<LineSearch>, Error> {
+        self.read("the searches for lines", || {
+            let mut lines = self.rows("SELECT * FROM line_search ORDER BY id", &[], |row| {
+                Ok(LineSearch {
+                    id: LineId(row.get("id")?),
+                    start: json(row, "start")?,
+                    is_over: row.get("is_over")?,
+                    probes: vec![],
+                })
+            })?;
+            for line in &mut lines {
+                let probes = "SELECT probe FROM line_probe WHERE line_id=? ORDER BY number";
+                line.probes = self.rows(probes, &[&line.id.0], |row| json(row, "probe"))?;
+            }
+            Ok(lines)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_is_kept_probe_by_probe() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = Store::open(directory.path()).unwrap();
+        let start = LineStart {
+            fingerprint: "x".into(),
+            command: "plimsoll line".into(),
+            started_at_ms: 7,
+            seed: u64::MAX,
+        };
+        let id = store.begin_line(&start).unwrap();
+        let probe = LineProbe {
+            purpose: "refine".into(),
+            rate: 1234.5,
+            sessions: 16,
+            tps: 1230.0,
+            seconds: 30.0,
+            p50_ms: Some(1.0),
+            p95_ms: None,
+            p99_ms: None,
+            is_overloaded: false,
+            limited_by: None,
+            focus: 0,
+            seen: vec![LineSeen {
+                seconds: vec![LineCount { transactions: 5, over: 1 }],
+                total: LineCount::default(),
+            }],
+            took_s: 33.0,
+            error: None,
+            broken: vec![],
+        };
+        store.add_line_probe(id, 0, &probe).unwrap();
+        store.add_line_probe(id, 1, &probe).unwrap();
+        drop(store);
+        let mut store = Store::open(directory.path()).unwrap();
+        let kept = store.line_searches().unwrap();
+        assert_eq!((kept.len(), &kept[0].start, kept[0].is_over), (1, &start, false));
+        assert_eq!(kept[0].probes, [probe.clone(), probe]);
+        store.finish_line(id).unwrap();
+        assert!(store.line_searches().unwrap()[0].is_over);
+    }
+}
