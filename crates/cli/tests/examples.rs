@@ -193,7 +193,7 @@ const SPECIAL: &[(&str, How)] = &[
         Instead(
             "mkdir -p ~/mine && echo 1 > ~/mine/source && build=$(ls -d \"$PLIMSOLL_HOME\"/builds/postgres@18* | head -1) && \
              printf \"install = 'cp -r %s/. \\\"\\$PREFIX\\\"'\\n\" \"$build\" > mine.toml && \
-             plimsoll build --from ~/mine --recipe mine.toml",
+             plimsoll build --from ~/mine --recipe mine.toml && rm mine.toml",
             "a server of one's own is not on every machine",
         ),
     ),

@@ -210,8 +210,10 @@ fn a_step_of_an_earlier_version_is_kept_and_says_nothing_of_what_it_did_not_meas
     for column in ["arrivals_offered", "failed", "unended", "unended_from_ms", "stalled_s", "freeze_s"] {
         old.execute_batch(&format!("ALTER TABLE step DROP COLUMN {column}")).unwrap();
     }
-    old.execute_batch("DROP TABLE look; DROP TABLE change_decision; ALTER TABLE run DROP COLUMN duel")
-        .unwrap();
+    for table in ["look", "change_decision", "line_probe", "line_search"] {
+        old.execute_batch(&format!("DROP TABLE {table}")).unwrap();
+    }
+    old.execute_batch("ALTER TABLE run DROP COLUMN duel").unwrap();
     old.pragma_update(None, "user_version", 3).unwrap();
     drop(old);
     let mut expected = read_back(end(3)).steps;
