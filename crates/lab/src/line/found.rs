@@ -132,7 +132,10 @@ const BROKEN_OVER: u64 = 10;
 /// How a promise is broken at one session's pace already; `None` where it is not.
 pub(super) fn broken_alone(promise: &Promise, step: &StepResult) -> Option<String> {
     let count = promise.of_step(step);
-    let is_broken = count.over >= BROKEN_OVER && count.share() > BROKEN_TIMES * promise.allowed();
+    // Of a median twice the allowed share is all of them, which none can exceed: half way there is as clear.
+    let allowed = promise.allowed();
+    let clearly = (BROKEN_TIMES * allowed).min((1.0 + allowed) / 2.0);
+    let is_broken = count.over >= BROKEN_OVER && count.share() > clearly;
     is_broken.then(|| {
         let (text, told) = (&promise.text, promise.told(step));
         format!("{text} is broken already at one session's pace, {:.0} transactions/s: {told}", tps(step))
