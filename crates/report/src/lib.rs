@@ -5,6 +5,7 @@
 mod alarms;
 mod answer;
 mod bench;
+pub mod bundle;
 mod charts;
 pub mod ci;
 mod csv_files;

@@ -29,9 +29,13 @@ pub enum Selection {
 }
 
 impl Report {
-    /// Reads results files, or results directories.
+    /// Reads results files, results directories, or bundles.
     pub fn load(paths: &[PathBuf], selection: &Selection) -> Result<Self, Error> {
-        let stores = paths.iter().map(|path| Store::open_read_only(path)).collect::<Result<Vec<_>, _>>()?;
+        let open = |path: &PathBuf| match crate::bundle::is_bundle(path) {
+            true => crate::bundle::results_in(path),
+            false => Ok(Store::open_read_only(path)?),
+        };
+        let stores = paths.iter().map(open).collect::<Result<Vec<_>, Error>>()?;
         Self::of_stores(&stores.iter().collect::<Vec<_>>(), selection)
     }
 
