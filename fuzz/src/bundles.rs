@@ -7,8 +7,7 @@ use report::bundle::{Bundling, bundle, verify};
 use store::Store;
 use store::bundle::{Limits, Manifest, Member, pack, unpack};
 
-#[path = "../../crates/store/tests/common/mod.rs"]
-mod common;
+use crate::common;
 
 /// A bundle is small here; what unpacks to more is one made to fill the memory.
 const LIMITS: Limits = Limits { packed_bytes_max: 1 << 22, unpacked_bytes_max: 1 << 24 };

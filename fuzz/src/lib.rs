@@ -7,6 +7,8 @@
 mod archives;
 mod bundles;
 mod codecs;
+#[path = "../../crates/store/tests/common/mod.rs"]
+mod common;
 mod protocol;
 mod results;
 mod study;

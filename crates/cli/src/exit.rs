@@ -57,7 +57,8 @@ pub(crate) fn output(error: std::io::Error) -> Failure {
 }
 
 /// Says what went wrong, once, and gives the documented exit code: 0 done; 1 a run failed, a gate was not met,
-/// too few runs count for a verdict, or a bundle does not verify; 2 usage or study-file error; 3 a server could not be had or started; 4 interrupted, resumable.
+/// too few runs count for a verdict, or a bundle does not verify; 2 usage or study-file error; 3 a server could not be had or
+/// started; 4 interrupted, resumable.
 pub(crate) fn code_of(ended: Result<End, Failure>) -> ExitCode {
     let code = match &ended {
         Ok(End::Done) | Err(Failure::OutputClosed) => 0,

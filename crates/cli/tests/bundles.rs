@@ -106,21 +106,61 @@ fn openssh_checks_the_signature() {
     assert!(opened.args(again).env("PLIMSOLL_KEY_PASSPHRASE", "geheim").output().unwrap().status.success());
 }
 
+/// Runs a command as somebody on a machine of a name that is found again. Where the system does not let us name one, only
+/// the person's names are looked for.
+fn on_her_machine(home: &str, args: &[&str]) {
+    let named = ["--uts", "sh", "-c", "hostname ada-box-7 && exec \"$@\"", "sh"];
+    let may_name =
+        Command::new("unshare").args(named).arg("true").output().is_ok_and(|it| it.status.success());
+    let program = plimsoll();
+    let mut command = match may_name {
+        true => {
+            let mut command = Command::new("unshare");
+            command.args(named).arg(program.get_program());
+            command
+        }
+        false => {
+            testkit::not_tested("that a machine's name stays out of its bundles", "unshare --uts is refused");
+            program
+        }
+    };
+    let done = command.args(args).env("HOME", home).env("USER", "ada-l").output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// No byte of any member, and no byte of the results' tables unpacked, has one of her names.
+fn nothing_tells_who_and_where(file: &str, home: &Path) {
+    let bytes = std::fs::read(file).unwrap();
+    let members = store::bundle::unpack(&bytes, &Default::default()).unwrap();
+    let home = home.join("home-of-ada").display().to_string();
+    for (member, bytes) in &members {
+        for name in ["ada-box-7", "ada-l", "home-of-ada", &home] {
+            let is_there = bytes.windows(name.len()).any(|window| window == name.as_bytes());
+            assert!(!is_there, "{name} in {member}");
+        }
+    }
+    let manifest = store::bundle::Manifest::check(&members).unwrap();
+    let told: Vec<&str> = manifest.left_out.iter().map(|left| &*left.what).collect();
+    assert!(["home directory", "user name"].iter().all(|what| told.contains(what)), "{told:?}");
+}
+
 #[test]
 fn a_real_study_is_sealed_and_measured_again() {
     if !servers_are_there() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let at = |name: &str| dir.path().join(name).display().to_string();
+    let at = |name: &str| dir.path().join("home-of-ada").join(name).display().to_string();
+    std::fs::create_dir(at("")).unwrap();
     let study = at("tiny.toml");
-    let text = "title = \"tiny\"\nquestion = \"Does it run?\"\n[axes]\nserver = [\"mariadb\", \"postgres\"]\n\
+    let text = "title = \"tiny\" # by ada-l, on ada-box-7\nquestion = \"Does it run?\"\n[axes]\nserver = [\"mariadb\", \"postgres\"]\n\
                 workload = \"oltp_point_select\"\n[options]\ntable_size = 1000\n[load]\nwarmup = \"100ms\"\n\
                 duration = \"1s\"\nblocks = 3\ngates = \"warn\"\n[compare]\naxis = \"server\"\nbase = \"mariadb\"\n\
                 metrics = [\"tps\"]\n";
     std::fs::write(&study, text).unwrap();
-    run(&["run", &study, "--results", &at("r")]).expect(0, &[]);
-    run(&["bundle", &study, "--results", &at("r"), "-o", &at("t.plimsoll")]).expect(0, &[]);
+    on_her_machine(&at(""), &["run", &study, "--results", &at("r")]);
+    on_her_machine(&at(""), &["bundle", &study, "--results", &at("r"), "-o", &at("t.plimsoll")]);
+    nothing_tells_who_and_where(&at("t.plimsoll"), dir.path());
     let found = verified(&at("t.plimsoll"), 0);
     assert_eq!(found["different"], serde_json::json!([]));
     let rerun = ["rerun", &at("t.plimsoll"), "--results", &at("again"), "--json", "-"];

@@ -22,7 +22,7 @@ pub enum Error {
         /// The file.
         name: String,
         /// What is wrong with it; said above.
-        source: store::bundle::BundleError,
+        source: Box<store::bundle::BundleError>,
     },
     /// A file of the report could not be written.
     #[error("{} could not be written", path.display())]

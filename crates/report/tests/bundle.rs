@@ -2,17 +2,19 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use common::Noise;
 use hdrhistogram::Histogram;
 use report::bundle::{Bundle, Bundling, Opened, Proof, Signature, bundle, verify};
+use report::history::{History, HistoryQuery};
 use report::{Report, Selection};
 use store::bundle::{
-    BundleError, FIGURES, Limits, MANIFEST, Manifest, Member, Private, RESULTS, pack, unpack,
+    BundleError, CALIBRATIONS, FIGURES, Limits, MANIFEST, Manifest, Member, Private, RESULTS, pack, unpack,
 };
 use store::testing::{connection, in_memory};
-use store::{PackedHistogram, Store};
+use store::{Calibrations, ChangeDecision, ChangeState, LineStart, PackedHistogram, Store};
 
 fn measured() -> Store {
     let directory = tempfile::tempdir().unwrap();
@@ -159,6 +161,46 @@ fn what_is_private_does_not_travel_and_the_figures_stay() {
     }
     let told: Vec<&str> = bundle.manifest.left_out.iter().map(|left| &*left.what).collect();
     assert_eq!(told, ["home directory", "host name"]);
+}
+
+/// What no study leads to goes with it all the same, and nothing that belongs to another study does.
+#[test]
+fn decisions_searches_and_calibrations_travel() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = common::nights(directory.path());
+    let query = HistoryQuery { metrics: vec!["tps".to_owned()], ..HistoryQuery::default() };
+    let history = History::load(&[directory.path().to_owned()], &query).unwrap();
+    let series = &history.series[0];
+    let decided = |series: &str| ChangeDecision {
+        series: series.to_owned(),
+        at_ms: 5,
+        state: ChangeState::Accepted,
+        why: "bench1 has a new disk".to_owned(),
+        decided_at_ms: 9,
+    };
+    store.add_change_decision(&decided(&series.id)).unwrap();
+    store.add_change_decision(&decided("of another study")).unwrap();
+    let command = "plimsoll line oltp_read_write".to_owned();
+    let line = LineStart { fingerprint: "x".to_owned(), command, started_at_ms: 7, seed: 3 };
+    store.begin_line(&line).unwrap();
+    let made = Calibrations::new("mariadb@11.4.5", "identity", "oltp_read_write", 8, 2.2);
+    let calibrations = BTreeMap::from([("fingerprint".to_owned(), vec![made])]);
+    let hosts = [("bench1".to_owned(), "host-1".to_owned())].into();
+    let private = Private { hosts, ..Private::default() };
+    let bundling = Bundling { private, calibrations: calibrations.clone(), ..Bundling::default() };
+    let bytes = sealed(&store, bundling).bytes;
+    assert!(proof(&bytes).is_verified());
+    let opened = Opened::new(&bytes, Path::new("b"), &Limits::default()).unwrap();
+    let why = "host-1 has a new disk".to_owned();
+    assert_eq!(opened.results.change_decisions().unwrap(), [ChangeDecision { why, ..decided(&series.id) }]);
+    assert_eq!(opened.results.line_searches().unwrap()[0].start, line);
+    assert_eq!(opened.calibrations().unwrap(), calibrations);
+    let path = directory.path().join("nights.plimsoll");
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(History::load(&[path], &query).unwrap().series[0].points.len(), 1, "histories take bundles");
+    let forged =
+        forged(&unpack(&bytes, &Limits::default()).unwrap(), CALIBRATIONS, |bytes| bytes.truncate(9));
+    assert!(proof(&forged).refused.unwrap().contains("calibrations.json cannot be read"));
 }
 
 #[test]

@@ -141,6 +141,15 @@ impl Store {
         })
     }
 
+    /// All machines of the file: what they are called, and their fingerprints.
+    pub fn hosts(&self) -> Result<Vec<(String, String)>, Error> {
+        self.read("the machines", || {
+            self.rows("SELECT name, fingerprint FROM host ORDER BY id", &[], |row| {
+                Ok((row.get("name")?, row.get("fingerprint")?))
+            })
+        })
+    }
+
     /// A machine.
     pub fn host(&self, id: HostId) -> Result<Host, Error> {
         self.one("host", "SELECT * FROM host WHERE id=?", id.0, |row| {

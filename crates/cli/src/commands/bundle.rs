@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 
 use ::report::bundle::{Bundling, Proof, Signature, bundle as seal, read, verify as prove};
 use store::bundle::{BundleError, EXTENSION, LeftOut, Limits, Private, SigningKey};
-use store::{Store, StudyRecord};
+use store::{Calibrations, Store, StudyRecord};
 
 use crate::args::{BundleArgs, VerifyArgs};
 use crate::commands::out::{Out, not_written};
 use crate::commands::{print, print_data};
 use crate::exit::{End, Failure};
-use crate::show::terminal::tell;
 
 pub(crate) fn bundle(args: &BundleArgs) -> Result<End, Failure> {
     let store = Store::open_read_only(&args.results)?;
@@ -23,9 +22,10 @@ pub(crate) fn bundle(args: &BundleArgs) -> Result<End, Failure> {
     let (logs, lost) = logs(&store, &record, &args.results)?;
     absent.extend(lost);
     let bundling = Bundling {
-        private: private(&store, &record, args.host_names)?,
+        private: private(&store, args.host_names)?,
         key: key.as_ref(),
         workloads,
+        calibrations: calibrations(&store, &record)?,
         logs,
         absent,
     };
@@ -144,18 +144,34 @@ pub(crate) fn signing_key(path: &Path) -> Result<SigningKey, Failure> {
 }
 
 /// What names people and machines here and in what was recorded.
-fn private(store: &Store, record: &StudyRecord, allow_hosts: bool) -> Result<Private, Failure> {
+fn private(store: &Store, allow_hosts: bool) -> Result<Private, Failure> {
     let home = std::env::var("HOME").ok();
     let users = ["USER", "LOGNAME", "SUDO_USER"].into_iter().filter_map(|name| std::env::var(name).ok());
     let mut hosts = BTreeMap::new();
     if !allow_hosts {
-        for head in store.run_heads(record.id)? {
-            let host = store.host(head.start.host)?;
-            let short: String = host.fingerprint.chars().take(8).collect();
-            hosts.insert(host.name, format!("host-{short}"));
+        let here = lab::host::facts();
+        for (name, fingerprint) in store.hosts()?.into_iter().chain([(here.name, here.fingerprint)]) {
+            let short: String = fingerprint.chars().take(8).collect();
+            hosts.insert(name, format!("host-{short}"));
         }
     }
-    Ok(Private { homes: home.into_iter().collect(), users: users.collect(), hosts })
+    let (user, home_of_user) = lab::host::user();
+    let homes = home.into_iter().chain(home_of_user);
+    Ok(Private { homes: homes.collect(), users: users.chain(user).collect(), hosts })
+}
+
+/// What is known of the machines that measured, where it was found here.
+fn calibrations(store: &Store, record: &StudyRecord) -> Result<BTreeMap<String, Vec<Calibrations>>, Failure> {
+    let Ok(home) = sandbox::Home::find() else { return Ok(BTreeMap::new()) };
+    let mut found = BTreeMap::new();
+    for head in store.run_heads(record.id)? {
+        let fingerprint = store.host(head.start.host)?.fingerprint;
+        let all = lab::calibrate::of_host(&home, &fingerprint);
+        if !all.is_empty() {
+            found.insert(fingerprint, all);
+        }
+    }
+    Ok(found)
 }
 
 /// The workload files of the plan, where they are still what was run.

@@ -71,7 +71,7 @@ fn span(view: &VerdictView) -> Option<RatioSpan> {
 }
 
 /// The axes' values of a point; the machine is what differs.
-fn key(study: &StudyReport, point: usize) -> Key {
+pub(super) fn key(study: &StudyReport, point: usize) -> Key {
     let mut key = study.points[point].identity.clone();
     key.remove("host");
     key

@@ -2,22 +2,25 @@
 
 mod claims;
 mod figures;
+mod listing;
 mod proof;
 mod sound;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use store::bundle::{
-    Author, BundleError, FIGURES, LOGS, LeftOut, Limits, MANIFEST, Manifest, Member, Private, RESULTS,
-    SIGNATURE, STUDY, SigningKey, WORKLOADS, pack, signer_of, unpack,
+    Author, BundleError, CALIBRATIONS, FIGURES, LOGS, LeftOut, Limits, MANIFEST, Manifest, Member, Private,
+    RESULTS, SIGNATURE, STUDY, SigningKey, WORKLOADS, pack, signer_of, unpack,
 };
-use store::{Store, Study, StudyId};
+use store::{Calibrations, Store, Study, StudyId};
 
 use crate::error::Error;
 use crate::load::Selection;
 use crate::model::Report;
 
 pub use claims::{Claim, claims};
+pub use listing::{ListedCalibration, ListedCell, ListedClaim, ListedHost, Listing, listing};
 pub use proof::{Different, Proof, Signature, verify};
 
 /// What goes into a bundle beside the results file.
@@ -29,6 +32,8 @@ pub struct Bundling<'a> {
     pub key: Option<&'a SigningKey>,
     /// Workload files that the study names: their names without folders, and their texts.
     pub workloads: Vec<(String, String)>,
+    /// What `calibrate` found of the machines, by fingerprint.
+    pub calibrations: BTreeMap<String, Vec<Calibrations>>,
     /// Ends of the servers' logs: `r12.txt`, and the text.
     pub logs: Vec<(String, String)>,
     /// Files that should be here and could not be had.
@@ -56,8 +61,15 @@ pub fn bundle(store: &Store, study: StudyId, bundling: Bundling<'_>) -> Result<B
         files.sort();
         files
     };
-    let texts = [named(WORKLOADS, bundling.workloads), named(LOGS, bundling.logs)].concat();
-    let extracted = store.extract(study, &bundling.private, texts)?;
+    let mut texts = [named(WORKLOADS, bundling.workloads), named(LOGS, bundling.logs)].concat();
+    if !bundling.calibrations.is_empty() {
+        let text = serde_json::to_string(&bundling.calibrations).map_err(|error| {
+            refused(BundleError::Refused(format!("calibrations cannot be written: {error}")))
+        })?;
+        texts.insert(0, (CALIBRATIONS.to_owned(), text));
+    }
+    let series = crate::history::decided_series_of(store, study)?;
+    let extracted = store.extract(study, &bundling.private, &series, texts)?;
     let results = Store::of_bundle(&extracted.results, Path::new(RESULTS)).map_err(refused)?;
     let stored = study_of(&results)?;
     let figures = figures::of(&report_of(&results)?);
@@ -84,7 +96,7 @@ pub fn bundle(store: &Store, study: StudyId, bundling: Bundling<'_>) -> Result<B
 }
 
 fn refused(source: BundleError) -> Error {
-    Error::Bundle { name: "the bundle".to_owned(), source }
+    Error::Bundle { name: "the bundle".to_owned(), source: Box::new(source) }
 }
 
 /// A bundle whose container, manifest and signature hold. Whether its figures do is for [`verify`].
@@ -120,6 +132,16 @@ impl Opened {
         Ok(Opened { manifest, signer, results, members })
     }
 
+    /// What `calibrate` found of the machines, by fingerprint.
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    pub fn calibrations(&self) -> Result<BTreeMap<String, Vec<Calibrations>>, BundleError> {
+        let Some(bytes) = self.member(CALIBRATIONS) else { return Ok(BTreeMap::new()) };
+        serde_json::from_slice(bytes)
+            .map_err(|error| BundleError::Refused(format!("{CALIBRATIONS} cannot be read: {error}")))
+    }
+
     /// A member's bytes.
     pub fn member(&self, name: &str) -> Option<&[u8]> {
         member(&self.members, name)
@@ -137,7 +159,7 @@ pub fn is_bundle(path: &Path) -> bool {
 
 /// The results in a bundle's file.
 pub(crate) fn results_in(path: &Path) -> Result<Store, Error> {
-    let fail = |source| Error::Bundle { name: path.display().to_string(), source };
+    let fail = |source| Error::Bundle { name: path.display().to_string(), source: Box::new(source) };
     let bytes = read(path, &Limits::default()).map_err(fail)?;
     Ok(Opened::new(&bytes, path, &Limits::default()).map_err(fail)?.results)
 }

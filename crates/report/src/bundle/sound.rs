@@ -22,8 +22,16 @@ pub(super) fn contradictions(results: &Store) -> Result<Vec<Different>, Error> {
                 let measured: Vec<&Interval> = seconds.iter().filter(|second| second.second >= 1).collect();
                 counts(step, &measured, &place, &mut found);
                 let before = seconds.iter().rfind(|second| second.second < 1);
-                let early = u64::from(step.sessions) + before.map_or(0, |second| second.backlog);
+                // In a duel each slice is measured after a warm-up of its own.
+                let slices = end.duel.as_ref().map_or(1, |duel| duel.slices.len() as u64);
+                let early = slices * u64::from(step.sessions) + before.map_or(0, |second| second.backlog);
                 histograms(step, &measured, early, &place, &mut found)?;
+                if let Some(duel) = &end.duel {
+                    let sum: u64 = duel.slices.iter().map(|slice| slice.committed).sum();
+                    if step.outcomes.committed != sum {
+                        found.push(different(&place, "committed in slices", step.outcomes.committed, sum));
+                    }
+                }
             }
         }
     }

@@ -8,7 +8,9 @@ use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use sha2::{Digest, Sha256};
 use tar::{EntryType, Header};
 
-use super::{BundleError, FIGURES, LOGS, MANIFEST, Member, RESULTS, SIGNATURE, STUDY, WORKLOADS};
+use super::{
+    BundleError, CALIBRATIONS, FIGURES, LOGS, MANIFEST, Member, RESULTS, SIGNATURE, STUDY, WORKLOADS,
+};
 
 /// What a bundle may cost its reader.
 #[derive(Debug, Clone, Copy)]
@@ -149,7 +151,7 @@ fn head(name: &str, bytes: u64) -> Result<Header, BundleError> {
 
 /// Where a member stands; `None`: no bundle has it.
 fn place(name: &str) -> Option<(usize, &str)> {
-    let fixed = [MANIFEST, SIGNATURE, STUDY, RESULTS, FIGURES];
+    let fixed = [MANIFEST, SIGNATURE, STUDY, RESULTS, FIGURES, CALIBRATIONS];
     if let Some(at) = fixed.iter().position(|known| *known == name) {
         return Some((at, ""));
     }

@@ -1,10 +1,11 @@
 //! One study out of a results file, as a results file of its own, and the way back.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::{Value, ValueRef};
-use rusqlite::{Connection, MAIN_DB, OptionalExtension, params_from_iter};
+use rusqlite::{Connection, MAIN_DB, OptionalExtension, params, params_from_iter};
 
 use super::private::{Eraser, LeftOut, Private};
 use super::{BundleError, Member, sha256};
@@ -42,6 +43,9 @@ fn condition(table: &str, columns: &[String]) -> Option<String> {
         "study" => Some("id = ?1".to_owned()),
         "build" => Some(format!("id IN ({BUILDS})")),
         "audit" => Some(format!("build_id IN ({BUILDS})")),
+        // No study leads to these: searches for lines are the results file's, decisions a series'.
+        "line_search" | "line_probe" => Some("1".to_owned()),
+        "change_decision" => Some("series IN (SELECT value FROM json_each(?2))".to_owned()),
         "host" => Some(
             "id IN (SELECT host_id FROM main.run WHERE id IN (SELECT id FROM temp.run)
              UNION SELECT host_id FROM main.probe WHERE study_id = ?1
@@ -86,9 +90,9 @@ pub struct Extracted {
 }
 
 impl Store {
-    /// A results file with this study alone, every attempt of every run in it, and audits of the builds that ran; and
-    /// what was replaced because it must not travel, also in `texts`. Rows keep their numbers: the same store gives the
-    /// same bytes.
+    /// A results file with this study alone, every attempt of every run in it, audits of the builds that ran, what was
+    /// decided of changes of these `series` and the searches for load lines; and what was replaced because it must not
+    /// travel, also in `texts`. Rows keep their numbers: the same store gives the same bytes.
     ///
     /// # Errors
     /// There is no such study, or the file cannot be read.
@@ -96,6 +100,7 @@ impl Store {
         &self,
         study: StudyId,
         private: &Private,
+        series: &BTreeSet<String>,
         texts: Vec<(String, String)>,
     ) -> Result<Extracted, Error> {
         let mut eraser = Eraser::new(private);
@@ -103,7 +108,7 @@ impl Store {
             let mut out = Connection::open_in_memory()?;
             migrate(&mut out, 0, MIGRATIONS)?;
             out.execute_batch("PRAGMA foreign_keys = OFF")?;
-            self.copy(study, &mut out, &mut eraser)?;
+            self.copy(study, series, &mut out, &mut eraser)?;
             out.execute_batch("VACUUM")?;
             Ok(out.serialize(MAIN_DB)?.to_vec())
         })?;
@@ -111,7 +116,15 @@ impl Store {
         Ok(Extracted { results: bytes, texts, left_out: eraser.left_out() })
     }
 
-    fn copy(&self, study: StudyId, out: &mut Connection, eraser: &mut Eraser) -> Sql<()> {
+    fn copy(
+        &self,
+        study: StudyId,
+        series: &BTreeSet<String>,
+        out: &mut Connection,
+        eraser: &mut Eraser,
+    ) -> Sql<()> {
+        let ids = serde_json::to_string(series).map_err(damaged)?;
+        let chosen = (study, &*ids);
         // The rows of the study are gathered in temporary tables, which a file opened for reading may have too.
         let source = &self.connection;
         source.execute_batch("PRAGMA temp_store = MEMORY")?;
@@ -120,7 +133,7 @@ impl Store {
             let sql = format!("CREATE TABLE temp.{table} AS SELECT * FROM main.{table} WHERE 0");
             source.execute_batch(&sql)?;
         }
-        let copied = tables.iter().try_for_each(|table| copy_table(source, study, table, out, eraser));
+        let copied = tables.iter().try_for_each(|table| copy_table(source, chosen, table, out, eraser));
         for table in &tables {
             source.execute_batch(&format!("DROP TABLE temp.{table}"))?;
         }
@@ -170,7 +183,7 @@ impl Store {
 
 fn copy_table(
     source: &Connection,
-    study: StudyId,
+    (study, series): (StudyId, &str),
     table: &str,
     out: &mut Connection,
     eraser: &mut Eraser,
@@ -182,7 +195,8 @@ fn copy_table(
     let mut gather = source.prepare(&sql)?;
     match gather.parameter_count() {
         0 => gather.execute([])?,
-        _ => gather.execute([study.0])?,
+        1 => gather.execute([study.0])?,
+        _ => gather.execute(params![study.0, series])?,
     };
     copy_rows(source, table, &names, out, eraser)
 }

@@ -34,6 +34,8 @@ pub const STUDY: &str = "study.toml";
 pub const RESULTS: &str = "results.db";
 /// The figures of the report.
 pub const FIGURES: &str = "figures.json";
+/// What `calibrate` found of the machines that measured: by fingerprint, a list of [`crate::Calibrations`].
+pub const CALIBRATIONS: &str = "calibrations.json";
 /// Workload files that the study names, in the order of their names.
 pub const WORKLOADS: &str = "workloads/";
 /// The ends of the servers' logs, by run.

@@ -50,6 +50,8 @@ impl Eraser {
     pub(crate) fn new(private: &Private) -> Eraser {
         let mut private = private.clone();
         let tells = |name: &str| name.len() > 1 && !COMMON.contains(&name);
+        // With a slash at its end it would be followed by a word.
+        private.homes.iter_mut().for_each(|home| home.truncate(home.trim_end_matches('/').len()));
         private.homes.retain(|home| home.len() > 1);
         // A home within another goes first.
         private.homes.sort_by_key(|home| std::cmp::Reverse(home.len()));
@@ -185,7 +187,7 @@ mod tests {
     #[test]
     fn people_machines_and_homes_are_replaced_as_whole_words() {
         let private = Private {
-            homes: vec!["/srv/people/ada".to_owned(), "/".to_owned()],
+            homes: vec!["/srv/people/ada/".to_owned(), "/".to_owned()],
             users: vec!["ada".to_owned(), "root".to_owned()],
             hosts: BTreeMap::from([("db7".to_owned(), "host-f1f1".to_owned())]),
         };
