@@ -5,6 +5,7 @@ mod bench;
 mod bisect;
 mod build;
 mod builds;
+mod bundle;
 mod calibrate;
 mod changes;
 mod doctor;
@@ -16,6 +17,7 @@ mod line;
 mod out;
 mod prompt;
 mod report;
+mod rerun;
 mod run;
 mod sandbox;
 mod servers;
@@ -52,6 +54,9 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
         Command::Bisect(args) => bisect::bisect(&args),
         Command::History(args) => history::history(&args),
         Command::Changes(args) => changes::changes(&args),
+        Command::Bundle(args) => bundle::bundle(&args),
+        Command::Verify(args) => bundle::verify(&args),
+        Command::Rerun(args) => rerun::rerun(&args, &line),
         Command::Bench(args) => bench::bench(&args),
         Command::Line(args) => line::line(&args, line),
         Command::Workloads(args) => workloads::workloads(&args),

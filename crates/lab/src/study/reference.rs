@@ -71,6 +71,7 @@ const TOP: &[Key] = &[
         "what the report shows beside its common parts",
         "report = { sections = [\"levels\"] }",
     ),
+    key("author", "table", "", "who stands for the study", "author = { name = \"Ada Lovelace\" }"),
     key("exclude", "tables", "", "cells that are left out", "exclude = [{ sessions = 1 }]"),
     key("quick", "table", "", "what `--quick` changes", "quick = { blocks = 1, duration = \"2s\" }"),
 ];
@@ -555,6 +556,29 @@ pub const SECTIONS: &[Section] = &[
                 "",
                 "sessions from which on a mean over levels is taken",
                 "mean_from = 5",
+            ),
+        ],
+    },
+    Section {
+        name: "[author]",
+        about: "Who stands for the study; a bundle takes it along.",
+        keys: &[
+            key("name", "text", "", "who measured", "name = \"Ada Lovelace\""),
+            key("contact", "text", "", "where to ask", "contact = \"ada@example.org\""),
+            key("licence", "text", "", "what may be done with the results", "licence = \"CC-BY-4.0\""),
+            key(
+                "disclaimer",
+                "text",
+                "",
+                "what the author wants to have said",
+                "disclaimer = \"On one laptop.\"",
+            ),
+            key(
+                "keywords",
+                "a list of texts",
+                "",
+                "what it is found by",
+                "keywords = [\"oltp\", \"upgrade\"]",
             ),
         ],
     },
