@@ -88,7 +88,7 @@ const AXES: &[Key] = &[
         "workload",
         "workload, or a list",
         "",
-        "by name, or the path of a .sql or .smack file; needed",
+        "by name, the path of a .sql or .smack file, or scripts of pgbench's (`pgbench:tpcb-like`); needed",
         "workload = [\"oltp_read_only\", \"tpcb\"]",
     ),
     key(
