@@ -59,16 +59,13 @@ impl Scope<'_> {
 
     /// AND (`decisive` false) and OR (true): the right side is not looked at where the left one decides.
     fn lazy(&mut self, (left, right): &(Node, Node), decisive: bool) -> Result<Value, String> {
-        let left = truth(self.node(left)?)?;
-        if left == Some(decisive) {
-            return Ok(Value::Bool(decisive));
+        // pgbench takes null on the left for the answer, where SQL would look at the right side, too.
+        match truth(self.node(left)?)? {
+            None => return Ok(Value::Null),
+            Some(side) if side == decisive => return Ok(Value::Bool(decisive)),
+            Some(_) => {}
         }
-        let right = truth(self.node(right)?)?;
-        Ok(match (left, right) {
-            (_, Some(side)) if side == decisive => Value::Bool(decisive),
-            (Some(_), Some(_)) => Value::Bool(!decisive),
-            _ => Value::Null,
-        })
+        Ok(truth(self.node(right)?)?.map_or(Value::Null, Value::Bool))
     }
 
     fn call(&mut self, function: Function, arguments: &[Node]) -> Result<Value, String> {

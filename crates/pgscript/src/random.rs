@@ -85,6 +85,9 @@ impl Random {
 
     /// A Zipfian distribution, by rejection (L. Devroye, "Non-Uniform Random Variate Generation", page 551).
     pub fn zipfian(&mut self, low: i64, high: i64, exponent: f64) -> i64 {
+        if low == high {
+            return low;
+        }
         let count = (high - low + 1) as f64;
         let bound = 2f64.powf(exponent - 1.0);
         loop {

@@ -100,11 +100,13 @@ impl fmt::Display for Value {
     }
 }
 
-/// C's `%.15g`.
+/// C's `%.15g`, with PostgreSQL's words for what is no number.
 fn general(number: f64) -> String {
-    if !number.is_finite() {
-        let sign = if number.is_sign_negative() { "-" } else { "" };
-        return format!("{sign}{}", if number.is_nan() { "nan" } else { "inf" });
+    if number.is_nan() {
+        return "NaN".to_owned();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
     }
     let scientific = format!("{number:.*e}", DIGITS - 1);
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
@@ -137,7 +139,7 @@ mod tests {
             (123456789012345.0, "123456789012345"),
             (1234567890123456.0, "1.23456789012346e+15"),
             (1.0 / 3.0, "0.333333333333333"),
-            (f64::INFINITY, "inf"),
+            (f64::INFINITY, "Infinity"),
         ] {
             assert_eq!(general(number), text);
         }

@@ -124,7 +124,6 @@ impl Workload for Scripts {
         Ok(Box::new(ConfiguredScripts {
             scale: options.count("scale"),
             options: options.all().clone(),
-            name: self.name.clone(),
             scripts: self.scripts.clone(),
             init: self.init.clone(),
             parsed: self.parsed.clone(),
@@ -161,7 +160,6 @@ fn class_numbers(script: &Script, classes: &mut Vec<StatementDoc>) -> Vec<Option
 
 #[derive(Debug)]
 struct ConfiguredScripts {
-    name: String,
     options: BTreeMap<String, String>,
     scale: u64,
     mode: QueryMode,
