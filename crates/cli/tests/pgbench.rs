@@ -43,9 +43,22 @@ impl Both {
 
     /// What pgbench and what Plimsoll make of the same command line.
     fn both(&self, arguments: &[&str]) -> [Output; 2] {
+        [false, true].map(|is_ours| self.run(self.command(is_ours), arguments))
+    }
+
+    fn command(&self, is_ours: bool) -> Command {
+        if !is_ours {
+            return Command::new(&self.theirs);
+        }
         let mut ours = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         ours.arg("pgbench");
-        [self.run(Command::new(&self.theirs), arguments), self.run(ours, arguments)]
+        ours
+    }
+
+    /// The server logs every statement from here on.
+    fn log_statements(&self) {
+        self.query("ALTER SYSTEM SET log_statement = 'all'");
+        self.query("SELECT pg_reload_conf()");
     }
 
     fn script(&self, name: &str, text: &str) {
@@ -57,6 +70,22 @@ impl Both {
         wire::blocking::Client::connect(&target).unwrap().query(sql).unwrap();
     }
 
+    /// Both programs have the server do the same things, at least so many.
+    #[track_caller]
+    fn same_statements(&self, line: &[&str], least: usize) {
+        let logs = [false, true].map(|is_ours| {
+            self.logged(|| {
+                let done = self.run(self.command(is_ours), line);
+                assert!(done.status.success(), "{line:?}: {}", stderr(&done));
+            })
+        });
+        assert!(logs[0].len() >= least, "{line:?}: {:?}", logs[0]);
+        for (theirs, ours) in logs[0].iter().zip(&logs[1]) {
+            assert_eq!(theirs, ours, "{line:?}");
+        }
+        assert_eq!(logs[0].len(), logs[1].len(), "{line:?}");
+    }
+
     /// The statements that the server logs while `work` goes on, without what both ask about the tables before.
     fn logged(&self, work: impl FnOnce()) -> Vec<String> {
         let path: PathBuf = self.server.log_path();
@@ -65,6 +94,8 @@ impl Both {
         // The server's log is written by its processes when they end a statement, hence before their clients go on.
         let text = std::fs::read(&path).unwrap();
         let text = String::from_utf8_lossy(&text[before..]).into_owned();
+        // Lines of a statement behind its first begin with a tab.
+        let text = text.replace("\n\t", " NEWLINE ");
         let statements = text.lines().filter_map(|line| {
             let (_, rest) = line.split_once("LOG:  ").or_else(|| line.split_once("DETAIL:  "))?;
             let is_ours = ["statement:", "execute", "parameters:"].iter().any(|word| rest.starts_with(word));
@@ -176,6 +207,7 @@ fn mistakes_are_told_as_pgbench_tells_them() {
         "\\startpipeline\nselect 1;\n\\endpipeline\n",
         "\\endpipeline\n",
     ];
+    let mut different = Vec::new();
     for script in scripts {
         both.script("m.sql", script);
         let [theirs, ours] = both.both(&["-n", "-t", "1", "-f", "m.sql"]);
@@ -183,9 +215,12 @@ fn mistakes_are_told_as_pgbench_tells_them() {
             let text = stderr(output).replace("fatal: ", "error: ");
             text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
         };
-        assert_eq!(errors(&ours), errors(&theirs), "{script}");
-        assert_eq!(ours.status.code(), theirs.status.code(), "{script}");
+        let [theirs, ours] = [theirs, ours].map(|output| (output.status.code(), errors(&output)));
+        if ours != theirs {
+            different.push(format!("{script}\npgbench: {theirs:?}\nplimsoll: {ours:?}\n"));
+        }
     }
+    assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
 const CONTROL_FLOW: &str = "\
@@ -233,8 +268,7 @@ fn the_server_gets_the_same_statements() {
     let Some(both) = Both::new() else { return };
     let made = both.run(Command::new(&both.theirs), &["-i", "-q", "-s", "1"]);
     assert!(made.status.success(), "{}", stderr(&made));
-    both.query("ALTER SYSTEM SET log_statement = 'all'");
-    both.query("SELECT pg_reload_conf()");
+    both.log_statements();
     both.script("flow.sql", &without_unset(CONTROL_FLOW));
     both.script("extended.sql", EXTENDED);
     let lines: [&[&str]; 7] = [
@@ -248,26 +282,25 @@ fn the_server_gets_the_same_statements() {
     ];
     for line in lines {
         let line: Vec<&str> = ["-n", "--random-seed=4711"].into_iter().chain(line.iter().copied()).collect();
-        let mut logs = Vec::new();
-        for ours in [false, true] {
-            let mut command = Command::new(if ours {
-                env!("CARGO_BIN_EXE_plimsoll").as_ref()
-            } else {
-                both.theirs.as_path()
-            });
-            if ours {
-                command.arg("pgbench");
-            }
-            logs.push(both.logged(|| {
-                let done = both.run(command, &line);
-                assert!(done.status.success(), "{line:?}: {}", stderr(&done));
-            }));
-        }
-        assert!(logs[0].len() >= 20, "{line:?}: {:?}", logs[0]);
-        for (theirs, ours) in logs[0].iter().zip(&logs[1]) {
-            assert_eq!(theirs, ours, "{line:?}");
-        }
-        assert_eq!(logs[0].len(), logs[1].len(), "{line:?}");
+        both.same_statements(&line, 20);
+    }
+}
+
+#[test]
+fn tables_are_made_by_the_same_statements() {
+    let Some(both) = Both::new() else { return };
+    both.log_statements();
+    let lines: [&[&str]; 6] = [
+        &["-q"],
+        &["-I", "dtGvp", "-s", "2", "-F", "90"],
+        &["-I", "dtgvpf", "--partitions=3"],
+        &["-I", "dtgp", "--partitions=3", "--partition-method=hash", "--unlogged-tables", "-F", "80"],
+        &["--foreign-keys", "--unlogged-tables", "--tablespace=pg_default", "--index-tablespace=pg_default"],
+        &["-n", "-I", "dt"],
+    ];
+    for line in lines {
+        let line: Vec<&str> = ["-i"].into_iter().chain(line.iter().copied()).collect();
+        both.same_statements(&line, 4);
     }
 }
 
@@ -291,14 +324,7 @@ fn form(report: &str) -> Vec<String> {
 #[test]
 fn reports_and_logs_have_pgbenchs_form() {
     let Some(both) = Both::new() else { return };
-    let made = both.run(
-        {
-            let mut ours = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-            ours.arg("pgbench");
-            ours
-        },
-        &["-i", "-I", "dtGvpf", "-s", "2", "--partitions=3", "-F", "90", "--unlogged-tables"],
-    );
+    let made = both.run(both.command(true), &["-i", "-I", "dtGvpf", "-s", "2", "--partitions=3", "-F", "90"]);
     assert!(made.status.success(), "{}", stderr(&made));
     assert!(stderr(&made).contains("done in "), "{}", stderr(&made));
     let lines: [&[&str]; 6] = [
@@ -333,5 +359,124 @@ fn reports_and_logs_have_pgbenchs_form() {
             }
         }
         assert_eq!(files, 2);
+    }
+}
+
+/// Two of three tries are refused by the server: a sequence counts them, whatever is rolled back.
+const AGAIN: &str = "\
+\\set before random(1, 1000000)
+BEGIN;
+SELECT nextval('tries') % 3 AS n, :before AS before \\gset
+\\if :n != 0
+DO $$ BEGIN RAISE EXCEPTION 'again' USING errcode = '40001'; END $$;
+\\endif
+COMMIT;
+";
+
+#[test]
+fn transactions_are_tried_again_as_often_as_by_pgbench() {
+    let Some(both) = Both::new() else { return };
+    both.script("again.sql", AGAIN);
+    let lines: [&[&str]; 5] = [
+        &["--max-tries=5"],
+        &["--max-tries=2", "--failures-detailed", "-r"],
+        &["--max-tries=0", "-T", "1000", "-t", "4", "--verbose-errors"],
+        &["--verbose-errors", "--max-tries=2"],
+        &["--max-tries=5", "-M", "prepared", "-l", "--failures-detailed"],
+    ];
+    for line in lines {
+        let line: Vec<&str> = if line.contains(&"-T") {
+            // No limit but time and a number of transactions do not go together.
+            ["-n", "-f", "again.sql", "-T", "1", "--max-tries=0", "-R", "4", "--random-seed=1"].to_vec()
+        } else {
+            ["-n", "-t", "10", "-f", "again.sql", "--random-seed=7"]
+                .into_iter()
+                .chain(line.iter().copied())
+                .collect()
+        };
+        let told = [false, true].map(|is_ours| {
+            both.query("DROP SEQUENCE IF EXISTS tries");
+            both.query("CREATE SEQUENCE tries");
+            let output = both.run(both.command(is_ours), &line);
+            let figures = ["number of", "total number", "maximum number"];
+            let report = stdout(&output);
+            let report: Vec<String> = report
+                .lines()
+                .filter(|line| figures.iter().any(|words| line.starts_with(words)))
+                .map(str::to_owned)
+                .collect();
+            // Where a server's program was is what Plimsoll does not tell.
+            let errors = stderr(&output);
+            let errors: Vec<String> =
+                errors.lines().filter(|line| !line.starts_with("CONTEXT:")).map(str::to_owned).collect();
+            (output.status.code(), report, errors)
+        });
+        if line.contains(&"-R") {
+            // Rates and the clock: no two runs are alike.
+            assert!(told.iter().all(|(code, report, _)| *code == Some(0) && !report.is_empty()), "{told:?}");
+            continue;
+        }
+        assert_eq!(told[0], told[1], "{line:?}");
+    }
+}
+
+#[test]
+fn programs_run_only_where_that_is_allowed() {
+    let Some(both) = Both::new() else { return };
+    both.log_statements();
+    both.script("shell.sql", "\\set n 4\n\\setshell x expr :n + 1\n\\shell true :x\nSELECT :x AS five;\n");
+    let line = ["-n", "-t", "1", "-f", "shell.sql"];
+    let mut logs = [false, true].map(|is_ours| {
+        let allowed = if is_ours { vec!["--allow-shell"] } else { vec![] };
+        let line: Vec<&str> = line.iter().copied().chain(allowed).collect();
+        both.logged(|| {
+            let done = both.run(both.command(is_ours), &line);
+            assert!(done.status.success(), "{}", stderr(&done));
+        })
+    });
+    assert_eq!(logs[0], logs[1]);
+    assert_eq!(logs[0].pop().unwrap(), "statement: SELECT 5 AS five;");
+    let refused = both.run(both.command(true), &line);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("which --allow-shell must permit"), "{}", stderr(&refused));
+}
+
+#[test]
+fn schedules_and_logs_keep_what_they_promise() {
+    let Some(both) = Both::new() else { return };
+    let made = both.run(both.command(true), &["-i", "-q"]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let common = ["-n", "-S", "-T", "4", "-R", "200", "-l", "--aggregate-interval=1", "-c", "2", "-j", "2"];
+    for is_ours in [false, true] {
+        let prefix = format!("agg{is_ours}");
+        let line: Vec<&str> = common.into_iter().chain(["--log-prefix", &prefix]).collect();
+        let done = both.run(both.command(is_ours), &line);
+        assert!(done.status.success(), "{}", stderr(&done));
+        let report = stdout(&done);
+        let tps = report.lines().find_map(|line| line.strip_prefix("tps = "));
+        let tps: f64 = tps.unwrap().split(' ').next().unwrap().parse().unwrap();
+        // 800 arrivals of a Poisson process: five standard deviations are 141 of them.
+        assert!((150.0..250.0).contains(&tps), "{report}");
+        assert!(report.contains("rate limit schedule lag: avg "), "{report}");
+        let (mut lines, mut transactions) = (0, 0);
+        for entry in std::fs::read_dir(both.dir.path()).unwrap().flatten() {
+            if !entry.file_name().to_string_lossy().starts_with(&prefix) {
+                continue;
+            }
+            for line in std::fs::read_to_string(entry.path()).unwrap().lines() {
+                let columns: Vec<f64> = line.split(' ').map(|column| column.parse().unwrap()).collect();
+                // As many as pgbench 15 has with a rate: four of the lag, and those skipped.
+                assert_eq!(columns.len(), 15, "{line}");
+                // Count, sum and squares, least and greatest of the latency in microseconds.
+                assert!(
+                    columns[4] <= columns[2] / columns[1] && columns[2] / columns[1] <= columns[5],
+                    "{line}"
+                );
+                lines += 1;
+                transactions += columns[1] as u64;
+            }
+        }
+        assert!((6..=12).contains(&lines), "{lines}");
+        assert!((500..=1100).contains(&transactions), "{transactions}");
     }
 }

@@ -98,7 +98,7 @@ pub(crate) fn initialise(asked: &Initialise, stop: &Stop) -> Result<(), Refusal>
 
 fn create_tables(asked: &Initialise, client: &mut Client) -> Result<(), Refusal> {
     tell("creating tables...");
-    let aid = if asked.scale >= BIG_SCALE { "bigint" } else { "int   " };
+    let aid = if asked.scale >= BIG_SCALE { "bigint" } else { "   int" };
     let tables = [
         (
             "pgbench_history",
@@ -123,7 +123,8 @@ fn create_tables(asked: &Initialise, client: &mut Client) -> Result<(), Refusal>
             (false, true) => fillfactor.clone(),
             (false, false) => String::new(),
         };
-        let unlogged = if is_partitioned { "" } else { unlogged };
+        // PostgreSQL 18 refuses what servers before took without it meaning anything.
+        let unlogged = if is_partitioned && version(client) >= 18 { "" } else { unlogged };
         execute(client, &format!("create{unlogged} table {name}({columns}){rest}{tablespace}"))?;
     }
     if asked.partitions == 0 {
@@ -143,7 +144,7 @@ fn create_tables(asked: &Initialise, client: &mut Client) -> Result<(), Refusal>
         execute(
             client,
             &format!(
-                "create{unlogged} table pgbench_accounts_{number} partition of pgbench_accounts for values {values}{fillfactor}{tablespace}"
+                "create{unlogged} table pgbench_accounts_{number}\n  partition of pgbench_accounts\n  for values {values}{fillfactor}{tablespace}"
             ),
         )?;
     }
@@ -163,9 +164,7 @@ fn generate_here(asked: &Initialise, client: &mut Client) -> Result<(), Refusal>
         execute(client, &format!("insert into pgbench_tellers(tid,bid,tbalance) values ({tid},{bid},0)"))?;
     }
     // Rows of a table that this transaction has emptied may be frozen at once; partitions cannot be.
-    let version =
-        client.server().version.split(['.', ' ', 'd', 'b', 'r']).next().and_then(|v| v.parse::<u32>().ok());
-    let can_freeze = asked.partitions == 0 && version.is_some_and(|version| version >= 14);
+    let can_freeze = asked.partitions == 0 && version(client) >= 14;
     let freeze = if can_freeze { " with (freeze on)" } else { "" };
     let total = ACCOUNTS * asked.scale;
     let began = Instant::now();
@@ -190,6 +189,12 @@ fn generate_here(asked: &Initialise, client: &mut Client) -> Result<(), Refusal>
     });
     loaded.map_err(|error| Refusal::new(format!("copying accounts failed: {error}")))?;
     execute(client, "commit")
+}
+
+/// The server's major version; 0 where it does not say.
+fn version(client: &Client) -> u32 {
+    let text = &client.server().version;
+    text.split(|c: char| !c.is_ascii_digit()).next().and_then(|major| major.parse().ok()).unwrap_or(0)
 }
 
 /// One row of accounts: `aid`, `bid`, 0 and an empty filler.

@@ -771,7 +771,7 @@ mod tests {
     #[test]
     fn lines_are_read_as_getopt_reads_them() {
         let read =
-            run("-c8 -j 4 -nrT 10 --rate=100.5 -M prepared db -f a.sql@3 -S --prog 5 -h /run/pg -p 5999");
+            run("-c8 -j 4 -nrT 10 --rate=100.5 -M prepared db -f a.sql@3 -S --progress 5 -h /run/pg -p 5999");
         assert_eq!((read.clients, read.threads, read.duration_s), (8, 4, Some(10)));
         assert_eq!((read.rate_tps, read.mode, read.progress_s), (Some(100.5), QueryMode::Prepared, Some(5)));
         assert!(read.reports_commands && !read.vacuums);

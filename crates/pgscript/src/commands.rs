@@ -65,7 +65,10 @@ impl Reader<'_> {
         let name = command.name.to_ascii_lowercase();
         match name.as_str() {
             "set" => {
-                let Some(variable) = words.first() else { return Err(self.lacks(command)) };
+                let Some(variable) = words.first() else {
+                    // The one mistake whose line pgbench does not show.
+                    return Err(SyntaxError { shown: None, ..self.lacks(command) });
+                };
                 let value = self.expression(command, variable.start + variable.text.len())?;
                 Ok(Action::Set { slot: self.names.slot(variable.text), value })
             }
@@ -102,8 +105,8 @@ impl Reader<'_> {
     /// `\gset` and `\aset` belong to the statement before them.
     fn store(&mut self, command: &Line<'_>, behind: usize) -> Result<(), SyntaxError> {
         let words = words(command.line, behind);
-        if let Some(extra) = words.get(1) {
-            return Err(self.complain(command, "too many arguments", Some(extra.start)));
+        if words.len() > 1 {
+            return Err(self.complain(command, "too many arguments", None));
         }
         let prefix = words.first().map_or("", |word| word.text).to_owned();
         let of_all = command.name.eq_ignore_ascii_case("aset");

@@ -203,9 +203,19 @@ fn read_workload(item: Item<'_>, problems: &mut Problems) -> Option<WorkloadChoi
         });
     }
     let mut table = item.table(problems, "a workload")?;
-    let name = match table.get("pgbench") {
-        Some(scripts) => pgbench_name(&scripts, table.get("init"), problems),
-        None => {
+    let (scripts, init) = (table.get("pgbench"), table.get("init"));
+    let name = match (scripts, init) {
+        (Some(scripts), init) => {
+            if let Some(also) = table.get("workload").and_then(|item| item.text(problems)) {
+                problems.add(&also.span, "`workload` and `pgbench` both name a workload", "leave one out");
+            }
+            pgbench_name(&scripts, init, problems)
+        }
+        (None, init) => {
+            if let Some(init) = init.and_then(|item| item.text(problems)) {
+                let remedy = "`{ pgbench = [\"a.sql\"], init = \"tables.sql\" }`";
+                problems.add(&init.span, "`init` goes with scripts of pgbench's", remedy);
+            }
             let example = "{ workload = \"oltp_read_write\", options = { tables = 4 } }";
             table.need("workload", problems, example).and_then(|item| item.text(problems))
         }

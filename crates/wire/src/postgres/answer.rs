@@ -629,14 +629,14 @@ mod tests {
             assert_eq!(answer.error.take().unwrap().state(), "40001");
             let mut rows = Rows::Keep(&mut sets);
             let (consumed, progress) = answer.feed(&second, &mut rows, &mut Vec::new()).unwrap();
-            assert_eq!(
-                (consumed, progress),
-                (second.len(), Progress::Ready(TransactionStatus::Idle))
-            );
+            assert_eq!((consumed, progress), (second.len(), Progress::Ready(TransactionStatus::Idle)));
             assert_eq!(sets.len(), 3);
         }
         assert!(refused(Request::Pipeline, &[row(&[None])]), "a row of nothing");
-        assert!(refused(Request::Pipeline, &[bound(), message(b'n', b""), row(&[None])]), "a row of no result");
+        assert!(
+            refused(Request::Pipeline, &[bound(), message(b'n', b""), row(&[None])]),
+            "a row of no result"
+        );
         assert!(refused(Request::Pipeline, &[bound(), message(b'Z', b"I")]), "a statement without an end");
         assert!(refused(Request::Pipeline, &[message(b'C', b"UPDATE 3\0")]), "an end of nothing");
         assert!(!refused(Request::Pipeline, &[message(b'Z', b"I")]), "a Sync of nothing");
