@@ -231,7 +231,7 @@ fn pgbench_scripts(name: &str, list: &str) -> Result<Resolved, Error> {
         };
         let text = match pgscript::builtin::matching(script).as_slice() {
             [builtin] if !script.is_empty() => builtin.text.to_owned(),
-            _ if extension(script) == "" && !Path::new(script).exists() => {
+            _ if extension(script).is_empty() && !Path::new(script).exists() => {
                 let known: Vec<&str> = pgscript::builtin::ALL.iter().map(|builtin| builtin.name).collect();
                 let known = known.join(", ");
                 return Err(refused(

@@ -92,7 +92,7 @@ fn unexpected(what: char, at: usize) -> BadWord {
 
 fn variable(rest: &str, at: usize) -> Result<(TokenKind, usize), BadWord> {
     let name = &rest[1..];
-    let length = name.find(|c: char| !(is_word(c) || !c.is_ascii())).unwrap_or(name.len());
+    let length = name.find(|c: char| !is_word(c) && c.is_ascii()).unwrap_or(name.len());
     if length == 0 {
         return Err(unexpected(':', at));
     }
