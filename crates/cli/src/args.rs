@@ -115,6 +115,13 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<String>,
     },
+    /// Run pgbench's command line: its scripts, options and output, on Plimsoll's engine
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Pgbench {
+        /// As pgbench takes them: [options] [database]
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<String>,
+    },
     /// Run a Super Smack file
     #[command(name = "super-smack")]
     SuperSmack(SuperSmackArgs),

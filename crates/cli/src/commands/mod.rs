@@ -15,6 +15,7 @@ mod hdr;
 mod history;
 mod line;
 mod out;
+mod pgbench;
 mod prompt;
 mod report;
 mod rerun;
@@ -70,6 +71,7 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Sysbench { arguments } => sysbench::sysbench(&arguments, &line),
+        Command::Pgbench { arguments } => pgbench::pgbench(&arguments),
         Command::SuperSmack(args) => super_smack::super_smack(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -92,10 +94,12 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
     }
 }
 
-/// Called as `sysbench` or `super-smack` (by a link of that name), the command is what the name says.
+/// Called as `sysbench`, `pgbench` or `super-smack` (by a link of that name), the command is what the name says.
 fn by_own_name(mut given: Vec<OsString>) -> Vec<OsString> {
     let name = given.first().and_then(|word| Path::new(word).file_name()).map(OsString::from);
-    if let Some(name) = name.filter(|name| name == "sysbench" || name == "super-smack") {
+    if let Some(name) =
+        name.filter(|name| ["sysbench", "pgbench", "super-smack"].iter().any(|own| name == *own))
+    {
         given.insert(1, name);
     }
     given
