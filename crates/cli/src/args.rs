@@ -1,5 +1,6 @@
 //! The command line: each flag is defined once, here; help, completions and man page follow from it.
 
+mod fleet;
 mod sandboxes;
 mod series;
 
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+pub(crate) use fleet::{FleetArgs, FleetCommand, FleetStudy, PartArgs, Scheduler};
 pub(crate) use sandboxes::{DeployArgs, EnvFormat, SandboxArgs, SandboxCommand};
 pub(crate) use series::{
     BisectArgs, BuildArgs, ChangesArgs, DecisionArgs, HistoryArgs, HistoryCommand, HistorySeriesArgs, METRICS,
@@ -72,6 +74,8 @@ pub(crate) enum Command {
     Study,
     /// Write the report of recorded studies
     Report(ReportArgs),
+    /// Watch, and end, what a scheduler makes on many nodes
+    Fleet(FleetArgs),
     /// Find the build or commit that made a server slower
     Bisect(BisectArgs),
     /// Show recorded figures over builds and time, and where their level changed
@@ -146,6 +150,8 @@ pub(crate) enum Command {
   plimsoll run studies/quickstart.toml --quick
   plimsoll run studies/quickstart.toml --only server=postgres --only sessions=64
   plimsoll run upgrade.toml --gate not-slower
+  plimsoll run studies/quickstart.toml --block 1/2 --results half
+  plimsoll run studies/quickstart.toml --on slurm --nodes 8 --time-limit 2h
 The same command goes on with what is unfinished, and tries failed runs again. A study asks for \
 its verdicts itself with gate = \"p95:not-slower\", or a list of them, in its [compare].")]
 pub(crate) struct RunArgs {
@@ -162,6 +168,8 @@ pub(crate) struct RunArgs {
     /// together); the others stay unfinished
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) only: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) part: PartArgs,
     /// Show the plan and stop
     #[arg(long)]
     pub(crate) dry_run: bool,

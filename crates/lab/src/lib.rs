@@ -14,6 +14,7 @@ pub mod checks;
 pub mod duel;
 mod ending;
 mod error;
+pub mod fleet;
 mod hooks;
 pub mod host;
 mod judge;

@@ -166,6 +166,8 @@ pub enum Event<'a> {
     Cleaned(&'a [String]),
     /// Something slow goes on outside of a run (a fetch).
     Doing(&'a str),
+    /// Something has moved in a fleet.
+    Fleet(&'a crate::fleet::FleetStanding),
     /// How far the slow thing is.
     Bytes {
         /// So much.

@@ -56,9 +56,17 @@ impl StudyReport {
         self.newest().map(|view| gates_of(&view.record.study.file_text)).unwrap_or_default()
     }
 
-    /// Blocks that were planned, over all results files. Verdicts need [`stats::Rules::blocks_min`].
+    /// Blocks that were planned, over all results files; of parts of one plan those of the plan. Verdicts need
+    /// [`stats::Rules::blocks_min`].
     pub fn blocks_planned(&self) -> u32 {
-        self.records.iter().map(|view| view.record.study.blocks).sum()
+        let mut plans: Vec<(&store::Study, u32)> = Vec::new();
+        for study in self.records.iter().map(|view| &view.record.study) {
+            match plans.iter_mut().find(|(known, _)| known.is_same_plan(study)) {
+                Some((_, blocks)) => *blocks = study.blocks.max(*blocks),
+                None => plans.push((study, study.blocks)),
+            }
+        }
+        plans.into_iter().map(|(_, blocks)| blocks).sum()
     }
 }
 

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::bench::{Ran, fields};
-use crate::model::{Lost, Point, Report, RunView, StudyReport, VerdictView};
+use crate::model::{HostView, Lost, Point, Report, RunView, StudyReport, VerdictView};
 use crate::text::time_text;
 
 /// The whole report as one JSON value.
@@ -18,7 +18,7 @@ pub fn json(report: &Report) -> Value {
     let comparisons: Vec<Value> = report
         .studies
         .iter()
-        .flat_map(|study| study.verdicts.iter().map(|verdict| comparison(study, verdict)))
+        .flat_map(|study| study.verdicts.iter().map(|verdict| comparison(&report.hosts, study, verdict)))
         .collect();
     let rankings: Vec<Value> = report.studies.iter().flat_map(crate::ranking::json_lines).collect();
     json!({
@@ -109,7 +109,22 @@ fn run_of(report: &Report, run: &RunView, step: Option<usize>, sessions: u32) ->
     Value::Object(map)
 }
 
-fn comparison(study: &StudyReport, verdict: &VerdictView) -> Value {
+/// What each node says, and which disagree.
+fn across(nodes: &stats::AcrossNodes, hosts: &[HostView]) -> Value {
+    let name = |node: u32| hosts.get(node as usize).map(|host| host.label.as_str());
+    let each = nodes.nodes.iter();
+    let each: Vec<Value> =
+        each.map(|one| json!({"host": name(one.node), "blocks": one.blocks, "ratio": one.ratio})).collect();
+    let odd = nodes.odd.iter();
+    let odd: Vec<Value> = odd
+        .map(
+            |one| json!({"host": name(one.node), "ratio": one.ratio, "elsewhere": one.elsewhere, "p": one.p}),
+        )
+        .collect();
+    json!({"each": each, "spread": nodes.spread, "disagree": odd})
+}
+
+fn comparison(hosts: &[HostView], study: &StudyReport, verdict: &VerdictView) -> Value {
     let key = |point: usize| {
         let mut key = study.points[point].key.clone();
         if verdict.climb.is_some() {
@@ -139,6 +154,7 @@ fn comparison(study: &StudyReport, verdict: &VerdictView) -> Value {
         "blocks_needed": result.blocks_needed,
         "method": result.method.word(),
         "reason": result.reason.map(stats::Reason::sentence),
+        "nodes": result.nodes.as_ref().map(|nodes| across(nodes, hosts)),
         "unequal": verdict.flags,
         "in_doubt": verdict.doubts,
         "marks": verdict.marks,

@@ -26,6 +26,7 @@ mod load;
 mod markdown;
 mod marks;
 mod model;
+mod nodes;
 mod page;
 mod published;
 mod ranking;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use store::{Axis, BuildId, Host, HostId, Key, Purpose, Store, StudyId, StudyRecord};
+use store::{Axis, BuildId, Host, HostId, Key, Purpose, RunIdentity, Store, StudyId, StudyRecord};
 
 use crate::answer::{Order, answer};
 use crate::error::Error;
@@ -37,7 +37,13 @@ impl Report {
 
     /// Reads open results files.
     pub fn of_stores(stores: &[&Store], selection: &Selection) -> Result<Self, Error> {
-        let mut loader = Loader { stores, hosts: Vec::new(), studies: Vec::new() };
+        let mut loader = Loader {
+            stores,
+            hosts: Vec::new(),
+            studies: Vec::new(),
+            seen: BTreeSet::new(),
+            blocks: Vec::new(),
+        };
         for (file, store) in stores.iter().enumerate() {
             for record in selected(store, file, selection)? {
                 loader.add(file, record)?;
@@ -111,12 +117,20 @@ struct Loader<'a> {
     stores: &'a [&'a Store],
     hosts: Vec<Host>,
     studies: Vec<StudyReport>,
+    /// Runs of earlier files: one that two of them have is one run.
+    seen: BTreeSet<RunIdentity>,
+    /// Results files and machines: the blocks of each are numbered apart.
+    blocks: Vec<(usize, usize)>,
 }
 
 impl Loader<'_> {
     fn add(&mut self, file: usize, record: StudyRecord) -> Result<(), Error> {
         let store = self.stores[file];
         let at = self.study_of(&record);
+        let same_plan = |view: &RecordView| view.record.study.is_same_plan(&record.study);
+        let plan =
+            self.studies[at].records.iter().position(same_plan).unwrap_or(self.studies[at].records.len());
+        let mut seen = Vec::new();
         let mut hosts: BTreeMap<HostId, (usize, String)> = BTreeMap::new();
         let mut builds = BTreeMap::new();
         let heads = store.run_heads(record.id)?;
@@ -131,6 +145,11 @@ impl Loader<'_> {
         }
         for head in heads {
             let (host, boot_id) = self.host(store, head.start.host, &mut hosts)?;
+            let identity = RunIdentity::of(&record.study, &head, &self.hosts[host]);
+            if self.seen.contains(&identity) {
+                continue;
+            }
+            seen.push(identity);
             let build = match head.start.build {
                 Some(id) => Some(build(store, id, &mut builds)?),
                 None => None,
@@ -152,8 +171,8 @@ impl Loader<'_> {
                     Purpose::Measure if !is_last => Standing::Superseded,
                     Purpose::Measure => standing_of(head.status, &head.start.levels, end.as_ref()),
                 },
-                // Blocks of two files are not the same blocks, even on one machine.
-                block: file as u32 * 1_000_000 + head.start.block,
+                plan,
+                block: self.block(file, host, head.start.block),
                 head,
                 end,
                 steps,
@@ -161,6 +180,7 @@ impl Loader<'_> {
             };
             self.studies[at].runs.push(view);
         }
+        self.seen.extend(seen);
         for (id, probe) in store.probes(record.id)? {
             let (host, _) = self.host(store, id, &mut hosts)?;
             self.studies[at].probes.push((host, probe));
@@ -191,6 +211,17 @@ impl Loader<'_> {
         let looks = store.looks(record.id)?;
         self.studies[at].records.push(RecordView { file, record, looks });
         Ok(())
+    }
+
+    /// A block's number in the report. Blocks of two files are not the same blocks, even on one machine, nor are those of
+    /// two machines.
+    fn block(&mut self, file: usize, host: usize, block: u32) -> u32 {
+        let place = (file, host);
+        let at = self.blocks.iter().position(|known| *known == place).unwrap_or_else(|| {
+            self.blocks.push(place);
+            self.blocks.len() - 1
+        });
+        at as u32 * 1_000_000 + block
     }
 
     /// Records of the same name form one study; its axes are the union.
@@ -299,13 +330,14 @@ fn host_views(hosts: &[Host]) -> Vec<HostView> {
 /// Points, verdicts and sentences of a study whose runs are all there.
 fn finish(study: &mut StudyReport, hosts: &[HostView]) {
     let mut points: Vec<Point> = Vec::new();
-    let additions = crate::unlike::additions(&study.runs);
+    let host_names = crate::nodes::host_names(study, hosts);
+    let additions = crate::unlike::additions(&study.runs, &host_names);
     for (index, run) in study.runs.iter().enumerate() {
         if run.head.start.purpose != Purpose::Measure {
             continue;
         }
         for (at, sessions) in run.head.start.levels.iter().enumerate() {
-            let mut identity = identity(run, hosts, *sessions);
+            let mut identity = identity(run, &host_names[index], *sessions);
             identity.extend(additions[index].clone());
             let step = run.steps.get(at).map(|_| at);
             let known = points
@@ -356,13 +388,15 @@ fn finish(study: &mut StudyReport, hosts: &[HostView]) {
     study.inequalities = verdict::inequalities(study);
     study.inequalities.extend(crate::unlike::sentence(&additions));
     study.verdicts = verdict::verdicts(study);
+    crate::nodes::tell_odd(&mut study.verdicts, hosts);
+    study.inequalities.extend(crate::nodes::sentence(&study.verdicts, hosts));
     study.rankings = ranking::rankings(study);
     study.answer = answer(study, &Order::of(study));
 }
 
-fn identity(run: &RunView, hosts: &[HostView], sessions: u32) -> Key {
+fn identity(run: &RunView, host: &str, sessions: u32) -> Key {
     let mut key = run.head.start.key.clone();
-    key.insert("host".to_owned(), Value::from(hosts[run.host].label.clone()));
+    key.insert("host".to_owned(), Value::from(host));
     key.insert("sessions".to_owned(), Value::from(sessions));
     key
 }

@@ -16,7 +16,7 @@ pub struct Report {
     pub studies: Vec<StudyReport>,
 }
 
-/// A machine; results of two are never pooled.
+/// A machine. Results of two are never pooled, but for nodes of one class that made parts of one plan.
 #[derive(Debug, Clone)]
 pub struct HostView {
     /// Its name, with more where two would be alike.
@@ -136,8 +136,10 @@ pub struct RunView {
     pub build: Option<Build>,
     /// Whether its figures count.
     pub standing: Standing,
-    /// Its block, unique over all files: pairs are made within a file only.
+    /// Its block, unique over all files and machines: pairs are made within one of each only.
     pub block: u32,
+    /// Which of the study's plans it is of: records with the same one have the same number.
+    pub plan: usize,
 }
 
 /// A cell at one load level.

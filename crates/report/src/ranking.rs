@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use stats::{Design, Rules, Sample, rank};
+use stats::{Design, Rules, Sample, rank_on};
 use store::{Comparison, Key};
 
 use crate::estimate::Estimate;
@@ -129,7 +129,7 @@ fn level(study: &StudyReport, comparison: &Comparison, metric: &str, points: &[u
     let figure =
         |side: usize| Estimate::of(&sides[side].iter().map(|sample| sample.value).collect::<Vec<_>>());
     let design = if comparison.is_watched { Design::Watched } else { Design::Fixed };
-    let places = rank(&sides, better(metric), &Rules { design, ..Rules::default() })
+    let places = rank_on(&sides, better(metric), &study.nodes(), &Rules { design, ..Rules::default() })
         .into_iter()
         .map(|ranked| Place {
             point: points[ranked.side],

@@ -37,11 +37,12 @@ fn options(run: &RunView) -> String {
 
 /// For each run what is to be added to the key of its cell: nothing where all runs of the cell are alike. A run that says
 /// nothing (it did not get that far, or an earlier version did not record it) goes with the last one that does.
-pub(crate) fn additions(runs: &[RunView]) -> Vec<Key> {
+/// `hosts`: the name of the host in each run's key.
+pub(crate) fn additions(runs: &[RunView], hosts: &[String]) -> Vec<Key> {
     let mut cells: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (index, run) in runs.iter().enumerate() {
         let start = &run.head.start;
-        let of = serde_json::json!([run.host, start.key, start.levels, start.is_climb]);
+        let of = serde_json::json!([hosts[index], start.key, start.levels, start.is_climb]);
         cells.entry(of.to_string()).or_default().push(index);
     }
     let mut additions = vec![Key::new(); runs.len()];

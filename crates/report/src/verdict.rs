@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stats::climb::whole_climb;
-use stats::{Better, ClimbPoint, Design, Question, Rules, Sample};
+use stats::{Better, ClimbPoint, Design, Nodes, Question, Rules, Sample};
 use store::{Comparison, Key, ServerFacts};
 
 use crate::load::label;
@@ -25,12 +25,13 @@ pub(crate) fn verdicts(study: &StudyReport) -> Vec<VerdictView> {
         false => Design::Fixed,
     };
     let counted = asked(study, comparisons, &|point, metric| study.samples(point, metric));
-    let mut views = answered(counted, design);
+    let nodes = study.nodes();
+    let mut views = answered(counted, &nodes, design);
     if views.iter().all(|view| view.lost.is_none()) {
         return views;
     }
     let completed = asked(study, comparisons, &|point, metric| study.all_samples(point, metric));
-    for (view, over_all) in views.iter_mut().zip(answered(completed, design)) {
+    for (view, over_all) in views.iter_mut().zip(answered(completed, &nodes, design)) {
         if let Some(lost) = &mut view.lost {
             lost.over_all = over_all.result;
         }
@@ -81,14 +82,14 @@ fn cpu_beside(
 }
 
 /// The questions answered: primary ones of one margin share the error, secondary ones among themselves.
-fn answered(mut asked: Vec<(VerdictView, Question)>, design: Design) -> Vec<VerdictView> {
+fn answered(mut asked: Vec<(VerdictView, Question)>, nodes: &Nodes, design: Design) -> Vec<VerdictView> {
     let family = |view: &VerdictView| (view.margin.to_bits(), view.is_primary);
     let families: BTreeSet<(u64, bool)> = asked.iter().map(|(view, _)| family(view)).collect();
     for of in families {
         let members: Vec<usize> = (0..asked.len()).filter(|at| family(&asked[*at].0) == of).collect();
         let questions: Vec<Question> = members.iter().map(|at| asked[*at].1.clone()).collect();
         let rules = Rules { margin: f64::from_bits(of.0), design, ..Rules::default() };
-        for (at, result) in members.into_iter().zip(stats::compare(&questions, &rules)) {
+        for (at, result) in members.into_iter().zip(stats::compare_on(&questions, nodes, &rules)) {
             asked[at].0.result = result;
         }
     }

@@ -15,11 +15,14 @@
 
 mod estimate;
 mod needed;
+mod nodes;
 mod rank;
 
 use self::estimate::{LogRatio, estimate};
 use self::needed::blocks_needed;
-pub use self::rank::{Ranked, rank};
+use self::nodes::agreement;
+pub use self::nodes::{AcrossNodes, NodeRatio, Nodes, OddNode};
+pub use self::rank::{Ranked, rank, rank_on};
 use crate::multiple::benjamini_hochberg;
 
 /// Which values of a metric mean "faster".
@@ -115,6 +118,8 @@ pub enum Method {
     Welch,
     /// Anytime-valid t on the log-ratios of blocks that have both sides ([`crate::anytime`]).
     Anytime,
+    /// Ratios of several nodes, each from its own blocks, combined with the node as a random effect ([`Nodes`]).
+    Nodes,
 }
 
 impl Method {
@@ -124,6 +129,7 @@ impl Method {
             Self::Paired => "paired t",
             Self::Welch => "welch",
             Self::Anytime => "anytime t",
+            Self::Nodes => "random effect of the node",
         }
     }
 }
@@ -139,6 +145,8 @@ pub enum Reason {
     ValuesLeftOut,
     /// Not the same blocks on both sides: Welch's test, which does not cancel the machine's drift.
     NotPaired,
+    /// Hardly anything is known of how nodes differ.
+    FewNodes,
 }
 
 impl Reason {
@@ -149,6 +157,9 @@ impl Reason {
             Self::TooFewBlocks => "too few blocks for a verdict: add blocks",
             Self::ValuesLeftOut => "values that are not positive were left out",
             Self::NotPaired => "the two sides do not share enough blocks: compared unpaired, which is weaker",
+            Self::FewNodes => {
+                "few nodes say little of how nodes differ, and the interval allows for that: add nodes, not blocks"
+            }
         }
     }
 }
@@ -186,6 +197,8 @@ pub struct Comparison {
     pub blocks_needed: Option<[usize; 3]>,
     /// What weakens or prevents the verdict.
     pub reason: Option<Reason>,
+    /// Where its blocks ran on several nodes: what each says, and which disagree.
+    pub nodes: Option<AcrossNodes>,
 }
 
 /// No study is told to make more blocks than this.
@@ -193,15 +206,24 @@ pub const BLOCKS_MAX: usize = 10_000;
 
 /// Answers one question on its own.
 pub fn compare_one(question: &Question, rules: &Rules) -> Comparison {
-    answer(&[estimate(question, rules)], &[question.better], rules).remove(0)
+    compare(std::slice::from_ref(question), rules).remove(0)
 }
 
 /// Answers all questions of a study, adjusting for their number. In the order of the input. Questions below
 /// [`Rules::blocks_min`] get no verdict and do not count as comparisons.
 pub fn compare(questions: &[Question], rules: &Rules) -> Vec<Comparison> {
-    let estimates: Vec<Option<LogRatio>> = questions.iter().map(|q| estimate(q, rules)).collect();
+    compare_on(questions, &Nodes::default(), rules)
+}
+
+/// [`compare`] of blocks that ran on several nodes: pairs are made within a node, the nodes' ratios combined.
+pub fn compare_on(questions: &[Question], nodes: &Nodes, rules: &Rules) -> Vec<Comparison> {
+    let estimates: Vec<Option<LogRatio>> = questions.iter().map(|q| estimate(q, nodes, rules)).collect();
     let better: Vec<Better> = questions.iter().map(|q| q.better).collect();
-    answer(&estimates, &better, rules)
+    let mut answers = answer(&estimates, &better, rules);
+    for (answer, question) in answers.iter_mut().zip(questions) {
+        answer.nodes = agreement(question, nodes, rules);
+    }
+    answers
 }
 
 fn answer(estimates: &[Option<LogRatio>], better: &[Better], rules: &Rules) -> Vec<Comparison> {
@@ -306,6 +328,7 @@ impl Family {
             verdict,
             blocks_needed,
             reason: e.reason,
+            nodes: None,
         }
     }
 }
@@ -331,6 +354,7 @@ fn nothing() -> Comparison {
         verdict: Verdict::Undecided,
         blocks_needed: None,
         reason: Some(Reason::NoData),
+        nodes: None,
     }
 }
 
@@ -356,6 +380,7 @@ fn without_verdict(e: &LogRatio, rules: &Rules, log_margin: f64) -> Comparison {
         verdict: Verdict::Undecided,
         blocks_needed: needed,
         reason: Some(Reason::TooFewBlocks),
+        nodes: None,
     }
 }
 

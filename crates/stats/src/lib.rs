@@ -26,8 +26,8 @@ pub use bisect::{Answer, BisectRules, Bisection, Guilty, bisect_effect};
 pub use change::{ChangePoint, ChangeRules, change_points, change_points_of_many};
 pub use climb::{ClimbComparison, ClimbPoint, compare_climbs};
 pub use compare::{
-    BLOCKS_MAX, Better, Comparison, Design, Method, Question, Ranked, Reason, Rules, Sample, Verdict,
-    compare, compare_one, rank,
+    AcrossNodes, BLOCKS_MAX, Better, Comparison, Design, Method, NodeRatio, Nodes, OddNode, Question, Ranked,
+    Reason, Rules, Sample, Verdict, compare, compare_on, compare_one, rank, rank_on,
 };
 pub use components::{Components, variance_components};
 pub use describe::{

@@ -13,6 +13,7 @@ mod change;
 mod codec;
 mod error;
 mod gate;
+mod import;
 mod line;
 pub mod lives;
 mod open;
@@ -32,6 +33,7 @@ pub use change::{ChangeDecision, ChangeState};
 pub use codec::PackedHistogram;
 pub use error::Error;
 pub use gate::{Finding, GATES_OF_EVERY_RUN, Gate, GateKind};
+pub use import::{Imported, RunIdentity};
 pub use line::{LineCount, LineId, LineProbe, LineSearch, LineSeen, LineStart};
 pub use open::{FILE_NAME, Store};
 pub use run::{

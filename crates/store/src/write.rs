@@ -81,63 +81,12 @@ impl Store {
 
     /// Records the machine; the same facts give the same row.
     pub fn add_host(&mut self, host: &Host) -> Result<HostId, Error> {
-        self.transaction("the host", |sql| {
-            let facts = to_json(&host.facts)?;
-            let values = params![
-                host.name,
-                host.fingerprint,
-                host.boot_id,
-                host.kernel,
-                host.os,
-                host.arch,
-                host.cpu_model,
-                host.cpus,
-                host.memory_bytes as i64,
-                facts
-            ];
-            let known = sql
-                .query_row(
-                    "SELECT id FROM host WHERE name=? AND fingerprint=? AND boot_id=? AND kernel=? AND os=?
-                     AND arch=? AND cpu_model=? AND cpus=? AND memory_bytes=? AND facts=?",
-                    values,
-                    |row| row.get(0),
-                )
-                .optional()?;
-            if let Some(id) = known {
-                return Ok(HostId(id));
-            }
-            sql.execute(
-                "INSERT INTO host (name, fingerprint, boot_id, kernel, os, arch, cpu_model, cpus, memory_bytes,
-                 facts) VALUES (?,?,?,?,?,?,?,?,?,?)",
-                values,
-            )?;
-            Ok(HostId(sql.last_insert_rowid()))
-        })
+        self.transaction("the host", |sql| host_row(sql, host))
     }
 
     /// Records a build; the same facts give the same row.
     pub fn add_build(&mut self, build: &Build) -> Result<BuildId, Error> {
-        self.transaction("the build", |sql| {
-            let facts = to_json(&build.facts)?;
-            let values =
-                params![build.flavor, build.version, build.label, build.identity, build.origin, facts];
-            let known = sql
-                .query_row(
-                    "SELECT id FROM build WHERE flavor=? AND version=? AND label=? AND identity=? AND origin=?
-                     AND facts=?",
-                    values,
-                    |row| row.get(0),
-                )
-                .optional()?;
-            if let Some(id) = known {
-                return Ok(BuildId(id));
-            }
-            sql.execute(
-                "INSERT INTO build (flavor, version, label, identity, origin, facts) VALUES (?,?,?,?,?,?)",
-                values,
-            )?;
-            Ok(BuildId(sql.last_insert_rowid()))
-        })
+        self.transaction("the build", |sql| build_row(sql, build))
     }
 
     /// Records what a device can do by itself.
@@ -308,7 +257,63 @@ pub(crate) fn purpose_text(purpose: Purpose) -> &'static str {
     }
 }
 
-fn insert_run(sql: &Connection, study: StudyId, start: &RunStart) -> Sql<RunId> {
+/// The row of a machine, made if these facts have none.
+pub(crate) fn host_row(sql: &Connection, host: &Host) -> Sql<HostId> {
+    let facts = to_json(&host.facts)?;
+    let values = params![
+        host.name,
+        host.fingerprint,
+        host.boot_id,
+        host.kernel,
+        host.os,
+        host.arch,
+        host.cpu_model,
+        host.cpus,
+        host.memory_bytes as i64,
+        facts
+    ];
+    let known = sql
+        .query_row(
+            "SELECT id FROM host WHERE name=? AND fingerprint=? AND boot_id=? AND kernel=? AND os=?
+             AND arch=? AND cpu_model=? AND cpus=? AND memory_bytes=? AND facts=?",
+            values,
+            |row| row.get(0),
+        )
+        .optional()?;
+    if let Some(id) = known {
+        return Ok(HostId(id));
+    }
+    sql.execute(
+        "INSERT INTO host (name, fingerprint, boot_id, kernel, os, arch, cpu_model, cpus, memory_bytes,
+         facts) VALUES (?,?,?,?,?,?,?,?,?,?)",
+        values,
+    )?;
+    Ok(HostId(sql.last_insert_rowid()))
+}
+
+/// The row of a build, made if these facts have none.
+pub(crate) fn build_row(sql: &Connection, build: &Build) -> Sql<BuildId> {
+    let facts = to_json(&build.facts)?;
+    let values = params![build.flavor, build.version, build.label, build.identity, build.origin, facts];
+    let known = sql
+        .query_row(
+            "SELECT id FROM build WHERE flavor=? AND version=? AND label=? AND identity=? AND origin=?
+             AND facts=?",
+            values,
+            |row| row.get(0),
+        )
+        .optional()?;
+    if let Some(id) = known {
+        return Ok(BuildId(id));
+    }
+    sql.execute(
+        "INSERT INTO build (flavor, version, label, identity, origin, facts) VALUES (?,?,?,?,?,?)",
+        values,
+    )?;
+    Ok(BuildId(sql.last_insert_rowid()))
+}
+
+pub(crate) fn insert_run(sql: &Connection, study: StudyId, start: &RunStart) -> Sql<RunId> {
     let key = to_json(&start.key)?;
     sql.execute("INSERT OR IGNORE INTO cell (study_id, key) VALUES (?,?)", params![study.0, key])?;
     let cell: i64 =

@@ -11,6 +11,7 @@ pub mod neighbour;
 pub mod no_flush;
 mod not_tested;
 pub mod slow;
+pub mod slurm;
 
 pub use browser::chromium;
 pub use not_tested::{COLLECTED_IN, not_tested, of_this_run};

@@ -11,6 +11,7 @@ mod changes;
 mod doctor;
 mod env;
 mod fetch;
+mod fleet;
 mod hdr;
 mod history;
 mod line;
@@ -51,6 +52,7 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
         Command::Run(args) => run::run(&args, line),
         Command::New { file } => study::new(&file),
         Command::Study => study::reference(),
+        Command::Fleet(args) => fleet::fleet(&args, line),
         Command::Report(args) => report::report(&args),
         Command::Bisect(args) => bisect::bisect(&args),
         Command::History(args) => history::history(&args),

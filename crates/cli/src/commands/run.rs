@@ -10,7 +10,7 @@ use sandbox::Home;
 use stats::Gate;
 use telemetry::metrics::Metrics;
 
-use crate::args::RunArgs;
+use crate::args::{RunArgs, Scheduler};
 use crate::commands::out::Out;
 use crate::commands::{print, stop_on_signals};
 use crate::exit::{End, Failure};
@@ -29,13 +29,25 @@ pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
         results: args.results.clone(),
         quick: args.quick,
         only: args.only.clone(),
+        part: args.part.block.clone(),
         new: args.new,
         command,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let home = Home::find()?;
+    let wishes = args.part.wishes(&request.study.fleet);
+    let is_on_nodes = wishes.is_on && request.part.is_none() && request.only.is_empty();
+    if args.part.on == Some(Scheduler::Kubernetes) {
+        return kubernetes(args, &request, &wishes);
+    }
     if args.dry_run {
         return print(&dry(&request, &outline(&home, &request)?));
+    }
+    if is_on_nodes {
+        let executable = super::fleet::executable()?;
+        let order = lab::fleet::Order { wishes, leaves_jobs: args.part.leave_jobs, executable };
+        let outcome = super::fleet::run_on_nodes(&request, &order);
+        return conclude(&args.results, &name, &outcome?, (&args.gate, &own_gates), check);
     }
     let stop = stop_on_signals()?;
     let attach = lab::watch::Watch { metrics: args.metrics.map(serve).transpose()? };
@@ -59,6 +71,26 @@ pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
         tell!("what was measured is in {}; the same command goes on from there", file.display());
     }
     conclude(&args.results, &name, &outcome?, (&args.gate, &own_gates), check)
+}
+
+/// The end of a study that nobody has given gates or files for a check.
+pub(super) fn concluded(request: &Request, outcome: &Outcome) -> Result<End, Failure> {
+    let own = request.study.body.compare.as_ref().map_or_else(Vec::new, |compare| compare.gates.clone());
+    let check = CheckFiles { junit: None, summary: None };
+    conclude(&request.results, &request.study.name, outcome, (&[], &own), check)
+}
+
+/// The manifests that would make the study on Kubernetes: shown, never applied.
+fn kubernetes(args: &RunArgs, request: &Request, wishes: &lab::fleet::Wishes) -> Result<End, Failure> {
+    if !args.dry_run {
+        return Err(Failure::Usage(
+            "--on kubernetes: Plimsoll writes the manifests and applies none: add --dry-run, and hand what it prints to \
+             `kubectl apply -f -`"
+                .into(),
+        ));
+    }
+    let text = lab::fleet::kubernetes::manifests(request, wishes, &args.part.image)?;
+    super::print_data(&text)
 }
 
 /// A gate that no outcome could meet is said before anything is measured.

@@ -106,6 +106,8 @@ impl Inner {
                     self.line(&format!("{to_do} to go, about {}", time(left)));
                 }
             }
+            // Each change has a line of its own already.
+            Event::Fleet(_) => self.passing(),
             Event::Doing(what) if self.state.label.is_none() => self.line(what),
             Event::Bytes { .. } | Event::Loaded { .. } | Event::Doing(_) => self.remind(now),
             // Said once, however many runs it is about: the report has it with each of them.

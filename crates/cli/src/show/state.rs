@@ -178,6 +178,7 @@ impl State {
                 self.chart(Some(second.tps));
                 self.second = Some(second);
             }
+            Event::Fleet(standing) => self.doing = standing.text(),
             Event::Again { runs } => self.to_do += runs,
             Event::Looked { number, look } => self.push(looked_line(*number, look)),
             Event::Warning(text) => {

@@ -15,7 +15,8 @@ use super::compare::{read_compare, read_excludes};
 use super::load::{check_duel, read_blocks, read_gates, read_length, read_load, read_prime};
 use super::model::*;
 use super::problem::{Problem, StudyError};
-use super::read::{Problems, Table, word};
+use super::read::{Item, Problems, Table, word};
+use crate::fleet::Wishes;
 use crate::plan::RUNS_MAX;
 
 /// Reads the text of a study file; `path` only names it.
@@ -40,7 +41,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Study, StudyError> {
     let mask = Mask::new(text, root.get_ref());
     let mut problems = Problems::default();
     let table = Table::new(root.get_ref(), root.span(), "");
-    let (title, question, body, quick, places) = study(table, &mut problems);
+    let (title, question, body, quick, fleet, places) = study(table, &mut problems);
     if !problems.0.is_empty() {
         return Err(refused(problems.0, mask.stars(text)));
     }
@@ -53,6 +54,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Study, StudyError> {
         question,
         body,
         quick,
+        fleet,
         places: places.into_iter().map(|(name, span)| (name, mask.span(&span))).collect(),
     })
 }
@@ -140,7 +142,7 @@ fn collect_strings<'a>(value: &'a Spanned<DeValue<'_>>, out: &mut Vec<(Range<usi
 /// Places of what is checked later, when the servers are known, by name.
 type Spans = BTreeMap<String, Range<usize>>;
 
-fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body, Quick, Spans) {
+fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body, Quick, Wishes, Spans) {
     let title = table.need("title", problems, "title = \"MariaDB and PostgreSQL side by side\"");
     let title = title.and_then(|item| item.text(problems)).map_or_else(String::new, |at| at.value);
     let question = table.need("question", problems, "question = \"Which one carries more read-only load?\"");
@@ -207,6 +209,8 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
     if let Some(inner) = table.get("author").and_then(|item| item.table(problems, "[author]")) {
         read_author(inner, problems);
     }
+    let fleet = table.get("fleet").and_then(|item| item.table(problems, "[fleet]"));
+    let fleet = fleet.map_or_else(Wishes::default, |inner| read_fleet(inner, problems));
     let exclude_span = table.key_span("exclude");
     let excludes = match table.get("exclude") {
         Some(item) => read_excludes(item, &axes, &quick, problems),
@@ -239,7 +243,7 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
     }
     let mut spans = quick_places.spans;
     spans.extend(places.spans);
-    (title, question, body, quick, spans)
+    (title, question, body, quick, fleet, spans)
 }
 
 /// Refuses a study whose plan nobody could run, before the plan takes the memory of the machine.
@@ -267,6 +271,22 @@ fn read_machine(mut table: Table<'_>, problems: &mut Problems) -> MachineWishes 
     }
     table.finish(problems);
     wishes
+}
+
+/// Where blocks are made. Without `on` it says how, for whoever says `--on`.
+fn read_fleet(mut table: Table<'_>, problems: &mut Problems) -> Wishes {
+    let text = |item: Option<Item<'_>>, problems: &mut Problems| {
+        item.and_then(|item| item.text(problems)).map(|text| text.value)
+    };
+    let on = choice(table.get("on"), problems, "what gives nodes", ["slurm"]);
+    let nodes = table.get("nodes").and_then(|item| item.count::<u32>(problems, 1));
+    let nodes = nodes.map(|nodes| nodes.value);
+    let partition = text(table.get("partition"), problems);
+    let constraint = text(table.get("constraint"), problems);
+    let time_limit =
+        table.get("time_limit").and_then(|item| item.duration(problems)).map(|limit| limit.value);
+    table.finish(problems);
+    Wishes { is_on: on.is_some(), nodes, partition, constraint, time_limit }
 }
 
 /// What the report shall show. It decides nothing of what is measured, and so is no part of the study's meaning.

@@ -57,6 +57,7 @@ const TOP: &[Key] = &[
     ),
     key("load", "table", "", "how the load is applied, and for how long", "load = { duration = \"30s\" }"),
     key("machine", "table", "", "how the machine is to be meanwhile", "machine = { idle = \"as-is\" }"),
+    key("fleet", "table", "", "where its blocks are made", "fleet = { on = \"slurm\", nodes = 8 }"),
     key(
         "compare",
         "table",
@@ -542,6 +543,29 @@ pub const SECTIONS: &[Section] = &[
                 "\"as-is\"",
                 "whether frequencies above the nominal one are switched off",
                 "turbo = \"off\"",
+            ),
+        ],
+    },
+    Section {
+        name: "[fleet]",
+        about: "Where blocks are made: on nodes that a scheduler gives. `plimsoll run --on` and its flags stand in for these.",
+        keys: &[
+            key(
+                "on",
+                "slurm",
+                "",
+                "what gives nodes; without it blocks are made where `run` runs",
+                "on = \"slurm\"",
+            ),
+            key("nodes", "count", "", "nodes at the same time; else as many as there are", "nodes = 8"),
+            key("partition", "text", "", "the scheduler's partition", "partition = \"bench\""),
+            key("constraint", "text", "", "features that nodes must have", "constraint = \"zen4\""),
+            key(
+                "time_limit",
+                "duration",
+                "",
+                "a block that takes longer is ended, and made again",
+                "time_limit = \"2h\"",
             ),
         ],
     },

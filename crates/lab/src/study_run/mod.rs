@@ -3,10 +3,12 @@
 mod block;
 mod only;
 mod outline;
+mod part;
 mod pins;
 mod places;
 mod queue;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -14,6 +16,7 @@ use sandbox::Home;
 use store::{BuildId, HostId, Status, Store, StudyId};
 
 pub use self::outline::{Outline, outline};
+pub use self::part::Part;
 use crate::awake::Awake;
 use crate::cells::{Controlled, Life, SettingsNotes};
 use crate::ending::{self, Ended};
@@ -22,7 +25,7 @@ use crate::hooks::Attach;
 use crate::host;
 use crate::machine::{take_machine, take_results};
 use crate::observe::{Event, Observer};
-use crate::plan::{Plan, PlannedRun, draw_seed};
+use crate::plan::{Plan, PlannedRun, draw_seed, fingerprint};
 use crate::record;
 use crate::recorded::{grow, planned_before, statuses, study_row, unfinished};
 use crate::run::Around;
@@ -41,6 +44,8 @@ pub struct Request {
     pub quick: bool,
     /// Only runs whose cells have these values; what is left out stays unfinished.
     pub only: Vec<(String, String)>,
+    /// Only these blocks: somebody else makes the others, from the same plan.
+    pub part: Option<Part>,
     /// Begin anew although there is an unfinished or finished one.
     pub new: bool,
     /// The command line, without secrets.
@@ -76,7 +81,7 @@ impl Outcome {
 }
 
 /// A ladder that this process could not open the connections for is refused before its first rung.
-fn sessions_are_possible(study: &Study, body: &Body) -> Result<(), Error> {
+pub(crate) fn sessions_are_possible(study: &Study, body: &Body) -> Result<(), Error> {
     let most = body.axes.ladder.levels().iter().copied().max().unwrap_or(1);
     crate::checks::descriptors(most).map_err(|error| {
         let message = format!("{most} sessions are not possible here");
@@ -107,37 +112,9 @@ pub fn run_study(
     let mut store = Store::open(&request.results)?;
     let _results = take_results(&request.results)?;
     let before = if request.new { None } else { unfinished(&store, request, &body)? };
-    let (subjects, pinned) = pins::look_up(home, request, &body, before.as_ref(), observer)?;
-    pins::no_name_twice(&request.study, &pinned)?;
-    let controlled: Vec<Controlled<'_>> = subjects
-        .iter()
-        .map(|subject| Controlled {
-            flavor: subject.flavor(),
-            life: subject.own_build().map_or(Life::Foreign, Life::Own),
-        })
-        .collect();
-    let (plan, id) = match before {
-        Some(record) => {
-            let plan = planned_before(&record, &body, request.quick)?;
-            if plan.blocks() > record.study.blocks {
-                grow(&mut store, request, &body, &plan, &record)?;
-            }
-            (plan, record.id)
-        }
-        None => {
-            let seed = body.load.seed.unwrap_or_else(draw_seed);
-            let plan = Plan::new(&body, request.quick, seed, pinned);
-            crate::cells::check(&request.study, &body.load, &plan, &controlled)?;
-            let id = store.add_study(&study_row(request, &body, &plan)?)?;
-            if let Some(note) = crate::calibrate::note(home, &request.study, &body, &plan) {
-                store.add_note(id, load::time::unix_ms(), &note)?;
-            }
-            (plan, id)
-        }
-    };
-    let notes = SettingsNotes::of(&request.study, &body.load, &plan, &controlled)?;
-    notes.all().for_each(|note| observer(Event::Warning(note)));
-    let chosen = only::choose(&plan, &request.only)?;
+    let Begun { subjects, plan, id, notes } = begin(home, request, &body, &mut store, before, observer)?;
+    let mut chosen = only::choose(&plan, &request.only)?;
+    chosen.retain(|run| request.part.as_ref().is_none_or(|part| part.has(run.block)));
     store.interrupt_running(id)?;
     if let Some(doubt) = &machine.doubt {
         store.add_note(id, load::time::unix_ms(), doubt)?;
@@ -163,10 +140,88 @@ pub fn run_study(
     work.go_on(&mut store, &chosen, Around { stop, observer, attach, seat: None })
 }
 
+/// A study whose row is in the results file, and whose servers are there.
+pub(crate) struct Begun {
+    pub(crate) subjects: Vec<Subject>,
+    pub(crate) plan: Plan,
+    pub(crate) id: StudyId,
+    pub(crate) notes: SettingsNotes,
+}
+
+/// Looks up the servers, and plans the study or takes up the plan that it has.
+pub(crate) fn begin(
+    home: &Home,
+    request: &Request,
+    body: &Body,
+    store: &mut Store,
+    before: Option<store::StudyRecord>,
+    observer: Observer<'_>,
+) -> Result<Begun, Error> {
+    let (subjects, pinned) = pins::look_up(home, request, body, before.as_ref(), observer)?;
+    pins::no_name_twice(&request.study, &pinned)?;
+    let controlled: Vec<Controlled<'_>> = subjects
+        .iter()
+        .map(|subject| Controlled {
+            flavor: subject.flavor(),
+            life: subject.own_build().map_or(Life::Foreign, Life::Own),
+        })
+        .collect();
+    let (plan, id) = match before {
+        Some(record) => {
+            let plan = planned_before(&record, body, request.quick)?;
+            if plan.blocks() > record.study.blocks {
+                grow(store, request, body, &plan, &record)?;
+            }
+            (plan, record.id)
+        }
+        None => {
+            let plan = Plan::new(body, request.quick, seed(request, body), pinned);
+            crate::cells::check(&request.study, &body.load, &plan, &controlled)?;
+            has_blocks(request, &plan)?;
+            let id = store.add_study(&study_row(request, body, &plan)?)?;
+            if let Some(note) = crate::calibrate::note(home, &request.study, body, &plan) {
+                store.add_note(id, load::time::unix_ms(), &note)?;
+            }
+            (plan, id)
+        }
+    };
+    has_blocks(request, &plan)?;
+    let notes = SettingsNotes::of(&request.study, &body.load, &plan, &controlled)?;
+    notes.all().for_each(|note| observer(Event::Warning(note)));
+    Ok(Begun { subjects, plan, id, notes })
+}
+
+/// The seed of a new plan. Parts of one plan that are made in places which know nothing of each other have the same one: it
+/// follows from what the study measures.
+pub(crate) fn seed(request: &Request, body: &Body) -> u64 {
+    let drawn = || match &request.part {
+        None => draw_seed(),
+        Some(_) => {
+            let digits: String = fingerprint(body, request.quick).chars().take(13).collect();
+            u64::from_str_radix(&digits, 16).unwrap_or_default()
+        }
+    };
+    body.load.seed.unwrap_or_else(drawn)
+}
+
+fn has_blocks(request: &Request, plan: &Plan) -> Result<(), Error> {
+    let Some(part) = &request.part else { return Ok(()) };
+    if (1..=plan.blocks()).any(|block| part.has(block)) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "--block {part} is none of this study's blocks, which are 1 to {}",
+        plan.blocks()
+    )))
+}
+
 /// The runs that a command has to make: those that have not ended, and those that failed, as what made them fail may
 /// have been mended. Only when there are none of these, the invalid ones: a study is finished before parts of it are
 /// repeated.
-fn to_make(runs: &[PlannedRun], status_of: impl Fn(&PlannedRun) -> Option<Status>) -> Vec<&PlannedRun> {
+pub(crate) fn to_make(
+    runs: &[PlannedRun],
+    status_of: impl Fn(&PlannedRun) -> Option<Status>,
+) -> Vec<&PlannedRun> {
     let unfinished: Vec<&PlannedRun> =
         runs.iter().filter(|run| !matches!(status_of(run), Some(Status::Done | Status::Invalid))).collect();
     if !unfinished.is_empty() {
@@ -208,11 +263,12 @@ impl Work<'_> {
         let heads = store.run_heads(self.id)?;
         let stands = statuses(store, &heads)?;
         let open = self.whole_duels(to_make(chosen, |run| stands.get(&run.index).copied()));
-        let left = to_make(&self.plan.runs, |run| stands.get(&run.index).copied()).len();
-        let finished = self.plan.runs.len().saturating_sub(left);
+        let own = self.own_runs();
+        let left = to_make(&own, |run| stands.get(&run.index).copied()).len();
+        let finished = own.len().saturating_sub(left);
         (around.observer)(Event::Planned {
             title: &self.request.study.title,
-            runs: self.plan.runs.len(),
+            runs: own.len(),
             finished,
             to_do: open.len(),
             cells: self.plan.cells.len(),
@@ -232,7 +288,8 @@ impl Work<'_> {
             if around.stop.is_requested() {
                 break;
             }
-            if let Some(until) = self.body.load.until {
+            // A part says too little to end the whole.
+            if let Some(until) = self.body.load.until.filter(|_| self.request.part.is_none()) {
                 ended = ending::before_block(store, self.id, until, runs[0].block, around.observer)?;
                 if ended.is_some() {
                     break;
@@ -245,11 +302,13 @@ impl Work<'_> {
             made += self.lock_passes(store, &begun.collect::<Vec<_>>(), around)?;
         }
         let outcome = self.outcome(store, made, ended)?;
-        if self.body.load.until.is_some() && ended.is_none() && outcome.open() == 0 {
+        let is_whole = self.request.part.is_none();
+        if self.body.load.until.is_some() && is_whole && ended.is_none() && outcome.open() == 0 {
             ending::look(store, self.id, self.plan.blocks(), around.observer)?;
         }
         let state = match (around.stop.is_requested(), outcome.open(), outcome.failed) {
             (true, ..) => "interrupted",
+            (_, 0, _) if !is_whole => "a part, complete",
             (_, 0, 0) => "complete",
             (_, 0, _) => "complete, with failed runs",
             _ => "unfinished",
@@ -258,11 +317,19 @@ impl Work<'_> {
         if around.stop.is_requested() { Err(Error::Interrupted) } else { Ok(outcome) }
     }
 
+    /// The runs that are made here, now or by an earlier command.
+    fn own_runs(&self) -> Cow<'_, [PlannedRun]> {
+        match &self.request.part {
+            None => Cow::Borrowed(&self.plan.runs),
+            Some(part) => self.plan.runs.iter().filter(|run| part.has(run.block)).cloned().collect(),
+        }
+    }
+
     fn outcome(&self, store: &Store, made: usize, ended: Option<Ended>) -> Result<Outcome, Error> {
         let heads = store.run_heads(self.id)?;
         let stands = statuses(store, &heads)?;
         let last = ended.map_or(u32::MAX, Ended::blocks);
-        Ok(Outcome { made, ended, ..counted(&self.plan.runs, &stands, last, self.id) })
+        Ok(Outcome { made, ended, ..counted(&self.own_runs(), &stands, last, self.id) })
     }
 }
 

@@ -9,7 +9,7 @@ use super::pins::{no_name_twice, pin};
 use super::{Request, only, sessions_are_possible};
 use crate::cells::{Controlled, Life, SettingsNotes};
 use crate::error::Error;
-use crate::plan::{Plan, PlannedRun, draw_seed};
+use crate::plan::{Plan, PlannedRun};
 use crate::servers::{self, Server};
 use crate::study::{Body, Ladder, Length, Pairing};
 
@@ -64,8 +64,7 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
         found.push((flavor, build));
     }
     no_name_twice(&request.study, &pinned)?;
-    let seed = body.load.seed.unwrap_or_else(draw_seed);
-    let plan = Plan::new(&body, request.quick, seed, pinned);
+    let plan = Plan::new(&body, request.quick, super::seed(request, &body), pinned);
     let controlled: Vec<Controlled<'_>> = found
         .iter()
         .map(|(flavor, build)| Controlled {
@@ -82,7 +81,9 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
     let mut notes: Vec<String> = notes.all().cloned().collect();
     notes.extend(duels_note(&body));
     notes.extend(crate::calibrate::note(home, &request.study, &body, &plan));
-    let chosen = only::choose(&plan, &request.only)?;
+    super::has_blocks(request, &plan)?;
+    let mut chosen = only::choose(&plan, &request.only)?;
+    chosen.retain(|run| request.part.as_ref().is_none_or(|part| part.has(run.block)));
     Ok(Outline { chosen, plan, to_fetch, run_length: run_length(&body), notes })
 }
 

@@ -170,7 +170,8 @@ fn ratio(study: &StudyReport, base: &Point, other: &Point, metric: &str) -> Opti
         other: study.samples(other, metric),
         better: stats::Better::Higher,
     };
-    let answer = stats::compare_one(&question, &stats::Rules { blocks_min: 2, ..stats::Rules::default() });
+    let rules = stats::Rules { blocks_min: 2, ..stats::Rules::default() };
+    let answer = stats::compare_on(&[question], &study.nodes(), &rules).remove(0);
     // Two pairs leave one degree of freedom: an interval that says nothing.
     let interval = answer.low.zip(answer.high).filter(|_| answer.n >= 3);
     Some(Ratio { value: answer.ratio?, interval, n: answer.n })

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::nodes::{Nodes, across};
 use super::{Design, Method, Question, Reason, Rules, Sample};
 use crate::anytime::{FIRST_LOOK, half_width, ln_boost, ln_e_above};
 use crate::describe::{mean, standard_deviation};
@@ -18,6 +19,8 @@ pub(super) struct LogRatio {
     pub(super) df: f64,
     /// What the e-values of [`Method::Anytime`] are multiplied by, as a logarithm ([`crate::anytime::ln_boost`]).
     pub(super) ln_boost: f64,
+    /// What every p of [`Method::Nodes`] is multiplied by, because there were looks before; 1: there were none.
+    pub(super) spent: f64,
     pub(super) reason: Option<Reason>,
 }
 
@@ -39,8 +42,9 @@ impl LogRatio {
         let t = sign * self.t_above(point);
         match self.method {
             Method::Anytime => (-ln_e_above(t, self.n) - self.ln_boost).exp().min(1.0),
-            Method::Paired | Method::Welch if self.error == 0.0 => f64::from(u8::from(t <= 0.0)),
+            _ if self.error == 0.0 => f64::from(u8::from(t <= 0.0)),
             Method::Paired | Method::Welch => crate::student::cdf(-t, self.df),
+            Method::Nodes => (self.spent * crate::student::cdf(-t, self.df)).min(1.0),
         }
     }
 
@@ -48,8 +52,9 @@ impl LogRatio {
     pub(super) fn p_difference(&self) -> f64 {
         match self.method {
             Method::Anytime => (2.0 * self.p_one_sided(0.0, 1.0).min(self.p_one_sided(0.0, -1.0))).min(1.0),
-            Method::Paired | Method::Welch if self.error == 0.0 => f64::from(u8::from(self.centre == 0.0)),
+            _ if self.error == 0.0 => f64::from(u8::from(self.centre == 0.0)),
             Method::Paired | Method::Welch => two_sided_p(self.centre / self.error, self.df),
+            Method::Nodes => (self.spent * two_sided_p(self.centre / self.error, self.df)).min(1.0),
         }
     }
 
@@ -62,8 +67,9 @@ impl LogRatio {
     pub(super) fn interval(&self, alpha: f64) -> (f64, f64) {
         let errors = match self.method {
             Method::Anytime => half_width(self.n, alpha / 2.0, self.ln_boost),
-            Method::Paired | Method::Welch if self.error == 0.0 => 0.0,
+            _ if self.error == 0.0 => 0.0,
             Method::Paired | Method::Welch => upper_quantile(alpha / 2.0, self.df),
+            Method::Nodes => upper_quantile(alpha / 2.0 / self.spent, self.df),
         };
         let half = if self.error == 0.0 && errors.is_finite() { 0.0 } else { errors * self.error };
         // Too few values to exclude anything at this level, though they do not differ at all.
@@ -87,15 +93,23 @@ fn logs_by_block(samples: &[Sample]) -> (BTreeMap<u32, f64>, bool) {
     (means, is_left_out)
 }
 
-/// The estimate that a question allows; `None` without a single pair.
-pub(super) fn estimate(question: &Question, rules: &Rules) -> Option<LogRatio> {
+/// The log-ratios of the blocks that have both sides; and why not of all values.
+pub(super) fn pairs(question: &Question) -> (Vec<(u32, f64)>, Option<Reason>) {
     let (base, left_out_base) = logs_by_block(&question.base);
     let (other, left_out_other) = logs_by_block(&question.other);
     let reason = (left_out_base || left_out_other).then_some(Reason::ValuesLeftOut);
-    let ratios: Vec<f64> = base
-        .iter()
-        .filter_map(|(block, b)| other.get(block).map(|o| without_rounding_noise(o - b)))
-        .collect();
+    let pair = |(block, b): (&u32, &f64)| Some((*block, without_rounding_noise(other.get(block)? - b)));
+    (base.iter().filter_map(pair).collect(), reason)
+}
+
+/// The estimate that a question allows; `None` without a single pair.
+pub(super) fn estimate(question: &Question, nodes: &Nodes, rules: &Rules) -> Option<LogRatio> {
+    if let Some(across) = across(question, nodes, rules) {
+        return Some(across);
+    }
+    let (pairs, reason) = pairs(question);
+    let ratios: Vec<f64> = pairs.into_iter().map(|(_, ratio)| ratio).collect();
+    let ((base, _), (other, _)) = (logs_by_block(&question.base), logs_by_block(&question.other));
     let enough = rules.blocks_min.max(2);
     // Welch's test is not made for being watched.
     let may_be_unpaired = rules.design == Design::Fixed;
@@ -111,7 +125,7 @@ pub(super) fn estimate(question: &Question, rules: &Rules) -> Option<LogRatio> {
         Design::Fixed => Method::Paired,
         Design::Watched => Method::Anytime,
     };
-    Some(LogRatio { n, method, centre, error, df: n as f64 - 1.0, ln_boost: 0.0, reason })
+    Some(LogRatio { n, method, centre, error, df: n as f64 - 1.0, ln_boost: 0.0, spent: 1.0, reason })
 }
 
 /// Equal values must give a ratio of exactly 1, and a constant ratio no spread: differences of logs carry an error
@@ -134,6 +148,7 @@ pub(super) fn welch(base: &[f64], other: &[f64]) -> Option<LogRatio> {
         error: (a + b).sqrt(),
         df,
         ln_boost: 0.0,
+        spent: 1.0,
         reason: Some(Reason::NotPaired),
     })
 }

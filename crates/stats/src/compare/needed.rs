@@ -14,7 +14,8 @@ const DRAWS: usize = 100;
 /// chi^2, ratio normal around the centre), with a seed of its own, so that a stored verdict is computed again alike.
 pub(super) fn blocks_needed(e: &LogRatio, alpha: f64, rules: &Rules, log_margin: f64) -> Option<[usize; 3]> {
     let spread = e.error * (e.n as f64).sqrt();
-    if spread.is_nan() {
+    // What decides between nodes is how many there are, which blocks do not tell.
+    if spread.is_nan() || e.method == Method::Nodes {
         return None;
     }
     let mut rng = Rng::new(0x626c_6f63_6b73);
@@ -43,7 +44,7 @@ pub(super) fn blocks_for(e: &LogRatio, effect: f64, alpha: f64, rules: &Rules) -
     let least = rules.blocks_min.max(e.n + 1);
     let blocks = match e.method {
         Method::Anytime => watched_blocks(effect, alpha, e.ln_boost),
-        Method::Paired | Method::Welch => fixed_blocks(effect, alpha, rules.power),
+        Method::Paired | Method::Welch | Method::Nodes => fixed_blocks(effect, alpha, rules.power),
     };
     blocks.clamp(least, BLOCKS_MAX + 1)
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::estimate::{LogRatio, estimate};
+use super::nodes::Nodes;
 use super::{Better, Question, Rules, Sample};
 use crate::multiple::holm;
 
@@ -29,7 +30,12 @@ impl Ranked {
 
 /// Orders the sides that have values, the best first.
 pub fn rank(sides: &[Vec<Sample>], better: Better, rules: &Rules) -> Vec<Ranked> {
-    let pairs = Pairs::of(sides, better, rules);
+    rank_on(sides, better, &Nodes::default(), rules)
+}
+
+/// [`rank`] of blocks that ran on several nodes.
+pub fn rank_on(sides: &[Vec<Sample>], better: Better, nodes: &Nodes, rules: &Rules) -> Vec<Ranked> {
+    let pairs = Pairs::of(sides, better, nodes, rules);
     let mut order: Vec<usize> = (0..sides.len()).filter(|side| pairs.has_values(*side)).collect();
     let score: Vec<f64> = (0..sides.len()).map(|side| pairs.score(side)).collect();
     let sign = if better == Better::Higher { -1.0 } else { 1.0 };
@@ -53,13 +59,13 @@ struct Pairs {
 }
 
 impl Pairs {
-    fn of(sides: &[Vec<Sample>], better: Better, rules: &Rules) -> Pairs {
+    fn of(sides: &[Vec<Sample>], better: Better, nodes: &Nodes, rules: &Rules) -> Pairs {
         let n = sides.len();
         let estimates: Vec<Vec<Option<LogRatio>>> = (0..n)
             .map(|i| {
                 let question =
                     |j: usize| Question { base: sides[j].clone(), other: sides[i].clone(), better };
-                (0..n).map(|j| if i < j { estimate(&question(j), rules) } else { None }).collect()
+                (0..n).map(|j| if i < j { estimate(&question(j), nodes, rules) } else { None }).collect()
             })
             .collect();
         let enough = |e: &LogRatio| e.n >= rules.blocks_min.max(2);

@@ -120,6 +120,7 @@ fn blocks_needed_really_decide_about_four_times_in_five() {
         error: spread / 5f64.sqrt(),
         df: 4.0,
         ln_boost: 0.0,
+        spent: 1.0,
         reason: None,
     };
     let rules = Rules::default();

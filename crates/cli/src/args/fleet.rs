@@ -1,0 +1,112 @@
+//! Flags of studies that are made in parts: by hand, or by a scheduler on many nodes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use lab::fleet::Wishes;
+use lab::study_run::Part;
+
+/// What gives nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scheduler {
+    /// Array jobs by Slurm's commands
+    Slurm,
+    /// Shown with --dry-run, as manifests to apply by hand
+    Kubernetes,
+}
+
+/// How `run` shares a study out.
+#[derive(Debug, Args)]
+pub(crate) struct PartArgs {
+    /// Make only these blocks: 2/3 for the second of three shares, or 1,4-6. `plimsoll report a.db b.db` puts parts together
+    #[arg(long, value_name = "K/N|LIST", conflicts_with_all = ["on", "only"])]
+    pub(crate) block: Option<Part>,
+    /// Make each block on a node of its own, by a scheduler (a study says so with [fleet] on = "slurm")
+    #[arg(long, value_enum, value_name = "SCHEDULER")]
+    pub(crate) on: Option<Scheduler>,
+    /// Nodes at the same time (default: as many as the scheduler gives)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) nodes: Option<u32>,
+    /// The scheduler's partition
+    #[arg(long, value_name = "NAME")]
+    pub(crate) partition: Option<String>,
+    /// Features that nodes must have, in the scheduler's words
+    #[arg(long, value_name = "FEATURES")]
+    pub(crate) constraint: Option<String>,
+    /// A block that takes longer is ended, and made again
+    #[arg(long, value_name = "DURATION", value_parser = super::duration)]
+    pub(crate) time_limit: Option<Duration>,
+    /// Ctrl-C leaves the jobs running; `plimsoll fleet attach` watches them again
+    #[arg(long)]
+    pub(crate) leave_jobs: bool,
+    /// Image of the manifests for Kubernetes
+    #[arg(long, value_name = "IMAGE", default_value = "plimsoll:latest")]
+    pub(crate) image: String,
+}
+
+impl PartArgs {
+    /// What is wished of nodes: these flags, and the study's words where they say nothing.
+    pub(crate) fn wishes(&self, study: &Wishes) -> Wishes {
+        let own = Wishes {
+            is_on: self.on.is_some(),
+            nodes: self.nodes,
+            partition: self.partition.clone(),
+            constraint: self.constraint.clone(),
+            time_limit: self.time_limit,
+        };
+        own.or(study)
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plimsoll fleet status quickstart
+  plimsoll fleet attach quickstart
+  plimsoll fleet cancel quickstart
+`plimsoll run STUDY.toml --on slurm` begins a fleet; whoever began it may go away meanwhile.")]
+pub(crate) struct FleetArgs {
+    #[command(subcommand)]
+    pub(crate) command: FleetCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetCommand {
+    /// Watch a study that a fleet makes, take over its results, and have lost blocks made again
+    Attach {
+        #[command(flatten)]
+        which: FleetStudy,
+        /// Ctrl-C leaves the jobs running
+        #[arg(long)]
+        leave_jobs: bool,
+    },
+    /// Say which block is where
+    Status(FleetStudy),
+    /// Cancel the jobs of a study; what was recorded stays
+    Cancel(FleetStudy),
+    /// Make one block: what the scheduler runs on a node
+    #[command(hide = true)]
+    Task { desk: PathBuf },
+    /// Say what this node sees: run on nodes before anything is measured
+    #[command(hide = true)]
+    Look { desk: PathBuf },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FleetStudy {
+    /// Its name, or its file
+    #[arg(value_name = "STUDY", value_hint = ValueHint::FilePath)]
+    pub(crate) study: PathBuf,
+    /// Where the results are
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-results", value_hint = ValueHint::DirPath)]
+    pub(crate) results: PathBuf,
+}
+
+impl FleetStudy {
+    /// The study's name.
+    pub(crate) fn name(&self) -> String {
+        let is_file = self.study.extension().is_some_and(|extension| extension == "toml");
+        let name = if is_file { self.study.file_stem() } else { Some(self.study.as_os_str()) };
+        name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+}

@@ -1,0 +1,46 @@
+//! A study on many hosts: one task of a scheduler is one whole block on one exclusive node.
+//!
+//! The scheduler is Slurm, by its commands ([`slurm`]); tasks and controller tell each other by files ([`desk`]). The
+//! controller keeps nothing that it could not find again: which jobs there are it asks the queue, what was made it reads
+//! from the tasks' results files, which it takes over into the user's (`store::Store::import`, each run once). So it can die
+//! at any moment, and whoever begins again goes on.
+
+mod controller;
+pub mod desk;
+pub mod kubernetes;
+pub mod slurm;
+mod standing;
+mod task;
+
+use std::time::Duration;
+
+pub use self::controller::{Order, run_fleet};
+pub use self::standing::{BlockStanding, FleetStanding, Place, cancel, standing};
+pub use self::task::{Look, look, task};
+
+/// What a study wishes of the nodes of a fleet; what is not named the cluster decides.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Blocks are made by a scheduler, and not here.
+    pub is_on: bool,
+    /// Nodes at the same time.
+    pub nodes: Option<u32>,
+    pub partition: Option<String>,
+    /// Features of nodes, in Slurm's words.
+    pub constraint: Option<String>,
+    /// Of one block.
+    pub time_limit: Option<Duration>,
+}
+
+impl Wishes {
+    /// These, and of `other` what these do not name.
+    pub fn or(self, other: &Wishes) -> Wishes {
+        Wishes {
+            is_on: self.is_on || other.is_on,
+            nodes: self.nodes.or(other.nodes),
+            partition: self.partition.or_else(|| other.partition.clone()),
+            constraint: self.constraint.or_else(|| other.constraint.clone()),
+            time_limit: self.time_limit.or(other.time_limit),
+        }
+    }
+}
