@@ -112,6 +112,7 @@ impl Loader<'_> {
         let mut hosts: BTreeMap<HostId, (usize, String)> = BTreeMap::new();
         let mut builds = BTreeMap::new();
         let heads = store.run_heads(record.id)?;
+        let searches = store.line_searches()?;
         let mut last_attempt: BTreeMap<(String, Vec<u32>, u32, Purpose), u32> = BTreeMap::new();
         let place = |head: &store::RunHead| {
             let key = serde_json::json!(head.start.key).to_string();
@@ -146,6 +147,10 @@ impl Loader<'_> {
                 },
                 // Blocks of two files are not the same blocks, even on one machine.
                 block: file as u32 * 1_000_000 + head.start.block,
+                line: end
+                    .as_ref()
+                    .and_then(|end| end.line)
+                    .and_then(|id| searches.iter().find(|search| search.id == id).cloned()),
                 head,
                 end,
                 steps,

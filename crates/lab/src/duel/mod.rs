@@ -245,6 +245,7 @@ fn making<'a>(
             raise_priority: true,
             ..load::LoadPlan::default()
         },
+        line: None,
         prime: None,
         is_cold: false,
         is_lenient: false,
