@@ -17,7 +17,7 @@ const ISOLATIONS: [&str; 4] = ["read-uncommitted", "read-committed", "repeatable
 const PROFILES: [&str; 3] = ["safest", "fast", "unsafe"];
 const LOGGING: [&str; 4] = ["none", "general-file", "general-table", "binlog"];
 /// A machine has 65,535 ports, and control work needs some of them.
-const SESSIONS_MAX: u32 = 65_000;
+pub(super) const SESSIONS_MAX: u32 = 65_000;
 
 /// An option of workloads, with a value that it is given.
 pub(super) struct OptionAt {

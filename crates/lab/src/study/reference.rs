@@ -56,6 +56,7 @@ const TOP: &[Key] = &[
         "options = { table_size = 100_000 }",
     ),
     key("load", "table", "", "how the load is applied, and for how long", "load = { duration = \"30s\" }"),
+    key("line", "table", "", "each run is a search for load lines", "line = { promises = \"p99 < 20ms\" }"),
     key("machine", "table", "", "how the machine is to be meanwhile", "machine = { idle = \"as-is\" }"),
     key("fleet", "table", "", "where its blocks are made", "fleet = { on = \"slurm\", nodes = 8 }"),
     key(
@@ -310,6 +311,25 @@ const LOAD: &[Key] = &[
     ),
 ];
 
+const LINE: &[Key] = &[
+    key(
+        "promises",
+        "text, or a list; needed",
+        "",
+        "a percentile of the response time below a limit, or a share that may fail",
+        "promises = [\"p99 < 20ms\", \"errors < 0.1%\"]",
+    ),
+    key("budget", "duration", "\"10m\"", "for one search, its holds included", "budget = \"5m\""),
+    key("hold", "duration", "\"60s\"", "how long a line is held to confirm it", "hold = \"2m\""),
+    key(
+        "sessions_max",
+        "whole number",
+        "256",
+        "no more sessions than these are opened",
+        "sessions_max = 500",
+    ),
+];
+
 const COMPARE: &[Key] = &[
     key("axis", "text, needed", "", "the axis whose values are compared", "axis = \"server\""),
     key("base", "value, needed", "", "the value that the others are compared with", "base = \"mariadb\""),
@@ -317,7 +337,7 @@ const COMPARE: &[Key] = &[
         "metrics",
         "text, or a list",
         "[\"tps\"]",
-        "tps, qps, mean, p50, p95, p99, max or cpu_us_per_transaction",
+        "tps, qps, mean, p50, p95, p99, max or cpu_us_per_transaction; with [line] its promises, by default all",
         "metrics = [\"tps\", \"p95\"]",
     ),
     key(
@@ -345,6 +365,7 @@ const QUICK: &[Key] = &[
         "options of every workload; an axis of that name goes away",
         "options = { table_size = 1000 }",
     ),
+    key("line", "{ budget, hold }", "", "as in [line]", "line = { budget = \"1m\" }"),
     key("sessions", "whole numbers", "", "as in [axes]", "sessions = 1"),
     key("climb", "whole numbers", "", "as in [axes]", "climb = [1, 2]"),
     key("warmup", "duration", "", "as in [load]", "warmup = \"500ms\""),
@@ -569,6 +590,11 @@ pub const SECTIONS: &[Section] = &[
             ),
         ],
     },
+    Section {
+        name: "[line]",
+        about: "Instead of a load: each run searches for the highest rate of arrivals that keeps a promise (docs/lines.md).",
+        keys: LINE,
+    },
     Section { name: "[compare]", about: "What is compared with what.", keys: COMPARE },
     Section {
         name: "[report]",
@@ -711,6 +737,8 @@ mod tests {
                 ];
                 let others: String =
                     tables.iter().filter(|(name, _)| *name != given).map(|(_, text)| *text).collect();
+                // A search takes the sessions that it needs.
+                let others = if given == "line" { others.replace(", sessions = [1, 2]", "") } else { others };
                 format!("{others}{line}\n")
             }
             "[axes]" => {
@@ -747,6 +775,10 @@ mod tests {
                     "{head}{}[load]\n{line}\n[compare]\naxis = \"server\"\nbase = \"mariadb\"\n",
                     axes("")
                 )
+            }
+            "[line]" => {
+                let others = if line.starts_with("promises") { "" } else { "promises = \"p99 < 20ms\"\n" };
+                format!("{head}{}[line]\n{others}{line}\n", axes(""))
             }
             "[compare]" => {
                 let needed = [("axis", "axis = \"server\"\n"), ("base", "base = \"mariadb\"\n")];
