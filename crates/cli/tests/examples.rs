@@ -46,6 +46,11 @@ const SPECIAL: &[(&str, How)] = &[
     // README.md
     ("cargo run --release -- run studies/quickstart.toml", NotRun(CARGO)),
     ("cargo test --workspace", NotRun(CARGO)),
+    // The head of a study.
+    (
+        "plimsoll run studies/allocators.toml",
+        Instead("test -f studies/allocators.toml", "its allocators may not be on this machine"),
+    ),
     (
         "plimsoll run studies/quickstart.toml --quick",
         Changed(

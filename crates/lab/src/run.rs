@@ -381,6 +381,7 @@ fn describe_life(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<
         if !sandbox.limits().is_none() {
             end.server.storage.insert("limited to".to_owned(), sandbox.limits().to_string());
         }
+        end.facts.extend(sandbox::preload::facts(sandbox.env()));
         let durability = sandbox.durability();
         end.server.durability_class = durability.name().to_owned();
         end.server.durability_why = durability.meaning().to_owned();

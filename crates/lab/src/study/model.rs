@@ -261,6 +261,9 @@ pub struct EnvChoice {
     pub label: String,
     /// Variables.
     pub set: BTreeMap<String, String>,
+    /// Libraries that the server is started with: allocators by name, or paths.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub preload: Vec<String>,
 }
 
 /// How the load is applied.

@@ -271,7 +271,7 @@ const LOAD: &[Key] = &[
         "gates",
         "invalid or warn",
         "\"invalid\"",
-        "warn: faults of client and machine (client_bound, noisy_host, cpu_frequency, cache_state) do not make a run invalid",
+        "warn: faults of client and machine (client_bound, noisy_host, swapping, cpu_frequency, cache_state) do not make a run invalid",
         "gates = \"warn\"",
     ),
     key(
@@ -534,15 +534,16 @@ pub const SECTIONS: &[Section] = &[
     },
     Section {
         name: "an environment",
-        about: "Variables of the server's process.",
+        about: "Variables of the server's process, and libraries that it is started with. Both are recorded with each run.",
         keys: &[
             key("name", "text, needed", "", "what the study calls it", "name = \"jemalloc\""),
+            key("set", "table", "", "the variables", "set = { MALLOC_ARENA_MAX = \"2\" }"),
             key(
-                "set",
-                "table",
+                "preload",
+                "text, or a list",
                 "",
-                "the variables",
-                "set = { LD_PRELOAD = \"/usr/lib/x86_64-linux-gnu/libjemalloc.so.2\" }",
+                "libraries before its own: jemalloc, tcmalloc, mimalloc (Debian's packages), or paths; what is not loaded is an error",
+                "preload = \"jemalloc\"",
             ),
         ],
     },
