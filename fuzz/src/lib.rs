@@ -1,16 +1,20 @@
 //! What Plimsoll reads from others, each kind through the door that it comes in by: answers of servers, archives of
-//! builds, study files, results files. Nothing may panic, wait for ever, take memory that was only claimed, or write
+//! builds, study files, results files, bundles. Nothing may panic, wait for ever, take memory that was only claimed, or write
 //! where it was not told to.
 //!
 //! `cargo test` replays the seeds and every input that ever failed; `cargo xtask fuzz` looks for new ones.
 
 mod archives;
+mod bundles;
 mod codecs;
+#[path = "../../crates/store/tests/common/mod.rs"]
+mod common;
 mod protocol;
 mod results;
 mod study;
 
 pub use archives::archives;
+pub use bundles::bundles;
 pub use codecs::{mysql_codecs, mysql_compression};
 pub use protocol::{mysql_login, mysql_session, postgres_login, postgres_session};
 pub use results::results_files;
@@ -20,8 +24,9 @@ pub use study::study_files;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("archives", archives),
+    ("bundles", bundles),
     ("mysql_codecs", mysql_codecs),
     ("mysql_compression", mysql_compression),
     ("mysql_login", mysql_login),

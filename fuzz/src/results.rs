@@ -11,8 +11,7 @@ use store::{
     Quantity, Reference, RunEnd, Store, StudyId,
 };
 
-#[path = "../../crates/store/tests/common/mod.rs"]
-mod common;
+use crate::common;
 
 /// What a results file holds with something in every table, in memory: nothing is left of a change that is taken back.
 struct Scene {

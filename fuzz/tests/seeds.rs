@@ -55,6 +55,11 @@ fn archives() {
 }
 
 #[test]
+fn bundles() {
+    replay("bundles", 20);
+}
+
+#[test]
 fn mysql_codecs() {
     replay("mysql_codecs", 300);
 }

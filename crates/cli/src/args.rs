@@ -17,7 +17,8 @@ pub(crate) use series::{
 
 const EXIT_CODES: &str = "Exit codes:
   0  done
-  1  a run failed, a verdict asked for as a gate was not met, or too few runs count for a verdict
+  1  a run failed, a verdict asked for as a gate was not met, too few runs count for a verdict, or a bundle does not
+     verify
   2  the command line or the study file is wrong
   3  a server could not be had or started
   4  interrupted; the command of a study goes on from there";
@@ -81,6 +82,12 @@ pub(crate) enum Command {
     History(HistoryArgs),
     /// Find where the level of a series changed
     Changes(ChangesArgs),
+    /// Seal a recorded study into one file that proves its own figures
+    Bundle(BundleArgs),
+    /// Compute a bundle's figures anew and hold them against what it says
+    Verify(VerifyArgs),
+    /// Measure a bundle's study here, and say of each of its claims whether it is reproduced
+    Rerun(RerunArgs),
     /// Run one workload on one server
     Bench(BenchArgs),
     /// Find the highest rate at which a server keeps a promise
@@ -109,6 +116,13 @@ pub(crate) enum Command {
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Sysbench {
         /// As sysbench takes them: [options] [script|test] [command]
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<String>,
+    },
+    /// Run pgbench's command line: its scripts, options and output, on Plimsoll's engine
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Pgbench {
+        /// As pgbench takes them: [options] [database]
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<String>,
     },
@@ -230,11 +244,12 @@ pub(crate) enum SmackDriver {
   plimsoll report
   plimsoll report quickstart --html report.html
   plimsoll report laptop.db server.db --md -
+  plimsoll report quickstart.plimsoll --md -
   plimsoll report quickstart --gate not-slower --gate p95:equivalent
 Without an output, the HTML report is written beside the results.")]
 pub(crate) struct ReportArgs {
-    /// Names of studies, study files, or results files (default: all studies in --results)
-    #[arg(value_name = "STUDY|RESULTS.db")]
+    /// Names of studies, study files, results files, or bundles (default: all studies in --results)
+    #[arg(value_name = "STUDY|RESULTS.db|FILE.plimsoll")]
     pub(crate) what: Vec<String>,
     /// Where the results are
     #[arg(long, value_name = "DIR", default_value = "plimsoll-results", value_hint = ValueHint::DirPath)]
@@ -255,6 +270,67 @@ pub(crate) struct ReportArgs {
     /// only (repeatable). What is undecided is not met. Without it each study's own `gate` holds
     #[arg(long, value_name = "VERDICT")]
     pub(crate) gate: Vec<stats::Gate>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  plimsoll bundle quickstart -o quickstart.plimsoll
+The file holds all that was measured, the figures, and a checksum of everything. Passwords are never recorded; names of \
+people, hosts and homes are replaced, and what was replaced is listed.
+PLIMSOLL_KEY_PASSPHRASE opens a key that is protected by a passphrase.")]
+pub(crate) struct BundleArgs {
+    /// The study: its name, or its file
+    #[arg(value_name = "STUDY")]
+    pub(crate) study: String,
+    /// Where the results are
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-results", value_hint = ValueHint::DirPath)]
+    pub(crate) results: PathBuf,
+    /// The bundle (default: the study's name with .plimsoll, here)
+    #[arg(short, long, value_name = "FILE.plimsoll", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    /// Sign it with this SSH key, as `ssh-keygen -Y sign -n plimsoll-bundle` does
+    #[arg(long, value_name = "KEY", value_hint = ValueHint::FilePath)]
+    pub(crate) sign: Option<PathBuf>,
+    /// Names of machines may travel
+    #[arg(long)]
+    pub(crate) host_names: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  plimsoll verify quickstart.plimsoll
+Ends with 1 where the bundle does not verify.")]
+pub(crate) struct VerifyArgs {
+    /// The bundle
+    #[arg(value_name = "FILE.plimsoll", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Write the findings as JSON (`-` for standard output)
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  plimsoll rerun quickstart.plimsoll --budget 20m
+The same order, seeds, settings and builds, which are fetched where they are missing. A claim is reproduced where the ratio \
+measured here is the published one up to the study's margin, by the interval of the ratio of the two. The same command goes \
+on with what is unfinished.")]
+pub(crate) struct RerunArgs {
+    /// The bundle
+    #[arg(value_name = "FILE.plimsoll", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// End after this time, with what was measured until then
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = measured)]
+    pub(crate) budget: Option<Duration>,
+    /// Make only the runs with this value on this axis (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) only: Vec<(String, String)>,
+    /// Where results go: results.db, logs and the report of both machines
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-rerun", value_hint = ValueHint::DirPath)]
+    pub(crate) results: PathBuf,
+    /// Write the claims as JSON (`-` for standard output)
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

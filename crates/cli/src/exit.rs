@@ -20,6 +20,8 @@ pub(crate) enum End {
     GateUnmet,
     /// It was done, but too few runs count for a verdict that the study asks for.
     TooFewBlocks,
+    /// It was done, and a bundle is not what it says.
+    NotVerified,
 }
 
 /// Why a command could not do what it was asked for.
@@ -55,11 +57,13 @@ pub(crate) fn output(error: std::io::Error) -> Failure {
 }
 
 /// Says what went wrong, once, and gives the documented exit code: 0 done; 1 a run failed, a gate was not met,
-/// or too few runs count for a verdict; 2 usage or study-file error; 3 a server could not be had or started; 4 interrupted, resumable.
+/// too few runs count for a verdict, or a bundle does not verify; 2 usage or study-file error; 3 a server could not be had or
+/// started; 4 interrupted, resumable.
 pub(crate) fn code_of(ended: Result<End, Failure>) -> ExitCode {
     let code = match &ended {
         Ok(End::Done) | Err(Failure::OutputClosed) => 0,
-        Ok(End::RunFailed | End::GateUnmet | End::TooFewBlocks) | Err(Failure::Other(_)) => 1,
+        Ok(End::RunFailed | End::GateUnmet | End::TooFewBlocks | End::NotVerified)
+        | Err(Failure::Other(_)) => 1,
         Ok(End::OfTool(code)) => i32::from(*code),
         Err(Failure::Usage(_)) => 2,
         Err(Failure::Flags(error)) => error.exit_code(),

@@ -90,7 +90,8 @@ fn a_kill_or_ctrl_c_in_a_duel_loses_that_duel_and_nothing_else() {
         let store = Store::open_read_only(&results).unwrap();
         for head in after.iter().filter(|head| head.status == Status::Done) {
             let duel = store.run(head.id).unwrap().end.unwrap().duel.unwrap();
-            assert_eq!((duel.sides, duel.slices.len()), (2, 2));
+            assert_eq!(duel.sides, 2);
+            assert!((2..=4).contains(&duel.slices.len()), "{:?}", duel.slices);
         }
     }
 }

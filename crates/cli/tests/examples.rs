@@ -105,6 +105,21 @@ const SPECIAL: &[(&str, How)] = &[
             "as above, and three minutes",
         ),
     ),
+    // docs/publish.md
+    (
+        "ssh-keygen -q -t ed25519 -N '' -f key && plimsoll bundle quickstart --sign key",
+        With("ssh-keygen", "plimsoll bundle quickstart"),
+    ),
+    (
+        "plimsoll rerun quickstart.plimsoll --budget 20m",
+        Instead(
+            "plimsoll run studies/quickstart.toml --quick --only server=postgres --only workload=oltp_read_only \
+             --only sessions=8 --results q2 && plimsoll bundle quickstart --results q2 -o q2.plimsoll && \
+             plimsoll rerun q2.plimsoll --budget 60s --only server=postgres --only workload=oltp_read_only \
+             --only sessions=8",
+            "what is recorded here was made up, and its builds were never there",
+        ),
+    ),
     // The help texts.
     (
         "plimsoll bench oltp_read_write --server mariadb --sessions 1,8,64",
@@ -283,6 +298,7 @@ impl Scene {
         symlink(env!("CARGO_BIN_EXE_plimsoll"), scene.at("bin/sysbench")).unwrap();
         symlink(repository.join("studies"), scene.at("work/studies")).unwrap();
         scene.record();
+        scene.must("plimsoll bundle quickstart -o quickstart.plimsoll");
         let smack = repository.join("crates/smack/smacks/select-key.smack");
         std::fs::copy(smack, scene.at("work/my.smack")).unwrap();
         let study = std::fs::read_to_string(repository.join("studies/quickstart.toml")).unwrap();

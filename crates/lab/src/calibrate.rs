@@ -67,6 +67,11 @@ fn folder(home: &Home) -> std::path::PathBuf {
     home.path().join("calibrations")
 }
 
+/// All that was found of a machine, as it is kept.
+pub fn of_host(home: &Home, fingerprint: &str) -> Vec<Calibrations> {
+    Calibrations::of_host(&folder(home), fingerprint)
+}
+
 /// What is known of this machine.
 pub fn known(home: &Home) -> Vec<Summary> {
     let all = Calibrations::of_host(&folder(home), &crate::host::facts().fingerprint);

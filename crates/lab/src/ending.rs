@@ -89,11 +89,23 @@ pub(crate) fn look(
     Ok(look)
 }
 
-/// What the runs took that were made, all attempts and commands.
+/// What the runs took that were made, all attempts and commands. The runs of a duel go on at the same time, which counts
+/// once.
 fn time_of_runs(heads: &[RunHead]) -> Duration {
     let measured = heads.iter().filter(|head| head.start.purpose == Purpose::Measure);
-    let ms = measured.filter_map(|head| Some(head.ended_at_ms? - head.start.started_at_ms));
-    Duration::from_millis(ms.map(|ms| ms.max(0) as u64).sum())
+    let spans = measured.filter_map(|head| Some((head.start.started_at_ms, head.ended_at_ms?)));
+    time_of_spans(spans.collect())
+}
+
+/// The time in which at least one of them went on; each is from and to in ms.
+fn time_of_spans(mut spans_ms: Vec<(i64, i64)>) -> Duration {
+    spans_ms.sort_unstable();
+    let (mut sum_ms, mut counted_to_ms) = (0, i64::MIN);
+    for (from_ms, to_ms) in spans_ms {
+        sum_ms += (to_ms - from_ms.max(counted_to_ms)).max(0);
+        counted_to_ms = counted_to_ms.max(to_ms);
+    }
+    Duration::from_millis(sum_ms as u64)
 }
 
 /// Whether another block of the mean length would end beyond the budget; the first one is always begun.
@@ -112,6 +124,15 @@ mod tests {
         assert!(!is_over_budget(minute * 4, 4, minute * 5));
         assert!(is_over_budget(minute * 4, 4, minute * 5 - Duration::from_millis(1)));
         assert!(is_over_budget(minute * 9, 1, minute * 5));
+    }
+
+    #[test]
+    fn what_goes_on_at_the_same_time_counts_once() {
+        let alone = time_of_spans(vec![(20_000, 30_000), (0, 10_000)]);
+        assert_eq!(alone, Duration::from_secs(20));
+        let duels = time_of_spans(vec![(0, 10_000), (100, 10_200), (20_000, 30_000), (20_000, 29_000)]);
+        assert_eq!(duels, Duration::from_millis(20_200));
+        assert_eq!(time_of_spans(vec![(5_000, 1_000)]), Duration::ZERO, "a clock that was set back");
     }
 
     #[test]

@@ -54,8 +54,9 @@ pub trait Hook {
         Vec::new()
     }
 
-    /// The load is over and the server still runs. `steps` are the run's levels, as they will be stored.
-    fn finish(self: Box<Self>, steps: &[store::Step]) -> Found;
+    /// The load is over and the server still runs. `steps` are the run's levels, as they will be stored; `duel` has the
+    /// slices that a duel's level was made of, in the order of the steps that the hook was told.
+    fn finish(self: Box<Self>, steps: &[store::Step], duel: Option<&store::Duel>) -> Found;
 }
 
 /// Makes hooks for runs.

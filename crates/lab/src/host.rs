@@ -19,6 +19,17 @@ fn field(path: &str, key: &str, separator: char) -> String {
         .unwrap_or_default()
 }
 
+/// Name and home of whoever runs this process, as the system knows them.
+pub fn user() -> (Option<String>, Option<String>) {
+    // SAFETY: geteuid has no arguments and cannot fail.
+    let uid = unsafe { libc::geteuid() }.to_string();
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let mut fields = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let found = fields.find(|fields| fields.get(2) == Some(&&*uid));
+    let field = |at: usize| found.as_ref()?.get(at).map(|text| (*text).to_owned());
+    (field(0), field(5))
+}
+
 /// Facts of this machine. What the system does not tell is left empty.
 pub fn facts() -> store::Host {
     let name = line("/proc/sys/kernel/hostname");

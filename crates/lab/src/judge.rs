@@ -10,9 +10,9 @@ use crate::observe::{Effect, Tripped};
 /// measured, and nothing lets them pass.
 const MAY_PASS: [&str; 5] = ["client_bound", "noisy_host", "cpu_frequency", "cache_state", "waiting_server"];
 
-/// Faults of the machine that a duel lets pass: whatever others do to the machine meets all sides alike, in slices whose
-/// order is drawn, and widens the spread of the lives instead of favouring one. Runs that were thrown out for it would take
-/// the duel's purpose away.
+/// Faults of the machine that a duel lets pass with a word: slices that others disturbed are left out already, and where
+/// there are too few others the noise meets all sides, in an order that is drawn. Equal servers suffer alike; of unlike
+/// ones a crowded machine may tell another ratio than a quiet one, which is why the word stays beside the verdict.
 const ALIKE_IN_DUELS: [&str; 2] = ["noisy_host", "cpu_frequency"];
 
 /// Done, or invalid where a gate found a fault of the measurement. What the server did is a result: it is told and

@@ -30,6 +30,7 @@ mod provision;
 mod record;
 mod recorded;
 mod recording;
+pub mod rerun;
 mod run;
 pub mod servers;
 pub mod source;

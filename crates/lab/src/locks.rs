@@ -140,7 +140,7 @@ impl Hook for Watching {
         }
     }
 
-    fn finish(mut self: Box<Self>, _steps: &[store::Step]) -> Found {
+    fn finish(mut self: Box<Self>, _steps: &[store::Step], _duel: Option<&store::Duel>) -> Found {
         self.end();
         let mut found = Found::default();
         for (sessions, table) in self.seen {

@@ -5,7 +5,8 @@ use std::panic::resume_unwind;
 
 use store::{RunStart, Store, StudyId};
 
-use crate::duel::turns::{self, Seat, Turns};
+use crate::duel;
+use crate::duel::turns::{Seat, Turns};
 use crate::error::Error;
 use crate::observe::{Event, RunLabel};
 use crate::progress::Detail;
@@ -53,6 +54,7 @@ pub(crate) fn make(
 /// They could not be recorded.
 pub(crate) fn make_together(
     mut makings: Vec<Making<'_>>,
+    slices: u32,
     mut study: Option<(&mut Store, StudyId)>,
     seed: u64,
     around: Around<'_>,
@@ -61,9 +63,11 @@ pub(crate) fn make_together(
     for (side, making) in makings.iter_mut().enumerate() {
         let others = keys.iter().enumerate().filter(|(at, _)| *at != side);
         making.label.against = others.map(|(_, key)| difference(key, &keys[side])).collect();
+        let load = &mut making.order.load;
+        load.steps = duel::slices(load.steps[0], slices);
+        load.enough = load::Stop::new();
     }
-    let slices = makings.iter().map(|making| making.order.load.steps.len()).min().unwrap_or(0);
-    let turns = Turns::new(turns::order(makings.len(), slices as u32, seed), makings.len());
+    let turns = Turns::new(makings.len(), slices, seed);
     let mut ids = Vec::new();
     for making in &makings {
         (around.observer)(Event::RunStarted(&making.label));

@@ -100,12 +100,14 @@ impl<'a> Progress<'a> {
         .collect()
     }
 
-    /// Makes one level of all, which were its slices: seconds of the measured phases follow each other, and only the first
-    /// warm-up is kept. Nothing of them may have been recorded yet.
-    pub(crate) fn splice(&mut self) {
+    /// Makes one level of those that count, which were its slices: seconds of the measured phases follow each other, and
+    /// only the first warm-up is kept. Nothing of them may have been recorded yet.
+    pub(crate) fn splice(&mut self, is_counted: &[bool]) {
         let mut all = Level::default();
         let mut before = 0;
-        for (at, level) in std::mem::take(&mut self.levels).into_iter().enumerate() {
+        let levels = std::mem::take(&mut self.levels).into_iter().zip(is_counted);
+        let counted = levels.filter(|(_, is_counted)| **is_counted).map(|(level, _)| level);
+        for (at, level) in counted.enumerate() {
             all.sessions = level.sessions;
             let is_kept = |second: i64| at == 0 || second >= 1;
             let seconds = level.seconds.into_iter().filter(|second| is_kept(second.second));
@@ -231,7 +233,7 @@ mod tests {
                 progress.event(&event, Vec::new).unwrap();
             }
         }
-        progress.splice();
+        progress.splice(&[true; 2]);
         let seconds: Vec<i64> = progress.levels[0].seconds.iter().map(|second| second.second).collect();
         assert_eq!((progress.levels.len(), seconds), (1, vec![0, 1, 2, 3, 4, 5, 6]));
         assert_eq!(progress.levels[0].intervals.last().map(|interval| interval.second), Some(6));

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use load::{Length, LoadResult, StepResult};
 use store::{RunEnd, Slice, Status};
 
+use crate::duel::crowd::Taken;
 use crate::hooks::{Found, Hook};
 use crate::judge;
 use crate::observe::Stage;
@@ -65,21 +66,38 @@ impl<'a> Recording<'a> {
         self.end.steps = self.progress.steps(planned, result, &self.offsets_s);
     }
 
-    /// [`Recording::load_ended`] for the slices of a duel, which are recorded, and answered, as one level.
+    /// [`Recording::load_ended`] for the slices of a duel, which are recorded, and answered, as one level: `taken` has for
+    /// each what others took of the machine meanwhile, and whether it counts.
     pub(crate) fn slices_ended(
         &mut self,
         planned: &[load::Step],
         result: LoadResult,
+        taken: &[Taken],
     ) -> (LoadResult, Vec<Slice>) {
-        let slices = self.offsets_s.iter().zip(&result.steps);
-        let slices = slices.map(|(&at_s, step)| Slice {
-            at_s,
-            duration_s: step.duration_s,
-            committed: step.outcomes.committed,
-        });
-        let slices = slices.collect();
-        let merged = LoadResult { steps: vec![StepResult::merged(&result.steps)], ..result };
-        self.progress.splice();
+        let slices = self.offsets_s.iter().zip(&result.steps).enumerate();
+        let slices: Vec<Slice> = slices
+            .map(|(at, (&at_s, step))| {
+                let Taken { share, is_counted } = taken.get(at).copied().unwrap_or(Taken::UNSEEN);
+                let (duration_s, committed) = (step.duration_s, step.outcomes.committed);
+                Slice { at_s, duration_s, committed, taken_share: share, is_counted }
+            })
+            .collect();
+        let (mut counted, mut left_out) = (Vec::new(), Vec::new());
+        for (slice, step) in slices.iter().zip(result.steps) {
+            if slice.is_counted { &mut counted } else { &mut left_out }.push(step);
+        }
+        let mut merged = StepResult::merged(&counted);
+        // What is left out of the figures has changed the tables all the same.
+        for step in &left_out {
+            merged.outcomes_whole += step.outcomes_whole;
+            merged.in_flight_at_end += step.in_flight_at_end;
+            merged.drained += step.drained;
+        }
+        merged.ended_by = merged.ended_by.or_else(|| left_out.iter().find_map(|step| step.ended_by.clone()));
+        let merged = LoadResult { steps: vec![merged], ..result };
+        let is_counted: Vec<bool> = slices.iter().map(|slice| slice.is_counted).collect();
+        self.progress.splice(&is_counted);
+        self.offsets_s = slices.iter().filter(|slice| slice.is_counted).map(|slice| slice.at_s).collect();
         let whole = Length::Time(Duration::from_secs_f64(merged.steps[0].duration_s));
         let level: Vec<load::Step> =
             planned.iter().take(1).map(|step| load::Step { length: whole, ..*step }).collect();
@@ -96,7 +114,8 @@ impl<'a> Recording<'a> {
     pub(crate) fn look(&mut self) -> Vec<String> {
         let mut told = Vec::new();
         for hook in std::mem::take(&mut self.hooks) {
-            let Found { series, hot_locks, gates, warnings, facts } = hook.finish(&self.end.steps);
+            let Found { series, hot_locks, gates, warnings, facts } =
+                hook.finish(&self.end.steps, self.end.duel.as_ref());
             append(&mut self.progress.series, series);
             self.end.hot_locks.extend(hot_locks);
             self.end.gates.extend(gates);

@@ -297,15 +297,19 @@ fn measured_life(
     }
     around.meet()?;
     lived.stage(Stage::Measure);
-    let mut result = drive(lived, order, server);
+    let result = drive(lived, order, server);
+    if let Some(seat) = around.seat
+        && !result.as_ref().is_ok_and(|result| how_it_ended(result).is_ok())
+    {
+        seat.fail();
+    }
+    // Looking at the tables is work, too; and which slices count depends on those of all sides.
+    let met = around.meet();
     if let Some(seat) = around.seat {
-        if !result.as_ref().is_ok_and(|result| how_it_ended(result).is_ok()) {
-            seat.fail();
-        }
-        // Looking at the tables is work, too.
-        result = result.and_then(|result| around.meet().map(|()| result));
         lived.recording.end.gates.push(seat.waited().gate());
     }
+    let result = result.map(|result| record_load(lived, order, server, result));
+    let result = result.and_then(|result| met.map(|()| result));
 
     lived.stage(Stage::Verify);
     if let Ok(result) = &result {
@@ -420,13 +424,23 @@ fn add(one: Ran, other: Ran) -> Ran {
 fn drive(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<'_>) -> Result<LoadResult, Error> {
     let factory = server.configured.sessions(&server.target, order.seed);
     let stop = lived.around.stop;
-    let result = load::run(&order.load, factory.as_ref(), &mut |event| load_told(lived, &event), stop.load());
+    let result =
+        load::run(&order.load, factory.as_ref(), &mut |event| load_told(lived, order, &event), stop.load());
     drop(factory);
-    let result = result.map_err(|error| match error {
+    result.map_err(|error| match error {
         load::LoadError::Connect { .. } => Error::Server(error.to_string()),
         load::LoadError::Plan(_) => Error::Usage(error.to_string()),
         load::LoadError::System { .. } | load::LoadError::Worker(_) => Error::Run(error.to_string()),
-    })?;
+    })
+}
+
+/// Makes the load's result part of the record; gives it with the slices of a duel as one level.
+fn record_load(
+    lived: &mut Lived<'_>,
+    order: &Order<'_>,
+    server: &Provisioned<'_>,
+    result: LoadResult,
+) -> LoadResult {
     let planned = &order.load.steps;
     let result = match lived.around.seat {
         None => {
@@ -434,22 +448,28 @@ fn drive(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<'_>) -> 
             result
         }
         Some(seat) => {
-            let (merged, slices) = lived.recording.slices_ended(planned, result);
+            let (merged, slices) = lived.recording.slices_ended(planned, result, &seat.slices());
+            let counted = slices.iter().filter(|slice| slice.is_counted).count();
+            let text = format!("{counted} of {} counted, the others were disturbed", slices.len());
+            lived.recording.end.facts.insert("duel_slices".to_owned(), text);
             lived.recording.end.duel = Some(store::Duel { sides: seat.sides(), side: seat.side(), slices });
             merged
         }
     };
     let headline = result.steps.last().and_then(|step| server.configured.figures(step).into_iter().next());
     lived.recording.end.workload.headline = headline.map(|figure| (figure.name, figure.unit, figure.value));
-    Ok(result)
+    result
 }
 
 /// Records what the load tells, and tells people of it.
-fn load_told(lived: &mut Lived<'_>, event: &load::Event<'_>) {
+fn load_told(lived: &mut Lived<'_>, order: &Order<'_>, event: &load::Event<'_>) {
     // The load does not begin with a step before this answers.
     if let (Some(seat), load::Event::StepStarted { .. }) = (lived.around.seat, event) {
         let stop = lived.around.stop;
-        seat.take(&|| stop.is_requested());
+        if !seat.take(&|| stop.is_requested()) {
+            order.load.enough.request();
+            return;
+        }
     }
     if let Err(error) = lived.recording.event(event) {
         lived.warn(format!("{error}: the seconds of this run are kept in memory and tried again"));

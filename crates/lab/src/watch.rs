@@ -160,11 +160,16 @@ impl Hook for Watching {
         self.sampler.take_shown().iter().map(series).collect()
     }
 
-    fn finish(self: Box<Self>, steps: &[store::Step]) -> Found {
+    fn finish(self: Box<Self>, steps: &[store::Step], duel: Option<&store::Duel>) -> Found {
         let (seen, shown) = self.sampler.stop();
-        let seen = match &self.slices {
-            Some(slices) => seen.spliced(slices),
-            None => seen,
+        let seen = match (&self.slices, duel) {
+            (Some(windows), Some(duel)) => {
+                let both = windows.iter().zip(&duel.slices);
+                let counted: Vec<(f64, f64)> =
+                    both.filter(|(_, slice)| slice.is_counted).map(|(window, _)| *window).collect();
+                seen.spliced(&counted)
+            }
+            _ => seen,
         };
         if let Some(metrics) = &self.metrics {
             metrics.clear();

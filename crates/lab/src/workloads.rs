@@ -14,6 +14,7 @@ use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use smack::program::DataDir;
 use smack::smacks::{self, Smack};
+use workload::pgbench::{Scripts, Weighted};
 use workload::sqlfile::SqlFile;
 use workload::{Workload, files};
 
@@ -21,6 +22,17 @@ use crate::error::Error;
 
 /// The built-in smacks: their rows are generated when they are first wanted.
 const SMACKS: [&str; 2] = ["select-key", "update-select"];
+
+/// Begins the names of scripts in pgbench's language: `pgbench:tpcb-like`, `pgbench:a.sql@3,b.sql;init=tables.sql`.
+const PGBENCH: &str = "pgbench:";
+/// Sets off the file that makes the tables.
+const INIT: &str = ";init=";
+
+/// The name of a workload of scripts: what [`resolve`] takes.
+pub(crate) fn pgbench_name(scripts: &[String], init: Option<&str>) -> String {
+    let init = init.map_or_else(String::new, |init| format!("{INIT}{init}"));
+    format!("{PGBENCH}{}{init}", scripts.join(","))
+}
 
 /// A workload as it was read, with what tells it from another one of the same name.
 #[derive(Clone)]
@@ -103,6 +115,9 @@ pub fn resolve(name: &str) -> Result<Resolved, Error> {
     if let Some(found) = workload::find(name) {
         return Ok(Resolved { workload: Held::BuiltIn(found), content_sha256: None });
     }
+    if let Some(scripts) = name.strip_prefix(PGBENCH) {
+        return pgbench_scripts(name, scripts);
+    }
     let smack = SMACKS.iter().find(|smack| smack.replace('-', "_") == name.replace('-', "_"));
     match (smack, extension(name)) {
         (Some(smack), _) => built_in_smack(smack),
@@ -112,9 +127,9 @@ pub fn resolve(name: &str) -> Result<Resolved, Error> {
     }
 }
 
-/// Whether a name that is no built-in workload's is the path of a file.
+/// Whether a name that is no built-in workload's is the path of a file, or names scripts of pgbench's language.
 pub(crate) fn is_path(name: &str) -> bool {
-    matches!(extension(name), "sql" | "smack")
+    name.starts_with(PGBENCH) || matches!(extension(name), "sql" | "smack")
 }
 
 fn extension(name: &str) -> &str {
@@ -153,10 +168,87 @@ fn read(name: &str) -> Result<String, Error> {
     files::read_text(Path::new(name), &files::WORKLOAD).map_err(|error| refused(name, &error))
 }
 
+/// A file with Plimsoll's directives, or one as pgbench takes it: what only pgbench's language has is read so.
 fn sql_file(name: &str) -> Result<Resolved, Error> {
     let text = read(name)?;
-    let read = SqlFile::parse(name, &text).map_err(|error| refused(name, &error))?;
-    let hash = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let content_sha256 = Some(sha256([text.as_str()]));
+    let why = match SqlFile::parse(name, &text) {
+        Ok(read) => return Ok(Resolved { workload: Held::Read(Arc::new(read)), content_sha256 }),
+        Err(why) => why,
+    };
+    let stem = Path::new(name).file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
+    let script = Weighted { name: name.to_owned(), text: text.clone(), weight: 1 };
+    match Scripts::parse(&stem, vec![script], None) {
+        Ok(read) => Ok(Resolved { workload: Held::Read(Arc::new(read)), content_sha256 }),
+        // Whose file it is decides whose words are said.
+        Err(_) if workload::sqlfile::has_directives(&text) => Err(refused(name, &why)),
+        Err(pgbenchs) if uses_pgbenchs_commands(&text) => Err(refused(name, &pgbenchs)),
+        Err(_) => Err(refused(name, &why)),
+    }
+}
+
+/// Whether a line begins with a command that only pgbench's language has.
+fn uses_pgbenchs_commands(text: &str) -> bool {
+    const COMMANDS: [&str; 9] = [
+        "\\gset",
+        "\\aset",
+        "\\if",
+        "\\elif",
+        "\\endif",
+        "\\startpipeline",
+        "\\endpipeline",
+        "\\shell",
+        "\\setshell",
+    ];
+    COMMANDS.iter().any(|command| text.contains(command))
+}
+
+fn sha256<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut hash = Sha256::new();
+    for text in texts {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Scripts of pgbench's language: names of those built in and paths, each with `@WEIGHT` where it is not 1.
+fn pgbench_scripts(name: &str, list: &str) -> Result<Resolved, Error> {
+    let (list, init) = match list.split_once(INIT) {
+        Some((list, init)) => (list, Some(read(init)?)),
+        None => (list, None),
+    };
+    let mut scripts = Vec::new();
+    for entry in list.split(',') {
+        let (script, weight) = match entry.rsplit_once('@') {
+            Some((script, weight)) => {
+                let weight = weight.parse::<u32>();
+                let weight =
+                    weight.map_err(|_| refused(name, &format!("`{entry}`: a weight is a whole number")))?;
+                (script, u64::from(weight))
+            }
+            None => (entry, 1),
+        };
+        let text = match pgscript::builtin::matching(script).as_slice() {
+            [builtin] if !script.is_empty() => builtin.text.to_owned(),
+            _ if extension(script).is_empty() && !Path::new(script).exists() => {
+                let known: Vec<&str> = pgscript::builtin::ALL.iter().map(|builtin| builtin.name).collect();
+                let known = known.join(", ");
+                return Err(refused(
+                    name,
+                    &format!("there is no script `{script}`: {known}, or the path of a file"),
+                ));
+            }
+            _ => read(script)?,
+        };
+        scripts.push(Weighted { name: script.to_owned(), text, weight });
+    }
+    if scripts.iter().all(|script| script.weight == 0) {
+        return Err(refused(name, &"all weights are 0"));
+    }
+    let texts = scripts.iter().flat_map(|script| [script.name.as_str(), script.text.as_str()]);
+    let hash = sha256(texts.chain(init.as_deref()));
+    let read = Scripts::parse(name, scripts, init).map_err(|error| refused(name, &error))?;
     Ok(Resolved { workload: Held::Read(Arc::new(read)), content_sha256: Some(hash) })
 }
 
@@ -191,6 +283,37 @@ mod tests {
         }
         let error = crate::study::read(&large("s.toml", &files::STUDY)).unwrap_err().to_string();
         assert!(error.contains("larger than 1 MiB") && error.contains("several studies"), "{error}");
+    }
+
+    #[test]
+    fn scripts_of_pgbenchs_are_named_with_weights() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let script = path("a.sql", "SELECT 1 AS one \\gset\n\\if :one = 1\nSELECT :one;\n\\endif\n");
+        let init = path("init.sql", "CREATE TABLE t (a int);\n");
+        for name in [
+            "pgbench:tpcb-like".to_owned(),
+            "pgbench:select-only@9,simple-update".to_owned(),
+            pgbench_name(&[format!("{script}@3"), "select-only".to_owned()], Some(&init)),
+            script.clone(),
+        ] {
+            let found = resolve(&name).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(found.content_sha256().is_some() && !found.is_built_in(), "{name}");
+        }
+        let broken = path("b.sql", "SELECT 1;\n\\if true\n");
+        for (name, says) in [
+            ("pgbench:nope".to_owned(), "tpcb-like"),
+            ("pgbench:tpcb-like@x".to_owned(), "whole number"),
+            ("pgbench:tpcb-like@0".to_owned(), "all weights are 0"),
+            (broken, "\\if without matching \\endif"),
+        ] {
+            let error = resolve(&name).unwrap_err().to_string();
+            assert!(error.contains(says), "{name}: {error}");
+        }
     }
 
     #[test]

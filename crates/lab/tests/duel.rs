@@ -50,14 +50,18 @@ fn two_servers_are_loaded_in_turns_and_each_is_a_run_like_any_other() {
         assert!(matches!(side.end.status, Status::Done | Status::Invalid));
         let [step] = side.end.steps.as_slice() else { panic!("one level, not {}", side.end.steps.len()) };
         let duel = side.end.duel.as_ref().unwrap();
-        assert_eq!((duel.sides, duel.side, duel.slices.len()), (2, at as u32, 4));
-        // What the level has is what its slices had.
-        let committed: u64 = duel.slices.iter().map(|slice| slice.committed).sum();
+        // On a machine that others use, some slices are made again.
+        assert_eq!((duel.sides, duel.side), (2, at as u32));
+        assert!((4..=8).contains(&duel.slices.len()), "{}", duel.slices.len());
+        // What the level has is what its slices had that count.
+        let counted: Vec<_> = duel.slices.iter().filter(|slice| slice.is_counted).collect();
+        assert!((2..=8).contains(&counted.len()), "{:?}", duel.slices);
+        let committed: u64 = counted.iter().map(|slice| slice.committed).sum();
         assert_eq!(committed, step.outcomes.committed);
-        assert!((step.duration_s - 4.0).abs() < 0.05, "{}", step.duration_s);
+        assert!((step.duration_s - counted.len() as f64).abs() < 0.05, "{}", step.duration_s);
         let measured: Vec<i64> =
             step.seconds.iter().map(|second| second.second).filter(|at| *at >= 1).collect();
-        assert_eq!(measured, [1, 2, 3, 4]);
+        assert_eq!(measured, (1..=counted.len() as i64).collect::<Vec<_>>());
         assert!(side.slices_tps().iter().all(|tps| *tps > 0.0));
         let began_s = side.start.started_at_ms as f64 / 1e3;
         spans.extend(duel.slices.iter().map(|s| (began_s + s.at_s, began_s + s.at_s + s.duration_s, at)));

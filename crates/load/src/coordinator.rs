@@ -189,6 +189,10 @@ impl<'a> Coordinator<'a> {
                     break;
                 }
             };
+            observer(Event::StepStarted { index, step });
+            if self.plan.enough.is_requested() {
+                break;
+            }
             let ended = self.run_step(index, step, now, connect_s, observer);
             observer(Event::StepEnded { step: index, result: &ended });
             let is_over = ended.ended_by.is_some();
@@ -262,7 +266,6 @@ impl<'a> Coordinator<'a> {
         connect_s: f64,
         observer: &mut dyn FnMut(Event<'_>),
     ) -> StepResult {
-        observer(Event::StepStarted { index, step });
         let now = if self.clock == Clock::Simulated { now } else { Moment::now() };
         let start = now + HEAD_START;
         let measured = start + step.warmup;

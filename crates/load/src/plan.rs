@@ -110,6 +110,8 @@ pub struct LoadPlan {
     /// a client that preempts a server on the same cpus takes answers one at a time instead of many at once, which
     /// costs more than it gains.
     pub raise_priority: bool,
+    /// Requested while a step is announced ([`crate::Event::StepStarted`]), the load ends before it, as after its last one.
+    pub enough: crate::Stop,
 }
 
 impl LoadPlan {
@@ -138,6 +140,7 @@ impl Default for LoadPlan {
             silence_limit: Duration::from_secs(10),
             seed: 1,
             raise_priority: false,
+            enough: crate::Stop::new(),
         }
     }
 }

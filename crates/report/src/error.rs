@@ -16,6 +16,14 @@ pub enum Error {
         /// What there is.
         known: Vec<String>,
     },
+    /// A bundle that is none, or was changed.
+    #[error("{name}: {source}")]
+    Bundle {
+        /// The file.
+        name: String,
+        /// What is wrong with it; said above.
+        source: Box<store::bundle::BundleError>,
+    },
     /// A file of the report could not be written.
     #[error("{} could not be written", path.display())]
     Write {

@@ -1,9 +1,9 @@
 //! The middle of the repeats with its interval.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Median of the repeats with a distribution-free interval from their own order statistics.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     pub median: f64,
     /// Lower end.

@@ -12,7 +12,8 @@ use crate::model::Report;
 use crate::page;
 
 const TEMPLATE: &str = include_str!("../assets/report.html.jinja");
-const CSS: &str = include_str!("../assets/report.css");
+/// The style of reports, light and dark.
+pub const CSS: &str = include_str!("../assets/report.css");
 const SCRIPT: &str = include_str!("../assets/report.js");
 const ECHARTS: &str = include_str!("../assets/echarts.custom.min.js");
 

@@ -5,6 +5,7 @@
 mod alarms;
 mod answer;
 mod bench;
+pub mod bundle;
 mod charts;
 pub mod ci;
 mod csv_files;
@@ -45,7 +46,7 @@ pub use estimate::Estimate;
 pub use figures::{IntervalFigures, Latency, StatementFigures, StepFigures};
 pub use file::{NewFile, write_file};
 pub use gate::{GateState, check};
-pub use html::html;
+pub use html::{CSS, html};
 pub use json::json;
 pub use load::Selection;
 pub use markdown::markdown;

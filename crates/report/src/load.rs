@@ -1,7 +1,7 @@
 //! From results files to the view model.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use store::{Axis, BuildId, Host, HostId, Key, Purpose, RunIdentity, Store, StudyId, StudyRecord};
@@ -29,9 +29,9 @@ pub enum Selection {
 }
 
 impl Report {
-    /// Reads results files, or results directories.
+    /// Reads results files, results directories, or bundles.
     pub fn load(paths: &[PathBuf], selection: &Selection) -> Result<Self, Error> {
-        let stores = paths.iter().map(|path| Store::open_read_only(path)).collect::<Result<Vec<_>, _>>()?;
+        let stores = paths.iter().map(|path| open(path)).collect::<Result<Vec<_>, Error>>()?;
         Self::of_stores(&stores.iter().collect::<Vec<_>>(), selection)
     }
 
@@ -58,6 +58,14 @@ impl Report {
             finish(study, &hosts);
         }
         Ok(Self { plimsoll_version: env!("CARGO_PKG_VERSION").to_owned(), hosts, studies })
+    }
+}
+
+/// Opens a results file, a results directory, or what is in a bundle.
+pub(crate) fn open(path: &Path) -> Result<Store, Error> {
+    match crate::bundle::is_bundle(path) {
+        true => crate::bundle::results_in(path),
+        false => Ok(Store::open_read_only(path)?),
     }
 }
 

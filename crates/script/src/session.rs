@@ -20,7 +20,7 @@ pub(crate) struct Tally {
     pub events: u64,
     /// Time in events, in seconds.
     pub execution_s: f64,
-    /// Statements after the last event: reads, writes, others.
+    /// Statements before the first event and after the last: reads, writes, others.
     pub late: [u64; 3],
 }
 
@@ -185,7 +185,6 @@ impl<O: Open + Copy> Session for ScriptSession<O> {
     /// Tells the script that there are no more events, so that its `thread_done` runs.
     async fn close(&mut self) {
         let Some(mut course) = self.course.take() else { return };
-        course.host.unrecorded = [0; 3];
         if !self.is_ended
             && let Err(error) = course.advance(Answer::Flag(false), None).await
         {

@@ -260,22 +260,22 @@ fn native(
     native.set("problem", lua.create_function(|lua, ()| described(lua))?)?;
     native.set("symbols", addresses)?;
     let rows = results.clone();
-    let fetch =
-        lua.create_function(move |lua, (id, handle, row, fields): (usize, usize, usize, usize)| {
-            let rows = rows.borrow();
-            let Some(cells) = rows.row(id, handle, row) else { return Ok(None) };
-            let values = lua.create_table_with_capacity(fields, 0)?;
-            for (at, cell) in cells.iter().enumerate() {
-                if let Some(bytes) = cell {
-                    values.raw_set(at + 1, lua.create_string(bytes)?)?;
-                }
+    let fetch = lua.create_function(move |lua, (id, handle, row, fields): (usize, f64, usize, usize)| {
+        let rows = rows.borrow();
+        let Some(cells) = rows.row(id, handle as usize, row) else { return Ok(None) };
+        let values = lua.create_table_with_capacity(fields, 0)?;
+        for (at, cell) in cells.iter().enumerate() {
+            if let Some(bytes) = cell {
+                values.raw_set(at + 1, lua.create_string(bytes)?)?;
             }
-            Ok(Some(values))
-        })?;
+        }
+        Ok(Some(values))
+    })?;
     native.set("fetch_row", fetch)?;
     let rows = results.clone();
-    let free = lua.create_function(move |_, (id, handle): (usize, usize)| {
-        rows.borrow_mut().free(id, handle);
+    // A result of a prepared statement has no rows: its handle is the largest number, which is a double in Lua.
+    let free = lua.create_function(move |_, (id, handle): (usize, f64)| {
+        rows.borrow_mut().free(id, handle as usize);
         Ok(())
     })?;
     native.set("free_result", free)?;

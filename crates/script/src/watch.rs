@@ -201,7 +201,7 @@ impl<'a> Watch<'a> {
     pub(crate) fn finish(&mut self, load: &LoadResult, tallies: &[Tally]) -> Result<(), Error> {
         let Some(step) = load.steps.last() else { return Ok(()) };
         let counted = self.counters.now().since(&self.counted_before);
-        // What `thread_done` did counts too, as in sysbench: bulk_insert sends its last statements there.
+        // What `thread_init` and `thread_done` did counts too, as in sysbench: bulk_insert sends its last statements there.
         let late = |class: usize| tallies.iter().map(|t| t.late[class]).sum::<u64>();
         let is_sql = self.is_used.load(Ordering::Relaxed);
         let mut whole = Stat {

@@ -314,3 +314,19 @@ end";
     assert_eq!(csv.split(',').count(), 10, "{csv}");
     assert!(done.told("events")[0].ends_with(" true"), "{}", done.out);
 }
+
+#[test]
+fn hooks_can_call_the_reports_that_are_the_default() {
+    let text = "function event() end
+function sysbench.hooks.report_intermediate(stat) sysbench.report_intermediate_default(stat) end
+function sysbench.hooks.report_cumulative(stat)
+   sysbench.report_cumulative_default(stat)
+   print('mine: too')
+end";
+    let script = script(text);
+    let done = run(&script.path, &["--time=1", "--report-interval=1"]).ok();
+    assert!(done.out.contains("[ 1s ] thds: 1 tps:"), "{}", done.out);
+    assert!(done.figure("total number of events:") > 0.0, "{}", done.out);
+    assert!(done.out.contains("95th percentile:"), "{}", done.out);
+    assert_eq!(done.told("mine"), ["too"]);
+}

@@ -376,6 +376,42 @@ fn debugging_shows_the_statements() {
 }
 
 #[test]
+fn the_old_names_prepare_bind_and_free() {
+    let script = script(
+        "function thread_init()
+   db_connect()
+   db_query('SELECT 1')
+   local is_pg = db_driver == 'pgsql'
+   asked = db_prepare(is_pg and 'SELECT $1::int' or 'SELECT ?')
+   params = { 1 }
+   db_bind_param(asked, params)
+   put = db_prepare(is_pg and 'INSERT INTO bound VALUES ($1, $2)' or 'INSERT INTO bound VALUES (?, ?)')
+   values = { 0, '' }
+   db_bind_param(put, values)
+   n = 0
+end
+function event()
+   params[1] = sb_rand(1, 10) * 2.0 - 30
+   local rs = db_execute(asked)
+   db_store_results(rs)
+   db_free_results(rs)
+   n = n + 1
+   values[1], values[2] = n - 10, string.rep('x', n)
+   db_execute(put)
+end",
+    );
+    for (server, options) in both() {
+        execute(&server, &["CREATE TABLE bound (a BIGINT, b VARCHAR(100))"]);
+        let done = run_on(&options, &script.path, &["--events=20"]).ok();
+        // The statement of thread_init counts, as in sysbench.
+        assert_eq!(done.figure("read:"), 21.0, "{}", done.out);
+        let mut client = Client::connect(&server.target(Some("sbtest"))).unwrap();
+        let sql = "SELECT CONCAT(COUNT(DISTINCT a), ' ', COUNT(DISTINCT b), ' ', MIN(a)) FROM bound";
+        assert_eq!(client.query_value(sql).unwrap().as_deref(), Some("20 20 -9"));
+    }
+}
+
+#[test]
 fn c_functions_reach_the_server() {
     let script = script(include_str!("scripts/ffi.lua"));
     let servers = both();

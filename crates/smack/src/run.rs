@@ -400,7 +400,7 @@ impl<'a> Controller<'a> {
             connect_limit: Duration::from_secs(60),
             silence_limit: self.shared.target.statement_timeout,
             seed: self.everything.options.seed,
-            raise_priority: false,
+            ..LoadPlan::default()
         };
         let result = load::run(&plan, &self.shared, &mut |_| {}, self.everything.stop)?;
         let wall = since.elapsed();

@@ -7,6 +7,7 @@
 //! whoever hands it in).
 
 mod audit;
+pub mod bundle;
 mod calibration;
 mod change;
 mod codec;

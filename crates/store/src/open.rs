@@ -85,7 +85,7 @@ impl Store {
     }
 
     /// The schema's version, after checking that the file is ours and not newer than this code.
-    fn version(&self) -> Result<usize, Error> {
+    pub(crate) fn version(&self) -> Result<usize, Error> {
         let read = |pragma: &str| -> rusqlite::Result<i64> {
             self.connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get(0))
         };

@@ -112,6 +112,14 @@ impl Store {
         run.ok_or_else(|| Error::Absent { path: self.path.clone(), what: "run", id: id.0 })
     }
 
+    /// File of a run's whole server log, within the results directory; `None` while it runs, empty where none was kept.
+    pub fn log_file(&self, run: RunId) -> Result<Option<String>, Error> {
+        self.read("a run's log", || {
+            let sql = "SELECT log_file FROM run WHERE id=?";
+            Ok(self.connection.query_row(sql, [run.0], |row| row.get(0)).optional()?.flatten())
+        })
+    }
+
     /// The seconds of a run's step (`ordinal` from 0) in full. [`Store::run`] leaves them in the file.
     pub fn intervals(&self, run: RunId, ordinal: usize) -> Result<Vec<Interval>, Error> {
         self.read("seconds of a run", || {
@@ -130,6 +138,15 @@ impl Store {
                 interval.by_statement = by_second.remove(&interval.second).unwrap_or_default();
             }
             Ok(intervals)
+        })
+    }
+
+    /// All machines of the file: what they are called, and their fingerprints.
+    pub fn hosts(&self) -> Result<Vec<(String, String)>, Error> {
+        self.read("the machines", || {
+            self.rows("SELECT name, fingerprint FROM host ORDER BY id", &[], |row| {
+                Ok((row.get("name")?, row.get("fingerprint")?))
+            })
         })
     }
 

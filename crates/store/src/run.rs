@@ -82,6 +82,16 @@ pub struct Slice {
     pub duration_s: f64,
     /// Transactions committed in it.
     pub committed: u64,
+    /// What others took meanwhile of the cpu that server and client wanted, as a share; `None` where it was not seen.
+    #[serde(default)]
+    pub taken_share: Option<f64>,
+    /// It is part of the run's figures: a disturbed slice is left out where enough others were quiet.
+    #[serde(default = "yes")]
+    pub is_counted: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Slice {

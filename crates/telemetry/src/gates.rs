@@ -348,6 +348,12 @@ impl Noise {
         Some(taken_s / (own_s + taken_s + self.stolen_s).max(1e-9))
     }
 
+    /// What others took of the cpu that server and client wanted, processes and the hypervisor together; `None` where that
+    /// was not seen.
+    pub fn taken_share(&self) -> Option<f64> {
+        Some(self.stolen_share()? + self.crowded_share()?)
+    }
+
     /// What the hypervisor took, as a share of what was wanted.
     fn stolen_share(&self) -> Option<f64> {
         let used_s = self.own_s.or(self.busy_s)?;

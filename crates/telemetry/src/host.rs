@@ -41,22 +41,57 @@ fn allowed_to_us(proc: &Path, server_pid: Option<u32>) -> BTreeSet<u32> {
     tasks.map(|task| task.path()).chain(server).flat_map(|dir| allowed_cpus(&status(dir))).collect()
 }
 
-/// What others take of the cpus on which this process may run, while it only waits here for `length`: their part at no
-/// low priority, and the hypervisor's. `None` without /proc.
-pub fn taken_by_others(length: Duration) -> Option<f64> {
-    let ours = allowed_to_us(Path::new("/proc"), None);
-    let look = || {
-        let stat = parse_stat(&std::fs::read_to_string("/proc/stat").ok()?);
+/// What the cpus did, since they were started, on which this process and a server may run; in seconds of a cpu.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CpuTime {
+    /// All that there was.
+    pub there_s: f64,
+    /// Used by whomever.
+    pub busy_s: f64,
+    /// Of that, at a low priority, which gives way.
+    pub low_priority_s: f64,
+    /// Given to others by the hypervisor while something here wanted to run.
+    pub stolen_s: f64,
+}
+
+impl CpuTime {
+    /// Up to now; `None` without /proc. Its figures are counted in ticks, of 10 ms as a rule.
+    pub fn now(server_pids: &[u32]) -> Option<CpuTime> {
+        let proc = Path::new("/proc");
+        let mut ours = allowed_to_us(proc, None);
+        server_pids.iter().for_each(|pid| ours.extend(allowed_to_us(proc, Some(*pid))));
+        let stat = parse_stat(&std::fs::read_to_string(proc.join("stat")).ok()?);
         let mut sum = CpuTicks::default();
         let counted = stat.cpus.iter().filter(|(cpu, _)| ours.is_empty() || ours.contains(cpu));
         counted.for_each(|(_, ticks)| sum.add(ticks));
-        Some(sum)
-    };
-    let before = look()?;
+        let seconds = |ticks: u64| ticks as f64 / ticks_per_second();
+        Some(CpuTime {
+            there_s: seconds(sum.total()),
+            busy_s: seconds(sum.busy()),
+            low_priority_s: seconds(sum.nice),
+            stolen_s: seconds(sum.steal),
+        })
+    }
+
+    /// What passed since an earlier look.
+    pub fn since(&self, before: &CpuTime) -> CpuTime {
+        CpuTime {
+            there_s: (self.there_s - before.there_s).max(0.0),
+            busy_s: (self.busy_s - before.busy_s).max(0.0),
+            low_priority_s: (self.low_priority_s - before.low_priority_s).max(0.0),
+            stolen_s: (self.stolen_s - before.stolen_s).max(0.0),
+        }
+    }
+}
+
+/// What others take of the cpus on which this process may run, while it only waits here for `length`: their part at no
+/// low priority, and the hypervisor's. `None` without /proc.
+pub fn taken_by_others(length: Duration) -> Option<f64> {
+    let before = CpuTime::now(&[])?;
     std::thread::sleep(length);
-    let passed = look()?.since(&before);
-    let taken = passed.busy() - passed.nice + passed.steal;
-    (passed.total() > 0).then(|| taken as f64 / passed.total() as f64)
+    let passed = CpuTime::now(&[])?.since(&before);
+    let taken_s = passed.busy_s - passed.low_priority_s + passed.stolen_s;
+    (passed.there_s > 0.0).then(|| taken_s / passed.there_s)
 }
 
 impl HostSampler {

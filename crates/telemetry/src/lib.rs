@@ -28,7 +28,7 @@ mod track;
 
 pub use doctor::{WakeUps, hand_over_us, wake_ups};
 pub use gates::{Finding, Gate};
-pub use host::taken_by_others;
+pub use host::{CpuTime, taken_by_others};
 pub use local::{LocalServer, local_server};
 pub use per_transaction::{PerTransaction, per_transaction};
 pub use sampler::{Config, Cost, Missing, Sampler, Telemetry};

@@ -12,7 +12,9 @@ pub mod files;
 pub mod loader;
 mod options;
 mod outcome;
+pub mod pgbench;
 pub mod random;
+pub mod scripted;
 pub mod sqlfile;
 
 use std::collections::BTreeMap;

@@ -57,6 +57,16 @@ Statements are prepared, with variables as parameters (-o db_ps_mode=disable: se
 TRANSACTION), COMMIT (or END) and ROLLBACK are understood: a transaction that ends in ROLLBACK counts as rolled \
 back. The SQL itself is the server's own.";
 
+/// Whether a text uses directives that pgbench has not.
+pub fn has_directives(text: &str) -> bool {
+    const OWN: [&str; 8] =
+        ["\\option", "\\setup", "\\fill", "\\after", "\\check", "\\transaction", "\\name", "\\only"];
+    text.lines().any(|line| {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        OWN.contains(&first)
+    })
+}
+
 /// A workload read from a file.
 #[derive(Debug)]
 pub struct SqlFile {

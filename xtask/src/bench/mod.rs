@@ -16,6 +16,7 @@ mod load_speed;
 mod looking;
 mod measurement_error;
 mod oltp_cost;
+mod pgbench_cost;
 mod power;
 mod sampler_cost;
 mod soak;
@@ -40,6 +41,7 @@ const ALL: &[Benchmark] = &[
         oltp_cost::run,
     ),
     ("tricks", "what each of the engine's tricks earns, with and without it in turns", tricks::run),
+    ("pgbench-cost", "transactions and client cpu of plimsoll pgbench beside pgbench", pgbench_cost::run),
     ("load-speed", "loading a million rows against sysbench's prepare, and from a snapshot", load_speed::run),
     ("deploy", "a server from nothing, and from a snapshot, against the same by hand", deploy::run),
     ("statement-mix", "statements of each workload against those of sysbench's scripts", statement_mix::run),

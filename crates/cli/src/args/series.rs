@@ -6,8 +6,7 @@ use std::time::SystemTime;
 use clap::{Args, Subcommand, ValueHint};
 
 /// Metrics that a history can be of.
-pub(crate) const METRICS: [&str; 10] =
-    ["tps", "qps", "tps_max", "tps_min", "mean", "p50", "p90", "p95", "p99", "p999"];
+pub(crate) use report::history::METRICS;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

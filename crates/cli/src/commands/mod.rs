@@ -5,6 +5,7 @@ mod bench;
 mod bisect;
 mod build;
 mod builds;
+mod bundle;
 mod calibrate;
 mod changes;
 mod doctor;
@@ -15,8 +16,10 @@ mod hdr;
 mod history;
 mod line;
 mod out;
+mod pgbench;
 mod prompt;
 mod report;
+mod rerun;
 mod run;
 mod sandbox;
 mod servers;
@@ -54,6 +57,9 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
         Command::Bisect(args) => bisect::bisect(&args),
         Command::History(args) => history::history(&args),
         Command::Changes(args) => changes::changes(&args),
+        Command::Bundle(args) => bundle::bundle(&args),
+        Command::Verify(args) => bundle::verify(&args),
+        Command::Rerun(args) => rerun::rerun(&args, &line),
         Command::Bench(args) => bench::bench(&args),
         Command::Line(args) => line::line(&args, line),
         Command::Workloads(args) => workloads::workloads(&args),
@@ -67,6 +73,7 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Sysbench { arguments } => sysbench::sysbench(&arguments, &line),
+        Command::Pgbench { arguments } => pgbench::pgbench(&arguments),
         Command::SuperSmack(args) => super_smack::super_smack(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -89,10 +96,12 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
     }
 }
 
-/// Called as `sysbench` or `super-smack` (by a link of that name), the command is what the name says.
+/// Called as `sysbench`, `pgbench` or `super-smack` (by a link of that name), the command is what the name says.
 fn by_own_name(mut given: Vec<OsString>) -> Vec<OsString> {
     let name = given.first().and_then(|word| Path::new(word).file_name()).map(OsString::from);
-    if let Some(name) = name.filter(|name| name == "sysbench" || name == "super-smack") {
+    if let Some(name) =
+        name.filter(|name| ["sysbench", "pgbench", "super-smack"].iter().any(|own| name == *own))
+    {
         given.insert(1, name);
     }
     given

@@ -114,7 +114,9 @@ fn sort(what: &[String]) -> (Vec<PathBuf>, Vec<String>) {
         let path = Path::new(word);
         if path.extension().is_some_and(|extension| extension == "toml") {
             names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
-        } else if path.exists() || path.extension().is_some_and(|extension| extension == "db") {
+        } else if path.exists()
+            || path.extension().is_some_and(|extension| extension == "db" || extension == "plimsoll")
+        {
             files.push(path.to_owned());
         } else {
             names.push(word.clone());

@@ -3,6 +3,7 @@
 //!
 //! A study has duels with `pairing = "duel"`; [`duel`] makes them without a study file.
 
+pub(crate) mod crowd;
 mod quiet;
 pub(crate) mod room;
 pub(crate) mod turns;
@@ -38,14 +39,14 @@ pub fn slices_in(length: Duration) -> u32 {
     (length.as_secs_f64() / SLICE.as_secs_f64()).round().max(2.0) as u32
 }
 
-/// The steps of a load whose one level is measured in slices.
+/// The steps of a load whose one level is measured in slices: as many as there may be, should others disturb some of them.
 pub(crate) fn slices(level: load::Step, slices: u32) -> Vec<load::Step> {
     let slice = |at: u32| load::Step {
         warmup: if at == 0 { level.warmup } else { SLICE_WARMUP },
         length: load::Length::Time(SLICE),
         ..level
     };
-    (0..slices).map(slice).collect()
+    (0..slices * turns::ROUNDS_FACTOR).map(slice).collect()
 }
 
 /// One of the servers that are compared.
@@ -105,9 +106,10 @@ pub struct SideLife {
 }
 
 impl SideLife {
-    /// Committed transactions per second in each slice.
+    /// Committed transactions per second in each slice that counts.
     pub fn slices_tps(&self) -> Vec<f64> {
-        self.end.duel.iter().flat_map(|duel| &duel.slices).map(Slice::tps).collect()
+        let slices = self.end.duel.iter().flat_map(|duel| &duel.slices);
+        slices.filter(|slice| slice.is_counted).map(Slice::tps).collect()
     }
 
     /// Committed transactions per second over all slices; `None` where nothing was measured.
@@ -181,7 +183,7 @@ pub fn duel(
         room::together(&places).map_err(Error::Run)?;
         let starts: Vec<RunStart> = makings.iter().map(|making| making.start.clone()).collect();
         let around = Around { stop, observer, attach, seat: None };
-        let ended = make_together(makings, None, seed, around)?;
+        let ended = make_together(makings, request.slices, None, seed, around)?;
         let sides = starts.into_iter().zip(ended);
         let sides = sides.map(|(start, ended)| SideLife { start, end: ended.end, failure: ended.failure });
         let life = Life { number, sides: sides.collect(), took: began.elapsed() };
@@ -239,12 +241,7 @@ fn making<'a>(
         options: &request.options,
         engine: None,
         data: Data::Any,
-        load: load::LoadPlan {
-            steps: slices(level, request.slices),
-            seed,
-            raise_priority: true,
-            ..load::LoadPlan::default()
-        },
+        load: load::LoadPlan { steps: vec![level], seed, raise_priority: true, ..load::LoadPlan::default() },
         prime: None,
         is_cold: false,
         is_lenient: false,

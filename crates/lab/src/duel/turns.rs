@@ -3,11 +3,20 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::duel::SLICE;
+use crate::duel::crowd::{self, Look, Taken};
 use crate::duel::quiet::{Used, Waited};
 use crate::plan::mix;
 
 /// How often a wait looks whether it is to end for another reason.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long the machine is looked at before a slice, and the share of its cpus that others may use meanwhile.
+const QUIET_LOOK: Duration = Duration::from_millis(50);
+const QUIET_SHARE_MAX: f64 = 0.2;
+
+/// At most so many times the slices that are wanted: those that others disturbed are made again.
+pub(crate) const ROUNDS_FACTOR: u32 = 2;
 
 /// The order in which the sides of a duel are loaded: rounds of all sides in a random order, each followed by a round in
 /// the opposite one (ABBA for two), so that a steady drift of the machine favours none.
@@ -28,6 +37,8 @@ pub(crate) fn order(sides: usize, slices: u32, seed: u64) -> Vec<usize> {
 /// What the sides of one duel share.
 pub(crate) struct Turns {
     order: Vec<usize>,
+    /// Quiet slices of each side.
+    wanted: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -37,6 +48,10 @@ struct State {
     at: usize,
     /// When it was taken.
     taken: Instant,
+    /// The cpus when it was taken.
+    look: Option<Look>,
+    /// How long slices may still wait for a quiet machine, all together.
+    patience: Duration,
     sides: Vec<Side>,
 }
 
@@ -52,13 +67,26 @@ struct Side {
     waited: Waited,
     /// What it had used when the present slice of another side began.
     used: Option<Used>,
+    /// What others took of the machine, by slice of this side.
+    shares: Vec<Option<f64>>,
 }
 
 impl Turns {
-    pub(crate) fn new(order: Vec<usize>, sides: usize) -> Turns {
-        let state =
-            State { at: 0, taken: Instant::now(), sides: (0..sides).map(|_| Side::default()).collect() };
-        Turns { order, state: Mutex::new(state), changed: Condvar::new() }
+    /// Turns of `sides` sides until each has `slices` slices that nobody disturbed, in at most [`ROUNDS_FACTOR`] times as
+    /// many. `seed` decides who begins.
+    pub(crate) fn new(sides: usize, slices: u32, seed: u64) -> Turns {
+        Turns::in_order(order(sides, slices * ROUNDS_FACTOR, seed), sides, slices)
+    }
+
+    fn in_order(order: Vec<usize>, sides: usize, slices: u32) -> Turns {
+        let state = State {
+            at: 0,
+            taken: Instant::now(),
+            look: None,
+            patience: SLICE * slices,
+            sides: (0..sides).map(|_| Side::default()).collect(),
+        };
+        Turns { order, wanted: slices as usize, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// The seat of a side; when it is dropped the others go on without it.
@@ -87,6 +115,14 @@ impl State {
         while order.get(self.at).is_some_and(|&side| is_out(&self.sides[side])) {
             self.at += 1;
         }
+    }
+
+    fn shares(&self) -> Vec<&[Option<f64>]> {
+        self.sides.iter().map(|side| side.shares.as_slice()).collect()
+    }
+
+    fn server_pids(&self) -> Vec<u32> {
+        self.sides.iter().filter_map(|side| side.server_pid).collect()
     }
 }
 
@@ -124,13 +160,30 @@ impl Seat<'_> {
         drop(self.turns.wait(is_over, have_all));
     }
 
-    /// Waits until it is this side's turn, or until `is_over`.
-    pub(crate) fn take(&self, is_over: &dyn Fn() -> bool) {
+    /// Waits until it is this side's turn, and the machine quiet as long as there is patience, or until `is_over`; false
+    /// where the duel has all slices that it needs.
+    pub(crate) fn take(&self, is_over: &dyn Fn() -> bool) -> bool {
         let order = &self.turns.order;
-        let mut state =
-            self.turns.wait(is_over, |state| order.get(state.at).is_none_or(|&at| at == self.side));
+        let mine = |state: &State| order.get(state.at).is_none_or(|&at| at == self.side);
+        let state = self.turns.wait(is_over, mine);
+        if state.at >= order.len() {
+            return false;
+        }
+        let mut patience = state.patience;
+        // Nobody else moves while it is this side's turn.
+        drop(state);
+        while !patience.is_zero()
+            && !is_over()
+            && telemetry::taken_by_others(QUIET_LOOK).is_some_and(|share| share > QUIET_SHARE_MAX)
+        {
+            patience = patience.saturating_sub(QUIET_LOOK);
+        }
+        let mut state = self.turns.lock();
+        state.patience = patience;
         state.taken = Instant::now();
+        state.look = Look::now(&state.server_pids());
         self.of_others(&mut state, |side| side.used = side.server_pid.and_then(Used::of));
+        true
     }
 
     /// The turn is over: the next side goes on.
@@ -141,10 +194,23 @@ impl Seat<'_> {
             let now = side.server_pid.and_then(Used::of);
             side.waited.add(slice_s, side.used.take(), now);
         });
+        let now = Look::now(&state.server_pids());
+        let share = now.zip(state.look.take()).and_then(|(now, before)| now.taken_share(&before));
+        state.sides[self.side].shares.push(share);
         state.at += 1;
+        let is_round = state.at.is_multiple_of(state.sides.len());
+        if is_round && crowd::is_enough(&state.shares(), self.turns.wanted) {
+            state.at = self.turns.order.len();
+        }
         state.advance(&self.turns.order);
         drop(state);
         self.turns.changed.notify_all();
+    }
+
+    /// What is known of this side's slices, once all sides have had theirs.
+    pub(crate) fn slices(&self) -> Vec<Taken> {
+        let state = self.turns.lock();
+        crowd::counted(&state.shares(), self.side, self.turns.wanted)
     }
 
     fn of_others(&self, state: &mut State, act: impl Fn(&mut Side)) {
@@ -211,7 +277,7 @@ mod tests {
     #[test]
     fn sides_take_turns_and_nobody_waits_for_one_that_has_left() {
         let order = vec![0, 1, 1, 0, 1, 0];
-        let turns = Turns::new(order.clone(), 2);
+        let turns = Turns::in_order(order.clone(), 2, 3);
         let taken = Mutex::new(Vec::new());
         let never = || false;
         let began = Instant::now();
@@ -239,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_side_that_failed_leaves_the_others_alone() {
-        let turns = Turns::new(vec![0, 1], 2);
+        let turns = Turns::in_order(vec![0, 1], 2, 1);
         let (one, other) = (turns.seat(0), turns.seat(1));
         assert!(!one.is_alone());
         other.fail();
@@ -249,7 +315,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_the_turns_of_a_side_whose_load_has_failed() {
-        let turns = Turns::new(vec![0, 1, 1, 0], 2);
+        let turns = Turns::in_order(vec![0, 1, 1, 0], 2, 2);
         let never = || false;
         let (one, other) = (turns.seat(0), turns.seat(1));
         std::thread::scope(|scope| {

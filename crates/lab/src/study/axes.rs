@@ -203,9 +203,23 @@ fn read_workload(item: Item<'_>, problems: &mut Problems) -> Option<WorkloadChoi
         });
     }
     let mut table = item.table(problems, "a workload")?;
-    let name =
-        table.need("workload", problems, "{ workload = \"oltp_read_write\", options = { tables = 4 } }");
-    let name = name.and_then(|item| item.text(problems));
+    let (scripts, init) = (table.get("pgbench"), table.get("init"));
+    let name = match (scripts, init) {
+        (Some(scripts), init) => {
+            if let Some(also) = table.get("workload").and_then(|item| item.text(problems)) {
+                problems.add(&also.span, "`workload` and `pgbench` both name a workload", "leave one out");
+            }
+            pgbench_name(&scripts, init, problems)
+        }
+        (None, init) => {
+            if let Some(init) = init.and_then(|item| item.text(problems)) {
+                let remedy = "`{ pgbench = [\"a.sql\"], init = \"tables.sql\" }`";
+                problems.add(&init.span, "`init` goes with scripts of pgbench's", remedy);
+            }
+            let example = "{ workload = \"oltp_read_write\", options = { tables = 4 } }";
+            table.need("workload", problems, example).and_then(|item| item.text(problems))
+        }
+    };
     let label = table.get("label").and_then(|item| label_of(item, problems));
     let mut given = Vec::new();
     let options = read_options(table.get("options"), problems, &mut given);
@@ -219,6 +233,16 @@ fn read_workload(item: Item<'_>, problems: &mut Problems) -> Option<WorkloadChoi
     }
     let label = label.unwrap_or_else(|| name.value.clone());
     Some(WorkloadChoice { label, name: name.value, workload, options, length })
+}
+
+/// Scripts of pgbench's language, as one name.
+fn pgbench_name(scripts: &Item<'_>, init: Option<Item<'_>>, problems: &mut Problems) -> Option<At<String>> {
+    let texts: Vec<At<String>> =
+        scripts.list(problems).iter().filter_map(|script| script.text(problems)).collect();
+    let init = init.and_then(|item| item.text(problems)).map(|text| text.value);
+    let first = texts.first()?;
+    let names: Vec<String> = texts.iter().map(|text| text.value.clone()).collect();
+    Some(first.with(crate::workloads::pgbench_name(&names, init.as_deref())))
 }
 
 fn resolve_workload(name: &At<String>, problems: &mut Problems) -> Option<Resolved> {

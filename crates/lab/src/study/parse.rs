@@ -206,6 +206,9 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
     if let Some(inner) = table.get("report").and_then(|item| item.table(problems, "[report]")) {
         read_report(inner, problems);
     }
+    if let Some(inner) = table.get("author").and_then(|item| item.table(problems, "[author]")) {
+        read_author(inner, problems);
+    }
     let fleet = table.get("fleet").and_then(|item| item.table(problems, "[fleet]"));
     let fleet = fleet.map_or_else(Wishes::default, |inner| read_fleet(inner, problems));
     let exclude_span = table.key_span("exclude");
@@ -301,6 +304,17 @@ fn read_report(mut table: Table<'_>, problems: &mut Problems) {
     }
     if let Some(item) = table.get("mean_from") {
         item.count::<u32>(problems, 1);
+    }
+    table.finish(problems);
+}
+
+/// Whoever reads the stored file takes it from there.
+fn read_author(mut table: Table<'_>, problems: &mut Problems) {
+    for key in ["name", "contact", "licence", "disclaimer"] {
+        table.get(key).and_then(|item| item.text(problems));
+    }
+    if let Some(item) = table.get("keywords") {
+        item.list(problems).into_iter().for_each(|member| drop(member.text(problems)));
     }
     table.finish(problems);
 }

@@ -72,6 +72,7 @@ const TOP: &[Key] = &[
         "what the report shows beside its common parts",
         "report = { sections = [\"levels\"] }",
     ),
+    key("author", "table", "", "who stands for the study", "author = { name = \"Ada Lovelace\" }"),
     key("exclude", "tables", "", "cells that are left out", "exclude = [{ sessions = 1 }]"),
     key("quick", "table", "", "what `--quick` changes", "quick = { blocks = 1, duration = \"2s\" }"),
 ];
@@ -89,7 +90,7 @@ const AXES: &[Key] = &[
         "workload",
         "workload, or a list",
         "",
-        "by name, or the path of a .sql or .smack file; needed",
+        "by name, the path of a .sql or .smack file, or scripts of pgbench's (`pgbench:tpcb-like`); needed",
         "workload = [\"oltp_read_only\", \"tpcb\"]",
     ),
     key(
@@ -403,6 +404,20 @@ pub const SECTIONS: &[Section] = &[
                 "its name, or the path of a file",
                 "workload = \"oltp_read_only\"",
             ),
+            key(
+                "pgbench",
+                "text, or a list",
+                "",
+                "in its place, scripts of pgbench's: built-in ones, or paths; `@3` is a weight",
+                "pgbench = [\"select-only@9\", \"simple-update\"]",
+            ),
+            key(
+                "init",
+                "text",
+                "",
+                "with `pgbench`, a file of SQL that makes the tables",
+                "init = \"tables.sql\"",
+            ),
             key("label", "text", "", "what the study calls it; its name without", "label = \"large\""),
             key("options", "table", "", "options of this entry alone; they win", "options = { tables = 4 }"),
             key("duration", "duration", "", "as in [load], for this entry", "duration = \"5s\""),
@@ -582,6 +597,29 @@ pub const SECTIONS: &[Section] = &[
             ),
         ],
     },
+    Section {
+        name: "[author]",
+        about: "Who stands for the study; a bundle takes it along.",
+        keys: &[
+            key("name", "text", "", "who measured", "name = \"Ada Lovelace\""),
+            key("contact", "text", "", "where to ask", "contact = \"ada@example.org\""),
+            key("licence", "text", "", "what may be done with the results", "licence = \"CC-BY-4.0\""),
+            key(
+                "disclaimer",
+                "text",
+                "",
+                "what the author wants to have said",
+                "disclaimer = \"On one laptop.\"",
+            ),
+            key(
+                "keywords",
+                "a list of texts",
+                "",
+                "what it is found by",
+                "keywords = [\"oltp\", \"upgrade\"]",
+            ),
+        ],
+    },
     Section { name: "[quick]", about: "What `--quick` changes; the rest stays.", keys: QUICK },
 ];
 
@@ -684,6 +722,12 @@ mod tests {
                 format!("{head}[axes]\n{others}{line}\n")
             }
             "a server" => entry("server", &named(line, "server = \"mariadb\"")),
+            "a workload" if line.starts_with("pgbench") => entry("workload", line),
+            // One that is there.
+            "a workload" if line.starts_with("init") => {
+                let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/workloads/bank.sql");
+                entry("workload", &format!("pgbench = \"select-only\", init = \"{path}\""))
+            }
             "a workload" => entry("workload", &named(line, "workload = \"oltp_read_only\"")),
             "a set of settings" => entry("settings", &named(line, "name = \"n\"")),
             "a place" => entry("storage", &named(line, "name = \"n\"")),

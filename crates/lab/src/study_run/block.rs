@@ -112,10 +112,7 @@ impl Work<'_> {
             return makings.into_iter().map(alone).collect();
         }
         let slices = self.slices(&self.plan.cells[sides[0].cell]);
-        for making in &mut makings {
-            making.order.load.steps = duel::slices(making.order.load.steps[0], slices);
-        }
-        let ended = make_together(makings, Some((store, self.id)), sides[0].seed, around)?;
+        let ended = make_together(makings, slices, Some((store, self.id)), sides[0].seed, around)?;
         Ok(ended.into_iter().map(|ended| ended.end.status).collect())
     }
 

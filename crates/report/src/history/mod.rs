@@ -11,10 +11,11 @@ mod page;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use stats::{ChangePoint, ChangeRules};
-use store::{ChangeDecision, ChangeState, Key, Store, StudyRecord};
+use store::{ChangeDecision, ChangeState, Key, Store, StudyId, StudyRecord};
 
 use crate::error::Error;
 use crate::load::Selection;
@@ -24,7 +25,11 @@ use crate::text::{time_text, value_text};
 pub use crate::text::time_text as time;
 pub(crate) use exports::xml;
 pub use exports::{bencher, github_action, junit, otava};
-pub use page::html;
+pub use page::{drawing, html};
+
+/// What a series can be of.
+pub const METRICS: [&str; 10] =
+    ["tps", "qps", "tps_max", "tps_min", "mean", "p50", "p90", "p95", "p99", "p999"];
 
 /// Which series.
 #[derive(Debug, Clone, Default)]
@@ -58,7 +63,7 @@ pub struct HistorySeries {
 }
 
 /// What one recorded study says.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HistoryPoint {
     /// `flavor@version+label`, or the server's name where it was attached.
     pub build: String,
@@ -123,22 +128,25 @@ impl HistorySeries {
 }
 
 /// One point with what decides where it belongs.
-struct Found {
-    key: Key,
-    boundary: String,
-    record: (usize, i64),
-    metric: String,
-    point: HistoryPoint,
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PointOfSeries {
+    pub key: Key,
+    /// Machine and shape of the study, which no series crosses.
+    pub boundary: String,
+    /// File and record: points of one are of one time.
+    pub record: (usize, i64),
+    pub metric: String,
+    pub point: HistoryPoint,
 }
 
 impl History {
-    /// Reads results files, or results directories.
+    /// Reads results files, results directories, or bundles.
     pub fn load(paths: &[PathBuf], query: &HistoryQuery) -> Result<History, Error> {
         let mut found = Vec::new();
         let mut decisions = Vec::new();
         let mut names = BTreeSet::new();
         for (file, path) in paths.iter().enumerate() {
-            let store = Store::open_read_only(path)?;
+            let store = crate::load::open(path)?;
             decisions.extend(store.change_decisions()?);
             for record in store.studies()? {
                 names.insert(record.study.name.clone());
@@ -154,6 +162,13 @@ impl History {
         let mut series = in_series(found);
         find_changes(&mut series, &decisions);
         Ok(History { series })
+    }
+
+    /// Of points that were gathered before, in any order.
+    pub fn of_points(points: Vec<PointOfSeries>, decisions: &[ChangeDecision]) -> History {
+        let mut series = in_series(points);
+        find_changes(&mut series, decisions);
+        History { series }
     }
 
     /// A change by its name, with its series.
@@ -190,13 +205,39 @@ impl History {
     }
 }
 
+/// Which series of those that somebody decided something of have points of this record.
+pub(crate) fn decided_series_of(store: &Store, record: StudyId) -> Result<BTreeSet<String>, Error> {
+    let decided: BTreeSet<String> =
+        store.change_decisions()?.into_iter().map(|decision| decision.series).collect();
+    if decided.is_empty() {
+        return Ok(decided);
+    }
+    let records = store.studies()?;
+    let name = records.iter().find(|known| known.id == record).map(|known| &known.study.name);
+    let query = HistoryQuery {
+        metrics: METRICS.iter().map(|metric| (*metric).to_owned()).collect(),
+        ..HistoryQuery::default()
+    };
+    let mut found = Vec::new();
+    for known in records.iter().filter(|known| Some(&known.study.name) == name) {
+        found.extend(points_of(store, 0, known, &query)?);
+    }
+    let runs: BTreeSet<String> =
+        store.run_heads(record)?.into_iter().map(|head| format!("r{}", head.id.0)).collect();
+    let is_of_record = |series: &HistorySeries| {
+        series.points.iter().any(|point| point.runs.iter().any(|run| runs.contains(run)))
+    };
+    let all = in_series(found).into_iter().filter(is_of_record).map(|series| series.id);
+    Ok(all.filter(|id| decided.contains(id)).collect())
+}
+
 /// The points of one recorded study.
-fn points_of(
+pub(crate) fn points_of(
     store: &Store,
     file: usize,
     record: &StudyRecord,
     query: &HistoryQuery,
-) -> Result<Vec<Found>, Error> {
+) -> Result<Vec<PointOfSeries>, Error> {
     let report = Report::of_stores(&[store], &Selection::Records(vec![record.id]))?;
     let mut found = Vec::new();
     for study in &report.studies {
@@ -215,7 +256,7 @@ fn points_of(
             for metric in &query.metrics {
                 let Some(of_metric) = figures(study, point, metric) else { continue };
                 let build = first.build.as_ref();
-                found.push(Found {
+                found.push(PointOfSeries {
                     key: key.clone(),
                     boundary: boundary.clone(),
                     record: (file, record.id.0),
@@ -248,7 +289,7 @@ fn server_of(key: &Key) -> String {
 }
 
 /// What a study measures, as a hash: its file without its servers, words, comparisons and number of blocks.
-fn shape(file_text: &str) -> String {
+pub(crate) fn shape(file_text: &str) -> String {
     let Ok(mut table) = file_text.parse::<toml::Table>() else { return hash(file_text) };
     for name in ["title", "question", "compare", "report", "blocks", "plan", "quick", "refs", "server"] {
         table.remove(name);
@@ -260,14 +301,14 @@ fn shape(file_text: &str) -> String {
     hash(&table.to_string())
 }
 
-fn hash(text: &str) -> String {
+pub(crate) fn hash(text: &str) -> String {
     Sha256::digest(text).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Points of one cell are one series over builds; where a study has several builds and measures them again and again,
 /// each build is a series of its own over time.
-fn in_series(found: Vec<Found>) -> Vec<HistorySeries> {
-    let mut cells: BTreeMap<(String, String, String), Vec<Found>> = BTreeMap::new();
+fn in_series(found: Vec<PointOfSeries>) -> Vec<HistorySeries> {
+    let mut cells: BTreeMap<(String, String, String), Vec<PointOfSeries>> = BTreeMap::new();
     for point in found {
         let mut cell = point.key.clone();
         let server = server_of(&cell);
@@ -286,7 +327,7 @@ fn in_series(found: Vec<Found>) -> Vec<HistorySeries> {
         }
         let repeats = builds.values().any(|records| records.len() > 1);
         let is_split = repeats && records.values().any(|points| *points > 1);
-        let mut groups: BTreeMap<String, Vec<Found>> = BTreeMap::new();
+        let mut groups: BTreeMap<String, Vec<PointOfSeries>> = BTreeMap::new();
         for point in found {
             let group = if is_split { server_of(&point.key) } else { String::new() };
             groups.entry(group).or_default().push(point);
@@ -294,7 +335,7 @@ fn in_series(found: Vec<Found>) -> Vec<HistorySeries> {
         for (server, mut group) in groups {
             // Builds of one study stand in the order of its file, studies in that of time.
             group.sort_by_key(|point| point.record);
-            let mut ordered: BTreeMap<i64, Vec<Found>> = BTreeMap::new();
+            let mut ordered: BTreeMap<i64, Vec<PointOfSeries>> = BTreeMap::new();
             let mut firsts: BTreeMap<(usize, i64), i64> = BTreeMap::new();
             for point in &group {
                 let first = firsts.entry(point.record).or_insert(i64::MAX);

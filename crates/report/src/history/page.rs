@@ -61,7 +61,7 @@ fn shown(series: &HistorySeries) -> Value {
 }
 
 /// Points with their intervals from zero, and a line at each change.
-fn drawing(series: &HistorySeries) -> String {
+pub fn drawing(series: &HistorySeries) -> String {
     let (width, height) = SIZE;
     let top = series.points.iter().map(|point| point.high).fold(0.0, f64::max) * 1.08;
     let last = series.points.len().saturating_sub(1).max(1) as f64;

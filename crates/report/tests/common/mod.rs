@@ -113,11 +113,18 @@ pub(crate) fn step(noise: &mut Noise, level: &Level, writes: bool) -> Step {
     let mean_ms = f64::from(level.sessions) / level.tps * 1000.0;
     let (mut intervals, mut seconds) = (Vec::new(), Vec::new());
     let mut committed = 0;
+    let deadlock = if writes && level.sessions > 8 { 7 } else { 0 };
+    // A level's response times are those of its seconds.
+    let mut responses = Histogram::<u64>::new_with_bounds(1, 36_000_000_000, 3).unwrap();
     for second in -1..=level.seconds {
         let tps = level.tps * noise.around(0.05) * if second < 1 { 0.7 } else { 1.0 };
-        let outcomes = Outcomes { committed: tps as u64, ..Outcomes::default() };
+        let deadlock = if second == 1 { deadlock } else { 0 };
+        let outcomes = Outcomes { committed: tps as u64, deadlock, ..Outcomes::default() };
         committed += if second >= 1 { outcomes.committed } else { 0 };
         let response = histogram(noise, outcomes.committed, mean_ms);
+        if second >= 1 {
+            responses.add(&response).unwrap();
+        }
         let interval = Interval {
             second,
             duration_s: 1.0,
@@ -125,7 +132,7 @@ pub(crate) fn step(noise: &mut Noise, level: &Level, writes: bool) -> Step {
             reads: outcomes.committed * 14,
             writes: if writes { outcomes.committed * 4 } else { 0 },
             other: outcomes.committed * 2,
-            retries: 0,
+            retries: deadlock,
             backlog: 0,
             response: store::PackedHistogram::of(&response),
             service: None,
@@ -134,7 +141,6 @@ pub(crate) fn step(noise: &mut Noise, level: &Level, writes: bool) -> Step {
         seconds.push(interval.figures(&response));
         intervals.push(interval);
     }
-    let deadlock = if writes && level.sessions > 8 { 7 } else { 0 };
     let outcomes = Outcomes { committed, deadlock, ..Outcomes::default() };
     let error = ErrorTally { count: 9, text: "Deadlock found when trying to get lock".to_owned() };
     let errors = if deadlock > 0 { BTreeMap::from([("1213".to_owned(), error)]) } else { BTreeMap::new() };
@@ -155,7 +161,7 @@ pub(crate) fn step(noise: &mut Noise, level: &Level, writes: bool) -> Step {
         in_flight_at_end: u64::from(level.sessions),
         backlog_at_end: 0,
         drained: u64::from(level.sessions),
-        response: histogram(noise, committed, mean_ms),
+        response: responses,
         service: None,
         by_statement: [("point_select", 10, 0.06), ("simple_range", 1, 0.1), ("commit", 1, 0.2)]
             .into_iter()

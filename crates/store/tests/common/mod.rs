@@ -146,7 +146,13 @@ pub(crate) fn end(seconds: i64) -> RunEnd {
         duel: Some(Duel {
             sides: 2,
             side: 1,
-            slices: vec![Slice { at_s: 0.5, duration_s: 1.0, committed: 1000 }],
+            slices: vec![Slice {
+                at_s: 0.5,
+                duration_s: 1.0,
+                committed: 1000,
+                taken_share: Some(0.02),
+                is_counted: true,
+            }],
         }),
     }
 }

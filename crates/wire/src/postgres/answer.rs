@@ -34,6 +34,9 @@ pub(super) enum Request {
     Close,
     /// Sync alone.
     Sync,
+    /// Up to one Sync of a pipeline: any number of Bind, Describe and Execute, with or without Parse before them. The
+    /// answer of the next Sync is fed to the same [`Answer`], its error taken out before.
+    Pipeline,
 }
 
 /// Where the rows go.
@@ -196,6 +199,7 @@ impl Answer {
     ) -> Result<Option<Progress>, Error> {
         let is_query = self.request == Request::Query;
         let is_prepare = self.request == Request::Prepare && self.is_acknowledged;
+        let is_bound = self.request == Request::Pipeline && self.is_acknowledged;
         match header.tag {
             b'E' => {
                 let Some(body) = cursor.take(header) else { return Ok(None) };
@@ -203,12 +207,16 @@ impl Answer {
                 self.in_result = false;
                 self.in_copy_out = false;
                 self.is_ended = true;
+                if self.request == Request::Pipeline {
+                    // What follows up to the Sync is left out by the server.
+                    self.is_acknowledged = false;
+                }
                 self.error.get_or_insert(Box::new(error));
             }
-            b'T' if (is_query && !self.in_result) || is_prepare => {
+            b'T' if (is_query || is_bound) && !self.in_result || is_prepare => {
                 let Some(body) = cursor.take(header) else { return Ok(None) };
                 self.done.has_result_set = true;
-                self.in_result = is_query;
+                self.in_result = !is_prepare;
                 self.is_ended = is_prepare;
                 if let Rows::Keep(sets) = rows {
                     let columns = parse_columns(body)?;
@@ -228,10 +236,11 @@ impl Answer {
                 self.skip = cursor.skip(header);
                 self.is_ended = true;
             }
+            b'n' if is_bound && !self.in_result => self.skip = cursor.skip(header),
             b'I' if self.expects_completion() => {
                 self.skip = cursor.skip(header);
                 self.in_result = false;
-                self.is_ended = true;
+                self.end_statement();
                 if let Rows::Keep(sets) = rows {
                     self.keep(2 * size_of::<ResultSet>())?;
                     sets.push(ResultSet::default());
@@ -270,7 +279,9 @@ impl Answer {
                 self.in_result = has_result_set;
                 self.done.has_result_set = has_result_set;
             }
-            (Request::Prepare, b'1') => {}
+            (Request::Prepare, b'1') | (Request::Pipeline, b'2') => {}
+            // BindComplete is what follows.
+            (Request::Pipeline, b'1') => return Ok(()),
             (Request::Close, b'3') => self.is_ended = true,
             (request, tag) => return Err(uncalled_for(request, tag)),
         }
@@ -283,16 +294,27 @@ impl Answer {
         match self.request {
             Request::Query => self.error.is_none(),
             Request::Execute { .. } => self.is_acknowledged && !self.is_ended,
+            Request::Pipeline => self.is_acknowledged,
             _ => false,
         }
     }
 
     #[inline]
     fn check_end(&self) -> Result<(), Error> {
-        if self.is_ended && !self.in_result || self.request == Request::Sync {
-            return Ok(());
+        let is_complete = match self.request {
+            Request::Sync => true,
+            Request::Pipeline => !self.is_acknowledged,
+            _ => self.is_ended && !self.in_result,
+        };
+        if is_complete { Ok(()) } else { Err(incomplete(self.request)) }
+    }
+
+    #[inline]
+    fn end_statement(&mut self) {
+        self.is_ended = true;
+        if self.request == Request::Pipeline {
+            self.is_acknowledged = false;
         }
-        Err(incomplete(self.request))
     }
 
     /// What is kept has room for `bytes` more. Once it has not, the session is over: the server would go on sending.
@@ -331,7 +353,7 @@ impl Answer {
         }
         self.in_result = false;
         self.in_copy_out = false;
-        self.is_ended = true;
+        self.end_statement();
         Ok(())
     }
 }
@@ -578,6 +600,49 @@ mod tests {
     }
 
     #[test]
+    fn a_pipeline_has_an_answer_up_to_each_sync() {
+        let parsed = || message(b'1', b"");
+        let bound = || message(b'2', b"");
+        let stream = [
+            parsed(),
+            bound(),
+            columns(&["a"]),
+            row(&[Some(b"x")]),
+            message(b'C', b"SELECT 1\0"),
+            bound(),
+            message(b'n', b""),
+            message(b'C', b"UPDATE 3\0"),
+            bound(),
+            message(b'E', b"C40001\0Mserialize\0\0"),
+            message(b'Z', b"E"),
+        ]
+        .concat();
+        let second =
+            [parsed(), bound(), message(b'n', b""), message(b'I', b""), message(b'Z', b"I")].concat();
+        for piece in [1, 7, stream.len()] {
+            let mut sets = Vec::new();
+            let (mut answer, progress) =
+                run(Request::Pipeline, &stream, piece, Rows::Keep(&mut sets)).unwrap();
+            assert_eq!(progress, Progress::Ready(TransactionStatus::Failed));
+            assert_eq!((answer.done.rows, answer.done.affected_rows, sets.len()), (1, 3, 2));
+            assert_eq!((sets[0].columns.as_slice(), sets[0].text(0, 0)), (&["a".to_owned()][..], Some("x")));
+            assert_eq!(answer.error.take().unwrap().state(), "40001");
+            let mut rows = Rows::Keep(&mut sets);
+            let (consumed, progress) = answer.feed(&second, &mut rows, &mut Vec::new()).unwrap();
+            assert_eq!((consumed, progress), (second.len(), Progress::Ready(TransactionStatus::Idle)));
+            assert_eq!(sets.len(), 3);
+        }
+        assert!(refused(Request::Pipeline, &[row(&[None])]), "a row of nothing");
+        assert!(
+            refused(Request::Pipeline, &[bound(), message(b'n', b""), row(&[None])]),
+            "a row of no result"
+        );
+        assert!(refused(Request::Pipeline, &[bound(), message(b'Z', b"I")]), "a statement without an end");
+        assert!(refused(Request::Pipeline, &[message(b'C', b"UPDATE 3\0")]), "an end of nothing");
+        assert!(!refused(Request::Pipeline, &[message(b'Z', b"I")]), "a Sync of nothing");
+    }
+
+    #[test]
     fn a_result_that_is_being_kept_is_bounded() {
         let mut answer = Answer::new(Request::Query);
         answer.keep(limits::RESULT_BYTES_MAX - 100).unwrap();
@@ -589,9 +654,10 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(
-            stream in prop::collection::vec(any::<u8>(), 0..2000), piece in 1usize..100, request in 0..5usize,
+            stream in prop::collection::vec(any::<u8>(), 0..2000), piece in 1usize..100, request in 0..6usize,
         ) {
-            let request = [Request::Query, EXECUTE, UPDATE, Request::Prepare, Request::Close][request];
+            let all = [Request::Query, EXECUTE, UPDATE, Request::Prepare, Request::Close, Request::Pipeline];
+            let request = all[request];
             let _ = run(request, &stream, piece, Rows::Skip);
             let _ = run(request, &stream, piece, Rows::Each(&mut |row| { row.to_owned_row(); }));
             let _ = run(request, &stream, piece, Rows::Keep(&mut Vec::new()));
@@ -607,7 +673,8 @@ mod tests {
             piece in 1usize..50,
         ) {
             let stream: Vec<u8> = messages.iter().flat_map(|(tag, body)| message(*tag, body)).collect();
-            for request in [Request::Query, EXECUTE, UPDATE, Request::Prepare, Request::Close, Request::Sync] {
+            let extended = [Request::Prepare, Request::Close, Request::Sync, Request::Pipeline];
+            for request in [Request::Query, EXECUTE, UPDATE].into_iter().chain(extended) {
                 let _ = run(request, &stream, piece, Rows::Keep(&mut Vec::new()));
                 let _ = run(request, &stream, piece, Rows::Skip);
             }

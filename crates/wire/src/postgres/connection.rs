@@ -1,5 +1,7 @@
 //! A session with a PostgreSQL server, over the codecs next to it.
 
+mod pipeline;
+
 use std::io;
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use super::framing::MESSAGE_BYTES_MAX;
 use super::frontend;
 use super::login::{Login, Next, Security};
 use super::statement::Statement;
+pub use pipeline::{Answered, Executed};
+
 use crate::cancel::Abandoned;
 use crate::channel::Channel;
 use crate::error::{Error, ServerError};
@@ -27,6 +31,8 @@ pub struct Connection<T: Transport> {
     /// The last answer was read to its end. Not so after a fatal error, nor after a future was dropped half-way:
     /// what is still under way would be taken for the next answer.
     is_in_step: bool,
+    /// Executions are queued whose answers were not read.
+    is_queueing: bool,
     /// What comes back for the last request. Here and not in the futures, which would hand it from one to the next.
     answer: Answer,
     /// Statements prepared so far, which makes their names.
@@ -76,6 +82,7 @@ impl<T: Transport> Connection<T> {
             statement_timeout: target.statement_timeout,
             status: TransactionStatus::Idle,
             is_in_step: true,
+            is_queueing: false,
             answer: Answer::new(Request::Sync),
             prepared: 0,
             cells: Vec::new(),

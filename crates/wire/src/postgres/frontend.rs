@@ -91,6 +91,36 @@ pub(super) fn parse(out: &mut Vec<u8>, name: &str, sql: &str, oids: impl ExactSi
     });
 }
 
+/// Bind of the unnamed portal to a statement, parameters and results all as text; `None` is SQL NULL.
+pub(super) fn bind_texts(out: &mut Vec<u8>, statement: &str, params: &[Option<&str>]) {
+    message(out, b'B', |out| {
+        out.push(0);
+        string(out, statement);
+        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&(params.len() as u16).to_be_bytes());
+        for param in params {
+            match param {
+                Some(text) => {
+                    out.extend_from_slice(&(text.len() as i32).to_be_bytes());
+                    out.extend_from_slice(text.as_bytes());
+                }
+                None => out.extend_from_slice(&(-1i32).to_be_bytes()),
+            }
+        }
+        out.extend_from_slice(&[0, 0]);
+    });
+}
+
+/// Describe of the unnamed portal.
+pub(super) fn describe_portal(out: &mut Vec<u8>) {
+    message(out, b'D', |out| out.extend_from_slice(b"P\0"));
+}
+
+/// Execute of the unnamed portal, all rows.
+pub(super) fn execute(out: &mut Vec<u8>) {
+    message(out, b'E', |out| out.extend_from_slice(&[0, 0, 0, 0, 0]));
+}
+
 /// Describe of a prepared statement.
 pub(super) fn describe_statement(out: &mut Vec<u8>, name: &str) {
     message(out, b'D', |out| {

@@ -15,6 +15,6 @@ mod statement;
 mod tests;
 
 pub use answer::TransactionStatus;
-pub use connection::Connection;
 pub(crate) use connection::cancel;
+pub use connection::{Answered, Connection, Executed};
 pub use statement::Statement;

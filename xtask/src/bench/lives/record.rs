@@ -88,17 +88,17 @@ fn of_duel(duel: &duel::Life, server: &str, build: &str, neighbour: bool) -> Vec
     if lives.iter().any(|life| life.slices.is_empty()) { vec![] } else { lives }
 }
 
-/// A slice is a second, so the seconds of the one step are its slices, in their order.
+/// Those that count. A slice is a second, so the seconds of the one step are its slices, in their order.
 fn slices(life: &SideLife) -> Vec<Slice> {
     let Some(duel) = &life.end.duel else { return vec![] };
     let seconds = life.end.steps.iter().flat_map(|step| &step.seconds).filter(|second| second.second >= 1);
     let latencies: Vec<_> = seconds.map(|second| second.response).collect();
-    duel.slices
+    let counted: Vec<_> = duel.slices.iter().filter(|slice| slice.is_counted).collect();
+    counted
         .iter()
         .enumerate()
         .map(|(at, slice)| {
-            let response =
-                latencies.get(at).filter(|_| latencies.len() == duel.slices.len()).copied().flatten();
+            let response = latencies.get(at).filter(|_| latencies.len() == counted.len()).copied().flatten();
             Slice {
                 at_s: slice.at_s,
                 length_s: slice.duration_s,

@@ -1,0 +1,235 @@
+//! `plimsoll bundle` and `plimsoll verify`.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use ::report::bundle::{Bundling, Proof, Signature, bundle as seal, read, verify as prove};
+use store::bundle::{BundleError, EXTENSION, LeftOut, Limits, Private, SigningKey};
+use store::{Calibrations, Store, StudyRecord};
+
+use crate::args::{BundleArgs, VerifyArgs};
+use crate::commands::out::{Out, not_written};
+use crate::commands::{print, print_data};
+use crate::exit::{End, Failure};
+
+pub(crate) fn bundle(args: &BundleArgs) -> Result<End, Failure> {
+    let store = Store::open_read_only(&args.results)?;
+    let name = study_name(&args.study);
+    let record = newest(&store, &name)?;
+    let key = args.sign.as_deref().map(signing_key).transpose()?;
+    let (workloads, mut absent) = workload_files(&record);
+    let (logs, lost) = logs(&store, &record, &args.results)?;
+    absent.extend(lost);
+    let bundling = Bundling {
+        private: private(&store, args.host_names)?,
+        key: key.as_ref(),
+        workloads,
+        calibrations: calibrations(&store, &record)?,
+        logs,
+        absent,
+    };
+    let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.{EXTENSION}")));
+    let sealed = seal(&store, record.id, bundling).map_err(failed)?;
+    ::report::write_file(&path, &sealed.bytes).map_err(|error| not_written(&path, error))?;
+    let mut text = format!(
+        "{}: {} bytes, {} files\n",
+        path.display(),
+        sealed.bytes.len(),
+        sealed.manifest.members.len()
+    );
+    match &sealed.signer {
+        Some(signer) => text.push_str(&format!("signed by {signer}\n")),
+        None => text.push_str("not signed: --sign ~/.ssh/id_ed25519 says whose word it is\n"),
+    }
+    for left in &sealed.manifest.left_out {
+        let instead =
+            if left.instead.is_empty() { "left out".to_owned() } else { format!("now {}", left.instead) };
+        text.push_str(&format!("{}: {instead}, {} times\n", left.what, left.times));
+    }
+    print(&text)
+}
+
+pub(crate) fn verify(args: &VerifyArgs) -> Result<End, Failure> {
+    if !args.file.is_file() {
+        return Err(Failure::Usage(format!("{}: there is no such file", args.file.display())));
+    }
+    let limits = Limits::default();
+    let bytes = read(&args.file, &limits)
+        .map_err(|error| Failure::Usage(format!("{}: {error}", args.file.display())))?;
+    let proof = prove(&bytes, &limits);
+    if let Some(path) = &args.json {
+        let line = format!("{}\n", proof.json());
+        if path.as_os_str() == "-" {
+            print_data(&line)?;
+        } else {
+            let mut out = Out::create(path)?;
+            out.write(&line)?;
+            out.finish()?;
+        }
+    } else {
+        print(&told(&args.file, &proof))?;
+    }
+    Ok(if proof.is_verified() { End::Done } else { End::NotVerified })
+}
+
+/// Different figures shown at once.
+const SHOWN: usize = 20;
+
+fn told(path: &Path, proof: &Proof) -> String {
+    let name = path.display();
+    let signature = match &proof.signature {
+        Signature::None => "nobody signed it".to_owned(),
+        Signature::Good(signer) => format!("signed by {signer}"),
+        Signature::Bad => "its signature is bad".to_owned(),
+    };
+    if let Some(why) = &proof.refused {
+        return format!("{name}: NOT VERIFIED: {why}\n");
+    }
+    let figures = proof.figures;
+    if proof.different.is_empty() {
+        return format!(
+            "{name}: verified, {figures} figures; {signature}\nproves that {}\ncannot prove {}\n",
+            Proof::PROVES,
+            Proof::CANNOT
+        );
+    }
+    let mut text =
+        format!("{name}: NOT VERIFIED: {} of {figures} figures differ; {signature}\n", proof.different.len());
+    for different in proof.different.iter().take(SHOWN) {
+        text.push_str(&format!(
+            "  {}: {} is stored, {} comes out of what was measured\n",
+            different.where_, different.stored, different.recomputed
+        ));
+    }
+    if proof.different.len() > SHOWN {
+        text.push_str(&format!("  and {} more (--json - lists all)\n", proof.different.len() - SHOWN));
+    }
+    text
+}
+
+fn failed(error: ::report::Error) -> Failure {
+    match error {
+        ::report::Error::Store(error) => Failure::from(error),
+        error => Failure::Other(anyhow::Error::new(error)),
+    }
+}
+
+/// Named by its file or by itself.
+fn study_name(what: &str) -> String {
+    let path = Path::new(what);
+    let is_file = path.extension().is_some_and(|extension| extension == "toml");
+    match path.file_stem().filter(|_| is_file) {
+        Some(stem) => stem.to_string_lossy().into_owned(),
+        None => what.to_owned(),
+    }
+}
+
+/// The newest record of that name; a first look does not stand for a whole study.
+fn newest(store: &Store, name: &str) -> Result<StudyRecord, Failure> {
+    let all = store.studies()?;
+    let known: Vec<&str> = all.iter().map(|record| &*record.study.name).collect();
+    let of_name = || all.iter().filter(|record| record.study.name == name);
+    let found = of_name().rfind(|record| !record.study.is_quick).or_else(|| of_name().next_back());
+    found.cloned().ok_or_else(|| {
+        let there = if known.is_empty() { "there is none".to_owned() } else { known.join(", ") };
+        Failure::Usage(format!("no study {name} in {}; recorded: {there}", store.path().display()))
+    })
+}
+
+pub(crate) fn signing_key(path: &Path) -> Result<SigningKey, Failure> {
+    let passphrase = std::env::var("PLIMSOLL_KEY_PASSPHRASE").ok();
+    SigningKey::read(path, passphrase.as_deref())
+        .map_err(|error: BundleError| Failure::Usage(format!("--sign {error}")))
+}
+
+/// What names people and machines here and in what was recorded.
+fn private(store: &Store, allow_hosts: bool) -> Result<Private, Failure> {
+    let home = std::env::var("HOME").ok();
+    let users = ["USER", "LOGNAME", "SUDO_USER"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let mut hosts = BTreeMap::new();
+    if !allow_hosts {
+        let here = lab::host::facts();
+        for (name, fingerprint) in store.hosts()?.into_iter().chain([(here.name, here.fingerprint)]) {
+            let short: String = fingerprint.chars().take(8).collect();
+            hosts.insert(name, format!("host-{short}"));
+        }
+    }
+    let (user, home_of_user) = lab::host::user();
+    let homes = home.into_iter().chain(home_of_user);
+    Ok(Private { homes: homes.collect(), users: users.chain(user).collect(), hosts })
+}
+
+/// What is known of the machines that measured, where it was found here.
+fn calibrations(store: &Store, record: &StudyRecord) -> Result<BTreeMap<String, Vec<Calibrations>>, Failure> {
+    let Ok(home) = sandbox::Home::find() else { return Ok(BTreeMap::new()) };
+    let mut found = BTreeMap::new();
+    for head in store.run_heads(record.id)? {
+        let fingerprint = store.host(head.start.host)?.fingerprint;
+        let all = lab::calibrate::of_host(&home, &fingerprint);
+        if !all.is_empty() {
+            found.insert(fingerprint, all);
+        }
+    }
+    Ok(found)
+}
+
+/// The workload files of the plan, where they are still what was run.
+fn workload_files(record: &StudyRecord) -> (Vec<(String, String)>, Vec<LeftOut>) {
+    let planned = record.study.plan.get("workloads").and_then(|all| all.as_object());
+    let (mut files, mut absent) = (Vec::new(), Vec::new());
+    for (path, hash) in planned.into_iter().flatten() {
+        let name =
+            Path::new(path).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let is_same =
+            lab::workloads::resolve(path).is_ok_and(|found| found.content_sha256() == hash.as_str());
+        match std::fs::read_to_string(path).ok().filter(|_| is_same) {
+            Some(text) => files.push((name, text)),
+            None => absent.push(LeftOut {
+                what: format!("workload file {name}: it is not here, or no longer what was run"),
+                instead: String::new(),
+                times: 1,
+            }),
+        }
+    }
+    (files, absent)
+}
+
+/// Of each log so much travels, its end.
+const LOG_BYTES: u64 = 16 << 10;
+
+/// The ends of the servers' logs.
+fn logs(
+    store: &Store,
+    record: &StudyRecord,
+    results: &Path,
+) -> Result<(Vec<(String, String)>, Vec<LeftOut>), Failure> {
+    let folder = if results.is_dir() { results } else { results.parent().unwrap_or(Path::new(".")) };
+    let (mut logs, mut lost) = (Vec::new(), 0);
+    for head in store.run_heads(record.id)? {
+        let Some(file) = store.log_file(head.id)?.filter(|file| !file.is_empty()) else { continue };
+        match end_of(&folder.join(file)) {
+            Some(text) => logs.push((format!("r{}.txt", head.id.0), text)),
+            None => lost += 1,
+        }
+    }
+    let what = "server log that is no longer in the results directory".to_owned();
+    let absent = (lost > 0).then(|| LeftOut { what, instead: String::new(), times: lost });
+    Ok((logs, absent.into_iter().collect()))
+}
+
+fn end_of(path: &Path) -> Option<String> {
+    let mut file = std::fs::File::open(path).ok()?;
+    let length = file.metadata().ok().filter(|it| it.is_file())?.len();
+    let from = length.saturating_sub(LOG_BYTES);
+    file.seek(SeekFrom::Start(from)).ok()?;
+    let mut bytes = Vec::new();
+    file.take(LOG_BYTES).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    // The first line of an end is half of one.
+    Some(if from > 0 {
+        text.split_once('\n').map_or(text.clone(), |(_, rest)| rest.to_owned())
+    } else {
+        text
+    })
+}

@@ -1,0 +1,14 @@
+//! `plimsoll pgbench`.
+
+use crate::commands::stop_on_signals;
+use crate::exit::{End, Failure};
+use crate::show::terminal;
+
+pub(crate) fn pgbench(arguments: &[String]) -> Result<End, Failure> {
+    let stop = stop_on_signals()?;
+    // What failed has been told, in pgbench's form.
+    match ::pgbench::run(arguments, &mut terminal::output(), stop.load()) {
+        0 => Ok(End::Done),
+        code => Ok(End::OfTool(code)),
+    }
+}

@@ -1,0 +1,121 @@
+//! `plimsoll rerun`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ::report::bundle::{Claim, Opened, claims, read, verify};
+use ::report::{Report, Selection, ratio, ratio_span};
+use lab::study_run::run_study;
+use lab::{Error, Event, StopSwitch};
+use sandbox::Home;
+use store::bundle::Limits;
+
+use crate::args::RerunArgs;
+use crate::commands::out::Out;
+use crate::commands::{print, stop_on_signals};
+use crate::exit::{End, Failure};
+use crate::show::terminal::tell;
+use crate::show::{Live, Plain};
+
+pub(crate) fn rerun(args: &RerunArgs, command: &str) -> Result<End, Failure> {
+    let name = args.file.display();
+    let wrong = |why: &dyn std::fmt::Display| Failure::Usage(format!("{name}: {why}"));
+    let limits = Limits::default();
+    let bytes = read(&args.file, &limits).map_err(|error| wrong(&error))?;
+    if !verify(&bytes, &limits).is_verified() {
+        return Err(wrong(
+            &"it does not verify, so that nobody knows what it claims: `plimsoll verify` says why",
+        ));
+    }
+    let bundle = Opened::new(&bytes, &args.file, &limits).map_err(|error| wrong(&error))?;
+    let published =
+        bundle.results.studies()?.into_iter().next().ok_or_else(|| wrong(&"it has no study"))?.study;
+    let mut json = args.json.as_deref().map(Out::create).transpose()?;
+    let request =
+        lab::rerun::begin(&published, &args.results, &args.only, command, env!("CARGO_PKG_VERSION"))?;
+    let stop = stop_on_signals()?;
+    let is_spent = args.budget.map(|budget| press_after(budget, &stop));
+    let home = Home::find()?;
+    let attach = lab::watch::Watch { metrics: None };
+    let outcome = match Live::start(&stop) {
+        Some(live) => {
+            let outcome = run_study(&home, &request, &attach, &|event: Event<'_>| live.event(&event), &stop);
+            live.finish().iter().for_each(|line| tell!("{line}"));
+            outcome
+        }
+        None => {
+            let plain = Plain::new();
+            let outcome = run_study(&home, &request, &attach, &|event: Event<'_>| plain.event(&event), &stop);
+            plain.finish();
+            outcome
+        }
+    };
+    let failed = match outcome {
+        Ok(outcome) => outcome.failed,
+        Err(Error::Interrupted) if is_spent.is_some_and(|spent| spent.load(Ordering::SeqCst)) => {
+            tell!("the time that --budget gave is over; the same command goes on from there");
+            0
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let load = |paths: &[PathBuf]| {
+        let studies = Selection::Studies(vec![published.name.clone()]);
+        Report::load(paths, &studies).map_err(|error| Failure::Other(anyhow::Error::new(error)))
+    };
+    let (there, here) = (load(std::slice::from_ref(&args.file))?, load(std::slice::from_ref(&args.results))?);
+    let claims = claims(&there, &here);
+    if let Some(out) = &mut json {
+        let lines: Vec<_> = claims.iter().map(Claim::json).collect();
+        out.write(&format!("{}\n", serde_json::json!({"schema": 2, "claims": lines})))?;
+    }
+    json.map_or(Ok(()), Out::finish)?;
+    let html = args.results.join(format!("{}.html", published.name));
+    super::report::write_html(&load(&[args.file.clone(), args.results.clone()])?, &html)?;
+    if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
+        print(&told(&claims, &html.display().to_string()))?;
+    }
+    Ok(if failed > 0 { End::RunFailed } else { End::Done })
+}
+
+/// Asks for the end when the time is over; true from then on.
+fn press_after(budget: Duration, stop: &StopSwitch) -> Arc<AtomicBool> {
+    let is_spent = Arc::new(AtomicBool::new(false));
+    let (told, stop) = (Arc::clone(&is_spent), stop.clone());
+    std::thread::spawn(move || {
+        std::thread::sleep(budget);
+        told.store(true, Ordering::SeqCst);
+        stop.press();
+    });
+    is_spent
+}
+
+fn told(claims: &[Claim], html: &str) -> String {
+    let mut text = String::new();
+    if claims.is_empty() {
+        text.push_str("It claims nothing: no comparison in it has an interval.\n");
+    }
+    for claim in claims {
+        let differing = claim.other.iter().filter(|(axis, value)| claim.base.get(*axis) != Some(value));
+        let sides: Vec<String> = differing
+            .map(|(axis, value)| format!("{value} against {}", claim.base.get(axis).unwrap_or(value)))
+            .collect();
+        let common = claim.other.iter().filter(|(axis, value)| claim.base.get(*axis) == Some(value));
+        let place: Vec<String> = common.map(|(axis, value)| format!("{axis}={value}")).collect();
+        let span = |span: &stats::RatioSpan| {
+            format!("{} ({})", ratio(span.ratio), ratio_span(&[span.low, span.high]))
+        };
+        let here = claim.here.as_ref().map_or_else(|| "not measured".to_owned(), span);
+        text.push_str(&format!(
+            "{}: {} of {}, {}: published {}, here {here}\n",
+            claim.verdict.word(),
+            claim.metric,
+            sides.join(", "),
+            place.join(" "),
+            span(&claim.published),
+        ));
+    }
+    text.push_str(&format!("\nreport of both machines: {html}\n"));
+    text.replace('"', "")
+}

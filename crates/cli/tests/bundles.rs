@@ -1,0 +1,179 @@
+//! `bundle`, `verify` and `rerun`.
+
+mod common;
+#[path = "../../report/tests/common/mod.rs"]
+mod recorded;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{plimsoll, run, servers_are_there};
+use serde_json::Value;
+
+fn bundled(dir: &Path, more: &[&str]) -> String {
+    drop(recorded::ladder(dir, 5, 3));
+    let (place, file) = (dir.display().to_string(), dir.join("quickstart.plimsoll").display().to_string());
+    run(&[&["bundle", "quickstart", "--results", &place, "-o", &file], more].concat()).expect(0, &[]);
+    file
+}
+
+fn verified(file: &str, code: i32) -> Value {
+    serde_json::from_str(&run(&["verify", file, "--json", "-"]).expect(code, &[]).out).unwrap()
+}
+
+#[test]
+fn a_bundle_verifies_is_reported_and_is_found_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = bundled(dir.path(), &[]);
+    let found = verified(&file, 0);
+    assert_eq!(
+        (&found["schema"], &found["verified"], &found["different"], &found["signature"]),
+        (&2.into(), &true.into(), &serde_json::json!([]), &"none".into())
+    );
+    assert!(found["figures"].as_u64().unwrap() > 1000);
+    assert!(run(&["verify", &file]).expect(0, &[]).out.contains("cannot prove"));
+    let report = run(&["report", &file, "--json", "-"]).expect(0, &[]).out;
+    assert!(serde_json::from_str::<Value>(&report).unwrap()["comparisons"].as_array().unwrap().len() > 5);
+
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let found = verified(&file, 1);
+    assert_eq!((&found["verified"], &found["figures"]), (&false.into(), &0.into()));
+    assert!(run(&["verify", &file]).expect(1, &[]).out.contains("NOT VERIFIED: it was changed"));
+    run(&["report", &file]).expect(1, &["it was changed after it was sealed"]);
+    run(&["rerun", &file]).expect(2, &["it does not verify", "`plimsoll verify` says why"]);
+}
+
+#[test]
+fn what_cannot_be_bundled_or_verified_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    bundled(dir.path(), &[]);
+    let place = dir.path().display().to_string();
+    run(&["bundle", "quickest", "--results", &place])
+        .expect(2, &["no study quickest", "recorded: quickstart"]);
+    run(&["bundle", "quickstart", "--results", &place, "--sign", "/no/key"]).expect(2, &["--sign /no/key"]);
+    run(&["verify", "/no/file"]).expect(2, &["there is no such file"]);
+    let other = dir.path().join("other.plimsoll");
+    for content in [&b""[..], b"text", &[0; 4096]] {
+        std::fs::write(&other, content).unwrap();
+        assert_eq!(verified(other.to_str().unwrap(), 1)["verified"], false);
+    }
+}
+
+/// The signature is one of OpenSSH's own, and its own program agrees.
+#[test]
+fn openssh_checks_the_signature() {
+    if Command::new("ssh-keygen").arg("-?").stderr(Stdio::null()).output().is_err() {
+        return testkit::not_tested("signatures of bundles", "ssh-keygen is not installed");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let key = dir.path().join("key");
+    let made =
+        Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().unwrap();
+    assert!(made.success());
+    let file = bundled(dir.path(), &["--sign", key.to_str().unwrap()]);
+    let found = verified(&file, 0);
+    assert_eq!(found["signature"], "good");
+    let listed = Command::new("ssh-keygen").arg("-lf").arg(&key).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.contains(found["signer"].as_str().unwrap()), "{listed} {found}");
+
+    let members = store::bundle::unpack(&std::fs::read(&file).unwrap(), &Default::default()).unwrap();
+    let signature = dir.path().join("manifest.json.sig");
+    std::fs::write(&signature, &members[1].1).unwrap();
+    let manifest = dir.path().join("manifest.json");
+    std::fs::write(&manifest, &members[0].1).unwrap();
+    let checks = |manifest: &Path| {
+        let mut check = Command::new("ssh-keygen");
+        check.args(["-Y", "check-novalidate", "-n", "plimsoll-bundle", "-s"]).arg(&signature);
+        check.stdin(std::fs::File::open(manifest).unwrap()).output().unwrap().status.success()
+    };
+    assert!(checks(&manifest));
+    std::fs::write(&manifest, b"another").unwrap();
+    assert!(!checks(&manifest));
+
+    // A passphrase comes from the environment.
+    let change = ["-q", "-p", "-P", "", "-N", "geheim", "-f"];
+    assert!(
+        Command::new("ssh-keygen").args(change).arg(&key).stdout(Stdio::null()).status().unwrap().success()
+    );
+    let place = dir.path().display().to_string();
+    let again = ["bundle", "quickstart", "--results", &place, "-o", &file, "--sign", key.to_str().unwrap()];
+    run(&again).expect(2, &["PLIMSOLL_KEY_PASSPHRASE"]);
+    let mut opened = plimsoll();
+    assert!(opened.args(again).env("PLIMSOLL_KEY_PASSPHRASE", "geheim").output().unwrap().status.success());
+}
+
+/// Runs a command as somebody on a machine of a name that is found again. Where the system does not let us name one, only
+/// the person's names are looked for.
+fn on_her_machine(home: &str, args: &[&str]) {
+    let named = ["--uts", "sh", "-c", "hostname ada-box-7 && exec \"$@\"", "sh"];
+    let may_name =
+        Command::new("unshare").args(named).arg("true").output().is_ok_and(|it| it.status.success());
+    let program = plimsoll();
+    let mut command = match may_name {
+        true => {
+            let mut command = Command::new("unshare");
+            command.args(named).arg(program.get_program());
+            command
+        }
+        false => {
+            testkit::not_tested("that a machine's name stays out of its bundles", "unshare --uts is refused");
+            program
+        }
+    };
+    let done = command.args(args).env("HOME", home).env("USER", "ada-l").output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// No byte of any member, and no byte of the results' tables unpacked, has one of her names.
+fn nothing_tells_who_and_where(file: &str, home: &Path) {
+    let bytes = std::fs::read(file).unwrap();
+    let members = store::bundle::unpack(&bytes, &Default::default()).unwrap();
+    let home = home.join("home-of-ada").display().to_string();
+    for (member, bytes) in &members {
+        for name in ["ada-box-7", "ada-l", "home-of-ada", &home] {
+            let is_there = bytes.windows(name.len()).any(|window| window == name.as_bytes());
+            assert!(!is_there, "{name} in {member}");
+        }
+    }
+    let manifest = store::bundle::Manifest::check(&members).unwrap();
+    let told: Vec<&str> = manifest.left_out.iter().map(|left| &*left.what).collect();
+    assert!(["home directory", "user name"].iter().all(|what| told.contains(what)), "{told:?}");
+}
+
+#[test]
+fn a_real_study_is_sealed_and_measured_again() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join("home-of-ada").join(name).display().to_string();
+    std::fs::create_dir(at("")).unwrap();
+    let study = at("tiny.toml");
+    let text = "title = \"tiny\" # by ada-l, on ada-box-7\nquestion = \"Does it run?\"\n[axes]\nserver = [\"mariadb\", \"postgres\"]\n\
+                workload = \"oltp_point_select\"\n[options]\ntable_size = 1000\n[load]\nwarmup = \"100ms\"\n\
+                duration = \"1s\"\nblocks = 3\ngates = \"warn\"\n[compare]\naxis = \"server\"\nbase = \"mariadb\"\n\
+                metrics = [\"tps\"]\n";
+    std::fs::write(&study, text).unwrap();
+    on_her_machine(&at(""), &["run", &study, "--results", &at("r")]);
+    on_her_machine(&at(""), &["bundle", &study, "--results", &at("r"), "-o", &at("t.plimsoll")]);
+    nothing_tells_who_and_where(&at("t.plimsoll"), dir.path());
+    let found = verified(&at("t.plimsoll"), 0);
+    assert_eq!(found["different"], serde_json::json!([]));
+    let rerun = ["rerun", &at("t.plimsoll"), "--results", &at("again"), "--json", "-"];
+    let claims: Value = serde_json::from_str(&run(&rerun).expect(0, &[]).out).unwrap();
+    let claims = claims["claims"].as_array().unwrap();
+    assert!(!claims.is_empty());
+    for claim in claims {
+        assert!(claim["here"]["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), "{claim}");
+        let verdict = claim["verdict"].as_str().unwrap();
+        assert!(["reproduced", "not reproduced", "undecided"].contains(&verdict), "{claim}");
+    }
+    // Nothing is left to be made: the same command says the same.
+    let again: Value = serde_json::from_str(&run(&rerun).expect(0, &[]).out).unwrap();
+    assert_eq!(again["claims"].as_array().unwrap(), claims);
+    assert!(Path::new(&at("again/tiny.html")).is_file());
+}

@@ -1,0 +1,84 @@
+//! What a bundle claims, held against the same study measured here.
+
+use serde_json::{Value, json};
+use stats::{RatioSpan, Replication, replicated};
+use store::Key;
+
+use crate::model::{Report, StudyReport, VerdictView};
+
+/// A published comparison and what became of it here.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    /// `tps`, `p95` ...
+    pub metric: String,
+    /// The cell that is compared with, without its machine.
+    pub base: Key,
+    /// The cell that the comparison speaks about.
+    pub other: Key,
+    pub published: RatioSpan,
+    /// `None` where it was not measured here, or has no interval yet.
+    pub here: Option<RatioSpan>,
+    /// The ratio here divided by the published one.
+    pub between: Option<RatioSpan>,
+    pub verdict: Replication,
+}
+
+impl Claim {
+    /// Its part of the JSON of `rerun`.
+    pub fn json(&self) -> Value {
+        let span = |span: &RatioSpan| json!({"ratio": span.ratio, "low": span.low, "high": span.high});
+        json!({
+            "metric": self.metric, "base": self.base, "other": self.other, "published": span(&self.published),
+            "here": self.here.as_ref().map(span), "between": self.between.as_ref().map(span),
+            "verdict": self.verdict.word(),
+        })
+    }
+}
+
+/// Every comparison of `published` that has an interval, with its verdict by what `here` has of it.
+pub fn claims(published: &Report, here: &Report) -> Vec<Claim> {
+    let of = |report: &Report| -> Vec<(usize, usize)> {
+        let each = report.studies.iter().enumerate();
+        each.flat_map(|(at, study)| (0..study.verdicts.len()).map(move |verdict| (at, verdict))).collect()
+    };
+    let mut claims = Vec::new();
+    for (study, verdict) in of(published) {
+        let study = &published.studies[study];
+        let view = &study.verdicts[verdict];
+        let Some(published) = span(view) else { continue };
+        let again = of(here).into_iter().find_map(|(other, verdict)| {
+            let other = &here.studies[other];
+            let again = &other.verdicts[verdict];
+            (name(study, view) == name(other, again)).then(|| span(again)).flatten()
+        });
+        let compared = again.and_then(|again| replicated(published, again, view.margin));
+        claims.push(Claim {
+            metric: view.metric.clone(),
+            base: key(study, view.base),
+            other: key(study, view.other),
+            published,
+            here: again,
+            between: compared.map(|(between, _)| between),
+            verdict: compared.map_or(Replication::Undecided, |(_, verdict)| verdict),
+        });
+    }
+    claims
+}
+
+fn span(view: &VerdictView) -> Option<RatioSpan> {
+    let result = &view.result;
+    Some(RatioSpan { ratio: result.ratio?, low: result.low?, high: result.high? })
+}
+
+/// The axes' values of a point; the machine is what differs.
+pub(super) fn key(study: &StudyReport, point: usize) -> Key {
+    let mut key = study.points[point].identity.clone();
+    key.remove("host");
+    key
+}
+
+/// What makes two comparisons the same question.
+fn name<'a>(study: &StudyReport, view: &'a VerdictView) -> (&'a str, &'a str, Option<&'a [u32]>, Key, Key) {
+    let (base, other) = (key(study, view.base), key(study, view.other));
+    (&view.metric, &view.axis, view.climb.as_deref(), base, other)
+}

@@ -1,0 +1,182 @@
+//! Recomputing a bundle's figures and holding them against what it says.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+use store::bundle::{BundleError, FIGURES, Limits, Manifest, STUDY};
+
+use super::{Opened, author, figures, report_of, sound, study_of};
+use crate::error::Error;
+
+/// A figure that is not what was stored.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Different {
+    /// Its way through the figures: `comparisons[0].ratio`; or the run whose parts contradict each other.
+    pub where_: String,
+    /// As the bundle has it.
+    pub stored: Value,
+    /// As it comes out of what was measured.
+    pub recomputed: Value,
+}
+
+/// Who stands for a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Signature {
+    /// Nobody signed.
+    None,
+    /// A key of this fingerprint signed the manifest.
+    Good(String),
+    /// There is one, and it is not of this manifest.
+    Bad,
+}
+
+impl Signature {
+    /// The word of the JSON.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Signature::None => "none",
+            Signature::Good(_) => "good",
+            Signature::Bad => "bad",
+        }
+    }
+}
+
+/// What a look at a bundle has shown.
+#[derive(Debug)]
+pub struct Proof {
+    /// What the bundle says of itself; `None` where it could not be opened.
+    pub manifest: Option<Manifest>,
+    pub signature: Signature,
+    /// Figures that it stores, and that were computed again.
+    pub figures: usize,
+    pub different: Vec<Different>,
+    /// Why it could not be looked at in full.
+    pub refused: Option<String>,
+}
+
+impl Proof {
+    /// All figures are those of what was measured, and nothing was changed since it was sealed.
+    pub fn is_verified(&self) -> bool {
+        self.refused.is_none() && self.different.is_empty() && self.signature != Signature::Bad
+    }
+
+    /// What it means that a bundle verifies.
+    pub const PROVES: &'static str = "every figure is the one that comes out of the stored histograms and seconds, \
+         these agree with the totals of their runs, and nothing was changed since it was sealed";
+    /// What it cannot mean.
+    pub const CANNOT: &'static str = "that the measurements took place as stored: whoever invents consistent ones can \
+         seal them. A signature says whose word it is; `plimsoll rerun` measures again";
+
+    fn refused(signature: Signature, why: &dyn std::fmt::Display) -> Proof {
+        Proof { manifest: None, signature, figures: 0, different: vec![], refused: Some(why.to_string()) }
+    }
+
+    /// The JSON of `verify`, as the command line's contract has it.
+    pub fn json(&self) -> Value {
+        let different: Vec<Value> = self
+            .different
+            .iter()
+            .map(|d| serde_json::json!({"where": d.where_, "stored": d.stored, "recomputed": d.recomputed}))
+            .collect();
+        let signer = match &self.signature {
+            Signature::Good(signer) => Some(signer),
+            Signature::None | Signature::Bad => None,
+        };
+        serde_json::json!({
+            "schema": 2, "verified": self.is_verified(), "figures": self.figures, "different": different,
+            "signature": self.signature.word(), "signer": signer, "refused": self.refused,
+            "study": self.manifest.as_ref().map(|manifest| &manifest.study),
+            "format": self.manifest.as_ref().map(|manifest| manifest.format),
+            "proves": Proof::PROVES, "cannot_prove": Proof::CANNOT,
+        })
+    }
+}
+
+/// Looks at a bundle in full: the seal, the manifest, the signature, then every figure anew from what was measured.
+pub fn verify(bytes: &[u8], limits: &Limits) -> Proof {
+    let opened = match Opened::new(bytes, Path::new("results.db"), limits) {
+        Ok(opened) => opened,
+        Err(error) => {
+            let is_signature = matches!(&error, BundleError::Refused(why) if why.contains("signature"));
+            let signature = if is_signature { Signature::Bad } else { Signature::None };
+            return Proof::refused(signature, &error);
+        }
+    };
+    let signature = opened.signer.clone().map_or(Signature::None, Signature::Good);
+    match compared(&opened) {
+        Ok((figures, different)) => {
+            Proof { manifest: Some(opened.manifest), signature, figures, different, refused: None }
+        }
+        Err(error) => Proof { manifest: Some(opened.manifest), ..Proof::refused(signature, &error) },
+    }
+}
+
+fn compared(opened: &Opened) -> Result<(usize, Vec<Different>), Error> {
+    let bundle = |why: String| super::refused(BundleError::Refused(why));
+    let stored = opened.member(FIGURES).ok_or_else(|| bundle("it has no figures".to_owned()))?;
+    let stored: Value = serde_json::from_slice(stored)
+        .map_err(|error| bundle(format!("{FIGURES} cannot be read: {error}")))?;
+    let recomputed = figures::of(&report_of(&opened.results)?);
+    opened.calibrations().map_err(super::refused)?;
+    let mut different = Vec::new();
+    compare(&stored, &recomputed, &mut String::new(), &mut different);
+
+    let study = study_of(&opened.results)?;
+    let mut same = |where_: &str, stored: Value, recomputed: Value| {
+        if stored != recomputed {
+            different.push(Different { where_: where_.to_owned(), stored, recomputed });
+        }
+    };
+    let text = opened.member(STUDY).map(|text| String::from_utf8_lossy(text).into_owned());
+    same(STUDY, text.into(), study.file_text.clone().into());
+    let manifest = &opened.manifest;
+    same("manifest.study", manifest.study.clone().into(), study.name.clone().into());
+    let json = |author: &store::bundle::Author| serde_json::to_value(author).unwrap_or_default();
+    same("manifest.author", json(&manifest.author), json(&author(&study.file_text)));
+
+    different.extend(sound::contradictions(&opened.results)?);
+    Ok((figures::count(&stored), different))
+}
+
+/// What makes a comparison this one.
+const COMPARISON: [&str; 5] = ["metric", "axis", "base", "other", "climb"];
+
+/// Every figure that is stored must come out again, to the letter. Later versions may compute more of them and compare
+/// more, but never have more runs or cells.
+fn compare(stored: &Value, recomputed: &Value, path: &mut String, out: &mut Vec<Different>) {
+    let length = path.len();
+    match (stored, recomputed) {
+        (Value::Object(one), Value::Object(other)) => {
+            for (name, value) in one {
+                path.push_str(if path.is_empty() { "" } else { "." });
+                path.push_str(name);
+                compare(value, other.get(name).unwrap_or(&Value::Null), path, out);
+                path.truncate(length);
+            }
+        }
+        (Value::Array(one), Value::Array(other)) if path == "comparisons" => {
+            let mut rest = other.iter();
+            for (at, value) in one.iter().enumerate() {
+                let is_same =
+                    |other: &&Value| COMPARISON.iter().all(|name| other.get(name) == value.get(name));
+                path.push_str(&format!("[{at}]"));
+                compare(value, rest.find(is_same).unwrap_or(&Value::Null), path, out);
+                path.truncate(length);
+            }
+        }
+        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+            for (at, (value, other)) in one.iter().zip(other).enumerate() {
+                path.push_str(&format!("[{at}]"));
+                compare(value, other, path, out);
+                path.truncate(length);
+            }
+        }
+        _ if stored == recomputed => {}
+        _ => out.push(Different {
+            where_: path.clone(),
+            stored: stored.clone(),
+            recomputed: recomputed.clone(),
+        }),
+    }
+}

@@ -1,0 +1,231 @@
+//! Bundles: sealed, verified, changed and found out.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use common::Noise;
+use hdrhistogram::Histogram;
+use report::bundle::{Bundle, Bundling, Opened, Proof, Signature, bundle, verify};
+use report::history::{History, HistoryQuery};
+use report::{Report, Selection};
+use store::bundle::{
+    BundleError, CALIBRATIONS, FIGURES, Limits, MANIFEST, Manifest, Member, Private, RESULTS, pack, unpack,
+};
+use store::testing::{connection, in_memory};
+use store::{Calibrations, ChangeDecision, ChangeState, LineStart, PackedHistogram, Store};
+
+fn measured() -> Store {
+    let directory = tempfile::tempdir().unwrap();
+    in_memory(&common::ladder(directory.path(), 5, 3)).unwrap()
+}
+
+fn sealed(store: &Store, bundling: Bundling<'_>) -> Bundle {
+    let study = store.studies().unwrap()[0].id;
+    bundle(store, study, bundling).unwrap()
+}
+
+fn proof(bytes: &[u8]) -> Proof {
+    verify(bytes, &Limits::default())
+}
+
+/// The members with one changed, sealed again with a manifest that fits: what somebody does who knows the format.
+fn forged(members: &[Member], name: &str, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut members = members.to_vec();
+    change(&mut members.iter_mut().find(|(known, _)| known == name).unwrap().1);
+    let old = Manifest::check(&unpack(&pack(&members).unwrap(), &Limits::default()).unwrap());
+    assert!(old.is_err(), "the old manifest must not fit any more");
+    let mut manifest: Manifest = serde_json::from_slice(&members[0].1).unwrap();
+    manifest = Manifest::new(&manifest.study, manifest.author, &members[1..], manifest.left_out);
+    members[0].1 = manifest.bytes();
+    pack(&members).unwrap()
+}
+
+#[test]
+fn a_bundle_verifies_and_the_same_store_gives_the_same_bytes() {
+    let store = measured();
+    let one = sealed(&store, Bundling::default());
+    assert_eq!(one.bytes, sealed(&store, Bundling::default()).bytes);
+    let proof = proof(&one.bytes);
+    assert_eq!((proof.refused.as_deref(), &proof.different[..]), (None, &[][..]));
+    assert!(proof.is_verified() && proof.figures > 1000, "{} figures", proof.figures);
+    assert_eq!(proof.signature, Signature::None);
+}
+
+#[test]
+fn a_thousand_edits_of_single_bytes_are_found() {
+    let bytes = sealed(&measured(), Bundling::default()).bytes;
+    let mut noise = Noise::new(7);
+    let mut draw = |below: usize| ((noise.around(1.0).abs() * 1e9) as usize) % below;
+    for edit in 0..1000 {
+        let (at, by) = (draw(bytes.len()), 1 + draw(255) as u8);
+        let mut edited = bytes.clone();
+        edited[at] = edited[at].wrapping_add(by);
+        assert!(!proof(&edited).is_verified(), "edit {edit}: byte {at} by {by}");
+    }
+}
+
+/// As a forger does it who seals anew: each figure by itself.
+#[test]
+fn every_figure_that_is_changed_and_sealed_anew_is_found() {
+    let bytes = sealed(&measured(), Bundling::default()).bytes;
+    let members = unpack(&bytes, &Limits::default()).unwrap();
+    let text =
+        String::from_utf8(members.iter().find(|(name, _)| name == FIGURES).unwrap().1.clone()).unwrap();
+    let digits: Vec<usize> =
+        text.bytes().enumerate().filter(|(_, byte)| byte.is_ascii_digit()).map(|(at, _)| at).collect();
+    let mut noise = Noise::new(11);
+    for _ in 0..10 {
+        let at = digits[(noise.around(1.0).abs() * 1e9) as usize % digits.len()];
+        let forged =
+            forged(&members, FIGURES, |bytes| bytes[at] = if bytes[at] == b'9' { b'8' } else { b'9' });
+        let proof = proof(&forged);
+        assert!(!proof.is_verified(), "byte {at} of the figures");
+    }
+}
+
+#[test]
+fn totals_that_are_not_those_of_their_seconds_are_found() {
+    let store = measured();
+    let mut fast = Histogram::<u64>::new_with_bounds(1, 36_000_000_000, 3).unwrap();
+    fast.record_n(5, 100_000).unwrap();
+    let fast = PackedHistogram::of(&fast);
+    for (what, sql) in [
+        ("committed", "UPDATE step SET committed = committed * 2 WHERE run_id = 1"),
+        ("length", "UPDATE step SET duration_s = duration_s / 2 WHERE run_id = 1"),
+        ("response times", "UPDATE step SET response = ?1 WHERE run_id = 1"),
+    ] {
+        let forged = in_memory(&store).unwrap();
+        let values: &[&dyn rusqlite::ToSql] = if sql.contains("?1") { &[&fast.bytes()] } else { &[] };
+        assert!(connection(&forged).execute(sql, values).unwrap() > 0);
+        // Figures and manifest are made of the forged results: only the seconds tell.
+        let proof = proof(&sealed(&forged, Bundling::default()).bytes);
+        assert!(!proof.is_verified(), "{what}");
+        assert!(proof.different[0].where_.starts_with("run r1, "), "{what}: {:?}", proof.different[0]);
+        assert!(proof.different.iter().any(|d| d.where_.contains(what)), "{what}: {:?}", proof.different);
+    }
+}
+
+#[test]
+fn results_with_anything_else_in_them_are_refused() {
+    let store = measured();
+    let members = unpack(&sealed(&store, Bundling::default()).bytes, &Limits::default()).unwrap();
+    let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+        let forged = forged(&members, RESULTS, change);
+        proof(&forged).refused.expect("a refusal")
+    };
+    assert!(refused(&|bytes| *bytes = b"no database".to_vec()).contains("no SQLite file"));
+    assert!(refused(&|bytes| bytes.truncate(8192)).starts_with("its results"));
+    // The schema's number, in the head of the file.
+    assert!(refused(&|bytes| bytes[60..64].copy_from_slice(&99_u32.to_be_bytes())).contains("knows up to"));
+    for sql in ["CREATE VIEW v AS SELECT 1", "CREATE TRIGGER t AFTER INSERT ON run BEGIN SELECT 1; END"] {
+        let with = in_memory(&store).unwrap();
+        connection(&with).execute_batch(sql).unwrap();
+        let bytes = connection(&with).serialize("main").unwrap().to_vec();
+        assert!(refused(&|member| member.clone_from(&bytes)).contains("other tables"), "{sql}");
+    }
+}
+
+#[test]
+fn a_manifest_that_is_not_as_it_is_written_is_refused() {
+    let members = unpack(&sealed(&measured(), Bundling::default()).bytes, &Limits::default()).unwrap();
+    let with = |text: &str| {
+        let mut members = members.clone();
+        members[0].1 = text.as_bytes().to_vec();
+        Opened::new(&pack(&members).unwrap(), Path::new("b"), &Limits::default()).unwrap_err()
+    };
+    assert!(matches!(with("{\"format\": 2}"), BundleError::Newer { found: 2 }));
+    let deep = format!("{{\"format\": 1, \"x\": {}", "[".repeat(100_000));
+    assert!(with(&deep).to_string().contains("cannot be read"));
+    let spaced = String::from_utf8(members[0].1.clone()).unwrap().replacen('\n', "\n ", 1);
+    assert!(with(&spaced).to_string().contains("not written as plimsoll writes it"));
+    assert_eq!(members[0].0, MANIFEST);
+}
+
+#[test]
+fn what_is_private_does_not_travel_and_the_figures_stay() {
+    let store = measured();
+    let private = Private {
+        homes: vec!["/data".to_owned()],
+        users: vec![],
+        hosts: [("bench1".to_owned(), "host-1".to_owned())].into(),
+    };
+    let logs = vec![("r1.txt".to_owned(), "bench1 says: ready for connections".to_owned())];
+    let bundle = sealed(&store, Bundling { private, logs, ..Bundling::default() });
+    assert!(proof(&bundle.bytes).is_verified());
+    for (name, bytes) in unpack(&bundle.bytes, &Limits::default()).unwrap() {
+        for needle in [&b"bench1"[..], b"--datadir=/data"] {
+            assert!(!bytes.windows(needle.len()).any(|window| window == needle), "{name}");
+        }
+    }
+    let told: Vec<&str> = bundle.manifest.left_out.iter().map(|left| &*left.what).collect();
+    assert_eq!(told, ["home directory", "host name"]);
+}
+
+/// What no study leads to goes with it all the same, and nothing that belongs to another study does.
+#[test]
+fn decisions_searches_and_calibrations_travel() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = common::nights(directory.path());
+    let query = HistoryQuery { metrics: vec!["tps".to_owned()], ..HistoryQuery::default() };
+    let history = History::load(&[directory.path().to_owned()], &query).unwrap();
+    let series = &history.series[0];
+    let decided = |series: &str| ChangeDecision {
+        series: series.to_owned(),
+        at_ms: 5,
+        state: ChangeState::Accepted,
+        why: "bench1 has a new disk".to_owned(),
+        decided_at_ms: 9,
+    };
+    store.add_change_decision(&decided(&series.id)).unwrap();
+    store.add_change_decision(&decided("of another study")).unwrap();
+    let command = "plimsoll line oltp_read_write".to_owned();
+    let line = LineStart { fingerprint: "x".to_owned(), command, started_at_ms: 7, seed: 3 };
+    store.begin_line(&line).unwrap();
+    let made = Calibrations::new("mariadb@11.4.5", "identity", "oltp_read_write", 8, 2.2);
+    let calibrations = BTreeMap::from([("fingerprint".to_owned(), vec![made])]);
+    let hosts = [("bench1".to_owned(), "host-1".to_owned())].into();
+    let private = Private { hosts, ..Private::default() };
+    let bundling = Bundling { private, calibrations: calibrations.clone(), ..Bundling::default() };
+    let bytes = sealed(&store, bundling).bytes;
+    assert!(proof(&bytes).is_verified());
+    let opened = Opened::new(&bytes, Path::new("b"), &Limits::default()).unwrap();
+    let why = "host-1 has a new disk".to_owned();
+    assert_eq!(opened.results.change_decisions().unwrap(), [ChangeDecision { why, ..decided(&series.id) }]);
+    assert_eq!(opened.results.line_searches().unwrap()[0].start, line);
+    assert_eq!(opened.calibrations().unwrap(), calibrations);
+    let path = directory.path().join("nights.plimsoll");
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(History::load(&[path], &query).unwrap().series[0].points.len(), 1, "histories take bundles");
+    let forged =
+        forged(&unpack(&bytes, &Limits::default()).unwrap(), CALIBRATIONS, |bytes| bytes.truncate(9));
+    assert!(proof(&forged).refused.unwrap().contains("calibrations.json cannot be read"));
+}
+
+#[test]
+fn reports_take_bundles_where_they_take_results_files() {
+    let store = measured();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ladder.plimsoll");
+    std::fs::write(&path, sealed(&store, Bundling::default()).bytes).unwrap();
+    let of_bundle = Report::load(&[path], &Selection::Latest).unwrap();
+    let of_store = Report::of_stores(&[&store], &Selection::Latest).unwrap();
+    let comparisons = |report: &Report| report::json(report)["comparisons"].clone();
+    assert_eq!(comparisons(&of_bundle), comparisons(&of_store));
+}
+
+/// Bundles that earlier versions have sealed, as they were. A file of this folder is never changed or taken away.
+#[test]
+fn bundles_of_all_versions_verify() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bundles");
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty());
+    for path in paths {
+        let proof = proof(&std::fs::read(&path).unwrap());
+        assert_eq!((proof.refused.as_deref(), &proof.different[..]), (None, &[][..]), "{}", path.display());
+        assert!(proof.figures > 100, "{}", path.display());
+    }
+}
