@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Done, Running, plimsoll, run, signal, wait_until};
+use common::{Done, Running, run, signal, wait_until};
 use testkit::slurm::Cluster;
 
 /// A server that sleeps for each answer: the load takes time and no cpu.
@@ -36,9 +36,10 @@ impl FakeServer {
         let sql = dir.join("ask.sql");
         std::fs::write(&sql, "-- name: ask\nSELECT 1;\n").unwrap();
         let path = dir.join("fake.toml");
+        let sql = sql.display();
         let url = format!("mysql://root@localhost/fake?socket={}", self.socket.display());
         let text = format!(
-            "title = \"fake\"\nquestion = \"Does it run?\"\n[axes]\nserver = \"{url}\"\nworkload = \"./ask.sql\"\n\
+            "title = \"fake\"\nquestion = \"Does it run?\"\n[axes]\nserver = \"{url}\"\nworkload = \"{sql}\"\n\
              sessions = [1, 2]\n[load]\nwarmup = \"100ms\"\nduration = \"1s\"\nblocks = {blocks}\ngates = \"warn\"\n\
              [machine]\nidle = \"as-is\"\n{more}"
         );
@@ -47,17 +48,262 @@ impl FakeServer {
     }
 }
 
+/// The JSON report over results files or directories.
+fn report(files: &[PathBuf]) -> serde_json::Value {
+    let mut words = vec!["report".to_owned()];
+    words.extend(files.iter().map(|file| file.display().to_string()));
+    words.extend(["--json".to_owned(), "-".to_owned()]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = run(&words).expect(0, &[]);
+    serde_json::from_str(&done.out).unwrap()
+}
+
+/// Blocks of the runs that count, by session count.
+fn counted_blocks(report: &serde_json::Value) -> Vec<(u64, Vec<u64>)> {
+    let cells = report["cells"].as_array().unwrap().iter();
+    let cells = cells.map(|cell| {
+        let runs = cell["runs"].as_array().unwrap().iter();
+        let counted =
+            runs.filter(|run| ["done", "invalid"].contains(&run["status"].as_str().unwrap_or_default()));
+        let mut blocks: Vec<u64> = counted.filter_map(|run| run["block"].as_u64()).collect();
+        blocks.sort_unstable();
+        (cell["key"]["sessions"].as_u64().unwrap(), blocks)
+    });
+    cells.collect()
+}
+
 #[test]
-fn probe() {
+fn parts_that_were_made_apart_are_one_report() {
     let dir = tempfile::tempdir().unwrap();
     let server = FakeServer::start(dir.path());
-    let study = server.study(dir.path(), 2, "");
-    let done = run(&["run", study.to_str().unwrap(), "--results", dir.path().join("r").to_str().unwrap()]);
-    eprintln!("{done:?}");
-    let Some(cluster) = Cluster::start(&dir.path().join("slurm"), 3) else { return };
-    eprintln!("{}", cluster.asked("sinfo", &[]));
-    eprintln!("{}", cluster.asked("srun", &["-N", "3", "hostname"]));
-    drop(cluster);
-    let _ = (Instant::now(), signal as fn(u32, &str), plimsoll as fn() -> Command);
-    let _: Option<(Child, Done)> = None;
+    let study = server.study(dir.path(), 4, "");
+    let study = study.to_str().unwrap();
+    let part = |block: &str, name: &str, code: i32| {
+        let results = dir.path().join(name);
+        run(&["run", study, "--block", block, "--results", results.to_str().unwrap()]).expect(code, &[]);
+        results.join("results.db")
+    };
+    let files = [part("1/2", "a", 0), part("2/2", "b", 0)];
+    let both = report(&files);
+    assert_eq!(counted_blocks(&both), [(1, vec![1, 2, 3, 4]), (2, vec![1, 2, 3, 4])]);
+    // The same plan in both: no seed was drawn.
+    assert_eq!(both["studies"][0]["seed"], both["studies"][1]["seed"]);
+    let doubled = report(&[files[0].clone(), files[1].clone(), files[0].clone()]);
+    assert_eq!(counted_blocks(&doubled), counted_blocks(&both));
+    // A part that is whole has nothing left to do; one that was not begun is told.
+    let again = run(&["run", study, "--block", "1,3", "--results", dir.path().join("a").to_str().unwrap()]);
+    again.expect(0, &[]).out.contains("Everything was recorded before").then_some(()).unwrap();
+    run(&["run", study, "--block", "9", "--results", dir.path().join("a").to_str().unwrap()])
+        .expect(2, &["--block 9", "1 to 4"]);
+    run(&["run", study, "--block", "3/2"]).expect(2, &["no share 3 of 2"]);
+}
+
+/// A study on a cluster.
+struct Fleet {
+    dir: tempfile::TempDir,
+    cluster: Cluster,
+    _server: FakeServer,
+    study: PathBuf,
+}
+
+impl Fleet {
+    fn start(nodes: usize, blocks: u32, more: &str) -> Option<Fleet> {
+        let dir = tempfile::tempdir().unwrap();
+        let cluster = Cluster::start(&dir.path().join("slurm"), nodes)?;
+        let server = FakeServer::start(dir.path());
+        let study = server.study(dir.path(), blocks, more);
+        Some(Fleet { dir, cluster, _server: server, study })
+    }
+
+    fn results(&self) -> PathBuf {
+        self.dir.path().join("results")
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.cluster.command(env!("CARGO_BIN_EXE_plimsoll"));
+        command.env("NO_COLOR", "1").args(words).arg("--results").arg(self.results());
+        command
+    }
+
+    fn run(&self, more: &[&str]) -> Command {
+        let mut words = vec!["run", self.study.to_str().unwrap(), "--on", "slurm"];
+        words.extend(more);
+        self.command(&words)
+    }
+
+    /// Starts a controller whose words go to a file of that name.
+    fn begin(&self, name: &str, more: &[&str]) -> Running {
+        let said = std::fs::File::create(self.dir.path().join(name)).unwrap();
+        let mut command = self.run(more);
+        Running(command.stdout(Stdio::null()).stderr(said).spawn().unwrap())
+    }
+
+    fn said(&self, name: &str) -> String {
+        std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default()
+    }
+
+    /// Ends that tasks have told of.
+    fn ended(&self) -> usize {
+        let tasks =
+            std::fs::read_dir(self.results().join("fleet/fake-1/tasks")).into_iter().flatten().flatten();
+        tasks.filter(|task| task.path().join("ended.json").exists()).count()
+    }
+
+    fn runs_on(&self, node: &str) -> bool {
+        !self.cluster.asked("squeue", &["-h", "-t", "RUNNING", "-w", node]).is_empty()
+    }
+}
+
+/// Waits for a controller; its exit code.
+fn ends(child: &mut Child, limit: Duration, fleet: &Fleet) -> Option<i32> {
+    let deadline = Instant::now() + limit;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    panic!("the controller goes on after {limit:?}\n{}", fleet.cluster.logs());
+}
+
+/// Blocks are made on all nodes; each once; the user's results file has all of them.
+#[test]
+fn a_study_is_made_on_all_nodes() {
+    let Some(fleet) = Fleet::start(3, 6, "") else { return };
+    let done = Done::of(fleet.run(&["--nodes", "3"]).output().unwrap());
+    let done = done.expect(0, &["submitted 6 blocks", "block 1 was made on n"]);
+    assert!(done.out.contains("report:"), "{}", done.out);
+    let json = report(&[fleet.results()]);
+    assert_eq!(counted_blocks(&json), [(1, vec![1, 2, 3, 4, 5, 6]), (2, vec![1, 2, 3, 4, 5, 6])]);
+    let runs = json["cells"][0]["runs"].as_array().unwrap();
+    let names: std::collections::BTreeSet<&str> =
+        runs.iter().map(|run| run["host"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names.into_iter().collect::<Vec<_>>(), ["n1", "n2", "n3"]);
+    // Logs of runs came along, and nothing is left in the queue.
+    assert_eq!(fleet.cluster.asked("squeue", &["-h"]), "");
+    let status = Done::of(fleet.command(&["fleet", "status", "fake"]).output().unwrap()).expect(0, &[]);
+    assert!(status.out.contains("6 of 6 blocks"), "{}", status.out);
+    let again = Done::of(fleet.run(&[]).output().unwrap()).expect(0, &[]);
+    assert!(again.out.contains("Everything was recorded before"), "{}", again.out);
+}
+
+/// A task, a node, slurmctld and the controller are killed; no recorded run is lost or doubled, and the study ends.
+#[test]
+fn a_fleet_survives_those_who_make_it() {
+    let Some(mut fleet) = Fleet::start(3, 8, "") else { return };
+    let first = fleet.begin("first", &[]);
+    let limit = Duration::from_secs(120);
+    wait_until(limit, "the first block", || fleet.ended() >= 1);
+    // The controller, the hard way; its tasks go on.
+    signal(first.id(), "KILL");
+    drop(first);
+    let second = fleet.begin("second", &[]);
+    // A task: its process and all of its step.
+    let task = || {
+        let is_task = |pid: &u32| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).contains("fleet\0task")
+        };
+        fleet.cluster.processes().into_iter().find(is_task)
+    };
+    let mut found = None;
+    wait_until(limit, "a task", || {
+        found = task();
+        found.is_some()
+    });
+    signal(found.unwrap(), "KILL");
+    // The scheduler, for some seconds.
+    fleet.cluster.kill("slurmctld");
+    std::thread::sleep(Duration::from_secs(4));
+    fleet.cluster.start_controller();
+    // A node: what it runs goes on without it, until Slurm takes it for lost and begins it again elsewhere.
+    wait_until(limit, "a task on n3", || fleet.runs_on("n3") || fleet.ended() >= 7);
+    fleet.cluster.kill("n3");
+    let mut second = second;
+    assert_eq!(ends(&mut second, Duration::from_secs(240), &fleet), Some(0), "{}", fleet.said("second"));
+    let json = report(&[fleet.results()]);
+    let all: Vec<u64> = (1..=8).collect();
+    let got = counted_blocks(&json);
+    for (sessions, blocks) in &got {
+        let mut once = blocks.clone();
+        once.dedup();
+        assert_eq!(once, all, "{sessions} sessions\n{}\n{}", fleet.said("first"), fleet.said("second"));
+    }
+    // All that any task has recorded is in the user's file, once.
+    let tasks = fleet.results().join("fleet/fake-1/tasks");
+    let mut recorded = 0;
+    for task in std::fs::read_dir(tasks).unwrap().flatten() {
+        let Ok(store) = store::Store::open_read_only(&task.path()) else { continue };
+        for study in store.studies().unwrap() {
+            let heads = store.run_heads(study.id).unwrap();
+            recorded += heads.iter().filter(|head| head.status != store::Status::Running).count();
+        }
+    }
+    let store = store::Store::open_read_only(&fleet.results()).unwrap();
+    let heads = store.run_heads(store.studies().unwrap()[0].id).unwrap();
+    assert_eq!(heads.len(), recorded);
+    let pids = fleet.cluster.processes();
+    drop(fleet);
+    assert!(pids.iter().all(|pid| !Path::new(&format!("/proc/{pid}/cmdline")).exists() || is_gone(*pid)));
+}
+
+/// Its number may be somebody else's by now.
+fn is_gone(pid: u32) -> bool {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    !String::from_utf8_lossy(&environment).contains("slurm.conf")
+}
+
+/// Ctrl-C cancels the jobs, or leaves them; who comes back goes on.
+#[test]
+fn a_fleet_is_left_taken_up_and_cancelled() {
+    let Some(fleet) = Fleet::start(2, 6, "") else { return };
+    let limit = Duration::from_secs(120);
+    let mut left = fleet.begin("left", &["--leave-jobs"]);
+    wait_until(limit, "a task", || fleet.runs_on("n1"));
+    signal(left.id(), "INT");
+    assert_eq!(ends(&mut left, limit, &fleet), Some(4), "{}", fleet.said("left"));
+    assert!(fleet.said("left").contains("plimsoll fleet attach fake"), "{}", fleet.said("left"));
+    assert_ne!(fleet.cluster.asked("squeue", &["-h"]), "");
+    let said = std::fs::File::create(fleet.dir.path().join("attached")).unwrap();
+    let mut command = fleet.command(&["fleet", "attach", "fake"]);
+    let mut attached = Running(command.stdout(Stdio::null()).stderr(said).spawn().unwrap());
+    wait_until(limit, "a block", || fleet.said("attached").contains("was made on"));
+    signal(attached.id(), "INT");
+    assert_eq!(ends(&mut attached, limit, &fleet), Some(4), "{}", fleet.said("attached"));
+    wait_until(limit, "the queue's end", || fleet.cluster.asked("squeue", &["-h"]).is_empty());
+    let json = report(&[fleet.results()]);
+    assert!(!counted_blocks(&json).is_empty());
+    Done::of(fleet.command(&["fleet", "cancel", "fake"]).output().unwrap()).expect(0, &[]);
+    let done = Done::of(fleet.run(&[]).output().unwrap()).expect(0, &[]);
+    assert!(!done.out.contains("still to be made"), "{}", done.out);
+    let last: Vec<u64> = (1..=6).collect();
+    assert!(counted_blocks(&report(&[fleet.results()])).iter().all(|(_, blocks)| *blocks == last));
+}
+
+/// What cannot work is told before anything is measured.
+#[test]
+fn a_cluster_that_cannot_do_it_is_told_before_anything_is_measured() {
+    let Some(fleet) = Fleet::start(2, 2, "[fleet]\non = \"slurm\"\npartition = \"big\"\n") else { return };
+    let study = fleet.study.to_str().unwrap().to_owned();
+    let refused = |words: &[&str], parts: &[&str]| {
+        Done::of(fleet.command(words).output().unwrap()).expect(2, parts);
+        assert_eq!(fleet.ended(), 0);
+    };
+    // By the study's own words, and by flags that stand in for them.
+    refused(&["run", &study], &["--partition big", "it has lab"]);
+    refused(&["run", &study, "--partition", "lab", "--nodes", "5"], &["--nodes 5", "2 nodes"]);
+    refused(
+        &["run", &study, "--partition", "lab", "--constraint", "gpu"],
+        &["--constraint gpu", "it has fake"],
+    );
+    refused(&["run", &study, "--on", "kubernetes"], &["--dry-run"]);
+    refused(&["fleet", "status", "nobody"], &["no fleet has worked on `nobody`"]);
+    let mut without = fleet.command(&["run", &study, "--partition", "lab"]);
+    without.env("PATH", "/nowhere");
+    Done::of(without.output().unwrap()).expect(3, &["there is no `sinfo` here", "--block 1/2"]);
+    // A directory that nodes do not see: each has a /run/lock of its own.
+    let hidden = tempfile::tempdir_in("/run/lock").unwrap();
+    let mut command = fleet.cluster.command(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(["run", &study, "--partition", "lab", "--results", hidden.path().to_str().unwrap()]);
+    Done::of(command.output().unwrap()).expect(2, &["does not see", "all nodes share"]);
 }
