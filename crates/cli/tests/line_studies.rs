@@ -118,7 +118,7 @@ fn killed_when(arguments: &[&str], is_time: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_time() {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it was killed");
-        assert!(began.elapsed() < Duration::from_secs(400), "nothing was recorded");
+        assert!(began.elapsed() < Duration::from_secs(900), "nothing was recorded");
         std::thread::sleep(Duration::from_millis(50));
     }
     child.kill().unwrap();
@@ -143,7 +143,7 @@ fn a_search_that_was_killed_goes_on_after_its_last_probe() {
     let arguments = ["run", &path, "--results", &results];
     killed_when(&arguments, || probes(&results).first().is_some_and(|probes| probes.len() >= 2));
     let before = probes(&results);
-    run(&arguments).expect(0, &["going on after"]);
+    run(&arguments).expect(0, &[]);
     let after = probes(&results);
     assert_eq!(after.len(), 1, "one search, made by two commands");
     assert_eq!(after[0][..before[0].len()], before[0][..], "what was there is there");
@@ -179,7 +179,6 @@ fn a_search_that_was_killed_goes_on_after_its_last_probe() {
     let before = probes(&results);
     let done = run(&line);
     assert!(matches!(done.code, Some(0 | 1)), "{}", done.err);
-    assert!(done.err.contains("going on after"), "{}", done.err);
     let after = probes(&results);
     assert_eq!((after.len(), &after[0][..before[0].len()]), (1, &before[0][..]));
 }
@@ -201,7 +200,7 @@ fn a_server_that_dies_under_the_search_gets_another_life_and_its_death_is_told()
         .unwrap();
     let began = Instant::now();
     while probes(&results).first().is_none_or(|probes| probes.len() < 2) {
-        assert!(began.elapsed() < Duration::from_secs(400), "nothing was recorded");
+        assert!(began.elapsed() < Duration::from_secs(900), "nothing was recorded");
         std::thread::sleep(Duration::from_millis(50));
     }
     // The next probe is under way.

@@ -21,7 +21,8 @@ const BOTTOM: f64 = 38.0;
 pub(crate) struct Picture<'a> {
     pub(crate) caption: String,
     tried: Vec<Tried<'a>>,
-    lines: Vec<(f64, &'a Line)>,
+    /// By promise: over the counted runs, and as the first of them found it.
+    lines: Vec<(Option<f64>, &'a Line)>,
     /// Of the closed loop.
     peak_tps: Option<f64>,
 }
@@ -36,9 +37,10 @@ impl<'a> Picture<'a> {
         let promises = study.promises();
         let lines = promises.iter().filter_map(|promise| {
             let (run, _) = study.counted(point).next()?;
-            Some((study.line(point, promise)?.median, line_of(run, promise)?))
+            let line_tps = study.line(point, promise).map(|line| line.median);
+            Some((line_tps, line_of(run, promise)?))
         });
-        let lines: Vec<(f64, &Line)> = lines.collect();
+        let lines: Vec<(Option<f64>, &Line)> = lines.collect();
         let peak_tps = study.peak(point).map(|peak| peak.median);
         Some(Picture { caption: point.label.clone(), tried, lines, peak_tps })
     }
@@ -129,8 +131,10 @@ pub(crate) fn picture(of: &Picture<'_>, axes: &Axes) -> String {
     for (_, value, style) in PERCENTILES {
         marks(&mut svg, of, axes, value, style);
     }
-    for (line_tps, line) in &of.lines {
-        load_line(&mut svg, axes, *line_tps, line, of.lines.len() == 1);
+    let lines: Vec<(f64, &Line)> =
+        of.lines.iter().filter_map(|(line_tps, line)| Some(((*line_tps)?, *line))).collect();
+    for (line_tps, line) in &lines {
+        load_line(&mut svg, axes, *line_tps, line, lines.len() == 1);
     }
     svg.push_str("</svg>");
     svg
@@ -169,13 +173,11 @@ fn grid(svg: &mut String, axes: &Axes) {
 fn levels(svg: &mut String, of: &Picture<'_>, axes: &Axes) {
     for (_, line) in &of.lines {
         let Some(limit) = line.limit_ms else { continue };
-        let y = axes.y(limit);
+        let (y, right) = (axes.y(limit), SIZE.0 - RIGHT);
         let _ = write!(
             svg,
-            "<line class=\"promise\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-             <text class=\"promise\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            SIZE.0 - RIGHT,
-            LEFT + 4.0,
+            "<line class=\"promise\" x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+             <text class=\"promise\" x=\"{right:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             y - 4.0,
             escaped(&line.promise)
         );
@@ -220,7 +222,8 @@ fn marks(
     }
 }
 
-/// A circle with a stroke through it, on the edge of the hull, and the waterline down from it; its interval is a band.
+/// A circle with a stroke through it, as on a hull. A line that is alone has it at the top, with its interval as a band;
+/// several have it where each meets the level of its promise.
 fn load_line(svg: &mut String, axes: &Axes, line_tps: f64, line: &Line, is_alone: bool) {
     let (x, bottom) = (axes.x(line_tps), SIZE.1 - BOTTOM);
     if let (Some(low), Some(high), true) = (line.low, line.high, is_alone) {
@@ -232,26 +235,23 @@ fn load_line(svg: &mut String, axes: &Axes, line_tps: f64, line: &Line, is_alone
             bottom - TOP
         );
     }
-    let (anchor, at) = if x < SIZE.0 / 2.0 { ("start", x + 13.0) } else { ("end", x - 13.0) };
+    let level = line.limit_ms.filter(|_| !is_alone).map(|limit| axes.y(limit));
+    let (from, at) = (level.unwrap_or(TOP), level.unwrap_or(TOP - 7.0));
     let _ = write!(
         svg,
-        "<line class=\"mark\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
-         <circle class=\"mark\" cx=\"{x:.1}\" cy=\"{:.1}\" r=\"6\"/>\
-         <line class=\"mark\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
-        TOP - 7.0,
+        "<line class=\"mark\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{from:.1}\" y2=\"{bottom}\"/>\
+         <circle class=\"mark\" cx=\"{x:.1}\" cy=\"{at:.1}\" r=\"6\"/>\
+         <line class=\"mark\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>",
         x - 10.0,
-        x + 10.0,
-        TOP - 7.0,
-        TOP - 7.0
+        x + 10.0
     );
-    if is_alone {
-        let _ = write!(
-            svg,
-            "<text class=\"mark\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
-            TOP - 3.0,
-            number(line_tps)
-        );
-    }
+    let (anchor, beside) = if x < SIZE.0 / 2.0 { ("start", x + 13.0) } else { ("end", x - 13.0) };
+    let _ = write!(
+        svg,
+        "<text class=\"mark\" x=\"{beside:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
+        if is_alone { at + 4.0 } else { at - 6.0 },
+        number(line_tps)
+    );
 }
 
 fn escaped(text: &str) -> String {

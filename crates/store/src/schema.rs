@@ -176,7 +176,7 @@ CREATE TABLE line_probe (
 /// What searches for load lines found, and the runs of studies that are such searches.
 const V9: &str = "
 ALTER TABLE line_search ADD COLUMN found TEXT;
-ALTER TABLE run ADD COLUMN line_id INTEGER REFERENCES line_search(id);
+ALTER TABLE run ADD COLUMN line_id INTEGER; -- of line_search
 ";
 
 /// Brings `connection` from version `from` to the end of `migrations`, all or nothing.

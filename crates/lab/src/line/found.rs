@@ -452,3 +452,88 @@ impl Found {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked() -> Asked {
+        let promises = vec![Promise::parse("p99 < 20ms").unwrap()];
+        let s = Duration::from_secs;
+        Asked::new(promises, Some(s(3000)), Some(s(600)), 64)
+    }
+
+    /// A probe of so many seconds of which each hundredth transaction in `over` of a hundred breaks the promise.
+    fn probe(purpose: Purpose, rate: f64, seconds: usize, over_percent: u64) -> LineProbe {
+        let wanted = Wanted {
+            pacing: load::Pacing::Closed,
+            sessions: 8,
+            warmup: Duration::ZERO,
+            length: Duration::ZERO,
+            purpose,
+            seed: 0,
+        };
+        let count = LineCount { transactions: 10_000, over: 100 * over_percent };
+        let total =
+            LineCount { transactions: 10_000 * seconds as u64, over: 100 * over_percent * seconds as u64 };
+        LineProbe {
+            tps: rate,
+            seconds: seconds as f64,
+            took_s: seconds as f64 + 3.0,
+            seen: vec![LineSeen { seconds: vec![count; seconds], total }],
+            ..empty(rate, &wanted, 0)
+        }
+    }
+
+    fn found(asked: &Asked, probes: Vec<LineProbe>) -> LineFound {
+        let climb = LineProbe { broken: vec![None], took_s: 20.0, ..probe(Purpose::Hold, 10_000.0, 2, 0) };
+        let promises = asked.promises.clone();
+        let seeking = Seeking { asked, climb, probes };
+        let searched = seeking.probes.iter().filter_map(searched).collect();
+        let search = Search::new(asked.rules(&promises, 10_000.0), searched, 20.0);
+        seeking.found(Some(&search))
+    }
+
+    fn around_6000() -> Vec<LineProbe> {
+        vec![
+            probe(Purpose::Bracket, 7000.0, 8, 40),
+            probe(Purpose::Bracket, 5500.0, 8, 0),
+            probe(Purpose::Refine, 6000.0, 30, 0),
+            probe(Purpose::Refine, 6300.0, 30, 3),
+            probe(Purpose::Refine, 6150.0, 30, 1),
+        ]
+    }
+
+    #[test]
+    fn a_line_that_sinks_while_it_is_held_says_from_where_to_where() {
+        let asked = asked();
+        let mut probes = around_6000();
+        probes.push(probe(Purpose::Hold, 6100.0, 600, 4));
+        probes.push(probe(Purpose::Hold, 4800.0, 600, 0));
+        let line = &found(&asked, probes).lines[0];
+        assert_eq!(line.line_tps, Some(4800.0));
+        assert!(line.hold.is_some_and(|hold| hold.held && hold.seconds == 600.0));
+        let sunk = line.warnings.iter().find(|warning| warning.contains("sank")).unwrap();
+        assert!(sunk.contains("kept at 6100") && sunk.contains("4800 was held for 600 s"), "{sunk}");
+        // One that was held at once sank nowhere.
+        let mut probes = around_6000();
+        probes.push(probe(Purpose::Hold, 6050.0, 600, 0));
+        let line = &found(&asked, probes).lines[0];
+        assert_eq!((line.line_tps, line.warnings.iter().any(|w| w.contains("sank"))), (Some(6050.0), false));
+    }
+
+    #[test]
+    fn servers_that_do_not_last_end_the_search_and_are_told() {
+        let asked = asked();
+        let lost = |rate| LineProbe {
+            error: Some("gone".into()),
+            seen: vec![],
+            ..probe(Purpose::Refine, rate, 0, 0)
+        };
+        let mut probes = around_6000();
+        probes.extend([lost(6100.0), lost(6110.0), lost(6120.0)]);
+        let line = &found(&asked, probes).lines[0];
+        assert_eq!(line.ended_by, "server");
+        assert_eq!(line.warnings.iter().filter(|warning| warning.contains("was lost at")).count(), 3);
+    }
+}

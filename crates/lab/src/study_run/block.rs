@@ -286,7 +286,7 @@ impl Work<'_> {
         Some(LineOrder {
             asked,
             results: &self.request.results,
-            fingerprint: format!("study {} run {}", self.id.0, planned.index),
+            fingerprint: format!("study {} seed {} run {}", self.id.0, self.plan.seed, planned.index),
             command: &self.request.command,
             is_new: false,
             seed: planned.seed,
