@@ -1,6 +1,7 @@
 //! The command line: each flag is defined once, here; help, completions and man page follow from it.
 
 mod fleet;
+mod hub;
 mod sandboxes;
 mod series;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub(crate) use fleet::{FleetArgs, FleetCommand, FleetStudy, PartArgs, Scheduler};
+pub(crate) use hub::{ExportArgs, HubArgs, HubCommand, HubPlaceArgs, ServeArgs, SubmitArgs, TokenCommand};
 pub(crate) use sandboxes::{DeployArgs, EnvFormat, SandboxArgs, SandboxCommand};
 pub(crate) use series::{
     BisectArgs, BuildArgs, ChangesArgs, DecisionArgs, HistoryArgs, HistoryCommand, HistorySeriesArgs, METRICS,
@@ -88,6 +90,10 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Measure a bundle's study here, and say of each of its claims whether it is reproduced
     Rerun(RerunArgs),
+    /// Serve a hub: bundles of a team or of everybody, shown and compared
+    Hub(HubArgs),
+    /// Send a bundle to a hub
+    Submit(SubmitArgs),
     /// Run one workload on one server
     Bench(BenchArgs),
     /// Find the highest rate at which a server keeps a promise

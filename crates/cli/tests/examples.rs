@@ -39,6 +39,7 @@ use How::{Changed, Ends, Instead, NotRun, With};
 const LONG: &str = "it takes half a minute and more as it is written";
 const NO_CLIENT: &str = "where no client programs are installed";
 const OTHER_HOST: &str = "there is no such host; a sandbox's socket stands in for it";
+const OTHER_HUB: &str = "there is no such hub or database; tests/hub.rs serves and submits";
 const CARGO: &str = "cargo builds and runs what this test is part of";
 const BY_HAND: &str = "takes minutes to hours, and measures this machine";
 
@@ -125,6 +126,17 @@ const SPECIAL: &[(&str, How)] = &[
             "what is recorded here was made up, and its builds were never there",
         ),
     ),
+    // docs/hub.md
+    (
+        "plimsoll hub serve --listen 127.0.0.1:8030",
+        Instead(
+            "timeout 3 plimsoll hub serve --listen 127.0.0.1:0; test $? -eq 124",
+            "it serves until somebody ends it",
+        ),
+    ),
+    ("plimsoll hub serve --db postgres://hub@db.example.org/hub", NotRun(OTHER_HUB)),
+    ("plimsoll submit quickstart.plimsoll --to http://127.0.0.1:8030", NotRun(OTHER_HUB)),
+    ("plimsoll submit quickstart.plimsoll --to https://hub.example.org", NotRun(OTHER_HUB)),
     // The help texts.
     (
         "plimsoll bench oltp_read_write --server mariadb --sessions 1,8,64",

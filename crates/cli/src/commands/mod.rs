@@ -14,6 +14,7 @@ mod fetch;
 mod fleet;
 mod hdr;
 mod history;
+mod hub;
 mod line;
 mod out;
 mod pgbench;
@@ -59,6 +60,8 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
         Command::Changes(args) => changes::changes(&args),
         Command::Bundle(args) => bundle::bundle(&args),
         Command::Verify(args) => bundle::verify(&args),
+        Command::Hub(args) => hub::hub(args),
+        Command::Submit(args) => hub::submit(&args),
         Command::Rerun(args) => rerun::rerun(&args, &line),
         Command::Bench(args) => bench::bench(&args),
         Command::Line(args) => line::line(&args, line),

@@ -150,6 +150,8 @@ impl Store {
         let mut connection = Connection::open_in_memory().map_err(fail)?;
         connection.deserialize_read_exact(MAIN_DB, bytes, bytes.len(), false).map_err(fail)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true).map_err(fail)?;
+        // Whoever looks at somebody's bundle may be without files.
+        connection.execute_batch("PRAGMA temp_store = MEMORY").map_err(fail)?;
         connection
             .execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;")
             .map_err(fail)?;

@@ -1,0 +1,151 @@
+//! `hub` and `submit`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueHint};
+use hub::{Place, Scope};
+
+use super::duration;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plimsoll hub token add ada
+  plimsoll hub serve --listen 127.0.0.1:8030
+docs/hub.md shows a proxy with TLS in front.")]
+pub(crate) struct HubArgs {
+    #[command(subcommand)]
+    pub(crate) command: HubCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HubCommand {
+    /// Serve it
+    Serve(ServeArgs),
+    /// Make, list and revoke tokens
+    Token(TokenArgs),
+    /// Write the whole hub as static pages
+    Export(ExportArgs),
+    /// Look at a bundle on standard input (the hub's own child)
+    #[command(hide = true)]
+    Check(CheckArgs),
+}
+
+/// Where a hub keeps things.
+#[derive(Debug, Args)]
+pub(crate) struct HubPlaceArgs {
+    /// sqlite:FILE or postgres://USER@HOST/DATABASE (a password by PGPASSWORD)
+    #[arg(long, value_name = "URL", default_value = "sqlite:hub.db")]
+    pub(crate) db: Place,
+    /// Bundles go into this directory (default: hub-bundles beside the file of SQLite; with PostgreSQL into the database)
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) bundles: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  plimsoll hub serve --listen 127.0.0.1:8030")]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) place: HubPlaceArgs,
+    /// Where it listens; 0 as the port takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8030")]
+    pub(crate) listen: SocketAddr,
+    /// How the world calls it, for the feed (default: where it listens)
+    #[arg(long, value_name = "URL")]
+    pub(crate) root: Option<String>,
+    /// Largest bundle, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    pub(crate) bundle_max: u64,
+    /// Most that a bundle may unpack to, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    pub(crate) unpacked_max: u64,
+    /// Time for looking at one bundle
+    #[arg(long, value_name = "DURATION", default_value = "120s", value_parser = duration)]
+    pub(crate) patience: Duration,
+    /// Submissions of one token in an hour, refused ones included
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub(crate) rate: usize,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    pub(crate) command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make one and show it, this once
+    #[command(after_help = "Example:\n  plimsoll hub token add ada")]
+    Add {
+        /// Whose it is
+        name: String,
+        /// What it is for: submit, moderate
+        #[arg(long, value_name = "SCOPE", value_delimiter = ',', default_value = "submit", value_parser = scope)]
+        scope: Vec<Scope>,
+        /// It does nothing after so long
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        expires: Option<Duration>,
+        #[command(flatten)]
+        place: HubPlaceArgs,
+    },
+    /// List them, without themselves
+    #[command(after_help = "Example:\n  plimsoll hub token list")]
+    List {
+        #[command(flatten)]
+        place: HubPlaceArgs,
+    },
+    /// From now on it does nothing
+    #[command(after_help = "Example:\n  plimsoll hub token revoke robot")]
+    Revoke {
+        /// Whose it is
+        name: String,
+        #[command(flatten)]
+        place: HubPlaceArgs,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  plimsoll hub export site --base /results")]
+pub(crate) struct ExportArgs {
+    /// The directory
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+    /// Where it will stand on its web space: /results
+    #[arg(long, value_name = "PATH", default_value = "")]
+    pub(crate) base: String,
+    #[command(flatten)]
+    pub(crate) place: HubPlaceArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Bytes
+    #[arg(long)]
+    pub(crate) unpacked_max: u64,
+    #[arg(long)]
+    pub(crate) seconds_max: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  plimsoll submit quickstart.plimsoll --to https://hub.example.org
+The token is taken from PLIMSOLL_HUB_TOKEN, or from a file.")]
+pub(crate) struct SubmitArgs {
+    /// The bundle
+    #[arg(value_name = "FILE.plimsoll", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// The hub
+    #[arg(long, value_name = "URL")]
+    pub(crate) to: String,
+    /// A file with the token
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+fn scope(text: &str) -> Result<Scope, String> {
+    Scope::of_word(text).ok_or_else(|| "submit or moderate".to_owned())
+}

@@ -1,0 +1,457 @@
+//! `hub` and `submit`: a real hub, real bundles, both databases.
+
+mod common;
+#[path = "../../report/tests/common/mod.rs"]
+mod recorded;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use common::{plimsoll, run};
+use serde_json::Value;
+
+/// A hub on a port of its own.
+struct Hub {
+    process: Child,
+    address: String,
+    db: String,
+}
+
+impl Hub {
+    fn start(db: &str, more: &[&str]) -> Hub {
+        let mut command = plimsoll();
+        command.args(["hub", "serve", "--listen", "127.0.0.1:0", "--db", db]).args(more);
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let line = lines.next().expect("a line with the address").unwrap();
+        // What it says later must have a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        let address = line.split("http://").nth(1).unwrap().split(',').next().unwrap().to_owned();
+        Hub { process, address, db: db.to_owned() }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    fn token(&self, name: &str, more: &[&str]) -> String {
+        let args = [&["hub", "token", "add", name, "--db", &self.db], more].concat();
+        run(&args).expect(0, &[]).out.trim().to_owned()
+    }
+
+    /// Status, headers and body.
+    fn ask(&self, method: &str, path: &str, token: &str, body: &[u8]) -> (u16, String, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: hub\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        // A refused body is not read to its end.
+        drop(stream.write_all(body));
+        let mut answer = Vec::new();
+        drop(stream.read_to_end(&mut answer));
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_owned(), body.to_owned())
+    }
+
+    fn page(&self, path: &str) -> String {
+        let (status, head, body) = self.ask("GET", path, "", &[]);
+        assert_eq!(status, 200, "{path}: {body}");
+        assert!(head.to_lowercase().contains("content-security-policy"), "{path}: {head}");
+        body
+    }
+
+    fn json(&self, path: &str) -> Value {
+        serde_json::from_str(&self.page(path)).unwrap()
+    }
+
+    fn submit(&self, token: &str, bytes: &[u8]) -> (u16, String) {
+        let (status, _, body) = self.ask("POST", "/api/v1/bundles", token, bytes);
+        (status, body)
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// A bundle of the synthetic ladder on a machine of its own.
+fn bundle(dir: &Path, machine: &str, seed: u64) -> (PathBuf, Vec<u8>) {
+    let place = dir.join(format!("{machine}-{seed}"));
+    let mut store = store::Store::open(&place).unwrap();
+    let mut host = recorded::host(machine, "Linux 6.1");
+    host.fingerprint = format!("{seed:016x}");
+    recorded::add_ladder(&mut store, &host, 6, 3, seed);
+    drop(store);
+    let file = place.join("b.plimsoll");
+    run(&["bundle", "quickstart", "--results", place.to_str().unwrap(), "-o", file.to_str().unwrap()])
+        .expect(0, &[]);
+    let bytes = std::fs::read(&file).unwrap();
+    (file, bytes)
+}
+
+fn sqlite(dir: &Path) -> String {
+    format!("sqlite:{}", dir.join("hub.db").display())
+}
+
+/// By its socket, so that nothing else reaches it.
+fn address(server: &sandbox::Sandbox) -> String {
+    let vars: std::collections::BTreeMap<_, _> = server.env_vars().into_iter().collect();
+    format!(
+        "postgres://{}@/{}?host={}&port={}",
+        vars["PGUSER"],
+        vars["PGDATABASE"],
+        vars["PGHOST"].replace('/', "%2F"),
+        vars["PGPORT"]
+    )
+}
+
+/// What every hub must do, on whatever database.
+fn a_hub_takes_shows_and_compares(dir: &Path, db: &str) {
+    let hub = Hub::start(db, &[]);
+    let token = hub.token("ada", &[]);
+    let (file, bytes) = bundle(dir, "m1", 1);
+    let id = store::bundle::sha256(&bytes);
+    let mut submit = plimsoll();
+    submit.args(["submit", file.to_str().unwrap(), "--to", &hub.url()]).env("PLIMSOLL_HUB_TOKEN", &token);
+    let said = submit.output().unwrap();
+    let text = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+    assert!(said.status.success() && text.contains(&format!("/bundle/{id}")), "{text}");
+    // The same again is known, by whichever way.
+    assert_eq!(hub.submit(&token, &bytes).0, 409);
+    let (_, second) = bundle(dir, "m2", 2);
+    let (status, body) = hub.submit(&token, &second);
+    assert_eq!(status, 201, "{body}");
+    let other = store::bundle::sha256(&second);
+
+    assert!(hub.page("/").contains(&format!("/bundle/{id}")));
+    let shown = hub.json(&format!("/api/v1/bundles/{id}"));
+    assert!(shown["figures"].as_u64().unwrap() > 1000);
+    let claim = shown["claims"][0]["id"].as_str().unwrap();
+    let standing = &shown["claims"][0]["standing"];
+    assert_eq!((&standing["bundles"], &standing["hosts"]), (&2.into(), &2.into()), "{standing}");
+    let counts = ["reproduced", "contradicted", "undecided"].map(|name| standing[name].as_u64().unwrap());
+    assert_eq!(counts.iter().sum::<u64>(), 1, "{standing}");
+    let measured = hub.json(&format!("/api/v1/claims/{claim}"));
+    assert_eq!(measured["measured"][0]["standing"], "first");
+    assert!(measured["measured"][1]["between"]["ratio"].as_f64().is_some_and(|ratio| ratio > 0.5));
+    let compared = hub.json(&format!("/api/v1/compare?with={id}&with={other}"));
+    assert!(compared["claims"][0]["columns"][1]["between"]["ratio"].is_number());
+    // Throughputs of two machines never stand in one table.
+    for group in compared["cells"].as_array().unwrap() {
+        let bundles: Vec<_> = group["rows"].as_array().unwrap().iter().map(|row| &row["bundle"]).collect();
+        assert!(bundles.windows(2).all(|pair| pair[0] == pair[1]), "{group}");
+    }
+    let host = shown["hosts"][0]["fingerprint"].as_str().unwrap().replace(' ', "%20");
+    for path in [
+        format!("/bundle/{id}"),
+        format!("/claim/{claim}"),
+        format!("/compare?with={id}&with={other}"),
+        format!("/host/{host}"),
+        "/server/mariadb@11.4.5".to_owned(),
+        "/places".to_owned(),
+        "/history".to_owned(),
+        "/search?q=mariadb+ladder".to_owned(),
+        "/submit".to_owned(),
+    ] {
+        let page = hub.page(&path);
+        assert!(page.contains("<h1") && !page.contains("<script"), "{path}");
+    }
+    let (_, head, report) = hub.ask("GET", &format!("/bundle/{id}/report"), "", &[]);
+    assert!(
+        head.contains("sandbox allow-scripts") && report.to_lowercase().contains("<!doctype html"),
+        "{head}"
+    );
+    let found = hub.json("/api/v1/bundles?q=no_such_word");
+    assert_eq!(found["bundles"], serde_json::json!([]));
+    assert_eq!(
+        hub.json("/api/v1/bundles?q=%25")["bundles"],
+        serde_json::json!([]),
+        "% is a letter like others"
+    );
+    assert!(hub.page("/feed.atom").contains(&format!("urn:sha256:{id}")));
+
+    // Who may submit may not hide.
+    let hide = format!("/api/v1/bundles/{other}?why=wrong");
+    assert_eq!(hub.ask("DELETE", &hide, &token, &[]).0, 403);
+    let keeper = hub.token("eve", &["--scope", "moderate"]);
+    assert_eq!(hub.submit(&keeper, &bytes).0, 403);
+    assert_eq!(hub.ask("DELETE", &hide, &keeper, &[]).0, 204);
+    assert_eq!(hub.ask("GET", &format!("/bundle/{other}"), "", &[]).0, 404);
+    assert_eq!(hub.ask("GET", &format!("/bundle/{other}/file"), "", &[]).0, 404);
+    assert_eq!(hub.json(&format!("/api/v1/claims/{claim}"))["standing"]["bundles"], 1);
+
+    run(&["hub", "token", "revoke", "ada", "--db", db]).expect(0, &[]);
+    let (status, body) = hub.submit(&token, &second);
+    assert!(status == 403 && body.contains("revoked"), "{status} {body}");
+    assert!(run(&["hub", "token", "list", "--db", db]).expect(0, &[]).out.contains("revoked"));
+
+    let site = dir.join("site");
+    let bundles = dir.join("hub-bundles");
+    let mut args = vec!["hub", "export", site.to_str().unwrap(), "--base", "/results", "--db", db];
+    if db.starts_with("sqlite") {
+        args.extend(["--bundles", bundles.to_str().unwrap()]);
+    }
+    run(&args).expect(0, &[]);
+    assert_eq!(std::fs::read(site.join(format!("bundle/{id}/file.plimsoll"))).unwrap(), bytes);
+    let front = std::fs::read_to_string(site.join("index.html")).unwrap();
+    assert!(front.contains(&format!("/results/bundle/{id}")) && !front.contains("<form action"), "{front}");
+}
+
+#[test]
+fn a_hub_on_sqlite() {
+    let dir = tempfile::tempdir().unwrap();
+    a_hub_takes_shows_and_compares(dir.path(), &sqlite(dir.path()));
+}
+
+#[test]
+fn a_hub_on_postgresql() {
+    let Some(server) = sandbox::testing::server("postgres") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    a_hub_takes_shows_and_compares(dir.path(), &address(&server));
+}
+
+#[test]
+fn what_is_not_a_sound_bundle_is_refused_and_nothing_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = sqlite(dir.path());
+    let hub = Hub::start(&db, &["--bundle-max", "1", "--unpacked-max", "16"]);
+    let token = hub.token("ada", &[]);
+    let (_, bytes) = bundle(dir.path(), "m1", 1);
+    let members = store::bundle::unpack(&bytes, &Default::default()).unwrap();
+    let forged = |name: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut members = members.clone();
+        change(&mut members.iter_mut().find(|(known, _)| known == name).unwrap().1);
+        let manifest: store::bundle::Manifest = serde_json::from_slice(&members[0].1).unwrap();
+        let new = store::bundle::Manifest::new(&manifest.study, manifest.author, &members[1..], vec![]);
+        members[0].1 = new.bytes();
+        store::bundle::pack(&members).unwrap()
+    };
+    let faster = forged("figures.json", &|bytes| {
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        let at = text.find("\"median\": ").unwrap() + "\"median\": ".len();
+        bytes[at] = if bytes[at] == b'9' { b'8' } else { b'9' };
+    });
+    let bomb = forged("study.toml", &|bytes| bytes.resize(40 << 20, b' '));
+    let newer = forged("results.db", &|bytes| bytes[60..64].copy_from_slice(&99_u32.to_be_bytes()));
+    let mut deep = members.clone();
+    deep[0].1 = format!("{{\"format\": 1, \"x\": {}", "[".repeat(100_000)).into_bytes();
+    let deep = store::bundle::pack(&deep).unwrap();
+    let mut turned = bytes.clone();
+    turned[bytes.len() / 2] ^= 1;
+    for (name, bytes, status, says) in [
+        ("nothing", Vec::new(), 422, "cut short"),
+        ("text", b"GET / HTTP/1.1".to_vec(), 422, "no bundle"),
+        ("cut", bytes[..bytes.len() / 2].to_vec(), 422, "no seal"),
+        ("turned", turned, 422, "changed after it was sealed"),
+        ("forged", faster, 422, "figures are not those of what was measured"),
+        ("bomb", bomb, 422, "unpacks to more than"),
+        ("newer", newer, 422, "knows up to"),
+        ("deep", deep, 422, "cannot be read"),
+        ("large", vec![0; 2 << 20], 413, "larger than"),
+    ] {
+        let (found, body) = hub.submit(&token, &bytes);
+        assert!(found == status && body.contains(says), "{name}: {found} {body}");
+    }
+    assert_eq!(hub.submit("no-token", &bytes).0, 403);
+    let late = hub.token("late", &["--expires", "1ms"]);
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert!(hub.submit(&late, &bytes).1.contains("expired"));
+    assert_eq!(hub.json("/api/v1/front")["bundles"], 0);
+    assert_eq!(std::fs::read_dir(dir.path().join("hub-bundles")).unwrap().count(), 0);
+    for path in
+        ["/bundle/..%2F..%2Fetc%2Fpasswd/file", "/bundle/x", "/claim/x", "/host/x", "/server/x", "/nothing"]
+    {
+        assert_eq!(hub.ask("GET", path, "", &[]).0, 404, "{path}");
+    }
+    run(&["submit", "/no/file", "--to", &hub.url()]).expect(2, &["PLIMSOLL_HUB_TOKEN"]);
+    let mut insecure = plimsoll();
+    let file = dir.path().join("m1-1/b.plimsoll");
+    insecure.args(["submit", file.to_str().unwrap(), "--to", "http://127.0.0.1.example.org"]);
+    let said = insecure.env("PLIMSOLL_HUB_TOKEN", "t").output().unwrap();
+    assert!(String::from_utf8_lossy(&said.stderr).contains("https:// only"));
+}
+
+#[test]
+fn a_token_may_submit_so_often_in_an_hour() {
+    let dir = tempfile::tempdir().unwrap();
+    let hub = Hub::start(&sqlite(dir.path()), &["--rate", "2"]);
+    let token = hub.token("ada", &[]);
+    let found = [0, 1, 2].map(|at| hub.submit(&token, &[at]).0);
+    assert_eq!(found, [422, 422, 429]);
+}
+
+/// A hostile title and names are texts on every page.
+#[test]
+fn markup_of_a_submitter_stays_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let hub = Hub::start(&sqlite(dir.path()), &[]);
+    let token = hub.token("ada", &[]);
+    let hostile = "</title><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7777 }}";
+    let place = dir.path().join("r");
+    let mut store = store::Store::open(&place).unwrap();
+    let mut machine = recorded::host("m1", "Linux");
+    machine.cpu_model = hostile.to_owned();
+    recorded::add_ladder(&mut store, &machine, 5, 3, 1);
+    drop(store);
+    let database = rusqlite::Connection::open(place.join("results.db")).unwrap();
+    database.execute("UPDATE study SET title = ?1, question = ?1", [hostile]).unwrap();
+    drop(database);
+    let file = dir.path().join("b.plimsoll");
+    run(&["bundle", "quickstart", "--results", place.to_str().unwrap(), "-o", file.to_str().unwrap()])
+        .expect(0, &[]);
+    let bytes = std::fs::read(&file).unwrap();
+    let (status, body) = hub.submit(&token, &bytes);
+    assert_eq!(status, 201, "{body}");
+    let id = store::bundle::sha256(&bytes);
+    let claim = hub.json(&format!("/api/v1/bundles/{id}"))["claims"][0]["id"].as_str().unwrap().to_owned();
+    for path in
+        ["/", "/search", "/places", "/feed.atom", &format!("/bundle/{id}"), &format!("/claim/{claim}")]
+    {
+        let page = hub.page(path);
+        for markup in ["<script", "<img", "54439"] {
+            assert!(!page.contains(markup), "{markup} in {path}");
+        }
+    }
+    assert!(hub.page(&format!("/bundle/{id}")).contains("&lt;script&gt;"));
+}
+
+/// Each way that the description names answers with what it promises, and each way of the JSON is named.
+#[test]
+fn the_json_is_as_its_description_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let hub = Hub::start(&sqlite(dir.path()), &[]);
+    let token = hub.token("ada", &[]);
+    let (_, bytes) = bundle(dir.path(), "m1", 1);
+    assert_eq!(hub.submit(&token, &bytes).0, 201);
+    let id = store::bundle::sha256(&bytes);
+    let shown = hub.json(&format!("/api/v1/bundles/{id}"));
+    let api = hub.json("/api/v1/openapi.json");
+    let mut asked = 0;
+    for (path, ways) in api["paths"].as_object().unwrap() {
+        let Some(get) = ways.get("get") else { continue };
+        let schema = &get["responses"]["200"]["content"]["application/json"]["schema"];
+        let path = path
+            .replace("/bundles/{id}", &format!("/bundles/{id}"))
+            .replace("/claims/{id}", &format!("/claims/{}", shown["claims"][0]["id"].as_str().unwrap()))
+            .replace("/hosts/{id}", &format!("/hosts/{}", shown["hosts"][0]["fingerprint"].as_str().unwrap()))
+            .replace("{name}", "mariadb@11.4.5")
+            .replace("{flavor}/{metric}", "mariadb/tps")
+            .replace(' ', "%20")
+            .replace("/compare", &format!("/compare?with={id}"));
+        fits(&api, schema, &hub.json(&path), &path);
+        asked += 1;
+    }
+    assert_eq!(asked, 10);
+    let source = include_str!("../../hub/src/serve.rs");
+    for way in source.lines().filter_map(|line| line.trim().strip_prefix(".route(\"/api/")) {
+        let way = format!("/api/{}", way.split('"').next().unwrap());
+        assert!(api["paths"].get(&way).is_some(), "{way} is not described");
+    }
+}
+
+fn fits(api: &Value, schema: &Value, value: &Value, place: &str) {
+    if let Some(name) = schema["$ref"].as_str() {
+        return fits(api, &api["components"]["schemas"][name.rsplit('/').next().unwrap()], value, place);
+    }
+    let kinds: Vec<&str> = match &schema["type"] {
+        Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
+        one => one.as_str().into_iter().collect(),
+    };
+    let is_of = |kind: &&str| match *kind {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        _ => value.is_null(),
+    };
+    assert!(kinds.iter().any(is_of), "{place}: {kinds:?} is promised, found {value}");
+    for name in schema["required"].as_array().into_iter().flatten() {
+        assert!(value.get(name.as_str().unwrap()).is_some(), "{place} lacks {name}");
+    }
+    for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+        if let Some(value) = value.get(name) {
+            fits(api, schema, value, &format!("{place}.{name}"));
+        }
+    }
+    for value in value.as_array().into_iter().flatten().filter(|_| schema.get("items").is_some()) {
+        fits(api, &schema["items"], value, &format!("{place}[]"));
+    }
+}
+
+/// Two hubs on one database, sixteen submitters; one hub is killed in between. What was acknowledged is listed, whole, once.
+fn nothing_acknowledged_is_lost(dir: &Path, db: &str, bundles: &[&str]) {
+    let hubs = [Hub::start(db, bundles), Hub::start(db, bundles)];
+    let token = hubs[0].token("ada", &[]);
+    let all: Vec<Vec<u8>> = (0..8).map(|at| bundle(dir, &format!("m{at}"), at).1).collect();
+    let acknowledged = std::sync::Mutex::new(Vec::new());
+    let [first, second] = &hubs;
+    let killed = first.process.id();
+    std::thread::scope(|scope| {
+        for at in 0..16 {
+            let (acknowledged, bytes, token) = (&acknowledged, &all[at % all.len()], &token);
+            let hub = if at % 2 == 0 { &first.address } else { &second.address };
+            scope.spawn(move || {
+                let Ok(mut stream) = TcpStream::connect(hub) else { return };
+                let head = format!(
+                    "POST /api/v1/bundles HTTP/1.1\r\nHost: hub\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+                     Content-Length: {}\r\n\r\n",
+                    bytes.len()
+                );
+                if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(bytes)).is_err() {
+                    return;
+                }
+                let mut answer = Vec::new();
+                drop(stream.read_to_end(&mut answer));
+                let answer = String::from_utf8_lossy(&answer).into_owned();
+                if answer.starts_with("HTTP/1.1 201") || answer.starts_with("HTTP/1.1 409") {
+                    acknowledged.lock().unwrap().push(store::bundle::sha256(bytes));
+                }
+            });
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        // SAFETY: a process that this test started and has not reaped.
+        assert!(Command::new("kill").args(["-9", &killed.to_string()]).status().unwrap().success());
+    });
+    let acknowledged = acknowledged.into_inner().unwrap();
+    assert!(!acknowledged.is_empty());
+    for id in &acknowledged {
+        let shown = second.json(&format!("/api/v1/bundles/{id}"));
+        assert_eq!(&shown["id"], id.as_str());
+        let (status, _, _) = second.ask("GET", &format!("/bundle/{id}/report"), "", &[]);
+        assert_eq!(status, 200);
+    }
+    let listed = second.json("/api/v1/bundles");
+    let mut ids: Vec<&str> =
+        listed["bundles"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    let (count, counted) = (ids.len(), second.json("/api/v1/front")["bundles"].as_u64().unwrap());
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((ids.len(), count as u64), (count, counted), "each once");
+    for id in ids {
+        assert_eq!(second.ask("GET", &format!("/bundle/{id}/file"), "", &[]).0, 200, "nothing listed half");
+    }
+}
+
+#[test]
+fn concurrent_submitters_on_sqlite() {
+    let dir = tempfile::tempdir().unwrap();
+    nothing_acknowledged_is_lost(dir.path(), &sqlite(dir.path()), &[]);
+}
+
+#[test]
+fn concurrent_submitters_on_postgresql() {
+    let Some(server) = sandbox::testing::server("postgres") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    nothing_acknowledged_is_lost(dir.path(), &address(&server), &[]);
+}

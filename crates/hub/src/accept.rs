@@ -1,0 +1,223 @@
+//! Taking a bundle: verified, kept, listed; all of it or nothing.
+
+use report::bundle::{ListedClaim, Listing};
+use serde_json::{Value, json};
+use stats::{RatioSpan, Replication, replicated};
+
+use crate::check::Verified;
+use crate::db::{Cell, Db, Sql};
+use crate::error::Error;
+use crate::files::{BUNDLE, Keeping, REPORT};
+
+/// Texts of a submitter are shown up to here.
+const SHOWN_MAX: usize = 400;
+
+/// What was submitted, verified.
+pub(crate) struct Submission<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) verified: Verified,
+    /// Name of the token.
+    pub(crate) token: &'a str,
+    pub(crate) now_ms: i64,
+}
+
+/// Lists a bundle. When this returns it is kept and listed, also if everything loses power now.
+pub(crate) fn accept(db: &Db, keeping: &Keeping, submission: &Submission<'_>) -> Result<(), Error> {
+    let Submission { id, bytes, verified, .. } = submission;
+    keeping.keep_before(id, BUNDLE, bytes)?;
+    keeping.keep_before(id, REPORT, verified.report.as_bytes())?;
+    db.with(|sql| {
+        sql.transaction(|sql| {
+            if is_here(sql, id)? {
+                return Err(Error::Known(format!("/bundle/{id}")));
+            }
+            keeping.keep_with(sql, id, BUNDLE, bytes)?;
+            keeping.keep_with(sql, id, REPORT, verified.report.as_bytes())?;
+            insert(sql, submission)
+        })
+    })
+}
+
+pub(crate) fn is_here(sql: &mut Sql, id: &str) -> Result<bool, Error> {
+    Ok(!sql.rows("SELECT id FROM bundle WHERE id = ?1", &[id.into()])?.is_empty())
+}
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// What lists show of a bundle.
+fn head(submission: &Submission<'_>) -> Value {
+    let listing = &submission.verified.listing;
+    let servers = servers(listing);
+    json!({
+        "id": submission.id, "study": short(&listing.study), "title": short(&listing.title),
+        "question": short(&listing.question),
+        "answer": listing.answer.iter().take(2).map(|text| short(text)).collect::<Vec<_>>(),
+        "author": short(&listing.author.name), "signer": listing.signer, "is_quick": listing.is_quick,
+        "received_at": report::history::time(submission.now_ms),
+        "measured_at": report::history::time(listing.measured_at_ms), "servers": servers,
+        "hosts": listing.hosts.iter().map(|host| json!({"fingerprint": host.fingerprint, "name": short(&host.name),
+            "cpu_model": short(&host.cpu_model), "cpus": host.cpus})).collect::<Vec<_>>(),
+        "runs": listing.runs.0, "claims": listing.claims.len(),
+    })
+}
+
+fn servers(listing: &Listing) -> Vec<String> {
+    let mut servers: Vec<String> = listing.cells.iter().map(|cell| short(&cell.server)).collect();
+    servers.sort();
+    servers.dedup();
+    servers
+}
+
+fn words(listing: &Listing) -> String {
+    let mut all = vec![listing.study.clone(), listing.title.clone(), listing.question.clone()];
+    all.extend(listing.answer.iter().cloned());
+    all.push(listing.author.name.clone());
+    all.extend(listing.author.keywords.iter().cloned());
+    all.extend(servers(listing));
+    all.extend(listing.cells.iter().map(|cell| cell.workload.clone()));
+    all.extend(listing.hosts.iter().flat_map(|host| [host.name.clone(), host.cpu_model.clone()]));
+    all.dedup();
+    all.join("\n").to_lowercase()
+}
+
+fn insert(sql: &mut Sql, submission: &Submission<'_>) -> Result<(), Error> {
+    let Submission { id, bytes, verified, token, now_ms } = submission;
+    let (id, listing) = (*id, &verified.listing);
+    let values: [Cell; 11] = [
+        id.into(),
+        (*now_ms).into(),
+        listing.measured_at_ms.into(),
+        (*token).into(),
+        listing.study.clone().into(),
+        listing.shape.clone().into(),
+        (bytes.len() as i64).into(),
+        (verified.figures as i64).into(),
+        words(listing).into(),
+        head(submission).to_string().into(),
+        serde_json::to_string(listing)?.into(),
+    ];
+    sql.execute(
+        "INSERT INTO bundle (id, received_ms, measured_ms, token, is_hidden, hidden_why, study, shape, bytes, figures,
+         words, head, listing) VALUES (?1, ?2, ?3, ?4, 0, '', ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        &values,
+    )?;
+    for (at, claim) in listing.claims.iter().enumerate() {
+        let text = serde_json::to_string(claim)?;
+        let values: [Cell; 5] =
+            [id.into(), (at as i64).into(), claim.id.clone().into(), claim.host.clone().into(), text.into()];
+        let sentence = "INSERT INTO claim (bundle_id, ordinal, id, host, claim) VALUES (?1, ?2, ?3, ?4, ?5)";
+        sql.execute(sentence, &values)?;
+    }
+    for host in &listing.hosts {
+        let values = [host.fingerprint.clone().into(), id.into(), serde_json::to_string(host)?.into()];
+        let sentence =
+            "INSERT INTO host (fingerprint, bundle_id, host) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+        sql.execute(sentence, &values)?;
+    }
+    for server in servers(listing) {
+        sql.execute("INSERT INTO server (name, bundle_id) VALUES (?1, ?2)", &[server.into(), id.into()])?;
+    }
+    for (at, point) in listing.points.iter().enumerate() {
+        let mut point = point.clone();
+        point.point.file = format!("/bundle/{id}");
+        let server = point.key.get("server").and_then(Value::as_str).unwrap_or_default();
+        let flavor = server.split('@').next().unwrap_or_default();
+        let values: [Cell; 5] = [
+            id.into(),
+            (at as i64).into(),
+            flavor.into(),
+            point.metric.clone().into(),
+            serde_json::to_string(&point)?.into(),
+        ];
+        let sentence =
+            "INSERT INTO point (bundle_id, ordinal, flavor, metric, point) VALUES (?1, ?2, ?3, ?4, ?5)";
+        sql.execute(sentence, &values)?;
+    }
+    let mut claims: Vec<&str> = listing.claims.iter().map(|claim| &*claim.id).collect();
+    claims.sort_unstable();
+    claims.dedup();
+    claims.into_iter().try_for_each(|claim| count(sql, claim))
+}
+
+/// A bundle's part in a claim, and what it says of the first one.
+pub(crate) struct Measured {
+    pub(crate) bundle: String,
+    pub(crate) claim: ListedClaim,
+    /// Of the first one: none.
+    pub(crate) between: Option<(RatioSpan, Replication)>,
+    /// On the machine of the first one.
+    pub(crate) is_same_host: bool,
+}
+
+/// All measurements of a claim that are shown, the first received first. They are held against that one.
+pub(crate) fn measured(sql: &mut Sql, claim: &str) -> Result<Vec<Measured>, Error> {
+    let rows = sql.rows(
+        "SELECT bundle.id, claim.claim FROM claim JOIN bundle ON bundle.id = claim.bundle_id
+         WHERE claim.id = ?1 AND bundle.is_hidden = 0 ORDER BY bundle.received_ms, bundle.id, claim.ordinal",
+        &[claim.into()],
+    )?;
+    let mut all: Vec<Measured> = Vec::new();
+    for row in rows {
+        let claim: ListedClaim = serde_json::from_str(&row.text(1))?;
+        let between =
+            all.first().and_then(|first| replicated(span(&first.claim)?, span(&claim)?, first.claim.margin));
+        let is_same_host = all.first().is_some_and(|first| first.claim.host == claim.host);
+        all.push(Measured { bundle: row.text(0), claim, between, is_same_host });
+    }
+    Ok(all)
+}
+
+fn span(claim: &ListedClaim) -> Option<RatioSpan> {
+    Some(RatioSpan { ratio: claim.ratio?, low: claim.low?, high: claim.high? })
+}
+
+/// Counts who reproduced a claim: other machines than that of the first measurement.
+pub(crate) fn count(sql: &mut Sql, claim: &str) -> Result<(), Error> {
+    let all = measured(sql, claim)?;
+    sql.execute("DELETE FROM standing WHERE claim_id = ?1", &[claim.into()])?;
+    let Some(first) = all.first() else { return Ok(()) };
+    let others = || all[1..].iter().filter(|one| !one.is_same_host);
+    let of = |verdict: Replication| {
+        others().filter(|one| one.between.is_some_and(|(_, found)| found == verdict)).count() as i64
+    };
+    let mut hosts: Vec<&str> = all.iter().map(|one| &*one.claim.host).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let (reproduced, contradicted) = (of(Replication::Reproduced), of(Replication::NotReproduced));
+    let values: [Cell; 8] = [
+        claim.into(),
+        short(&first.claim.text).into(),
+        first.bundle.clone().into(),
+        (all.len() as i64).into(),
+        (hosts.len() as i64).into(),
+        reproduced.into(),
+        contradicted.into(),
+        (others().count() as i64 - reproduced - contradicted).into(),
+    ];
+    sql.execute(
+        "INSERT INTO standing (claim_id, text, bundle_id, bundles, hosts, reproduced, contradicted, undecided)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        &values,
+    )?;
+    Ok(())
+}
+
+/// Takes a bundle out of everything that is shown; its file stays.
+pub(crate) fn hide(db: &Db, id: &str, why: &str) -> Result<(), Error> {
+    db.with(|sql| {
+        sql.transaction(|sql| {
+            let sentence = "UPDATE bundle SET is_hidden = 1, hidden_why = ?2 WHERE id = ?1 AND is_hidden = 0";
+            if sql.execute(sentence, &[id.into(), why.into()])? == 0 {
+                return Err(Error::NotFound("bundle"));
+            }
+            let claims = sql.rows("SELECT DISTINCT id FROM claim WHERE bundle_id = ?1", &[id.into()])?;
+            claims.iter().try_for_each(|row| count(sql, &row.text(0)))
+        })
+    })
+}

@@ -1,0 +1,313 @@
+//! One way of asking both databases. Statements are written once, with `?1`; PostgreSQL reads `$1`.
+//!
+//! Everything here waits for the database: call it from threads that may.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use rusqlite::types::ValueRef;
+
+use crate::error::Error;
+use crate::schema;
+
+/// Where metadata are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A file of SQLite.
+    Sqlite(PathBuf),
+    /// `postgres://...`; the password is not shown.
+    Postgres(String),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        match text.split_once(':') {
+            Some(("sqlite", path)) if !path.is_empty() => Ok(Place::Sqlite(PathBuf::from(path))),
+            Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => {
+                text.parse::<postgres::Config>().map_err(|error| error.to_string())?;
+                Ok(Place::Postgres(text.to_owned()))
+            }
+            _ => Err("write sqlite:FILE or postgres://USER@HOST/DATABASE".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Sqlite(path) => write!(out, "sqlite:{}", path.display()),
+            Place::Postgres(_) => out.write_str("a PostgreSQL database"),
+        }
+    }
+}
+
+/// A value of a statement or a row.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Cell {
+    Null,
+    Int(i64),
+    Real(f64),
+    Text(String),
+    Blob(Vec<u8>),
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::Text(text.to_owned())
+    }
+}
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
+    }
+}
+impl From<i64> for Cell {
+    fn from(number: i64) -> Cell {
+        Cell::Int(number)
+    }
+}
+impl From<Option<f64>> for Cell {
+    fn from(number: Option<f64>) -> Cell {
+        number.map_or(Cell::Null, Cell::Real)
+    }
+}
+impl From<Option<i64>> for Cell {
+    fn from(number: Option<i64>) -> Cell {
+        number.map_or(Cell::Null, Cell::Int)
+    }
+}
+impl From<Vec<u8>> for Cell {
+    fn from(bytes: Vec<u8>) -> Cell {
+        Cell::Blob(bytes)
+    }
+}
+
+impl rusqlite::ToSql for Cell {
+    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        let value = match self {
+            Cell::Null => ValueRef::Null,
+            Cell::Int(number) => ValueRef::Integer(*number),
+            Cell::Real(number) => ValueRef::Real(*number),
+            Cell::Text(text) => ValueRef::Text(text.as_bytes()),
+            Cell::Blob(bytes) => ValueRef::Blob(bytes),
+        };
+        Ok(rusqlite::types::ToSqlOutput::Borrowed(value))
+    }
+}
+
+impl ToSql for Cell {
+    fn to_sql(
+        &self,
+        kind: &Type,
+        out: &mut postgres::types::private::BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match self {
+            Cell::Null => Ok(IsNull::Yes),
+            Cell::Int(number) => number.to_sql(kind, out),
+            Cell::Real(number) => number.to_sql(kind, out),
+            Cell::Text(text) => text.to_sql(kind, out),
+            Cell::Blob(bytes) => bytes.to_sql(kind, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+/// A row of an answer, by place.
+#[derive(Debug)]
+pub(crate) struct Row(Vec<Cell>);
+
+impl Row {
+    pub(crate) fn text(&self, at: usize) -> String {
+        match &self.0[at] {
+            Cell::Text(text) => text.clone(),
+            _ => String::new(),
+        }
+    }
+
+    pub(crate) fn int(&self, at: usize) -> i64 {
+        self.maybe_int(at).unwrap_or_default()
+    }
+
+    pub(crate) fn maybe_int(&self, at: usize) -> Option<i64> {
+        match self.0[at] {
+            Cell::Int(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn bytes(self, at: usize) -> Vec<u8> {
+        match self.0.into_iter().nth(at) {
+            Some(Cell::Blob(bytes)) => bytes,
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A connection to either.
+pub(crate) enum Sql {
+    Sqlite(rusqlite::Connection),
+    Postgres(Box<postgres::Client>),
+}
+
+impl Sql {
+    pub(crate) fn rows(&mut self, sql: &str, values: &[Cell]) -> Result<Vec<Row>, Error> {
+        match self {
+            Sql::Sqlite(connection) => {
+                let mut statement = connection.prepare_cached(sql)?;
+                let columns = statement.column_count();
+                let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+                let mut found = Vec::new();
+                while let Some(row) = rows.next()? {
+                    let cells = (0..columns).map(|at| Ok(of_sqlite(row.get_ref(at)?)));
+                    found.push(Row(cells.collect::<rusqlite::Result<_>>()?));
+                }
+                Ok(found)
+            }
+            Sql::Postgres(client) => {
+                let values: Vec<&(dyn ToSql + Sync)> =
+                    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+                let rows = client.query(&dollars(sql), &values)?;
+                let each = rows.iter().map(|row| {
+                    Ok(Row((0..row.len()).map(|at| of_postgres(row, at)).collect::<Result<_, Error>>()?))
+                });
+                each.collect()
+            }
+        }
+    }
+
+    /// Returns how many rows it changed.
+    pub(crate) fn execute(&mut self, sql: &str, values: &[Cell]) -> Result<u64, Error> {
+        match self {
+            Sql::Sqlite(connection) => {
+                let mut statement = connection.prepare_cached(sql)?;
+                Ok(statement.execute(rusqlite::params_from_iter(values))? as u64)
+            }
+            Sql::Postgres(client) => {
+                let values: Vec<&(dyn ToSql + Sync)> =
+                    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+                Ok(client.execute(&dollars(sql), &values)?)
+            }
+        }
+    }
+
+    pub(crate) fn batch(&mut self, sql: &str) -> Result<(), Error> {
+        match self {
+            Sql::Sqlite(connection) => Ok(connection.execute_batch(sql)?),
+            Sql::Postgres(client) => Ok(client.batch_execute(sql)?),
+        }
+    }
+
+    /// All or nothing, one writer after the other: what is counted in it is true when it is over.
+    pub(crate) fn transaction<T>(
+        &mut self,
+        work: impl FnOnce(&mut Sql) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match self {
+            Sql::Sqlite(_) => self.batch("BEGIN IMMEDIATE")?,
+            Sql::Postgres(_) => self.batch(&format!("BEGIN; SELECT pg_advisory_xact_lock({WRITERS})"))?,
+        }
+        let done = work(self).and_then(|done| self.batch("COMMIT").map(|()| done));
+        if done.is_err() {
+            // A connection that is gone has rolled back by itself.
+            drop(self.batch("ROLLBACK"));
+        }
+        done
+    }
+
+    fn is_gone(&self) -> bool {
+        matches!(self, Sql::Postgres(client) if client.is_closed())
+    }
+}
+
+/// "Plms", the lock of PostgreSQL that writers of a hub take in turn.
+const WRITERS: i64 = 0x506c_6d73;
+
+fn dollars(sql: &str) -> String {
+    sql.replace('?', "$")
+}
+
+fn of_sqlite(value: ValueRef<'_>) -> Cell {
+    match value {
+        ValueRef::Null => Cell::Null,
+        ValueRef::Integer(number) => Cell::Int(number),
+        ValueRef::Real(number) => Cell::Real(number),
+        ValueRef::Text(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => Cell::Blob(bytes.to_vec()),
+    }
+}
+
+fn of_postgres(row: &postgres::Row, at: usize) -> Result<Cell, Error> {
+    Ok(match *row.columns()[at].type_() {
+        Type::INT8 => row.try_get::<_, Option<i64>>(at)?.map_or(Cell::Null, Cell::Int),
+        Type::INT4 => row.try_get::<_, Option<i32>>(at)?.map_or(Cell::Null, |it| Cell::Int(it.into())),
+        Type::FLOAT8 => row.try_get::<_, Option<f64>>(at)?.map_or(Cell::Null, Cell::Real),
+        Type::BYTEA => row.try_get::<_, Option<Vec<u8>>>(at)?.map_or(Cell::Null, Cell::Blob),
+        _ => row.try_get::<_, Option<String>>(at)?.map_or(Cell::Null, Cell::Text),
+    })
+}
+
+/// The database, with connections that are used again.
+pub(crate) struct Db {
+    place: Place,
+    idle: Mutex<Vec<Sql>>,
+}
+
+/// A writer of SQLite waits for the other so long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Db {
+    /// Opens it and brings its tables to this version.
+    ///
+    /// # Errors
+    /// It cannot be had, or is of a newer version.
+    pub(crate) fn open(place: &Place) -> Result<Db, Error> {
+        let db = Db { place: place.clone(), idle: Mutex::new(Vec::new()) };
+        db.with(schema::migrate)?;
+        Ok(db)
+    }
+
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Sql) -> Result<T, Error>) -> Result<T, Error> {
+        let idle = self.idle.lock().map_err(|_| Error::Inside("a page broke off".to_owned()))?.pop();
+        let mut sql = match idle.filter(|sql| !sql.is_gone()) {
+            Some(sql) => sql,
+            None => self.connect()?,
+        };
+        let done = work(&mut sql);
+        if done.is_ok()
+            && let Ok(mut idle) = self.idle.lock()
+        {
+            idle.push(sql);
+        }
+        done
+    }
+
+    fn connect(&self) -> Result<Sql, Error> {
+        match &self.place {
+            Place::Sqlite(path) => {
+                let connection = rusqlite::Connection::open(path)?;
+                connection.busy_timeout(PATIENCE)?;
+                // Full: what is acknowledged survives a loss of power.
+                connection.execute_batch(
+                    "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;",
+                )?;
+                Ok(Sql::Sqlite(connection))
+            }
+            Place::Postgres(url) => {
+                let mut config: postgres::Config = url.parse().map_err(Error::from)?;
+                config.connect_timeout(PATIENCE).application_name("plimsoll hub");
+                Ok(Sql::Postgres(Box::new(config.connect(postgres::NoTls)?)))
+            }
+        }
+    }
+}

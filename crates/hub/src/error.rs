@@ -1,0 +1,61 @@
+//! What can go wrong, for whoever asked.
+
+/// Why something could not be had or done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such thing here.
+    #[error("there is no such {0} here")]
+    NotFound(&'static str),
+    /// What was asked for cannot be.
+    #[error("{0}")]
+    Wrong(String),
+    /// No token, or not one that may do this.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The bundle is not taken, with the reason.
+    #[error("{0}")]
+    Refused(String),
+    /// Larger than what is taken.
+    #[error("the bundle is larger than {0} bytes")]
+    TooLarge(u64),
+    /// More than is taken in a while.
+    #[error("{0}")]
+    TooMany(String),
+    /// It is here already.
+    #[error("this bundle is here already: {0}")]
+    Known(String),
+    /// The database does not answer, or says no.
+    #[error("the hub's database: {0}")]
+    Database(String),
+    /// A file of the hub.
+    #[error("{what}: {source}")]
+    File { what: String, source: std::io::Error },
+    /// Of the hub's own making.
+    #[error("{0}")]
+    Inside(String),
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Error {
+        Error::Database(error.to_string())
+    }
+}
+
+impl From<postgres::Error> for Error {
+    fn from(error: postgres::Error) -> Error {
+        let why = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
+        Error::Database(why)
+    }
+}
+
+impl From<serde_json::Error> for Error {
+    fn from(error: serde_json::Error) -> Error {
+        Error::Inside(format!("what is kept cannot be read ({error})"))
+    }
+}
+
+impl From<minijinja::Error> for Error {
+    fn from(error: minijinja::Error) -> Error {
+        Error::Inside(format!("a page cannot be made ({error:#})"))
+    }
+}

@@ -1,0 +1,81 @@
+//! The hub's tables, for both databases, and the way from any older version to them. A migration is never edited once a
+//! release has made tables with it.
+
+use crate::db::Sql;
+use crate::error::Error;
+
+/// Each entry takes the tables from version `index` to `index + 1`.
+const MIGRATIONS: [&str; 1] = [V1];
+
+/// Times are milliseconds since 1970. What a page shows of a bundle is in `listing` (JSON); what is searched, counted and
+/// ordered has columns of its own.
+const V1: &str = "
+CREATE TABLE bundle (
+  id TEXT PRIMARY KEY, -- SHA-256 of the file
+  received_ms BIGINT NOT NULL, measured_ms BIGINT NOT NULL, token TEXT NOT NULL,
+  is_hidden BIGINT NOT NULL, hidden_why TEXT NOT NULL,
+  study TEXT NOT NULL, shape TEXT NOT NULL, bytes BIGINT NOT NULL, figures BIGINT NOT NULL,
+  words TEXT NOT NULL, -- lower case
+  head TEXT NOT NULL, -- JSON: what lists show of it
+  listing TEXT NOT NULL -- JSON
+);
+CREATE INDEX bundle_received ON bundle (is_hidden, received_ms);
+CREATE TABLE claim (
+  bundle_id TEXT NOT NULL REFERENCES bundle (id), ordinal BIGINT NOT NULL, id TEXT NOT NULL,
+  host TEXT NOT NULL, claim TEXT NOT NULL, -- JSON
+  PRIMARY KEY (bundle_id, ordinal)
+);
+CREATE INDEX claim_id ON claim (id);
+CREATE TABLE standing (
+  claim_id TEXT PRIMARY KEY, text TEXT NOT NULL, bundle_id TEXT NOT NULL,
+  bundles BIGINT NOT NULL, hosts BIGINT NOT NULL,
+  reproduced BIGINT NOT NULL, contradicted BIGINT NOT NULL, undecided BIGINT NOT NULL
+);
+CREATE INDEX standing_proven ON standing (reproduced);
+CREATE TABLE host (
+  fingerprint TEXT NOT NULL, bundle_id TEXT NOT NULL REFERENCES bundle (id), host TEXT NOT NULL, -- JSON
+  PRIMARY KEY (fingerprint, bundle_id)
+);
+CREATE TABLE server (
+  name TEXT NOT NULL, bundle_id TEXT NOT NULL REFERENCES bundle (id), PRIMARY KEY (name, bundle_id)
+);
+CREATE TABLE point (
+  bundle_id TEXT NOT NULL REFERENCES bundle (id), ordinal BIGINT NOT NULL, flavor TEXT NOT NULL, metric TEXT NOT NULL,
+  point TEXT NOT NULL, -- JSON
+  PRIMARY KEY (bundle_id, ordinal)
+);
+CREATE INDEX point_flavor ON point (flavor, metric);
+CREATE TABLE file (
+  bundle_id TEXT NOT NULL, kind TEXT NOT NULL, bytes BYTEA NOT NULL, PRIMARY KEY (bundle_id, kind)
+);
+CREATE TABLE token (
+  name TEXT PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, scopes TEXT NOT NULL,
+  made_ms BIGINT NOT NULL, expires_ms BIGINT, revoked_ms BIGINT
+);
+";
+
+/// Brings the tables to this version; several hubs may begin at once.
+pub(crate) fn migrate(sql: &mut Sql) -> Result<(), Error> {
+    sql.transaction(|sql| {
+        sql.batch("CREATE TABLE IF NOT EXISTS hub_version (version BIGINT NOT NULL)")?;
+        let found = sql.rows("SELECT version FROM hub_version", &[])?;
+        let version = found.first().map_or(0, |row| row.int(0)).max(0) as usize;
+        if version > MIGRATIONS.len() {
+            return Err(Error::Database(format!(
+                "its tables have version {version}, this plimsoll knows up to {}: serve it with a newer one",
+                MIGRATIONS.len()
+            )));
+        }
+        for migration in &MIGRATIONS[version..] {
+            sql.batch(migration)?;
+        }
+        if version < MIGRATIONS.len() {
+            sql.batch("DELETE FROM hub_version")?;
+            sql.execute(
+                "INSERT INTO hub_version (version) VALUES (?1)",
+                &[(MIGRATIONS.len() as i64).into()],
+            )?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,571 @@
+//! The service: ways, bounds and answers. All that waits for the database or a child goes to threads that may wait.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{DefaultBodyLimit, Multipart, Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::accept::{self, Submission};
+use crate::check::{Bounds, Found, check};
+use crate::db::{Db, Place, Sql};
+use crate::error::Error;
+use crate::files::{BUNDLE, Keeping, REPORT};
+use crate::pages::{self, Pages};
+use crate::tokens::{self, Scope};
+use crate::{OPENAPI, query};
+
+/// How a hub is served.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub db: Place,
+    pub keeping: Keeping,
+    pub listen: SocketAddr,
+    /// The program whose child looks at bundles.
+    pub program: PathBuf,
+    /// How the world calls it, without a slash at its end: `https://hub.example.org`. For the feed.
+    pub root: String,
+    /// Of a bundle as it comes.
+    pub packed_bytes_max: u64,
+    pub unpacked_bytes_max: u64,
+    /// For looking at one bundle.
+    pub patience: Duration,
+    /// By one token in an hour.
+    pub submissions_max: usize,
+}
+
+/// Bundles that are looked at at once, and that wait for it.
+const CHECKS: usize = 2;
+const WAITING_MAX: usize = 16;
+/// Requests that wait for the database at once.
+const QUERIES: usize = 32;
+/// A submission has so long to arrive.
+const ARRIVAL: Duration = Duration::from_secs(120);
+
+struct Hub {
+    options: Options,
+    db: Db,
+    pages: Pages,
+    css: String,
+    checks: Semaphore,
+    waiting: Semaphore,
+    queries: Semaphore,
+    recent: Mutex<HashMap<String, Vec<Instant>>>,
+}
+
+type Shared = Arc<Hub>;
+
+/// Serves until the process is asked to end. `ready` hears the address once it can be asked.
+///
+/// # Errors
+/// The database cannot be had, or the address is taken.
+pub fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
+    if let Keeping::Directory(folder) = &options.keeping {
+        std::fs::create_dir_all(folder)
+            .map_err(|source| Error::File { what: folder.display().to_string(), source })?;
+    }
+    // PostgreSQL's client has a runtime of its own, and is called outside of ours.
+    let db = Db::open(&options.db)?;
+    let listen = options.listen;
+    let hub = Arc::new(Hub {
+        db,
+        pages: Pages::new("", false)?,
+        css: pages::css(),
+        checks: Semaphore::new(CHECKS),
+        waiting: Semaphore::new(WAITING_MAX),
+        queries: Semaphore::new(QUERIES),
+        recent: Mutex::new(HashMap::new()),
+        options,
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| Error::File { what: "the hub's threads".to_owned(), source })?;
+    let fail = |source| Error::File { what: format!("listening on {listen}"), source };
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind(listen).await.map_err(fail)?;
+        ready(listener.local_addr().map_err(fail)?);
+        axum::serve(listener, router(hub)).with_graceful_shutdown(asked_to_end()).await.map_err(fail)
+    })
+}
+
+async fn asked_to_end() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! { _ = term.recv() => (), _ = int.recv() => () }
+}
+
+/// Ways of the JSON, as the OpenAPI file names them. The pages stand beside them.
+fn router(hub: Shared) -> Router {
+    Router::new()
+        .route("/", get(front))
+        .route("/search", get(search))
+        .route("/bundle/{id}", get(bundle))
+        .route("/bundle/{id}/report", get(report_page))
+        .route("/bundle/{id}/file", get(bundle_file))
+        .route("/claim/{id}", get(claim))
+        .route("/compare", get(compare))
+        .route("/places", get(places))
+        .route("/host/{id}", get(host))
+        .route("/server/{name}", get(server))
+        .route("/history", get(history_of_first))
+        .route("/history/{flavor}/{metric}", get(history))
+        .route("/submit", get(form).post(submit_by_form))
+        .route("/hub.css", get(css))
+        .route("/feed.atom", get(feed))
+        .route("/api/v1/openapi.json", get(openapi))
+        .route("/api/v1/front", get(api_front))
+        .route("/api/v1/bundles", get(api_search).post(submit))
+        .route("/api/v1/bundles/{id}", get(api_bundle).delete(hide))
+        .route("/api/v1/claims/{id}", get(api_claim))
+        .route("/api/v1/compare", get(api_compare))
+        .route("/api/v1/places", get(api_places))
+        .route("/api/v1/hosts/{id}", get(api_host))
+        .route("/api/v1/servers/{name}", get(api_server))
+        .route("/api/v1/history/{flavor}/{metric}", get(api_history))
+        .fallback(async || Answer(Error::NotFound("page")))
+        .layer(axum::middleware::from_fn(with_policy))
+        // The handlers bound what they read themselves.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(hub)
+}
+
+/// What every answer says unless it says otherwise.
+async fn with_policy(request: Request, next: axum::middleware::Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, pages::POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ] {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// An error as an answer: JSON, which a browser shows as well.
+struct Answer(Error);
+
+impl From<Error> for Answer {
+    fn from(error: Error) -> Answer {
+        Answer(error)
+    }
+}
+
+fn status_of(error: &Error) -> StatusCode {
+    match error {
+        Error::NotFound(_) => StatusCode::NOT_FOUND,
+        Error::Wrong(_) => StatusCode::BAD_REQUEST,
+        Error::Forbidden(_) => StatusCode::FORBIDDEN,
+        Error::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        Error::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
+        Error::Known(_) => StatusCode::CONFLICT,
+        Error::Database(_) | Error::File { .. } | Error::Inside(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// What is told to whoever asked: nothing of the hub's inside.
+fn told(error: &Error) -> String {
+    match error {
+        Error::Database(_) | Error::File { .. } | Error::Inside(_) => {
+            "the hub cannot do this now; nothing was changed. Try again later".to_owned()
+        }
+        error => error.to_string(),
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let status = status_of(&self.0);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            // One line for whoever keeps the hub; standard error is theirs.
+            let _ =
+                std::io::Write::write_all(&mut std::io::stderr(), format!("hub: {}\n", self.0).as_bytes());
+        }
+        let body = json!({"error": told(&self.0)}).to_string();
+        (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+    }
+}
+
+type Answered = Result<Response, Answer>;
+
+/// Work that waits, on a thread that may.
+async fn waiting<T: Send + 'static>(
+    hub: &Shared,
+    work: impl FnOnce(&Hub) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let broken = |_| Error::Inside("a thread of the hub broke off".to_owned());
+    let permit = hub.queries.acquire().await.map_err(|_| Error::Inside("the hub ends".to_owned()))?;
+    let hub = Arc::clone(hub);
+    let done = tokio::task::spawn_blocking(move || work(&hub)).await.map_err(broken)?;
+    drop(permit);
+    done
+}
+
+async fn asked(
+    hub: &Shared,
+    ask: impl FnOnce(&mut Sql) -> Result<Value, Error> + Send + 'static,
+) -> Result<Value, Error> {
+    waiting(hub, |hub| hub.db.with(ask)).await
+}
+
+fn html(page: String) -> Response {
+    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
+}
+
+fn as_json(value: &Value) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+/// A page whose title is in its data.
+fn shown(hub: &Hub, template: &str, title: &str, value: &Value) -> Answered {
+    Ok(html(hub.pages.page(template, title, value)?).into_response())
+}
+
+impl From<Answer> for Response {
+    fn from(answer: Answer) -> Response {
+        answer.into_response()
+    }
+}
+
+async fn front(State(hub): State<Shared>) -> Answered {
+    let value = asked(&hub, query::front).await?;
+    shown(&hub, "front.html", "Results", &value)
+}
+
+async fn api_front(State(hub): State<Shared>) -> Answered {
+    Ok(as_json(&asked(&hub, query::front).await?))
+}
+
+#[derive(Deserialize)]
+struct Words {
+    #[serde(default)]
+    q: String,
+    #[serde(default = "one")]
+    page: i64,
+}
+
+fn one() -> i64 {
+    1
+}
+
+async fn searched(hub: &Shared, words: Words) -> Result<Value, Error> {
+    let short: String = words.q.chars().take(200).collect();
+    asked(hub, move |sql| query::search(sql, &short, words.page)).await
+}
+
+async fn search(State(hub): State<Shared>, Query(words): Query<Words>) -> Answered {
+    let value = searched(&hub, words).await?;
+    shown(&hub, "search.html", "Search", &value)
+}
+
+async fn api_search(State(hub): State<Shared>, Query(words): Query<Words>) -> Answered {
+    Ok(as_json(&searched(&hub, words).await?))
+}
+
+/// Names of bundles are hashes: nothing else is looked for, in a directory least of all.
+fn bundle_id(id: String) -> Result<String, Error> {
+    let is_hash =
+        id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    if is_hash { Ok(id) } else { Err(Error::NotFound("bundle")) }
+}
+
+async fn bundle(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
+    let id = bundle_id(id)?;
+    let value = asked(&hub, move |sql| query::bundle(sql, &id)).await?;
+    shown(&hub, "bundle.html", value["title"].as_str().unwrap_or("Bundle"), &value)
+}
+
+async fn api_bundle(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
+    let id = bundle_id(id)?;
+    Ok(as_json(&asked(&hub, move |sql| query::bundle(sql, &id)).await?))
+}
+
+async fn file_of(hub: &Shared, id: String, kind: &'static str) -> Result<Vec<u8>, Error> {
+    let id = bundle_id(id)?;
+    waiting(hub, move |hub| {
+        hub.db.with(|sql| {
+            let sentence = "SELECT id FROM bundle WHERE id = ?1 AND is_hidden = 0";
+            if sql.rows(sentence, &[id.clone().into()])?.is_empty() {
+                return Err(Error::NotFound("bundle"));
+            }
+            hub.options.keeping.read(sql, &id, kind)
+        })
+    })
+    .await
+}
+
+async fn report_page(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
+    let bytes = file_of(&hub, id, REPORT).await?;
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, pages::REPORT_POLICY),
+        (header::CACHE_CONTROL, "max-age=3600"),
+    ];
+    Ok((headers, bytes).into_response())
+}
+
+async fn bundle_file(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
+    let name = format!("attachment; filename=\"{}.plimsoll\"", id.get(..12).unwrap_or_default());
+    let bytes = file_of(&hub, id, BUNDLE).await?;
+    let headers = [
+        (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (header::CONTENT_DISPOSITION, name),
+        (header::CACHE_CONTROL, "max-age=3600".to_owned()),
+    ];
+    Ok((headers, bytes).into_response())
+}
+
+async fn claim(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
+    let value = asked(&hub, move |sql| query::claim(sql, &id)).await?;
+    shown(&hub, "claim.html", value["standing"]["text"].as_str().unwrap_or("Claim"), &value)
+}
+
+async fn api_claim(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
+    Ok(as_json(&asked(&hub, move |sql| query::claim(sql, &id)).await?))
+}
+
+async fn compared(hub: &Shared, pairs: Vec<(String, String)>) -> Result<Value, Error> {
+    let named = pairs.into_iter().filter(|(name, _)| name == "with").map(|(_, id)| bundle_id(id));
+    let ids = named.collect::<Result<Vec<_>, _>>()?;
+    asked(hub, move |sql| query::compare(sql, &ids)).await
+}
+
+async fn compare(State(hub): State<Shared>, Query(pairs): Query<Vec<(String, String)>>) -> Answered {
+    let value = compared(&hub, pairs).await?;
+    shown(&hub, "compare.html", "Compare", &value)
+}
+
+async fn api_compare(State(hub): State<Shared>, Query(pairs): Query<Vec<(String, String)>>) -> Answered {
+    Ok(as_json(&compared(&hub, pairs).await?))
+}
+
+async fn places(State(hub): State<Shared>) -> Answered {
+    let value = asked(&hub, query::places).await?;
+    shown(&hub, "places.html", "Servers and machines", &value)
+}
+
+async fn api_places(State(hub): State<Shared>) -> Answered {
+    Ok(as_json(&asked(&hub, query::places).await?))
+}
+
+async fn host(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
+    let value = asked(&hub, move |sql| query::host(sql, &id)).await?;
+    shown(&hub, "host.html", value["host"]["name"].as_str().unwrap_or("Machine"), &value)
+}
+
+async fn api_host(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
+    Ok(as_json(&asked(&hub, move |sql| query::host(sql, &id)).await?))
+}
+
+async fn server(State(hub): State<Shared>, Path(name): Path<String>) -> Answered {
+    let value = asked(&hub, move |sql| query::server(sql, &name)).await?;
+    shown(&hub, "server.html", value["server"].as_str().unwrap_or("Server"), &value)
+}
+
+async fn api_server(State(hub): State<Shared>, Path(name): Path<String>) -> Answered {
+    Ok(as_json(&asked(&hub, move |sql| query::server(sql, &name)).await?))
+}
+
+async fn history_of_first(State(hub): State<Shared>) -> Answered {
+    history(State(hub), Path((String::new(), "tps".to_owned()))).await
+}
+
+async fn history(State(hub): State<Shared>, Path((flavor, metric)): Path<(String, String)>) -> Answered {
+    let value = asked(&hub, move |sql| {
+        let flavors = query::flavors(sql)?;
+        let flavor = if flavor.is_empty() { flavors.first().cloned().unwrap_or_default() } else { flavor };
+        let found = query::history(sql, &flavor, &metric)?;
+        Ok(pages::history(&found, &flavor, &metric, &flavors))
+    })
+    .await?;
+    shown(&hub, "history.html", "History", &value)
+}
+
+async fn api_history(State(hub): State<Shared>, Path((flavor, metric)): Path<(String, String)>) -> Answered {
+    Ok(as_json(&asked(&hub, move |sql| Ok(query::history(sql, &flavor, &metric)?.json())).await?))
+}
+
+async fn css(State(hub): State<Shared>) -> Response {
+    let headers =
+        [(header::CONTENT_TYPE, "text/css; charset=utf-8"), (header::CACHE_CONTROL, "max-age=3600")];
+    (headers, hub.css.clone()).into_response()
+}
+
+async fn feed(State(hub): State<Shared>) -> Answered {
+    let mut value = asked(&hub, query::front).await?;
+    value["root"] = json!(hub.options.root);
+    let feed = hub.pages.page("feed.xml", "", &value)?;
+    Ok(([(header::CONTENT_TYPE, "application/atom+xml; charset=utf-8")], feed).into_response())
+}
+
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+}
+
+fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as i64
+}
+
+fn bearer(headers: &HeaderMap) -> Result<String, Error> {
+    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = given.and_then(|text| text.strip_prefix("Bearer "));
+    token
+        .map(|text| text.trim().to_owned())
+        .ok_or_else(|| Error::Forbidden("a token is asked for: Authorization: Bearer TOKEN".to_owned()))
+}
+
+impl Hub {
+    /// One token has so many submissions in an hour, refused ones included.
+    fn count(&self, token: &str) -> Result<(), Error> {
+        let hour = Duration::from_secs(3600);
+        let mut recent = self.recent.lock().map_err(|_| Error::Inside("a request broke off".to_owned()))?;
+        let times = recent.entry(token.to_owned()).or_default();
+        times.retain(|at| at.elapsed() < hour);
+        if times.len() >= self.options.submissions_max {
+            let most = self.options.submissions_max;
+            return Err(Error::TooMany(format!(
+                "this token has submitted {most} times in an hour: try again later"
+            )));
+        }
+        times.push(Instant::now());
+        Ok(())
+    }
+
+    fn submitted(&self, token: &str, bytes: &[u8]) -> Result<Value, Error> {
+        let id = store::bundle::sha256(bytes);
+        if self.db.with(|sql| accept::is_here(sql, &id))? {
+            return Err(Error::Known(format!("/bundle/{id}")));
+        }
+        let bounds =
+            Bounds { unpacked_bytes_max: self.options.unpacked_bytes_max, patience: self.options.patience };
+        let verified = match check(&self.options.program, bytes, &bounds)? {
+            Found::Refused(why) => return Err(Error::Refused(why)),
+            Found::Verified(verified) => *verified,
+        };
+        let figures = verified.figures;
+        let submission = Submission { id: &id, bytes, verified, token, now_ms: now_ms() };
+        accept::accept(&self.db, &self.options.keeping, &submission)?;
+        Ok(json!({"id": id, "path": format!("/bundle/{id}"), "figures": figures}))
+    }
+}
+
+/// Takes a bundle from whoever has a token.
+async fn take(hub: &Shared, token: String, bytes: Vec<u8>) -> Result<Value, Error> {
+    let many = |_| Error::TooMany("many bundles are being looked at: try again in a minute".to_owned());
+    let _place = hub.waiting.try_acquire().map_err(many)?;
+    let _turn = hub.checks.acquire().await.map_err(|_| Error::Inside("the hub ends".to_owned()))?;
+    let hub = Arc::clone(hub);
+    tokio::task::spawn_blocking(move || hub.submitted(&token, &bytes))
+        .await
+        .map_err(|_| Error::Inside("a thread of the hub broke off".to_owned()))?
+}
+
+async fn allowed(hub: &Shared, token: String, scope: Scope) -> Result<String, Error> {
+    let name = waiting(hub, move |hub| tokens::allowed(&hub.db, &token, scope, now_ms())).await?;
+    if scope == Scope::Submit {
+        hub.count(&name)?;
+    }
+    Ok(name)
+}
+
+async fn read_bounded(body: Body, most: u64) -> Result<Vec<u8>, Error> {
+    let late = |_| Error::Wrong(format!("the bundle did not arrive within {} s", ARRIVAL.as_secs()));
+    let read = tokio::time::timeout(ARRIVAL, to_bytes(body, most as usize)).await.map_err(late)?;
+    Ok(read.map_err(|_| Error::TooLarge(most))?.to_vec())
+}
+
+/// The token is looked at before anything of the body is read.
+async fn submit(State(hub): State<Shared>, headers: HeaderMap, body: Body) -> Answered {
+    let token = allowed(&hub, bearer(&headers)?, Scope::Submit).await?;
+    let bytes = read_bounded(body, hub.options.packed_bytes_max).await?;
+    let taken = take(&hub, token, bytes).await?;
+    Ok((StatusCode::CREATED, as_json(&taken)).into_response())
+}
+
+async fn form(State(hub): State<Shared>) -> Answered {
+    let text = "A bundle is one file that proves its own figures: plimsoll bundle STUDY makes it.";
+    shown(&hub, "note.html", "Submit", &json!({"text": text, "form": true}))
+}
+
+async fn submit_by_form(State(hub): State<Shared>, form: Multipart) -> Answered {
+    let (status, title, text, link) = match of_form(&hub, form).await {
+        Ok(taken) => {
+            let text = format!("It verifies: {} figures come out of what it stores.", taken["figures"]);
+            (StatusCode::CREATED, "Taken", text, taken["path"].as_str().map(str::to_owned))
+        }
+        Err(Error::Known(path)) => {
+            (StatusCode::CONFLICT, "Known", "This bundle is here already.".to_owned(), Some(path))
+        }
+        Err(error) => (status_of(&error), "Not taken", told(&error), None),
+    };
+    Ok((status, html(pages::note(&hub.pages, title, &text, link.as_deref())?)).into_response())
+}
+
+/// The token stands first in the form, so that a bundle is read from nobody without one.
+async fn of_form(hub: &Shared, mut form: Multipart) -> Result<Value, Error> {
+    let wrong = |_| Error::Wrong("the form could not be read".to_owned());
+    let token = form.next_field().await.map_err(wrong)?.filter(|field| field.name() == Some("token"));
+    let mut token = token.ok_or_else(|| Error::Forbidden("a token is asked for".to_owned()))?;
+    let mut text = Vec::new();
+    while let Some(chunk) = token.chunk().await.map_err(wrong)? {
+        text.extend_from_slice(&chunk);
+        if text.len() > 200 {
+            return Err(Error::Forbidden("the hub does not know this token".to_owned()));
+        }
+    }
+    drop(token);
+    let text = String::from_utf8_lossy(&text).trim().to_owned();
+    let token = allowed(hub, text, Scope::Submit).await?;
+    let field = form.next_field().await.map_err(wrong)?.filter(|field| field.name() == Some("bundle"));
+    let mut field = field.ok_or_else(|| Error::Wrong("the form has no bundle".to_owned()))?;
+    let most = hub.options.packed_bytes_max;
+    let read = async {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = field.chunk().await.map_err(wrong)? {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() as u64 > most {
+                return Err(Error::TooLarge(most));
+            }
+        }
+        Ok(bytes)
+    };
+    let late = |_| Error::Wrong(format!("the bundle did not arrive within {} s", ARRIVAL.as_secs()));
+    let bytes = tokio::time::timeout(ARRIVAL, read).await.map_err(late)??;
+    take(hub, token, bytes).await
+}
+
+#[derive(Deserialize)]
+struct Why {
+    #[serde(default)]
+    why: String,
+}
+
+async fn hide(
+    State(hub): State<Shared>,
+    Path(id): Path<String>,
+    Query(why): Query<Why>,
+    headers: HeaderMap,
+) -> Answered {
+    allowed(&hub, bearer(&headers)?, Scope::Moderate).await?;
+    let id = bundle_id(id)?;
+    waiting(&hub, move |hub| accept::hide(&hub.db, &id, &why.why)).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
