@@ -233,7 +233,7 @@ mod tests {
                 progress.event(&event, Vec::new).unwrap();
             }
         }
-        progress.splice(&[true; 2]);
+        progress.splice(&[true; 3]);
         let seconds: Vec<i64> = progress.levels[0].seconds.iter().map(|second| second.second).collect();
         assert_eq!((progress.levels.len(), seconds), (1, vec![0, 1, 2, 3, 4, 5, 6]));
         assert_eq!(progress.levels[0].intervals.last().map(|interval| interval.second), Some(6));

@@ -456,7 +456,8 @@ fn the_studies_of_this_repository_are_valid() {
         for quick in [false, true] {
             let body = study.body(quick);
             assert!(!crate::plan::cells(&body).is_empty(), "{}", study.name);
-            assert!(quick || body.load.blocks >= 5, "{}: too few blocks for verdicts", study.name);
+            let has_verdicts = !quick && body.compare.is_some();
+            assert!(!has_verdicts || body.load.blocks >= 5, "{}: too few blocks for verdicts", study.name);
         }
         found += 1;
     }
