@@ -62,6 +62,7 @@ pub fn begin(
         results: results.to_owned(),
         quick: published.is_quick,
         only: only.to_vec(),
+        part: None,
         new: false,
         command: command.to_owned(),
         version: version.to_owned(),
