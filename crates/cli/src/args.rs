@@ -333,14 +333,38 @@ pub(crate) struct RerunArgs {
     pub(crate) json: Option<PathBuf>,
 }
 
+/// A workload on a server, whatever is measured of it.
 #[derive(Debug, Args)]
-#[command(after_long_help = format!("{SERVERS}\n\n{BENCH_EXAMPLES}"), after_help = BENCH_EXAMPLES)]
-pub(crate) struct BenchArgs {
+pub(crate) struct OnServerArgs {
     /// The workload: a name (`plimsoll workloads` lists them), or the path of a .sql or .smack file
     pub(crate) workload: String,
     /// The server
     #[arg(long, value_name = "SERVER")]
     pub(crate) server: String,
+    /// Worker threads of the client (default: one for two cpus)
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) workers: Option<u16>,
+    /// An option of the workload (repeatable)
+    #[arg(short = 'o', long = "option", value_name = "key=value", value_parser = key_value)]
+    pub(crate) options: Vec<(String, String)>,
+    /// A server variable of the sandbox (repeatable)
+    #[arg(long, value_name = "variable=value", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
+    /// Durability of the sandbox
+    #[arg(long, value_name = "NAME", value_parser = profile)]
+    pub(crate) profile: Option<sandbox::Profile>,
+    /// Seed of everything random (default: drawn, and shown)
+    #[arg(long, allow_hyphen_values = true)]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) password: PasswordArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = format!("{SERVERS}\n\n{BENCH_EXAMPLES}"), after_help = BENCH_EXAMPLES)]
+pub(crate) struct BenchArgs {
+    #[command(flatten)]
+    pub(crate) on: OnServerArgs,
     /// Session counts, measured one after the other
     #[arg(long, value_name = "N,N,..", value_delimiter = ',', default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sessions: Vec<u32>,
@@ -359,18 +383,6 @@ pub(crate) struct BenchArgs {
     /// How the arrivals of an open loop are spread
     #[arg(long, value_enum, default_value_t = ArrivalsArg::Poisson, requires = "rate")]
     pub(crate) arrivals: ArrivalsArg,
-    /// Worker threads of the client (default: one for two cpus)
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) workers: Option<u16>,
-    /// An option of the workload (repeatable)
-    #[arg(short = 'o', long = "option", value_name = "key=value", value_parser = key_value)]
-    pub(crate) options: Vec<(String, String)>,
-    /// A server variable of the sandbox (repeatable)
-    #[arg(long, value_name = "variable=value", value_parser = key_value)]
-    pub(crate) set: Vec<(String, String)>,
-    /// Durability of the sandbox
-    #[arg(long, value_name = "NAME", value_parser = profile)]
-    pub(crate) profile: Option<sandbox::Profile>,
     /// Cpus of the sandbox, as in 0-3,8
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     pub(crate) cpus: Option<sandbox::Cpus>,
@@ -380,17 +392,12 @@ pub(crate) struct BenchArgs {
     /// Load the tables anew, ignoring snapshots
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// Seed of everything random (default: drawn, and shown)
-    #[arg(long, allow_hyphen_values = true)]
-    pub(crate) seed: Option<u64>,
     /// Write one JSON object a line for each session count (`-` for standard output)
     #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
     pub(crate) json: Option<PathBuf>,
     /// Write an HdrHistogram interval log of the response times
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) hdr: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) password: PasswordArgs,
 }
 
 const BENCH_EXAMPLES: &str = "Examples:
@@ -404,11 +411,8 @@ loaded into the database named (created if absent) and stay there.";
 #[derive(Debug, Args)]
 #[command(after_long_help = format!("{SERVERS}\n\n{LINE_EXAMPLES}"), after_help = LINE_EXAMPLES)]
 pub(crate) struct LineArgs {
-    /// The workload: a name (`plimsoll workloads` lists them), or the path of a .sql or .smack file
-    pub(crate) workload: String,
-    /// The server
-    #[arg(long, value_name = "SERVER")]
-    pub(crate) server: String,
+    #[command(flatten)]
+    pub(crate) on: OnServerArgs,
     /// What it is to keep: 'p99 < 20ms', 'errors < 0.1%' (repeatable)
     #[arg(long, value_name = "PROMISE", required = true)]
     pub(crate) promise: Vec<String>,
@@ -421,21 +425,6 @@ pub(crate) struct LineArgs {
     /// No more sessions than this
     #[arg(long, value_name = "N", default_value = "256", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sessions_max: u32,
-    /// Worker threads of the client (default: one for two cpus)
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) workers: Option<u16>,
-    /// An option of the workload (repeatable)
-    #[arg(short = 'o', long = "option", value_name = "key=value", value_parser = key_value)]
-    pub(crate) options: Vec<(String, String)>,
-    /// A server variable of the sandbox (repeatable)
-    #[arg(long, value_name = "variable=value", value_parser = key_value)]
-    pub(crate) set: Vec<(String, String)>,
-    /// Durability of the sandbox
-    #[arg(long, value_name = "NAME", value_parser = profile)]
-    pub(crate) profile: Option<sandbox::Profile>,
-    /// Seed of everything random (default: drawn, and shown)
-    #[arg(long, allow_hyphen_values = true)]
-    pub(crate) seed: Option<u64>,
     /// Directory of the results: an interrupted search goes on with the probes that are there
     #[arg(long, value_name = "DIR", default_value = "plimsoll-results", value_hint = ValueHint::DirPath)]
     pub(crate) results: PathBuf,
@@ -445,8 +434,6 @@ pub(crate) struct LineArgs {
     /// Write one JSON object a line for each promise (`-` for standard output)
     #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
     pub(crate) json: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) password: PasswordArgs,
 }
 
 const LINE_EXAMPLES: &str = "Examples:

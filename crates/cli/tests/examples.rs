@@ -64,6 +64,11 @@ const SPECIAL: &[(&str, How)] = &[
     // README.md
     ("cargo run --release -- run studies/quickstart.toml", NotRun(CARGO)),
     ("cargo test --workspace", NotRun(CARGO)),
+    // The head of a study.
+    (
+        "plimsoll run studies/allocators.toml",
+        Instead("test -f studies/allocators.toml", "its allocators may not be on this machine"),
+    ),
     (
         "plimsoll run studies/quickstart.toml --quick",
         Changed(
@@ -159,11 +164,20 @@ const SPECIAL: &[(&str, How)] = &[
     ),
     (
         "plimsoll line oltp_read_write --server postgres@18 --promise 'p99 < 20ms' --promise 'errors < 0.1%'",
-        NotRun(BY_HAND),
+        Changed(
+            &[
+                ("'p99 < 20ms'", "'p50 < 500ms'"),
+                ("'errors < 0.1%'", "'errors < 50%' --budget 30s -o table_size=1000 --results lines"),
+            ],
+            "ten minutes as it is written, and a busy machine may keep nothing tighter",
+        ),
     ),
     (
         "plimsoll line oltp_point_select --server mariadb --promise 'p99 < 5ms' --budget 2m --json -",
-        NotRun(BY_HAND),
+        Changed(
+            &[("'p99 < 5ms' --budget 2m", "'p50 < 500ms' --budget 25s -o table_size=1000 --results lines")],
+            "two minutes as it is written, and a busy machine may keep nothing tighter",
+        ),
     ),
     (
         "plimsoll bench studies/workloads/bank.sql --server postgres -o accounts=100000",

@@ -17,9 +17,9 @@ fn promises_without_a_unit_and_budgets_that_cannot_do_are_refused_with_what_woul
     line(&["--promise", "errors < 0.1"]).expect(2, &["write `0.1%`"]);
     line(&["--promise", "speed < 20ms"]).expect(2, &["`speed` is no percentile"]);
     line(&["--promise", "p99.99 < 20ms", "--budget", "30s"])
-        .expect(2, &["p99.99 < 20ms", "cannot be judged within 30s", "--budget 3m"]);
+        .expect(2, &["p99.99 < 20ms", "cannot be judged within 30s", "a budget of 3m"]);
     line(&["--promise", "p99 < 20ms", "--budget", "5s"]).expect(2, &["takes at least 20s"]);
-    line(&["--promise", "p99 < 20ms", "--budget", "1m", "--hold", "50s"]).expect(2, &["--budget 2m"]);
+    line(&["--promise", "p99 < 20ms", "--budget", "1m", "--hold", "50s"]).expect(2, &["a budget of 2m"]);
     line(&[]).expect(2, &["--promise"]);
 }
 

@@ -349,3 +349,59 @@ fn a_full_home_fails_the_runs_and_the_same_command_makes_them_again() {
     let found = statuses(&results);
     assert_eq!((found.len(), found.iter().filter(|status| ended(status)).count()), (4, 2), "{found:?}");
 }
+
+#[test]
+fn environments_of_servers_vary_and_are_recorded() {
+    if !servers_are_there() {
+        return;
+    }
+    let libraries = ["/lib/x86_64-linux-gnu/libutil.so.1", "/lib64/libutil.so.1"];
+    // Any library will do that the server does not load by itself.
+    let Some(library) = libraries.into_iter().find(|path| Path::new(path).is_file()) else {
+        testkit::not_tested("a study of preloaded libraries", "none that is known is here");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("results");
+    let study = dir.path().join("env.toml");
+    let text = |preload: &str| {
+        format!(
+            "title = \"env\"\nquestion = \"Does it matter?\"\n[axes]\nserver = \"mariadb\"\nworkload = \
+             \"oltp_point_select\"\nsessions = [1]\nenv = [\"none\", {{ name = \"other\", preload = \"{preload}\", \
+             set = {{ MALLOC_ARENA_MAX = 2 }} }}]\n[options]\ntable_size = 1000\n[load]\nwarmup = \"100ms\"\n\
+             duration = \"1s\"\nblocks = 1\nseed = 1\ngates = \"warn\"\n"
+        )
+    };
+    let run_it = || {
+        let done = plimsoll().arg("run").arg(&study).arg("--results").arg(&results).output().unwrap();
+        Done::of(done)
+    };
+    std::fs::write(&study, text("hoard")).unwrap();
+    run_it().expect(2, &["jemalloc, tcmalloc, mimalloc, or the path of a library"]);
+    std::fs::write(&study, text(library)).unwrap();
+    run_it().expect(0, &[]);
+
+    let store = Store::open_read_only(&results).unwrap();
+    let heads = store.run_heads(store.studies().unwrap().last().unwrap().id).unwrap();
+    let mut seen = Vec::new();
+    for head in heads {
+        let facts = store.run(head.id).unwrap().end.unwrap().facts;
+        let of_env = |(name, value): (&String, &String)| {
+            (name.starts_with("server env") || name.starts_with("preloaded"))
+                .then(|| format!("{name}={value}"))
+        };
+        seen.push((head.start.key["env"].to_string(), facts.iter().filter_map(of_env).collect::<Vec<_>>()));
+    }
+    seen.sort();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert!(seen[0].1.is_empty(), "{seen:?}");
+    let facts = &seen[1].1;
+    assert_eq!(
+        facts[1..].iter().map(String::as_str).collect::<Vec<_>>(),
+        [format!("server env LD_PRELOAD={library}").as_str(), "server env MALLOC_ARENA_MAX=2"]
+    );
+    assert!(
+        facts[0].starts_with(&format!("preloaded {library}=")) && facts[0].contains("sha256"),
+        "{facts:?}"
+    );
+}

@@ -195,6 +195,7 @@ fn making<'a>(
         engine: None,
         data,
         load,
+        line: None,
         prime: None,
         is_cold: false,
         is_lenient: false,

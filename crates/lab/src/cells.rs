@@ -100,7 +100,7 @@ pub(crate) fn check(
         if let Some(cpus) = &cell.cpus {
             return refuse("cpus", &cpus.label(), why);
         }
-        if let Some(env) = cell.env.as_ref().filter(|env| !env.set.is_empty()) {
+        if let Some(env) = cell.env.as_ref().filter(|env| !env.set.is_empty() || !env.preload.is_empty()) {
             return refuse("env", &env.label, why);
         }
         if let Some(isolation) = &cell.isolation {
@@ -208,6 +208,12 @@ pub(crate) fn sandbox_spec(build: &Build, cell: &Cell, load: &Load) -> Result<Sp
     spec.cpus = assignment(cell, load)?.server;
     if let Some(env) = &cell.env {
         spec.env = env.set.clone();
+        let preload = env.preload.iter().map(|name| sandbox::preload::find(name));
+        let preload = preload.collect::<Result<Vec<_>, _>>()?;
+        if !preload.is_empty() {
+            let list: Vec<String> = preload.iter().map(|path| path.display().to_string()).collect();
+            spec.env.insert(sandbox::preload::VARIABLE.to_owned(), list.join(":"));
+        }
     }
     Ok(spec)
 }

@@ -8,7 +8,8 @@ use crate::observe::{Effect, Tripped};
 
 /// Faults that a study may let pass (`gates = "warn"`): they doubt how well was measured. The others doubt what was
 /// measured, and nothing lets them pass.
-const MAY_PASS: [&str; 5] = ["client_bound", "noisy_host", "cpu_frequency", "cache_state", "waiting_server"];
+const MAY_PASS: [&str; 6] =
+    ["client_bound", "noisy_host", "swapping", "cpu_frequency", "cache_state", "waiting_server"];
 
 /// Faults of the machine that a duel lets pass with a word: slices that others disturbed are left out already, and where
 /// there are too few others the noise meets all sides, in an order that is drawn. Equal servers suffer alike; of unlike

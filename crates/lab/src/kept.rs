@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use load::LoadResult;
-use store::{Key, LatencyUnit, RunEnd, RunStart, ServerFacts, Status, Store, Study, WorkloadFacts};
+use store::{Key, LatencyUnit, RunEnd, RunStart, ServerFacts, Status, Store, Study, StudyId, WorkloadFacts};
 use wire::Target;
 
 use crate::error::Error;
@@ -145,6 +145,8 @@ pub struct Gathering<'a> {
     pub command: &'a str,
     /// Version of plimsoll.
     pub version: &'a str,
+    /// The same command line goes on with a run that failed or was interrupted; otherwise it makes another.
+    pub goes_on: bool,
 }
 
 /// Adds a run to the results in `folder`. The same command line again is another repeat of the same cell.
@@ -153,25 +155,39 @@ pub struct Gathering<'a> {
 /// The results file cannot be written.
 pub fn keep(folder: &Path, gathering: &Gathering<'_>, record: &Record) -> Result<(), Error> {
     let mut store = Store::open(folder)?;
+    let (study, start) = study_of(&mut store, gathering, record.start.clone())?;
+    store.record_run(study, &start, &record.end)?;
+    // There is no plan that more runs could be missing from.
+    Ok(store.set_study_state(study, "complete")?)
+}
+
+/// The study that gathers such runs, begun where there is none, and `start` as the next run of it.
+pub(crate) fn study_of(
+    store: &mut Store,
+    gathering: &Gathering<'_>,
+    mut start: RunStart,
+) -> Result<(StudyId, RunStart), Error> {
     let known = store.studies()?.into_iter().rev().find(|known| known.study.name == gathering.name);
     let study = match known {
         Some(known) => {
-            store.add_command(known.id, record.start.started_at_ms, gathering.command)?;
+            store.add_command(known.id, start.started_at_ms, gathering.command)?;
             known.id
         }
-        None => store.add_study(&study_row(gathering, &record.start))?,
+        None => store.add_study(&study_row(gathering, &start))?,
     };
-    let mut start = record.start.clone();
+    store.interrupt_running(study)?;
     start.host = store.add_host(&crate::host::facts())?;
     let heads = store.run_heads(study)?;
-    let before = heads.iter().filter(|head| head.start.key == start.key && head.start.levels == start.levels);
+    let before = heads.iter().filter(|head| {
+        // What was interrupted or failed is the same repeat, tried again.
+        let is_again = matches!(head.status, Status::Interrupted | Status::Failed) && gathering.goes_on;
+        head.start.key == start.key && head.start.levels == start.levels && !is_again
+    });
     start.repeat = before.count() as u32 + 1;
     start.block = start.repeat;
     start.index = heads.len() as u32;
     start.position = start.index + 1;
-    store.record_run(study, &start, &record.end)?;
-    // There is no plan that more runs could be missing from.
-    Ok(store.set_study_state(study, "complete")?)
+    Ok((study, start))
 }
 
 /// A study without a plan: its cells are what was run.

@@ -39,6 +39,7 @@ pub(crate) fn make(
             let id = store.begin_run(study, &start)?;
             let ended = run(&order, place, around, Detail::Recorded(store, id));
             store.finish_run(id, &ended.end)?;
+            finish_line(store, &ended)?;
             ended
         }
     };
@@ -64,10 +65,14 @@ pub(crate) fn make_together(
         let others = keys.iter().enumerate().filter(|(at, _)| *at != side);
         making.label.against = others.map(|(_, key)| difference(key, &keys[side])).collect();
         let load = &mut making.order.load;
-        load.steps = duel::slices(load.steps[0], slices);
-        load.enough = load::Stop::new();
+        if making.order.line.is_none() {
+            load.steps = duel::slices(load.steps[0], slices);
+            load.enough = load::Stop::new();
+        }
     }
-    let turns = Turns::new(makings.len(), slices, seed);
+    // A search ends by itself, long before so many probes.
+    let is_search = makings.iter().any(|making| making.order.line.is_some());
+    let turns = Turns::new(makings.len(), if is_search { PROBES_MAX } else { slices }, seed);
     let mut ids = Vec::new();
     for making in &makings {
         (around.observer)(Event::RunStarted(&making.label));
@@ -95,11 +100,25 @@ pub(crate) fn make_together(
     if let Some((store, _)) = &mut study {
         let ends = ended.iter().map(|ended| &ended.end);
         store.finish_runs(&ids.into_iter().zip(ends).collect::<Vec<_>>())?;
+        ended.iter().try_for_each(|ended| finish_line(store, ended))?;
     }
     for (label, ended) in labels.iter().zip(&ended) {
         (around.observer)(Event::RunEnded { label, summary: &ended.summary });
     }
     Ok(ended)
+}
+
+/// Turns that a search may take.
+const PROBES_MAX: u32 = 10_000;
+
+/// A search whose run came to its end is over, and so is one whose servers did not last; any other is gone on with.
+fn finish_line(store: &mut Store, ended: &Ended) -> Result<(), Error> {
+    let (Some(line), Some(found)) = (ended.end.line, &ended.found) else { return Ok(()) };
+    let is_over = ended.failure.is_none() || found.lines.iter().any(|line| line.ended_by == "server");
+    if is_over {
+        store.finish_line(line, found)?;
+    }
+    Ok(())
 }
 
 /// The values of a key that another one does not have.

@@ -122,6 +122,8 @@ pub struct RunSummary {
     pub log_tail: String,
     /// By step: sessions, committed transactions per second, p95 in ms; `None` where it has too few for one.
     pub steps: Vec<(u32, f64, Option<f64>)>,
+    /// Of a search for load lines: the promises, and the line of each in transactions per second.
+    pub lines: Vec<(String, Option<f64>)>,
     /// Suspicions with a remedy.
     pub warnings: Vec<String>,
     /// From start to end.

@@ -87,12 +87,6 @@ impl<'a> Recording<'a> {
             if slice.is_counted { &mut counted } else { &mut left_out }.push(step);
         }
         let mut merged = StepResult::merged(&counted);
-        // What is left out of the figures has changed the tables all the same.
-        for step in &left_out {
-            merged.outcomes_whole += step.outcomes_whole;
-            merged.in_flight_at_end += step.in_flight_at_end;
-            merged.drained += step.drained;
-        }
         merged.ended_by = merged.ended_by.or_else(|| left_out.iter().find_map(|step| step.ended_by.clone()));
         let merged = LoadResult { steps: vec![merged], ..result };
         let is_counted: Vec<bool> = slices.iter().map(|slice| slice.is_counted).collect();

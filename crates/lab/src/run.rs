@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use load::{LoadPlan, LoadResult};
 use sandbox::Home;
-use store::{RunEnd, ServerFacts, Status, WorkloadFacts};
+use store::{LineFound, RunEnd, ServerFacts, Status, WorkloadFacts};
 use wire::Protocol;
 use workload::Ran;
 
@@ -15,6 +15,7 @@ use crate::duel::turns::Seat;
 use crate::error::{Class, Error};
 use crate::hooks::{Attach, RunContext};
 use crate::judge;
+use crate::line::{LineOrder, Sought, seek};
 use crate::observe::{Event, Observer, RunSummary, Stage};
 use crate::progress::Detail;
 use crate::provision::{Data, Failed, LOG_LINES, Place, Provisioned, Wanted, connect, provision};
@@ -34,6 +35,8 @@ pub(crate) struct Order<'a> {
     pub(crate) engine: Option<&'a str>,
     pub(crate) data: Data,
     pub(crate) load: LoadPlan,
+    /// In place of `load`, whose workers, cpus and retries it keeps: a search for load lines.
+    pub(crate) line: Option<LineOrder<'a>>,
     /// What runs before it and is not recorded.
     pub(crate) prime: Option<LoadPlan>,
     /// The server is restarted before the load, and the page cache emptied.
@@ -115,6 +118,8 @@ pub(crate) struct Ended {
     pub(crate) failure: Option<Class>,
     /// What the engine gave, where it got so far.
     pub(crate) result: Option<LoadResult>,
+    /// What a search for load lines found.
+    pub(crate) found: Option<LineFound>,
 }
 
 /// The record of a run that has found nothing yet.
@@ -139,6 +144,7 @@ struct Lived<'a> {
     recording: Recording<'a>,
     around: Around<'a>,
     result: Option<LoadResult>,
+    found: Option<LineFound>,
     /// Of the present level.
     sessions: u32,
 }
@@ -162,10 +168,10 @@ impl Lived<'_> {
 /// Makes the run. Whatever happens is in what is returned, apart from what `detail` has passed on already: there is no
 /// way for a run not to be recorded.
 pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, detail: Detail<'_>) -> Ended {
-    let mut lived =
-        Lived { recording: Recording::new(nothing_yet(order), detail), around, result: None, sessions: 0 };
+    let recording = Recording::new(nothing_yet(order), detail);
+    let mut lived = Lived { recording, around, result: None, found: None, sessions: 0 };
     let result = life(&mut lived, order, place);
-    let Lived { mut recording, result: load, .. } = lived;
+    let Lived { mut recording, result: load, found, .. } = lived;
     let mut failure = None;
     // An error of a start says the cause that the log has, or holds the log.
     let mut is_log_told = false;
@@ -195,11 +201,12 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, detai
         tripped: judge::tripped(&end),
         log_tail: if is_log_told { String::new() } else { end.log_tail.clone() },
         steps: end.steps.iter().map(headline).collect(),
+        lines: found.iter().flat_map(|found| &found.lines).map(|l| (l.promise.clone(), l.line_tps)).collect(),
         warnings: end.warnings.clone(),
         took: began.elapsed(),
         drained: end.phases.iter().filter(|phase| phase.name == Stage::Drain.phase()).map(length).sum(),
     };
-    Ended { end, summary, failure, result: load }
+    Ended { end, summary, failure, result: load, found }
 }
 
 /// The fact of a run that tells which version of a workload's file it ran: the SHA-256 of its content.
@@ -289,7 +296,8 @@ fn measured_life(
         canary_ratio: order.canary_ratio,
         is_cold: order.is_cold,
         only_reads: only_reads(&server.configured.statements()),
-        is_dueled: around.seat.is_some(),
+        // The level of a search is one probe, not slices that others' lie between.
+        is_dueled: around.seat.is_some() && order.line.is_none(),
     };
     lived.recording.hooks = around.attach.attach(&context, &|text| (around.observer)(Event::Doing(text)));
     if let Some(seat) = around.seat {
@@ -297,9 +305,12 @@ fn measured_life(
     }
     around.meet()?;
     lived.stage(Stage::Measure);
-    let result = drive(lived, order, server);
+    let result = match &order.line {
+        None => drive(lived, order, server).map(|result| (Ran::of(&result), result)),
+        Some(line) => search(lived, order, line, server),
+    };
     if let Some(seat) = around.seat
-        && !result.as_ref().is_ok_and(|result| how_it_ended(result).is_ok())
+        && !result.as_ref().is_ok_and(|(_, result)| how_it_ended(result).is_ok())
     {
         seat.fail();
     }
@@ -308,20 +319,23 @@ fn measured_life(
     if let Some(seat) = around.seat {
         lived.recording.end.gates.push(seat.waited().gate());
     }
-    let result = result.map(|result| record_load(lived, order, server, result));
+    let result = result.map(|(ran, result)| match order.line {
+        None => (ran, record_load(lived, order, server, result)),
+        Some(_) => (ran, result),
+    });
     let result = result.and_then(|result| met.map(|()| result));
 
     lived.stage(Stage::Verify);
-    if let Ok(result) = &result {
+    if let Ok((_, result)) = &result {
         judge_load(lived, result);
     }
     lived.recording.look().into_iter().for_each(|warning| lived.warn(warning));
     let ended = match result {
-        Ok(result) => {
+        Ok((ran, result)) => {
             let interrupted = result.interrupted || around.stop.is_requested();
             let mut ended = how_it_ended(&result);
             if !interrupted && ended.is_ok() {
-                ended = verify(lived, order, server, &baseline, &add(primed, Ran::of(&result)));
+                ended = verify(lived, order, server, &baseline, &add(primed, ran));
             }
             lived.result = Some(result);
             if interrupted { Err(Error::Interrupted) } else { ended }
@@ -367,6 +381,7 @@ fn describe_life(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<
         if !sandbox.limits().is_none() {
             end.server.storage.insert("limited to".to_owned(), sandbox.limits().to_string());
         }
+        end.facts.extend(sandbox::preload::facts(sandbox.env()));
         let durability = sandbox.durability();
         end.server.durability_class = durability.name().to_owned();
         end.server.durability_why = durability.meaning().to_owned();
@@ -459,6 +474,19 @@ fn record_load(
     let headline = result.steps.last().and_then(|step| server.configured.figures(step).into_iter().next());
     lived.recording.end.workload.headline = headline.map(|figure| (figure.name, figure.unit, figure.value));
     result
+}
+
+/// Searches for load lines. The level that stands for it becomes the run's.
+fn search(
+    lived: &mut Lived<'_>,
+    order: &Order<'_>,
+    line: &LineOrder<'_>,
+    server: &Provisioned<'_>,
+) -> Result<(Ran, LoadResult), Error> {
+    let (recording, around, found) = (&mut lived.recording, lived.around, &mut lived.found);
+    let Sought { result, ran, found: lines } = seek(line, &order.load, server, recording, around, found)?;
+    lived.found = Some(lines);
+    Ok((ran, result))
 }
 
 /// Records what the load tells, and tells people of it.

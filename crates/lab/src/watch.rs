@@ -297,6 +297,8 @@ fn judge(
         let between = |source: &str, name: &str| {
             seen.track(source, name).map(|t| t.shown_between(window.0, window.1)).unwrap_or_default()
         };
+        let grown =
+            |name: &str| seen.track("host", name).and_then(|track| track.increase(window.0, window.1));
         let steady = stats::steadiness(&tps(step), &stats::SteadyRules::default());
         let p95 = p95_ms(step).map(|p95_ms| stats::steadiness(&p95_ms, &P95_STEADY));
         let failed = step.outcomes.failed();
@@ -304,11 +306,9 @@ fn judge(
             gates::not_steady(&steady, p95.as_ref()),
             gates::debt_growing(&debts(seen, window, protocol)),
             gates::noisy_host(&noise(seen, window, canary_ratio)),
+            gates::swapping(grown("swapped_in"), grown("swapped_out")),
             gates::errors(failed, step.outcomes.started(), 0.01),
-            gates::cpu_frequency(
-                &between("host", "cpu_frequency_mhz"),
-                seen.track("host", "throttled").and_then(|t| t.increase(window.0, window.1)),
-            ),
+            gates::cpu_frequency(&between("host", "cpu_frequency_mhz"), grown("throttled")),
         ];
         let warm = resident.is_none().then(|| {
             let of = |name: &str| between("server", name);

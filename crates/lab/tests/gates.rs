@@ -44,7 +44,8 @@ impl Watched {
     }
 
     fn gate_of(self, name: &str, steps: &[Step]) -> Gate {
-        let gates: Vec<Gate> = self.hooks.into_iter().flat_map(|hook| hook.finish(steps).gates).collect();
+        let gates: Vec<Gate> =
+            self.hooks.into_iter().flat_map(|hook| hook.finish(steps, None).gates).collect();
         let found = gates.iter().find(|gate| gate.name == name);
         found.unwrap_or_else(|| panic!("no {name} among {gates:?}")).clone()
     }

@@ -66,6 +66,10 @@ Common options:
   -U, --username=NAME      user
   -V, --version            print the version
   -?, --help               print this
+
+Examples:
+  eval \"$(plimsoll sandbox env pg1)\" && plimsoll pgbench -i -s 2
+  eval \"$(plimsoll sandbox env pg1)\" && plimsoll pgbench -c 8 -j 2 -T 3 -P 1
 ";
 
 /// What the command line asks for.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stats::{Better, Rules, Verdict};
 
+use crate::lines::is_line;
 use crate::load::label;
 use crate::model::{Point, RunView, Sentence, StudyReport, VerdictView};
 use crate::text::{listed, metric_name, number, percent, ratio, ratio_span, value_text, would_decide};
@@ -40,6 +41,12 @@ pub(crate) fn answer(study: &StudyReport, order: &Order<'_>) -> Vec<Sentence> {
     if all.iter().all(|verdict| verdict.result.ratio.is_none() && verdict.absent.is_empty()) {
         if !all.is_empty() {
             sentences.push(Sentence::plain("No answer yet: no comparison has valid runs on both sides."));
+        }
+        let lines = crate::lines::sentences(study);
+        if !lines.is_empty() {
+            let left = SENTENCES_MAX - sentences.len();
+            sentences.extend(within(lines, left, "cells"));
+            return sentences;
         }
         let peaks = peaks(study);
         let left = SENTENCES_MAX - sentences.len();
@@ -159,14 +166,23 @@ fn leaders(study: &StudyReport, of: &VerdictView) -> Option<Sentence> {
         .iter()
         .map(|(leading, levels)| {
             let alike = if leading.len() > 1 { " (not told apart)" } else { "" };
+            if is_line(&of.metric) {
+                return format!("{}{alike}", listed(leading));
+            }
             format!("{}{alike} at {}", listed(leading), sessions_text(&ladder, levels))
         })
         .collect();
     let tone = if parts.is_empty() { "undecided" } else { "faster" };
-    if !undecided.is_empty() {
+    if !undecided.is_empty() && is_line(&of.metric) {
+        parts.push("none stands out".to_owned());
+    } else if !undecided.is_empty() {
         parts.push(format!("none stands out at {}", sessions_text(&ladder, &undecided)));
     }
-    let best = if better(&of.metric) == Better::Higher { "Most" } else { "Least" };
+    let best = match better(&of.metric) {
+        _ if is_line(&of.metric) => "Highest",
+        Better::Higher => "Most",
+        Better::Lower => "Least",
+    };
     let text = format!("{best} {}{}: {}.", metric_name(&of.metric), on(of), parts.join("; "));
     Some(Sentence { text, tone })
 }
@@ -452,6 +468,7 @@ impl StudyReport {
     pub fn verdict_place(&self, verdict: &VerdictView) -> String {
         let place = match verdict.climb {
             Some(_) => "whole climb".to_owned(),
+            None if is_line(&verdict.metric) => "load line".to_owned(),
             None => sessions_text(&self.ladder(), &levels_of(self, &[verdict])),
         };
         format!("{}{}, {place}", verdict.other_label, on(verdict))
@@ -464,6 +481,9 @@ fn opening(study: &StudyReport, part: &[&VerdictView]) -> String {
     let (other, base, metric) = (&first.other_label, &first.base_label, metric_name(&first.metric));
     let (on, span, rest) = (on(first), span(part), clause_end(study, part));
     match better(&first.metric) {
+        _ if is_line(&first.metric) => {
+            format!("{other} carries {span} of what {base} carries under {}{on}{rest}", first.metric)
+        }
         Better::Higher => format!("{other} carries {span} of {base}'s {metric}{on}{rest}"),
         Better::Lower => format!("{other}'s {metric}{on} is {span} of {base}'s{rest}"),
     }
@@ -537,7 +557,8 @@ fn where_text(study: &StudyReport, views: &[&VerdictView]) -> String {
     if views.iter().any(|view| view.climb.is_some()) {
         return " over the whole climb".to_owned();
     }
-    if views.first().is_none_or(|view| view.axis == "sessions") {
+    // A search takes the sessions that it needs.
+    if views.first().is_none_or(|view| view.axis == "sessions" || is_line(&view.metric)) {
         return String::new();
     }
     format!(" at {}", sessions_text(&study.ladder(), &levels_of(study, views)))

@@ -25,7 +25,7 @@ impl Table {
 }
 
 /// Writes `cells.csv`, `runs.csv`, `intervals.csv`, `statements.csv`, `errors.csv`, `verdicts.csv`, `settings.csv`,
-/// `telemetry.csv`, `hot_locks.csv` and `gates.csv` into `directory`, which is created where it is missing.
+/// `telemetry.csv`, `hot_locks.csv` and `gates.csv`, of searches `lines.csv` and `probes.csv`, into `directory`, which is created where it is missing.
 pub fn write_csv(report: &Report, directory: &Path) -> Result<(), Error> {
     let failed = |path: &Path, source: std::io::Error| Error::Write { path: path.to_owned(), source };
     std::fs::create_dir_all(directory).map_err(|source| failed(directory, source))?;
@@ -58,7 +58,79 @@ fn tables(report: &Report) -> Vec<Table> {
     tables.extend(details(report));
     tables.push(verdicts(report));
     tables.extend(run_facts(report));
+    tables.extend(lines(report).into_iter().filter(|table| !table.rows.is_empty()));
     tables
+}
+
+/// Load lines and the rates that were tried, by run: only where there were searches.
+fn lines(report: &Report) -> [Table; 2] {
+    let mut lines = Table::new(
+        "lines.csv",
+        &[
+            "study",
+            "cell",
+            "run",
+            "standing",
+            "promise",
+            "line_tps",
+            "low",
+            "high",
+            "peak_tps",
+            "peak_sessions",
+            "ended_by",
+            "held",
+            "held_s",
+            "warnings",
+        ],
+    );
+    let mut probes = Table::new(
+        "probes.csv",
+        &[
+            "study",
+            "cell",
+            "run",
+            "purpose",
+            "rate",
+            "sessions",
+            "tps",
+            "seconds",
+            "p50_ms",
+            "p95_ms",
+            "p99_ms",
+            "overloaded",
+            "limited_by",
+            "error",
+        ],
+    );
+    for (study, point) in points(report) {
+        for run in point.runs.iter().filter_map(|(run, _)| study.runs.get(*run)) {
+            let Some(search) = &run.line else { continue };
+            let place = [study.name.clone(), point.id.clone(), run.id.clone()];
+            let climb = search.climb();
+            for line in search.found.iter().flat_map(|found| &found.lines) {
+                let mut row = place.to_vec();
+                row.extend([run.standing.word().to_owned(), line.promise.clone()]);
+                row.extend([line.line_tps, line.low, line.high, climb.map(|climb| climb.rate)].map(maybe));
+                row.extend([maybe(climb.map(|climb| climb.sessions)), line.ended_by.clone()]);
+                row.extend([
+                    maybe(line.hold.map(|hold| hold.held)),
+                    maybe(line.hold.map(|hold| hold.seconds)),
+                ]);
+                row.push(line.warnings.join("; "));
+                lines.rows.push(row);
+            }
+            for probe in search.tried() {
+                let mut row = place.to_vec();
+                row.extend([probe.purpose.clone(), text(probe.rate), text(probe.sessions)]);
+                row.extend([text(probe.tps), text(probe.seconds)]);
+                row.extend([probe.p50_ms, probe.p95_ms, probe.p99_ms].map(maybe));
+                row.extend([text(probe.is_overloaded), probe.limited_by.clone().unwrap_or_default()]);
+                row.push(probe.error.clone().unwrap_or_default());
+                probes.rows.push(row);
+            }
+        }
+    }
+    [lines, probes]
 }
 
 fn text(value: impl ToString) -> String {

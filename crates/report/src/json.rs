@@ -61,7 +61,7 @@ fn cell(report: &Report, study: &StudyReport, point: &Point) -> Value {
         .into_iter()
         .filter_map(|name| Some((name.to_owned(), json!(study.why_absent(point, name)?))))
         .collect();
-    json!({
+    let mut cell = json!({
         "key": point.key,
         "runs": runs,
         "tps": point.tps,
@@ -74,7 +74,11 @@ fn cell(report: &Report, study: &StudyReport, point: &Point) -> Value {
         "freeze_s": point.freeze_s,
         "latency_ms": {"mean": point.mean_ms, "p50": point.p50_ms, "p95": point.p95_ms, "p99": point.p99_ms,
                        "absent": absent},
-    })
+    });
+    if let Some(lines) = crate::lines::json_of_point(study, point) {
+        cell["lines"] = lines;
+    }
+    cell
 }
 
 fn run_of(report: &Report, run: &RunView, step: Option<usize>, sessions: u32) -> Value {
@@ -95,6 +99,9 @@ fn run_of(report: &Report, run: &RunView, step: Option<usize>, sessions: u32) ->
     });
     if let Value::Object(more) = more {
         map.extend(more);
+    }
+    if let Some(line) = crate::lines::json_of_run(run) {
+        map.insert("line".to_owned(), line);
     }
     if let Some(end) = &run.end {
         let server = &end.server;

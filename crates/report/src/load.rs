@@ -134,6 +134,7 @@ impl Loader<'_> {
         let mut hosts: BTreeMap<HostId, (usize, String)> = BTreeMap::new();
         let mut builds = BTreeMap::new();
         let heads = store.run_heads(record.id)?;
+        let searches = store.line_searches()?;
         let mut last_attempt: BTreeMap<(String, Vec<u32>, u32, Purpose), u32> = BTreeMap::new();
         let place = |head: &store::RunHead| {
             let key = serde_json::json!(head.start.key).to_string();
@@ -173,6 +174,10 @@ impl Loader<'_> {
                 },
                 plan,
                 block: self.block(file, host, head.start.block),
+                line: end
+                    .as_ref()
+                    .and_then(|end| end.line)
+                    .and_then(|id| searches.iter().find(|search| search.id == id).cloned()),
                 head,
                 end,
                 steps,

@@ -1,11 +1,13 @@
 //! The view model: everything that a report says, built once from the stores, before any format is thought of.
 
 use store::{
-    Audit, Axis, Build, Canary, Host, Key, Look, Probe, Reference, RunEnd, RunHead, Status, StudyRecord,
+    Audit, Axis, Build, Canary, Host, Key, LineSearch, Look, Probe, Reference, RunEnd, RunHead, Status,
+    StudyRecord,
 };
 
 use crate::estimate::Estimate;
 use crate::figures::StepFigures;
+use crate::lines::{is_line, line_of};
 
 /// A report over one or more studies.
 #[derive(Debug, Clone)]
@@ -136,6 +138,8 @@ pub struct RunView {
     pub build: Option<Build>,
     /// Whether its figures count.
     pub standing: Standing,
+    /// The search that it was, where it was one.
+    pub line: Option<LineSearch>,
     /// Its block, unique over all files and machines: pairs are made within one of each only.
     pub block: u32,
     /// Which of the study's plans it is of: records with the same one have the same number.
@@ -341,6 +345,9 @@ impl StudyReport {
 
     /// Why a point with runs that count has no value of a metric: too few transactions in some of them.
     pub fn why_absent(&self, point: &Point, metric: &str) -> Option<String> {
+        if is_line(metric) {
+            return self.why_no_line(point, metric);
+        }
         let quantile = crate::figures::quantile_of(metric)?;
         let needed = stats::quantile_needs(quantile);
         let counts: Vec<u64> =
@@ -424,6 +431,7 @@ impl StudyReport {
 
 fn sample(run: &RunView, step: &StepFigures, metric: &str) -> Option<stats::Sample> {
     let value = match metric {
+        line if is_line(line) => line_of(run, line).and_then(|line| line.line_tps),
         CPU_PER_TRANSACTION => crate::derived::per_transaction_of(run, step.sessions, "server_cpu"),
         _ => step.metric(metric),
     };

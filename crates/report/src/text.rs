@@ -121,6 +121,7 @@ pub fn metric_name(metric: &str) -> String {
         "mean" | "avg" | "mean_ms" => "mean response time".to_owned(),
         "max" | "max_ms" => "longest response time".to_owned(),
         "p999" | "p999_ms" => "p99.9 of response time".to_owned(),
+        line if crate::lines::is_line(line) => format!("line under {line}"),
         other => match other.trim_end_matches("_ms").strip_prefix('p') {
             Some(rank) if rank.parse::<u32>().is_ok() => format!("p{rank} of response time"),
             _ => other.replace('_', " "),

@@ -13,7 +13,11 @@ use crate::text::{listed, metric_name};
 
 /// Throughput is better high, times are better low.
 pub(crate) fn better(metric: &str) -> Better {
-    if matches!(metric, "tps" | "qps" | "tps_max" | "tps_min") { Better::Higher } else { Better::Lower }
+    if matches!(metric, "tps" | "qps" | "tps_max" | "tps_min") || crate::lines::is_line(metric) {
+        Better::Higher
+    } else {
+        Better::Lower
+    }
 }
 
 /// All comparisons of the newest record, primary ones first, adjusted together (those of one margin at a time).

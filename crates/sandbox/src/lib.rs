@@ -16,6 +16,7 @@ mod error;
 mod home;
 mod limits;
 pub mod lock;
+pub mod preload;
 mod process;
 mod profile;
 mod progress;

@@ -52,9 +52,10 @@ const OF_SERVER: [&str; 6] =
 
 /// Gates that every run that was measured answers, be it that they could not be looked at. Others depend on the run:
 /// `overloaded` on an open loop, `storage_limit` on a limit.
-pub const GATES_OF_EVERY_RUN: [&str; 11] = [
+pub const GATES_OF_EVERY_RUN: [&str; 12] = [
     "client_bound",
     "noisy_host",
+    "swapping",
     "cpu_frequency",
     "settings",
     "cache_state",

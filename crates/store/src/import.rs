@@ -116,7 +116,7 @@ impl Store {
                 None => self.host(id)?,
             };
             hosts.insert(id, host.clone());
-            Ok(Beside::OfHost { table, host, text })
+            Ok(Beside::OfHost { table, host: Box::new(host), text })
         };
         let json = |text: Sql<String>| self.read("what was measured beside the runs", || text);
         for (id, probe) in self.probes(study)? {
@@ -136,7 +136,7 @@ impl Store {
 /// A row that is no run.
 enum Beside {
     /// A row of `probe` or `canary`, whose column is named as the table is.
-    OfHost { table: &'static str, host: Host, text: String },
+    OfHost { table: &'static str, host: Box<Host>, text: String },
     /// A row of `note`.
     Note { at_ms: i64, text: String },
 }
@@ -192,6 +192,12 @@ fn take_over(sql: &Connection, source: &Connection, study: StudyId, coming: &Com
     values.push(run.0.into());
     let update = format!("UPDATE run SET {}, log_file=? WHERE id=?", set.join(", "));
     sql.prepare_cached(&update)?.execute(rusqlite::params_from_iter(values))?;
+    let line: Option<i64> =
+        source.query_row("SELECT line_id FROM run WHERE id=?", [from.0], |row| row.get(0))?;
+    if let Some(line) = line {
+        let line = take_line(sql, source, line)?;
+        sql.execute("UPDATE run SET line_id=? WHERE id=?", [line, run.0])?;
+    }
     for table in ["series", "hot_lock"] {
         copy(sql, source, table, ("run_id", from.0, run.0))?;
     }
@@ -201,6 +207,33 @@ fn take_over(sql: &Connection, source: &Connection, study: StudyId, coming: &Com
         }
     }
     Ok(())
+}
+
+/// Copies the search for load lines that a run was: once, although several runs may have gone on with it. It is over here:
+/// another machine does not go on with it.
+fn take_line(sql: &Connection, source: &Connection, line: i64) -> Sql<i64> {
+    let (start, found): (String, Option<String>) =
+        source.query_row("SELECT start, found FROM line_search WHERE id=?", [line], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    let known: Option<i64> = sql
+        .query_row("SELECT id FROM line_search WHERE start=? AND is_over=1", [&start], |row| row.get(0))
+        .optional()?;
+    let new = match known {
+        Some(known) => {
+            // It may have gone on since.
+            sql.execute("DELETE FROM line_probe WHERE line_id=?", [known])?;
+            sql.execute("UPDATE line_search SET found=? WHERE id=?", params![found, known])?;
+            known
+        }
+        None => {
+            let values = params![start, found];
+            sql.execute("INSERT INTO line_search (start, is_over, found) VALUES (?,1,?)", values)?;
+            sql.last_insert_rowid()
+        }
+    };
+    copy(sql, source, "line_probe", ("line_id", line, new))?;
+    Ok(new)
 }
 
 /// Copies the rows of `table` that belong to the row `old` of what `column` names, to the row `new`. The old and new `id`

@@ -34,7 +34,7 @@ pub use codec::PackedHistogram;
 pub use error::Error;
 pub use gate::{Finding, GATES_OF_EVERY_RUN, Gate, GateKind};
 pub use import::{Imported, RunIdentity};
-pub use line::{LineCount, LineId, LineProbe, LineSearch, LineSeen, LineStart};
+pub use line::{Line, LineCount, LineFound, LineHold, LineId, LineProbe, LineSearch, LineSeen, LineStart};
 pub use open::{FILE_NAME, Store};
 pub use run::{
     Check, ClientUsage, Duel, ErrorTally, HotLock, Interval, LatencyUnit, LockSource, Outcomes, Phase,

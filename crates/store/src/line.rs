@@ -54,6 +54,9 @@ pub struct LineProbe {
     pub p50_ms: Option<f64>,
     pub p95_ms: Option<f64>,
     pub p99_ms: Option<f64>,
+    /// 95 % intervals of these three in ms, from the spread of the probe's seconds.
+    #[serde(default)]
+    pub spreads: [Option<(f64, f64)>; 3],
     /// More arrived than were served.
     pub is_overloaded: bool,
     /// `client` or `sessions`, where these and not the server set the limit.
@@ -70,6 +73,48 @@ pub struct LineProbe {
     pub broken: Vec<Option<String>>,
 }
 
+/// A line that was held.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LineHold {
+    /// For so long.
+    pub seconds: f64,
+    /// The promise was kept over all of it.
+    pub held: bool,
+    pub p99_ms: Option<f64>,
+}
+
+/// The line of one promise. Rates in transactions per second.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// As it was written.
+    pub promise: String,
+    /// The share of transactions that may break it.
+    pub allowed: f64,
+    /// Of a promise on response times.
+    pub limit_ms: Option<f64>,
+    /// The highest rate that keeps it; `None` where no rate is known that does.
+    pub line_tps: Option<f64>,
+    /// 95 % interval.
+    pub low: Option<f64>,
+    /// See `low`.
+    pub high: Option<f64>,
+    /// What set the limit: `promise`, `client`, `sessions`, `budget`, `server`.
+    pub ended_by: String,
+    /// The last hold.
+    pub hold: Option<LineHold>,
+    /// What a reader has to know.
+    pub warnings: Vec<String>,
+}
+
+/// What a search found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LineFound {
+    /// By promise.
+    pub lines: Vec<Line>,
+    /// Of the budget.
+    pub seconds_total: f64,
+}
+
 /// A search as it is kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LineSearch {
@@ -77,8 +122,35 @@ pub struct LineSearch {
     pub start: LineStart,
     /// It came to its end.
     pub is_over: bool,
-    /// In order.
+    /// What it found; `None` while it goes on, and of files of earlier versions.
+    pub found: Option<LineFound>,
+    /// In order; the first is the climb.
     pub probes: Vec<LineProbe>,
+}
+
+impl LineSearch {
+    /// The closed loop before all rates: its `rate` is the peak.
+    pub fn climb(&self) -> Option<&LineProbe> {
+        self.probes.first()
+    }
+
+    /// The rates that were tried, in order.
+    pub fn tried(&self) -> &[LineProbe] {
+        self.probes.get(1..).unwrap_or_default()
+    }
+
+    /// Whether a probe kept the promise at this place, which allows so many to break it; `None` where it came to nothing,
+    /// or that promise was not searched for.
+    pub fn held(&self, probe: &LineProbe, promise: usize, allowed: f64) -> Option<bool> {
+        let broken = &self.climb()?.broken;
+        if broken.get(promise)?.is_some() {
+            return None;
+        }
+        let place = broken[..promise].iter().filter(|broken| broken.is_none()).count();
+        let total = probe.seen.get(place)?.total;
+        let share = if total.transactions == 0 { 0.0 } else { total.over as f64 / total.transactions as f64 };
+        Some(!probe.is_overloaded && share <= allowed)
+    }
 }
 
 impl Store {
@@ -99,12 +171,19 @@ impl Store {
         })
     }
 
-    /// Records that a search came to its end.
-    pub fn finish_line(&mut self, line: LineId) -> Result<(), Error> {
+    /// Records that a search came to its end, and what it found.
+    pub fn finish_line(&mut self, line: LineId, found: &LineFound) -> Result<(), Error> {
         self.transaction("a search for a line", |sql| {
-            sql.execute("UPDATE line_search SET is_over=1 WHERE id=?", params![line.0])?;
+            let values = params![to_json(found)?, line.0];
+            sql.execute("UPDATE line_search SET is_over=1, found=? WHERE id=?", values)?;
             Ok(())
         })
+    }
+
+    /// The newest search with this fingerprint.
+    pub fn last_line(&self, fingerprint: &str) -> Result<Option<LineSearch>, Error> {
+        // Searches are few, and each is some kilobytes.
+        Ok(self.line_searches()?.into_iter().rev().find(|known| known.start.fingerprint == fingerprint))
     }
 
     /// All searches, oldest first.
@@ -115,6 +194,7 @@ impl Store {
                     id: LineId(row.get("id")?),
                     start: json(row, "start")?,
                     is_over: row.get("is_over")?,
+                    found: row.get::<_, Option<String>>("found")?.map(|_| json(row, "found")).transpose()?,
                     probes: vec![],
                 })
             })?;
@@ -151,6 +231,7 @@ mod tests {
             p50_ms: Some(1.0),
             p95_ms: None,
             p99_ms: None,
+            spreads: [Some((0.9, 1.1)), None, None],
             is_overloaded: false,
             limited_by: None,
             focus: 0,
@@ -169,7 +250,10 @@ mod tests {
         let kept = store.line_searches().unwrap();
         assert_eq!((kept.len(), &kept[0].start, kept[0].is_over), (1, &start, false));
         assert_eq!(kept[0].probes, [probe.clone(), probe]);
-        store.finish_line(id).unwrap();
-        assert!(store.line_searches().unwrap()[0].is_over);
+        let found = LineFound { seconds_total: 66.0, ..LineFound::default() };
+        store.finish_line(id, &found).unwrap();
+        let kept = store.last_line("x").unwrap().unwrap();
+        assert_eq!((kept.is_over, kept.found), (true, Some(found)));
+        assert!(store.last_line("y").unwrap().is_none());
     }
 }

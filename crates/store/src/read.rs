@@ -423,6 +423,7 @@ fn end(row: &Row<'_>) -> Sql<Option<RunEnd>> {
         hot_locks: vec![],
         facts: json(row, "facts")?,
         duel: row.get::<_, Option<String>>("duel")?.map(|_| json(row, "duel")).transpose()?,
+        line: row.get::<_, Option<i64>>("line_id")?.map(crate::line::LineId),
     }))
 }
 

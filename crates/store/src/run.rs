@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::PackedHistogram;
 use crate::gate::Gate;
+use crate::line::LineId;
 use crate::study::{BuildId, HostId, Key, RunId, StudyId};
 
 /// Latency histograms count in units of 100 ns.
@@ -538,6 +539,8 @@ pub struct RunEnd {
     pub facts: BTreeMap<String, String>,
     /// Where it was a side of a duel. Its one step is all of its slices.
     pub duel: Option<Duel>,
+    /// Where it was a search for load lines. Its one step is a line that was held.
+    pub line: Option<LineId>,
 }
 
 impl RunEnd {
@@ -560,6 +563,7 @@ impl RunEnd {
             hot_locks: Vec::new(),
             facts: BTreeMap::new(),
             duel: None,
+            line: None,
         }
     }
 

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 pub(crate) const APPLICATION_ID: i64 = 0x506c_6d73;
 
 /// Each entry takes a file from version `index` to `index + 1`.
-pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8];
+pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9];
 
 /// Counts are integers, durations REAL seconds, times milliseconds since 1970, seeds the bits of a u64.
 /// Histograms are HdrHistogram V2 payloads, deflated; their values count units of 100 ns.
@@ -171,6 +171,12 @@ CREATE TABLE line_probe (
   line_id INTEGER NOT NULL REFERENCES line_search(id), number INTEGER NOT NULL, probe TEXT NOT NULL,
   PRIMARY KEY (line_id, number)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// What searches for load lines found, and the runs of studies that are such searches.
+const V9: &str = "
+ALTER TABLE line_search ADD COLUMN found TEXT;
+ALTER TABLE run ADD COLUMN line_id INTEGER; -- of line_search
 ";
 
 /// Brings `connection` from version `from` to the end of `migrations`, all or nothing.

@@ -213,7 +213,7 @@ fn a_step_of_an_earlier_version_is_kept_and_says_nothing_of_what_it_did_not_meas
     for table in ["look", "change_decision", "line_probe", "line_search"] {
         old.execute_batch(&format!("DROP TABLE {table}")).unwrap();
     }
-    old.execute_batch("ALTER TABLE run DROP COLUMN duel").unwrap();
+    old.execute_batch("ALTER TABLE run DROP COLUMN duel; ALTER TABLE run DROP COLUMN line_id").unwrap();
     old.pragma_update(None, "user_version", 3).unwrap();
     drop(old);
     let mut expected = read_back(end(3)).steps;
@@ -330,4 +330,30 @@ fn audits_are_kept_round_by_round() {
     assert_eq!(audits[0].rounds_of(AuditKind::ProcessCrash), [round(1), round(2)]);
     assert_eq!(audits[0].not_done, [(AuditKind::PowerCut, "it needs root".to_owned())]);
     assert_eq!(audits[1].rounds, []);
+}
+
+#[test]
+fn a_search_of_an_earlier_version_is_kept_and_has_found_nothing_yet() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let begun = LineStart { fingerprint: "f".into(), command: "line".into(), started_at_ms: 1, seed: 2 };
+    let line = store.begin_line(&begun).unwrap();
+    let study_id = store.add_study(&study("a")).unwrap();
+    let host_id = store.add_host(&host()).unwrap();
+    let run = store.record_run(study_id, &start(host_id, None, 1), &end(3)).unwrap();
+    let path = store.path().to_owned();
+    drop(store);
+    // As version 8 wrote it: without the intervals of percentiles, too.
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch("ALTER TABLE run DROP COLUMN line_id; ALTER TABLE line_search DROP COLUMN found")
+        .unwrap();
+    let probe = r#"{"purpose":"climb","rate":9.5,"sessions":4,"tps":9.5,"seconds":2.0,"p50_ms":null,"p95_ms":null,
+        "p99_ms":null,"is_overloaded":false,"limited_by":null,"focus":0,"seen":[],"took_s":2.5,"error":null,"broken":[null]}"#;
+    old.execute("INSERT INTO line_probe VALUES (?,0,?)", (line.0, probe)).unwrap();
+    old.pragma_update(None, "user_version", 8).unwrap();
+    drop(old);
+    let store = Store::open(directory.path()).unwrap();
+    let kept = store.last_line("f").unwrap().unwrap();
+    assert_eq!((kept.found.clone(), kept.climb().unwrap().rate, kept.tried().len()), (None, 9.5, 0));
+    assert_eq!(store.run(run).unwrap().end.unwrap().line, None);
 }

@@ -387,6 +387,22 @@ pub fn noisy_host(noise: &Noise) -> Gate {
     Gate::new(name, is_tripped, detail.join("; "), remedy)
 }
 
+/// What may be swapped in a level without anybody noticing: the kernel puts away what nobody has used for long.
+const SWAPPED_BYTES_MAX: f64 = 1024.0 * 1024.0;
+
+/// `swapping`: memory was read from swap or written there while it was measured, by whomever. `None`: not counted.
+pub fn swapping(in_bytes: Option<f64>, out_bytes: Option<f64>) -> Gate {
+    let name = "swapping";
+    let (Some(in_bytes), Some(out_bytes)) = (in_bytes, out_bytes) else {
+        return Gate::not_checked(name, "/proc/vmstat does not count what is swapped");
+    };
+    let mib = |bytes: f64| bytes / 1024.0 / 1024.0;
+    let detail = format!("{:.1} MiB swapped in, {:.1} MiB out", mib(in_bytes), mib(out_bytes));
+    let remedy =
+        "give the server less memory, or free some: see what else is on the machine; swapoff -a makes sure";
+    Gate::new(name, in_bytes.max(out_bytes) > SWAPPED_BYTES_MAX, detail, remedy)
+}
+
 /// A limit on a device, and what went through it a second in the measured phase; the unit is that of both.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DeviceLimit {

@@ -9,6 +9,7 @@ use crate::procfs::{
     CpuTicks, DiskStats, Reader, allowed_cpus, field, parse_diskstats, parse_net_dev, parse_pressure,
     parse_stat,
 };
+use crate::residency::page_bytes;
 use crate::sampler::Missing;
 use crate::track::Tracks;
 
@@ -219,6 +220,14 @@ impl HostSampler {
         if let (Some(total), Some(free)) = (field(text, "SwapTotal"), field(text, "SwapFree")) {
             tracks.gauge(t, "host", "swap_used_bytes", "", "B", total.saturating_sub(free) as f64);
         }
+        let Ok(text) = self.reader.read(&self.proc.join("vmstat")) else { return };
+        // Pages of the machine's size. Where there is no swap they stand at 0.
+        for (name, of) in [("swapped_in", "pswpin"), ("swapped_out", "pswpout")] {
+            let count = text.lines().find_map(|line| line.strip_prefix(of)?.trim().parse::<u64>().ok());
+            if let Some(pages) = count {
+                tracks.counter(t, "host", name, "", "B", (pages * page_bytes()) as f64);
+            }
+        }
     }
 
     fn sample_pressure(&mut self, t: f64, tracks: &mut Tracks) {
@@ -339,6 +348,7 @@ mod tests {
             "meminfo",
             "MemAvailable: 1000 kB\nCached: 10 kB\nDirty: 1 kB\nSwapTotal: 8 kB\nSwapFree: 8 kB\n",
         );
+        write("vmstat", "nr_free_pages 5\npswpin 100\npswpout 7\n");
         write("pressure/cpu", "some avg10=0 avg60=0 avg300=0 total=1000000\n");
         write("net/dev", "a\nb\n lo: 5 0 0 0 0 0 0 0 5 0\n");
         let (mut sampler, _) = HostSampler::with_proc(dir.path().to_owned(), None, None);
@@ -349,12 +359,16 @@ mod tests {
             "cpu 150 0 70 820 50 0 0 10\ncpu0 150 0 70 820 50 0 0 10\nctxt 3000\nprocs_running 1\n",
         );
         write("pressure/cpu", "some avg10=0 avg60=0 avg300=0 total=1500000\n");
+        write("vmstat", "nr_free_pages 5\npswpin 103\npswpout 7\n");
         sampler.sample(2.0, &mut tracks);
         let tracks = tracks.into_vec();
         assert_eq!(of(&tracks, "cpu_user_share").points, vec![(2.0, 0.5)]);
         assert_eq!(of(&tracks, "cpu_steal_share").points, vec![(2.0, 0.1)]);
         assert_eq!(of(&tracks, "context_switches").shown(), vec![(2.0, 2000.0)]);
         assert_eq!(of(&tracks, "pressure_cpu_some").shown(), vec![(2.0, 0.5)]);
+        let page = page_bytes() as f64;
+        assert_eq!(of(&tracks, "swapped_in").increase(1.0, 2.0), Some(3.0 * page));
+        assert_eq!(of(&tracks, "swapped_out").increase(1.0, 2.0), Some(0.0));
         assert_eq!(of(&tracks, "run_queue").points[0].1, 2.0);
         assert_eq!(of(&tracks, "memory_available_bytes").points[0].1, 1_024_000.0);
     }

@@ -84,7 +84,8 @@ fn resident(file: &File, bytes: u64) -> io::Result<u64> {
     }
 }
 
-fn page_bytes() -> u64 {
+/// The size of a page of memory.
+pub(crate) fn page_bytes() -> u64 {
     // SAFETY: no pointers involved.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }

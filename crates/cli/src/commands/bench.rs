@@ -20,9 +20,9 @@ use crate::show::terminal::{self, tell};
 use crate::show::{Plain, number};
 
 pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
-    args.password.read()?;
+    args.on.password.read()?;
     let request = request(args)?;
-    if args.seed.is_none() {
+    if args.on.seed.is_none() {
         tell!("seed {}", request.seed);
     }
     let home = Home::find()?;
@@ -85,10 +85,10 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
 }
 
 fn request(args: &BenchArgs) -> Result<Request, Failure> {
-    let workload = lab::workloads::resolve(&args.workload)?;
-    let server = servers::parse_argument(&args.server)?;
+    let workload = lab::workloads::resolve(&args.on.workload)?;
+    let server = servers::parse_argument(&args.on.server)?;
     let is_own = matches!(server, servers::Server::Selector(_));
-    if !is_own && (!args.set.is_empty() || args.profile.is_some() || args.cpus.is_some()) {
+    if !is_own && (!args.on.set.is_empty() || args.on.profile.is_some() || args.cpus.is_some()) {
         return Err(Error::Usage(
             "--set, --profile and --cpus shape a sandbox of bench's own (--server flavor@version); this server runs \
              already"
@@ -102,7 +102,7 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
         )
         .into());
     }
-    let options = workload_options(&workload, &args.options)?;
+    let options = workload_options(&workload, &args.on.options)?;
     let pacing = match args.rate {
         None => load::Pacing::Closed,
         Some(rate_tps) => load::Pacing::Open {
@@ -130,12 +130,12 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
         length,
         warmup: args.warmup,
         pacing,
-        workers: args.workers.map(usize::from),
-        settings: args.set.iter().cloned().collect(),
-        profile: args.profile,
+        workers: args.on.workers.map(usize::from),
+        settings: args.on.set.iter().cloned().collect(),
+        profile: args.on.profile,
         cpus: args.cpus.clone(),
         data,
-        seed: args.seed.unwrap_or_else(draw_seed),
+        seed: args.on.seed.unwrap_or_else(draw_seed),
     })
 }
 

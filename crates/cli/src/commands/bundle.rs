@@ -175,7 +175,7 @@ fn calibrations(store: &Store, record: &StudyRecord) -> Result<BTreeMap<String, 
 }
 
 /// The workload files of the plan, where they are still what was run.
-fn workload_files(record: &StudyRecord) -> (Vec<(String, String)>, Vec<LeftOut>) {
+fn workload_files(record: &StudyRecord) -> Files {
     let planned = record.study.plan.get("workloads").and_then(|all| all.as_object());
     let (mut files, mut absent) = (Vec::new(), Vec::new());
     for (path, hash) in planned.into_iter().flatten() {
@@ -198,12 +198,11 @@ fn workload_files(record: &StudyRecord) -> (Vec<(String, String)>, Vec<LeftOut>)
 /// Of each log so much travels, its end.
 const LOG_BYTES: u64 = 16 << 10;
 
+/// Files by name, and what should be among them and is not.
+type Files = (Vec<(String, String)>, Vec<LeftOut>);
+
 /// The ends of the servers' logs.
-fn logs(
-    store: &Store,
-    record: &StudyRecord,
-    results: &Path,
-) -> Result<(Vec<(String, String)>, Vec<LeftOut>), Failure> {
+fn logs(store: &Store, record: &StudyRecord, results: &Path) -> Result<Files, Failure> {
     let folder = if results.is_dir() { results } else { results.parent().unwrap_or(Path::new(".")) };
     let (mut logs, mut lost) = (Vec::new(), 0);
     for head in store.run_heads(record.id)? {

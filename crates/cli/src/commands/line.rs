@@ -1,13 +1,13 @@
 //! `plimsoll line`.
 
 use std::io::Write;
-use std::time::Duration;
 
 use lab::bench::Data;
-use lab::line::{EndedBy, Found, Line, Promise, Request};
+use lab::line::{Asked, EndedBy, Found, Promise, Request};
 use lab::plan::draw_seed;
 use lab::{Error, Event, servers};
 use sandbox::Home;
+use store::Line;
 
 use crate::args::LineArgs;
 use crate::commands::bench::workload_options;
@@ -18,10 +18,10 @@ use crate::show::terminal::{self, tell};
 use crate::show::{Plain, number};
 
 pub(crate) fn line(args: &LineArgs, command: String) -> Result<End, Failure> {
-    args.password.read()?;
+    args.on.password.read()?;
     let request = request(args, command)?;
-    lab::line::check(&request)?;
-    if args.seed.is_none() {
+    request.asked.check()?;
+    if args.on.seed.is_none() {
         tell!("seed {}", request.seed);
     }
     let home = Home::find()?;
@@ -29,7 +29,8 @@ pub(crate) fn line(args: &LineArgs, command: String) -> Result<End, Failure> {
     let mut json = args.json.as_deref().map(Out::create).transpose()?;
     let to_stdout = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
     let plain = Plain::without_runs();
-    let found = lab::line::line(&home, &request, &|event: Event<'_>| plain.event(&event), &stop);
+    let attach = lab::watch::Watch::default();
+    let found = lab::line::line(&home, &request, &attach, &|event: Event<'_>| plain.event(&event), &stop);
     plain.clear();
     let found = found?;
     if let Some(json) = &mut json {
@@ -46,67 +47,57 @@ pub(crate) fn line(args: &LineArgs, command: String) -> Result<End, Failure> {
     Ok(if found.is_done() { End::Done } else { End::RunFailed })
 }
 
-/// Where the budget is not said: for one search, and for what is held longer than a minute.
-const BUDGET: Duration = Duration::from_secs(600);
-const HOLD: Duration = Duration::from_secs(60);
-/// Of the budget, where the hold is not said.
-const HOLD_PART: u32 = 5;
-
 fn request(args: &LineArgs, command: String) -> Result<Request, Failure> {
-    let workload = lab::workloads::resolve(&args.workload)?;
-    let server = servers::parse_argument(&args.server)?;
+    let workload = lab::workloads::resolve(&args.on.workload)?;
+    let server = servers::parse_argument(&args.on.server)?;
     let is_own = matches!(server, servers::Server::Selector(_));
-    if !is_own && (!args.set.is_empty() || args.profile.is_some()) {
+    if !is_own && (!args.on.set.is_empty() || args.on.profile.is_some()) {
         return Err(Error::Usage(
             "--set and --profile shape a sandbox of line's own (--server flavor@version); this server runs already"
                 .into(),
         )
         .into());
     }
-    let options = workload_options(&workload, &args.options)?;
+    let options = workload_options(&workload, &args.on.options)?;
     let promises = args.promise.iter().map(|text| Promise::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    let hold = args.hold.unwrap_or_else(|| args.budget.map_or(HOLD, |budget| HOLD.min(budget / HOLD_PART)));
-    let budget = args.budget.unwrap_or(BUDGET + hold.saturating_sub(HOLD));
     Ok(Request {
         workload,
         options,
         server,
-        promises,
-        budget,
-        hold,
-        sessions_max: args.sessions_max,
-        workers: args.workers.map(usize::from),
-        settings: args.set.iter().cloned().collect(),
-        profile: args.profile,
+        asked: Asked::new(promises, args.budget, args.hold, args.sessions_max),
+        workers: args.on.workers.map(usize::from),
+        settings: args.on.set.iter().cloned().collect(),
+        profile: args.on.profile,
         data: Data::Any,
-        seed: args.seed.unwrap_or_else(draw_seed),
+        seed: args.on.seed.unwrap_or_else(draw_seed),
         results: args.results.clone(),
         new: args.new,
         command,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
     })
 }
 
 fn write_table(found: &Found) -> Result<(), Failure> {
     let mut out = terminal::output();
-    let (sessions, peak_tps) = found.peak;
+    let (sessions, peak_tps) = found.peak();
     let mut text = format!(
         "{} on {}: {} probes in {:.0} s; peak of the closed loop {} TPS at {sessions} sessions\n{:>20} {:>10} {:>21} {:>9}  held\n",
         found.workload,
         found.server,
-        found.probes.len(),
-        found.seconds_total,
+        found.search.tried().len(),
+        found.seconds_total(),
         number(peak_tps),
         "promise",
         "line TPS",
         "95 % interval",
         "of peak",
     );
-    for line in &found.lines {
+    for line in found.lines() {
         text += &row(line, peak_tps);
         text += "\n";
     }
     let mut told: Vec<&String> = Vec::new();
-    for warning in found.lines.iter().flat_map(|line| &line.warnings) {
+    for warning in found.lines().iter().flat_map(|line| &line.warnings).chain(&found.warnings) {
         if !told.contains(&warning) {
             text += &format!("- {warning}\n");
             told.push(warning);
@@ -123,16 +114,16 @@ fn row(line: &Line, peak_tps: f64) -> String {
     };
     let share =
         line.line_tps.map_or_else(|| "-".to_owned(), |rate| format!("{:.0} %", 100.0 * rate / peak_tps));
-    let held = match line.confirmation {
+    let held = match line.hold {
         None => "not held".to_owned(),
         Some(hold) => {
             let p99 = hold.p99_ms.map_or_else(String::new, |p99| format!(", p99 {} ms", number(p99)));
             format!("{} {:.0} s{p99}", if hold.held { "for" } else { "not for" }, hold.seconds)
         }
     };
-    let ended = match line.ended_by {
-        EndedBy::Promise => String::new(),
-        by => format!("  ended by {}", by.word()),
+    let ended = match line.ended_by.as_str() {
+        by if by == EndedBy::Promise.word() => String::new(),
+        by => format!("  ended by {by}"),
     };
     let rate = line.line_tps.map_or_else(|| "none".to_owned(), number);
     format!("{:>20} {rate:>10} {interval:>21} {share:>9}  {held}{ended}", line.promise)
@@ -146,18 +137,20 @@ mod tests {
     fn a_line_is_a_row_with_what_is_known_of_it() {
         let mut line = Line {
             promise: "p99 < 20ms".into(),
+            allowed: 0.01,
+            limit_ms: Some(20.0),
             line_tps: Some(6100.0),
             low: Some(5900.0),
             high: Some(6300.0),
-            ended_by: EndedBy::Promise,
-            confirmation: Some(lab::line::Confirmation { seconds: 60.0, held: true, p99_ms: Some(18.0) }),
+            ended_by: EndedBy::Promise.word().to_owned(),
+            hold: Some(store::LineHold { seconds: 60.0, held: true, p99_ms: Some(18.0) }),
             warnings: Vec::new(),
         };
         let shown = row(&line, 10_000.0);
         assert!(shown.contains("[5,900, 6,300]") && shown.contains("61 %"), "{shown}");
         assert!(shown.ends_with("for 60 s, p99 18.0 ms"), "{shown}");
-        (line.line_tps, line.low, line.confirmation) = (None, None, None);
-        line.ended_by = EndedBy::Budget;
+        (line.line_tps, line.low, line.hold) = (None, None, None);
+        line.ended_by = EndedBy::Budget.word().to_owned();
         let shown = row(&line, 10_000.0);
         assert!(shown.contains("none") && shown.ends_with("not held  ended by budget"), "{shown}");
     }

@@ -90,6 +90,7 @@ fn keep(finished: &Finished, looking: Looking, line: &str) -> Result<(), Failure
             question: "What did the runs of sysbench's command line measure?",
             command: line,
             version: env!("CARGO_PKG_VERSION"),
+            goes_on: false,
         };
         kept::keep(folder, &gathering, &record)?;
         if let Some(warning) = kept_as_invalid(folder, &record.end) {

@@ -272,7 +272,11 @@ pub(crate) fn ended_line(label: &RunLabel, summary: &RunSummary) -> String {
             format!("{level}{} TPS, {p95}", number(*tps))
         })
         .collect();
-    let figures = figures.join("; ");
+    let lines = summary.lines.iter().map(|(promise, tps)| {
+        format!("line {} under {promise}", tps.map_or_else(|| "unknown".to_owned(), number))
+    });
+    let lines: Vec<String> = lines.collect();
+    let figures = if lines.is_empty() { figures.join("; ") } else { lines.join("; ") };
     let mut took = time(summary.took);
     if summary.drained >= DRAIN_TOLD {
         took.push_str(&format!(", {} of it to drain", time(summary.drained)));
@@ -329,6 +333,7 @@ mod tests {
             }],
             log_tail: String::new(),
             steps: vec![(8, 1234.4, Some(3.2))],
+            lines: vec![],
             warnings: vec![],
             took: Duration::from_millis(5800),
             drained: Duration::ZERO,

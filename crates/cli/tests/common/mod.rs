@@ -119,6 +119,15 @@ pub(crate) fn own_sandbox(child: &Child) -> Option<String> {
     names.filter(|name| name.contains(&part)).map(str::to_owned).next()
 }
 
+/// The process of that sandbox's server.
+pub(crate) fn own_server(child: &Child) -> Option<u32> {
+    let name = own_sandbox(child)?;
+    let done = run(&["sandbox", "list", "--json"]).expect(0, &[]);
+    let all: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    let mine = all.as_array().unwrap().iter().find(|one| one["name"] == name.as_str())?;
+    mine["pid"].as_u64().map(|pid| pid as u32)
+}
+
 /// A MariaDB that a `run` or `bench` under test uses.
 pub(crate) struct Loaded {
     /// Its sandbox.

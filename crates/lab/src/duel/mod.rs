@@ -242,6 +242,7 @@ fn making<'a>(
         engine: None,
         data: Data::Any,
         load: load::LoadPlan { steps: vec![level], seed, raise_priority: true, ..load::LoadPlan::default() },
+        line: None,
         prime: None,
         is_cold: false,
         is_lenient: false,

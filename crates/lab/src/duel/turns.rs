@@ -15,6 +15,9 @@ const LOOK: Duration = Duration::from_millis(50);
 const QUIET_LOOK: Duration = Duration::from_millis(50);
 const QUIET_SHARE_MAX: f64 = 0.2;
 
+/// All waits of a duel for a quiet machine together, where it has many slices.
+const PATIENCE_MAX: Duration = Duration::from_secs(30);
+
 /// At most so many times the slices that are wanted: those that others disturbed are made again.
 pub(crate) const ROUNDS_FACTOR: u32 = 2;
 
@@ -53,6 +56,9 @@ struct State {
     /// How long slices may still wait for a quiet machine, all together.
     patience: Duration,
     sides: Vec<Side>,
+    /// Of searches for load lines: the round, whose line it is about, and the fraction of the own estimate that its first
+    /// side tried.
+    depth: Option<(usize, usize, f64)>,
 }
 
 #[derive(Default)]
@@ -60,6 +66,8 @@ struct Side {
     has_left: bool,
     /// It left before it had measured all that it was to.
     has_failed: bool,
+    /// It has measured all that it was to, and takes no more turns.
+    has_rested: bool,
     /// Points at which all meet that it has reached.
     met: u32,
     /// Its server's process; `None` while there is none, or where it cannot be seen.
@@ -83,8 +91,9 @@ impl Turns {
             at: 0,
             taken: Instant::now(),
             look: None,
-            patience: SLICE * slices,
+            patience: (SLICE * slices).min(PATIENCE_MAX),
             sides: (0..sides).map(|_| Side::default()).collect(),
+            depth: None,
         };
         Turns { order, wanted: slices as usize, state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -111,7 +120,7 @@ impl Turns {
 impl State {
     /// Goes to the next turn of a side that still takes some.
     fn advance(&mut self, order: &[usize]) {
-        let is_out = |side: &Side| side.has_left || side.has_failed;
+        let is_out = |side: &Side| side.has_left || side.has_failed || side.has_rested;
         while order.get(self.at).is_some_and(|&side| is_out(&self.sides[side])) {
             self.at += 1;
         }
@@ -213,6 +222,29 @@ impl Seat<'_> {
         crowd::counted(&state.shares(), self.side, self.turns.wanted)
     }
 
+    /// At which fraction of its own estimate this side is to try a rate: that of the first side of the round, where it was
+    /// about the same line.
+    pub(crate) fn depth(&self, line: usize, own: f64) -> f64 {
+        let mut state = self.turns.lock();
+        let round = state.at / state.sides.len().max(1);
+        match state.depth {
+            Some((of, about, depth)) if (of, about) == (round, line) => depth,
+            _ => {
+                state.depth = Some((round, line, own));
+                own
+            }
+        }
+    }
+
+    /// This side has measured all that it was to; the others go on.
+    pub(crate) fn rest(&self) {
+        let mut state = self.turns.lock();
+        state.sides[self.side].has_rested = true;
+        state.advance(&self.turns.order);
+        drop(state);
+        self.turns.changed.notify_all();
+    }
+
     fn of_others(&self, state: &mut State, act: impl Fn(&mut Side)) {
         let others = state.sides.iter_mut().enumerate().filter(|(at, _)| *at != self.side);
         others.for_each(|(_, side)| act(side));
@@ -301,6 +333,29 @@ mod tests {
         });
         assert_eq!(taken.into_inner().unwrap(), [0, 1, 1, 0, 0]);
         assert!(began.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn the_sides_of_a_round_try_the_same_depth_and_go_on_alone_when_one_rests() {
+        let turns = Turns::in_order(vec![0, 1, 1, 0, 0, 1], 2, 9);
+        let never = || false;
+        let (one, other) = (turns.seat(0), turns.seat(1));
+        one.take(&never);
+        assert_eq!(one.depth(0, 0.98), 0.98);
+        one.pass();
+        other.take(&never);
+        assert_eq!((other.depth(0, 1.03), other.depth(1, 1.03)), (0.98, 1.03), "another line has its own");
+        other.pass();
+        other.take(&never);
+        assert_eq!(other.depth(0, 1.02), 1.02, "the next round begins");
+        other.pass();
+        one.take(&never);
+        assert_eq!(one.depth(0, 0.97), 1.02);
+        one.pass();
+        one.rest();
+        other.take(&never);
+        other.pass();
+        assert!(!other.is_alone(), "it has not failed");
     }
 
     #[test]

@@ -5,36 +5,26 @@ use std::time::Duration;
 use load::StepResult;
 use serde_json::{Value, json};
 use stats::line::{Answer, Count, End, Probe, Purpose, Search, Seen};
-use store::{LineCount, LineProbe, LineSeen};
+use store::{Line, LineCount, LineFound, LineHold, LineProbe, LineSearch, LineSeen};
 
 use super::probe::{Tried, Wanted};
-use super::{Promise, Request};
+use super::{Asked, Promise};
 use crate::error::Error;
-use crate::subject::Subject;
 
 /// A rate that was tried.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Rate {
-    /// Arrivals per second.
-    pub rate: f64,
-    /// Sessions that were there for them.
-    pub sessions: u32,
-    /// Committed per second.
-    pub tps: f64,
-    /// Measured for so long.
-    pub seconds: f64,
-    /// Response times; `None` where too few transactions ended.
-    pub p50_ms: Option<f64>,
-    /// See `p50_ms`.
-    pub p95_ms: Option<f64>,
-    /// See `p50_ms`.
-    pub p99_ms: Option<f64>,
+struct Rate<'a> {
+    probe: &'a LineProbe,
     /// By promise of the request: whether it was kept; `None` where the probe came to nothing, or the promise was not
     /// searched for.
-    pub held: Vec<Option<bool>>,
-    /// Something beside the server set the limit.
-    limited_by: Option<EndedBy>,
-    is_overloaded: bool,
+    held: Vec<Option<bool>>,
+}
+
+impl Rate<'_> {
+    /// What beside the server set the limit.
+    fn limited_by(&self) -> Option<EndedBy> {
+        let limits = [EndedBy::Client, EndedBy::Sessions];
+        limits.into_iter().find(|by| self.probe.limited_by.as_deref() == Some(by.word()))
+    }
 }
 
 /// What set the limit of a line.
@@ -65,55 +55,6 @@ impl EndedBy {
     }
 }
 
-/// A line that was held.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Confirmation {
-    /// For so long.
-    pub seconds: f64,
-    /// The promise was kept over all of it.
-    pub held: bool,
-    /// Its p99, in ms.
-    pub p99_ms: Option<f64>,
-}
-
-/// The line of one promise. Rates in transactions per second.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Line {
-    /// The promise, as it was written.
-    pub promise: String,
-    /// The line; `None` where no rate is known that keeps it.
-    pub line_tps: Option<f64>,
-    /// 95 % interval.
-    pub low: Option<f64>,
-    /// See `low`.
-    pub high: Option<f64>,
-    /// What ended the search.
-    pub ended_by: EndedBy,
-    /// The last hold.
-    pub confirmation: Option<Confirmation>,
-    /// What a reader has to know.
-    pub warnings: Vec<String>,
-}
-
-/// What a search found.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Found {
-    /// The workload.
-    pub workload: String,
-    /// `flavor@version[+label]`.
-    pub server: String,
-    /// Identity of its binaries.
-    pub build: Option<String>,
-    /// The closed loop's best: sessions, and transactions per second.
-    pub peak: (u32, f64),
-    /// By promise.
-    pub lines: Vec<Line>,
-    /// In order.
-    pub probes: Vec<Rate>,
-    /// Of the budget.
-    pub seconds_total: f64,
-}
-
 /// Committed per second.
 pub(super) fn tps(step: &StepResult) -> f64 {
     if step.duration_s > 0.0 { step.outcomes.committed as f64 / step.duration_s } else { 0.0 }
@@ -123,6 +64,27 @@ pub(super) fn tps(step: &StepResult) -> f64 {
 fn percentile_ms(step: &StepResult, quantile: f64) -> Option<f64> {
     let response = &step.latency.response;
     (response.len() >= stats::quantile_needs(quantile)).then(|| response.quantile_ms(quantile))
+}
+
+/// 95 % intervals of p50, p95 and p99: the spread of the logarithm over the seconds, each of which has enough transactions
+/// for it. Neighbours in a queue resemble each other more within a second than beyond.
+fn spreads(step: &StepResult, seconds: &[store::Second]) -> [Option<(f64, f64)>; 3] {
+    type Figure = fn(&store::SecondResponse) -> f64;
+    let figures: [(f64, Figure); 3] = [(0.5, |of| of.p50), (0.95, |of| of.p95), (0.99, |of| of.p99)];
+    figures.map(|(quantile, figure)| {
+        let middle = percentile_ms(step, quantile)?;
+        let responses =
+            seconds.iter().filter(|second| second.second >= 1).filter_map(|second| second.response);
+        let enough = responses.filter(|of| of.count >= stats::quantile_needs(quantile));
+        let logs: Vec<f64> = enough.map(|of| figure(&of).max(1e-6).ln()).collect();
+        if logs.len() < 3 {
+            return None;
+        }
+        let mean = stats::mean(&logs)?;
+        let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (logs.len() - 1) as f64;
+        let half = 1.96 * (variance / logs.len() as f64).sqrt();
+        Some((middle * (-half).exp(), middle * half.exp()))
+    })
 }
 
 /// A promise is broken at one session's pace where so many times the allowed share break it, and so many do.
@@ -165,6 +127,7 @@ fn empty(rate: f64, wanted: &Wanted, focus: usize) -> LineProbe {
         p50_ms: None,
         p95_ms: None,
         p99_ms: None,
+        spreads: [None; 3],
         is_overloaded: false,
         limited_by: None,
         focus,
@@ -181,7 +144,7 @@ pub(super) fn kept(
     wanted: &Wanted,
     promises: &[Promise],
     sessions_max: u32,
-    tried: &Tried,
+    (tried, recorded): (&Tried, Option<&store::Step>),
 ) -> LineProbe {
     let step = &tried.step;
     let is_short = wanted.sessions == sessions_max && promises.iter().any(|one| one.waits_for_sessions(step));
@@ -201,6 +164,7 @@ pub(super) fn kept(
         p50_ms: percentile_ms(step, 0.5),
         p95_ms: percentile_ms(step, 0.95),
         p99_ms: percentile_ms(step, 0.99),
+        spreads: spreads(step, recorded.map_or(&[], |recorded| &recorded.seconds)),
         is_overloaded: tried.is_overloaded,
         limited_by: limited_by.map(|by| by.word().to_owned()),
         seen: seen.collect(),
@@ -237,18 +201,17 @@ pub(super) fn searched(probe: &LineProbe) -> Option<Probe> {
 
 /// A search while it goes on.
 pub(super) struct Seeking<'a> {
-    pub(super) request: &'a Request,
+    pub(super) asked: &'a Asked,
     /// The closed loop.
     pub(super) climb: LineProbe,
     /// All that were tried since, those that came to nothing included.
     pub(super) probes: Vec<LineProbe>,
-    pub(super) warnings: Vec<String>,
 }
 
 impl Seeking<'_> {
     /// The promises that are searched for: those that one session keeps.
     pub(super) fn searched(&self) -> Vec<Promise> {
-        let all = self.request.promises.iter().zip(&self.climb.broken);
+        let all = self.asked.promises.iter().zip(&self.climb.broken);
         all.filter(|(_, broken)| broken.is_none()).map(|(promise, _)| promise.clone()).collect()
     }
 
@@ -256,9 +219,9 @@ impl Seeking<'_> {
         self.probes.iter().filter(|probe| probe.error.is_some()).count()
     }
 
-    fn rate(&self, probe: &LineProbe) -> Rate {
+    fn rate<'p>(&self, probe: &'p LineProbe) -> Rate<'p> {
         let mut seen = probe.seen.iter();
-        let held = self.request.promises.iter().zip(&self.climb.broken).map(|(promise, broken)| {
+        let held = self.asked.promises.iter().zip(&self.climb.broken).map(|(promise, broken)| {
             if broken.is_some() {
                 return None;
             }
@@ -266,68 +229,44 @@ impl Seeking<'_> {
             let share = Count { transactions: total.transactions, over: total.over }.share();
             Some(!probe.is_overloaded && share <= promise.allowed())
         });
-        let limits = [EndedBy::Client, EndedBy::Sessions];
-        Rate {
-            rate: probe.rate,
-            sessions: probe.sessions,
-            tps: probe.tps,
-            seconds: probe.seconds,
-            p50_ms: probe.p50_ms,
-            p95_ms: probe.p95_ms,
-            p99_ms: probe.p99_ms,
-            held: held.collect(),
-            limited_by: limits.into_iter().find(|by| probe.limited_by.as_deref() == Some(by.word())),
-            is_overloaded: probe.is_overloaded,
-        }
+        Rate { probe, held: held.collect() }
     }
 
-    /// What all of it comes to. `search` with the promises that were searched for; `wrong` about the tables.
-    pub(super) fn found(mut self, subject: &Subject, search: Option<&Search>, wrong: Vec<String>) -> Found {
-        let losses = self.probes.iter().filter_map(|probe| {
+    /// What all of it comes to. `search` with the promises that were searched for.
+    pub(super) fn found(&self, search: Option<&Search>) -> LineFound {
+        let deaths = self.probes.iter().filter_map(|probe| {
             let error = probe.error.as_ref()?;
             Some(format!("the server was lost at {:.0} transactions/s offered: {error}", probe.rate))
         });
-        self.warnings.extend(losses.chain(wrong));
-        let rates: Vec<Rate> = self.probes.iter().map(|probe| self.rate(probe)).collect();
+        let deaths: Vec<String> = deaths.collect();
+        let rates: Vec<Rate<'_>> = self.probes.iter().map(|probe| self.rate(probe)).collect();
         let mut answers = search.map(Search::answers).unwrap_or_default().into_iter();
         let mut lines = Vec::new();
-        for (at, promise) in self.request.promises.iter().enumerate() {
-            lines.push(match (&self.climb.broken[at], search) {
+        for (at, promise) in self.asked.promises.iter().enumerate() {
+            let mut line = match (&self.climb.broken[at], search) {
                 (None, Some(search)) => {
                     let Some(answer) = answers.next() else { continue };
                     self.line(at, promise, search, answer, &rates)
                 }
-                (broken, _) => self.unreachable(promise, broken.clone()),
-            });
+                (broken, _) => Line { warnings: broken.iter().cloned().collect(), ..unknown(promise) },
+            };
+            line.warnings.extend(deaths.iter().cloned());
+            lines.push(line);
         }
         let took_s: f64 = self.probes.iter().map(|probe| probe.took_s).sum();
-        Found {
-            workload: self.request.workload.name().to_owned(),
-            server: subject.name(),
-            build: subject.build().map(|build| build.identity.clone()),
-            peak: (self.climb.sessions, self.climb.rate),
-            lines,
-            probes: rates,
-            seconds_total: self.climb.took_s + took_s,
-        }
+        LineFound { lines, seconds_total: self.climb.took_s + took_s }
     }
 
-    fn unreachable(&self, promise: &Promise, why: Option<String>) -> Line {
-        let warnings = self.warnings.iter().cloned().chain(why).collect();
-        Line {
-            promise: promise.text.clone(),
-            line_tps: None,
-            low: None,
-            high: None,
-            ended_by: EndedBy::Promise,
-            confirmation: None,
-            warnings,
-        }
-    }
-
-    fn line(&self, at: usize, promise: &Promise, search: &Search, answer: Answer, rates: &[Rate]) -> Line {
+    fn line(
+        &self,
+        at: usize,
+        promise: &Promise,
+        search: &Search,
+        answer: Answer,
+        rates: &[Rate<'_>],
+    ) -> Line {
         let ended_by = self.ended_by(at, answer, rates);
-        let mut warnings = self.warnings.clone();
+        let mut warnings = Vec::new();
         match ended_by {
             EndedBy::Promise if answer.line.is_none() => warnings.push(format!(
                 "{} is broken at all rates tried, down to {:.0} transactions/s",
@@ -341,12 +280,13 @@ impl Seeking<'_> {
                     .into(),
             ),
             EndedBy::Sessions => warnings.push(format!(
-                "all {} sessions were busy above this rate while the server kept the promise: raise --sessions-max",
-                self.request.sessions_max
+                "all {} sessions were busy above this rate while the server kept the promise: raise the most \
+                 sessions (--sessions-max, sessions_max)",
+                self.asked.sessions_max
             )),
             EndedBy::Budget => warnings.push(
                 "the budget ended before the line was known as well as it is asked for: its interval says how well \
-                 it is known; --budget gives it more time"
+                 it is known; a larger budget (--budget, budget) gives it more time"
                     .into(),
             ),
             EndedBy::Server => warnings.push(
@@ -354,78 +294,246 @@ impl Seeking<'_> {
             ),
         }
         // Holds are the probes that the search counted; those that came to nothing are none of them.
-        let tried: Vec<&Rate> = rates.iter().filter(|probe| probe.seconds > 0.0).collect();
-        let confirmation = answer.hold.and_then(|hold| {
+        let tried: Vec<&LineProbe> = self.probes.iter().filter(|probe| searched(probe).is_some()).collect();
+        let hold = answer.hold.and_then(|hold| {
             let probe = tried.get(hold.probe)?;
-            Some(Confirmation { seconds: probe.seconds, held: hold.is_kept, p99_ms: probe.p99_ms })
+            Some(LineHold { seconds: probe.seconds, held: hold.is_kept, p99_ms: probe.p99_ms })
         });
-        if confirmation.is_some_and(|confirmation| !confirmation.held) {
+        if hold.is_some_and(|hold| !hold.held) {
             warnings.push("the line could not be held: it is an estimate from the probes around it".into());
         }
+        warnings.extend(self.sunk(at, promise, answer, &tried));
         Line {
-            promise: promise.text.clone(),
             line_tps: answer.line,
             low: answer.low,
             high: answer.high,
-            ended_by,
-            confirmation,
+            ended_by: ended_by.word().to_owned(),
+            hold,
             warnings,
+            ..unknown(promise)
         }
     }
 
-    fn ended_by(&self, at: usize, answer: Answer, rates: &[Rate]) -> EndedBy {
-        if self.deaths() >= super::DEATHS_MAX {
+    /// A line that was broken while it was held, although it had been kept for shorter: what it sank to.
+    fn sunk(&self, at: usize, promise: &Promise, answer: Answer, tried: &[&LineProbe]) -> Option<String> {
+        let kept = answer.hold.filter(|hold| hold.is_kept)?;
+        let failed = tried[..kept.probe]
+            .iter()
+            .filter(|probe| probe.purpose == word(Purpose::Hold) && self.rate(probe).held[at] == Some(false));
+        let first = failed.max_by(|a, b| a.rate.total_cmp(&b.rate))?;
+        Some(format!(
+            "the line sank while it was held: {} was kept at {:.0} transactions/s by shorter probes, and not when \
+             that was held ({:.0} s of it); {:.0} was held for {:.0} s",
+            promise.text,
+            first.rate,
+            first.seconds,
+            kept.rate,
+            tried.get(kept.probe).map_or(0.0, |probe| probe.seconds)
+        ))
+    }
+
+    fn ended_by(&self, at: usize, answer: Answer, rates: &[Rate<'_>]) -> EndedBy {
+        if self.deaths() >= super::seek::DEATHS_MAX {
             return EndedBy::Server;
         }
         // The lowest rate that broke the promise.
-        let broken = rates.iter().filter(|probe| probe.held[at] == Some(false));
-        let lowest = broken.min_by(|a, b| a.rate.total_cmp(&b.rate));
+        let broken = rates.iter().filter(|rate| rate.held[at] == Some(false));
+        let lowest = broken.min_by(|a, b| a.probe.rate.total_cmp(&b.probe.rate));
         match answer.end {
             End::Budget => EndedBy::Budget,
             End::Floor => EndedBy::Promise,
             End::Ceiling => EndedBy::Client,
             End::Found => match lowest {
-                Some(Rate { limited_by: Some(by), .. }) => *by,
-                Some(probe) if probe.is_overloaded => EndedBy::Server,
+                Some(rate) if rate.limited_by().is_some() => rate.limited_by().unwrap_or(EndedBy::Promise),
+                Some(rate) if rate.probe.is_overloaded => EndedBy::Server,
                 _ => EndedBy::Promise,
             },
         }
     }
 }
 
+/// A line that no rate is known for.
+fn unknown(promise: &Promise) -> Line {
+    Line {
+        promise: promise.text.clone(),
+        allowed: promise.allowed(),
+        limit_ms: promise.limit().map(|limit| 1e3 * limit.as_secs_f64()),
+        line_tps: None,
+        low: None,
+        high: None,
+        ended_by: EndedBy::Promise.word().to_owned(),
+        hold: None,
+        warnings: Vec::new(),
+    }
+}
+
+/// A probe in a line, with what is known of the lines after it.
+pub(super) fn told(rate: &LineProbe, search: &Search, promises: &[Promise]) -> String {
+    let shown = |rate: Option<f64>| rate.map_or_else(|| "?".to_owned(), |rate| format!("{rate:.0}"));
+    let lines: Vec<String> = search
+        .answers()
+        .iter()
+        .zip(promises)
+        .map(|(answer, promise)| format!("{}: {} to {}", promise.text, shown(answer.low), shown(answer.high)))
+        .collect();
+    if let Some(error) = &rate.error {
+        return format!("the server was lost at {:.0}/s offered: {error}", rate.rate);
+    }
+    let purpose = if rate.purpose == "hold" { "held" } else { "tried" };
+    let p99 = rate.p99_ms.map_or_else(String::new, |p99| format!(", p99 {p99:.1} ms"));
+    format!("{purpose} {:.0}/s for {:.0} s{p99}; line of {}", rate.rate, rate.seconds, lines.join("; "))
+}
+
+/// What `plimsoll line` answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The workload.
+    pub workload: String,
+    /// `flavor@version[+label]`.
+    pub server: String,
+    /// Identity of its binaries.
+    pub build: Option<String>,
+    /// Climb, probes and lines.
+    pub search: LineSearch,
+    /// What a reader has to know beside what the lines say.
+    pub warnings: Vec<String>,
+    /// No fault of the measurement was found.
+    pub is_sound: bool,
+}
+
 impl Found {
+    /// By promise.
+    pub fn lines(&self) -> &[Line] {
+        self.search.found.as_ref().map_or(&[], |found| &found.lines)
+    }
+
+    /// The closed loop's best: sessions, and transactions per second.
+    pub fn peak(&self) -> (u32, f64) {
+        self.search.climb().map_or((0, 0.0), |climb| (climb.sessions, climb.rate))
+    }
+
+    /// Of the budget.
+    pub fn seconds_total(&self) -> f64 {
+        self.search.found.as_ref().map_or(0.0, |found| found.seconds_total)
+    }
+
     /// Whether each promise has a line.
     pub fn is_done(&self) -> bool {
-        self.lines.iter().all(|line| line.line_tps.is_some())
+        self.is_sound && self.lines().iter().all(|line| line.line_tps.is_some())
     }
 
     /// The lines of JSON, one for each promise.
     pub fn json(&self) -> Vec<Value> {
-        self.lines.iter().enumerate().map(|(at, line)| self.json_of(at, line)).collect()
+        self.lines().iter().enumerate().map(|(at, line)| self.json_of(at, line)).collect()
     }
 
     fn json_of(&self, at: usize, line: &Line) -> Value {
         let probes: Vec<Value> = self
-            .probes
+            .search
+            .tried()
             .iter()
             .map(|probe| {
                 json!({
                     "rate": probe.rate, "sessions": probe.sessions, "tps": probe.tps, "seconds": probe.seconds,
                     "p50_ms": probe.p50_ms, "p95_ms": probe.p95_ms, "p99_ms": probe.p99_ms,
-                    "held": probe.held[at],
+                    "held": self.search.held(probe, at, line.allowed),
                 })
             })
             .collect();
-        let confirmation = line.confirmation.map(|confirmation| {
-            json!({"seconds": confirmation.seconds, "held": confirmation.held, "p99_ms": confirmation.p99_ms})
-        });
+        let (peak_sessions, peak_tps) = self.peak();
+        let warnings: Vec<&String> = line.warnings.iter().chain(&self.warnings).collect();
         json!({
-            "schema": 2, "status": if line.line_tps.is_some() { "done" } else { "failed" },
+            "schema": 2, "status": if line.line_tps.is_some() && self.is_sound { "done" } else { "failed" },
             "workload": self.workload, "server": self.server, "build": self.build,
             "promise": line.promise, "line_tps": line.line_tps, "low": line.low, "high": line.high,
-            "ended_by": line.ended_by.word(), "peak_tps": self.peak.1, "peak_sessions": self.peak.0,
-            "probes": probes, "confirmation": confirmation,
-            "seconds_total": self.seconds_total, "warnings": line.warnings,
+            "ended_by": line.ended_by, "peak_tps": peak_tps, "peak_sessions": peak_sessions,
+            "probes": probes, "confirmation": line.hold,
+            "seconds_total": self.seconds_total(), "warnings": warnings,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked() -> Asked {
+        let promises = vec![Promise::parse("p99 < 20ms").unwrap()];
+        let s = Duration::from_secs;
+        Asked::new(promises, Some(s(3000)), Some(s(600)), 64)
+    }
+
+    /// A probe of so many seconds of which each hundredth transaction in `over` of a hundred breaks the promise.
+    fn probe(purpose: Purpose, rate: f64, seconds: usize, over_percent: u64) -> LineProbe {
+        let wanted = Wanted {
+            pacing: load::Pacing::Closed,
+            sessions: 8,
+            warmup: Duration::ZERO,
+            length: Duration::ZERO,
+            purpose,
+            seed: 0,
+        };
+        let count = LineCount { transactions: 10_000, over: 100 * over_percent };
+        let total =
+            LineCount { transactions: 10_000 * seconds as u64, over: 100 * over_percent * seconds as u64 };
+        LineProbe {
+            tps: rate,
+            seconds: seconds as f64,
+            took_s: seconds as f64 + 3.0,
+            seen: vec![LineSeen { seconds: vec![count; seconds], total }],
+            ..empty(rate, &wanted, 0)
+        }
+    }
+
+    fn found(asked: &Asked, probes: Vec<LineProbe>) -> LineFound {
+        let climb = LineProbe { broken: vec![None], took_s: 20.0, ..probe(Purpose::Hold, 10_000.0, 2, 0) };
+        let promises = asked.promises.clone();
+        let seeking = Seeking { asked, climb, probes };
+        let searched = seeking.probes.iter().filter_map(searched).collect();
+        let search = Search::new(asked.rules(&promises, 10_000.0), searched, 20.0);
+        seeking.found(Some(&search))
+    }
+
+    fn around_6000() -> Vec<LineProbe> {
+        vec![
+            probe(Purpose::Bracket, 7000.0, 8, 40),
+            probe(Purpose::Bracket, 5500.0, 8, 0),
+            probe(Purpose::Refine, 6000.0, 30, 0),
+            probe(Purpose::Refine, 6300.0, 30, 3),
+            probe(Purpose::Refine, 6150.0, 30, 1),
+        ]
+    }
+
+    #[test]
+    fn a_line_that_sinks_while_it_is_held_says_from_where_to_where() {
+        let asked = asked();
+        let mut probes = around_6000();
+        probes.push(probe(Purpose::Hold, 6100.0, 600, 4));
+        probes.push(probe(Purpose::Hold, 4800.0, 600, 0));
+        let line = &found(&asked, probes).lines[0];
+        assert_eq!(line.line_tps, Some(4800.0));
+        assert!(line.hold.is_some_and(|hold| hold.held && hold.seconds == 600.0));
+        let sunk = line.warnings.iter().find(|warning| warning.contains("sank")).unwrap();
+        assert!(sunk.contains("kept at 6100") && sunk.contains("4800 was held for 600 s"), "{sunk}");
+        // One that was held at once sank nowhere.
+        let mut probes = around_6000();
+        probes.push(probe(Purpose::Hold, 6050.0, 600, 0));
+        let line = &found(&asked, probes).lines[0];
+        assert_eq!((line.line_tps, line.warnings.iter().any(|w| w.contains("sank"))), (Some(6050.0), false));
+    }
+
+    #[test]
+    fn servers_that_do_not_last_end_the_search_and_are_told() {
+        let asked = asked();
+        let lost = |rate| LineProbe {
+            error: Some("gone".into()),
+            seen: vec![],
+            ..probe(Purpose::Refine, rate, 0, 0)
+        };
+        let mut probes = around_6000();
+        probes.extend([lost(6100.0), lost(6110.0), lost(6120.0)]);
+        let line = &found(&asked, probes).lines[0];
+        assert_eq!(line.ended_by, "server");
+        assert_eq!(line.warnings.iter().filter(|warning| warning.contains("was lost at")).count(), 3);
     }
 }

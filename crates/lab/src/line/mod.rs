@@ -1,41 +1,43 @@
-//! `plimsoll line`: the highest rate at which a server keeps its promises.
+//! Load lines: the highest rate at which a server keeps its promises, for `plimsoll line` and for studies with `[line]`.
 //!
-//! A short closed-loop climb finds the peak, then [`stats::line::Search`] says which rates are tried; each is a step of
-//! Poisson arrivals on the same server, drained before the next.
+//! A search is a run like any other: a server's life from fresh or restored data to stop, watched and checked. In place of
+//! one load it has a short closed-loop climb, which finds the peak, and then the rates that [`stats::line::Search`] asks
+//! for, each a step of Poisson arrivals, drained before the next. What stands in the run's record as its level is the line
+//! that was held; the probes are kept as a search of their own the moment each is over, so that another life goes on with
+//! it.
 
+mod asked;
 mod found;
-mod life;
 pub mod probe;
 mod promise;
+mod seek;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use load::{Arrivals, Pacing};
-use sandbox::lock::FileLock;
-use sandbox::{Home, Profile};
+use sandbox::{Home, Profile, Spec};
 use sha2::{Digest, Sha256};
-use stats::line::{Next, Purpose, Rules, Search};
-use store::{LineId, LineProbe, LineStart, Store};
+use store::{Key, RunStart, Status, Store, StudyId};
 
-use self::found::Seeking;
-use self::life::Life;
-use self::probe::{REST, Wanted};
-use self::promise::{rounded, within_budget};
-use crate::error::Error;
-use crate::hooks::NoHooks;
+use crate::awake::Awake;
+use crate::error::{Class, Error};
+use crate::hooks::Attach;
+use crate::kept::{Gathering, study_of};
 use crate::machine::{take_machine, take_results};
-use crate::observe::{Event, Observer};
+use crate::make::{Making, make};
+use crate::observe::{Event, Observer, RunLabel};
 use crate::provision::Data;
-use crate::run::Around;
+use crate::run::{Around, Ended, Order};
 use crate::servers::Server;
 use crate::stop::StopSwitch;
-use crate::subject::Subject;
+use crate::study::MachineWishes;
+use crate::subject::{Subject, next_number};
 use crate::workloads::Resolved;
 
-pub use self::found::{Confirmation, EndedBy, Found, Line, Rate};
+pub use self::asked::{Asked, SESSIONS_MAX};
+pub use self::found::{EndedBy, Found};
 pub use self::promise::Promise;
+pub(crate) use self::seek::{LineOrder, Sought, goes_on, seek};
 
 /// What `line` is asked for.
 #[derive(Debug, Clone)]
@@ -46,14 +48,8 @@ pub struct Request {
     pub options: BTreeMap<String, String>,
     /// The server.
     pub server: Server,
-    /// What it is to keep; at least one.
-    pub promises: Vec<Promise>,
-    /// For climb, probes and confirmations together; provisioning is beside it.
-    pub budget: Duration,
-    /// How long a line is held.
-    pub hold: Duration,
-    /// No more sessions than this.
-    pub sessions_max: u32,
+    /// Promises, budget and hold.
+    pub asked: Asked,
     /// Worker threads.
     pub workers: Option<usize>,
     /// Variables of a sandbox of its own.
@@ -70,49 +66,13 @@ pub struct Request {
     pub new: bool,
     /// The command line, without secrets.
     pub command: String,
+    /// Version of plimsoll.
+    pub version: String,
 }
 
-/// Before each probe; with a short budget a hundredth of it.
-const WARMUP_S: (f64, f64) = (0.5, 2.0);
-/// Half of the interval that is good enough, relative to the rate.
-const PRECISION: f64 = 0.025;
-/// Each level of the climb; with a short budget a sixtieth of it. A quarter as long before it.
-const CLIMB_S: (f64, f64) = (0.5, 2.0);
-/// A level that is no faster than the best before it by this factor has reached the peak.
-const CLIMB_GAIN: f64 = 1.03;
-/// The first rate, as a share of the peak: queues are short there, and most lines are not far.
-const START: f64 = 0.7;
-/// Rates that are tried, as shares of the peak.
-const FLOOR: f64 = 0.01;
-const CEILING: f64 = 20.0;
-/// Servers that may die under the search.
-const DEATHS_MAX: usize = 3;
-/// What a sandbox can do at most, for a promise that is refused before one is started.
-const RATE_HOPED_TPS: f64 = 10_000.0;
-/// The budget is for the climb, a bracket, some probes near the line and the hold.
-const BUDGET_MIN: Duration = Duration::from_secs(20);
-/// Of sessions beyond those that Little's law asks for.
-const HEADROOM: f64 = 1.5;
-const SESSIONS_MIN: u32 = 4;
-/// Of the time that a session takes for an error promise, which has no limit of its own.
-const LIMIT_UNKNOWN: Duration = Duration::from_millis(100);
-
-/// Refuses what cannot be searched for, before a server is started.
-///
-/// # Errors
-/// The budget is too short.
-pub fn check(request: &Request) -> Result<(), Error> {
-    if request.budget < BUDGET_MIN || request.hold > request.budget / 2 {
-        let needed = BUDGET_MIN.max(request.hold * 2);
-        return Err(Error::Usage(format!(
-            "a search with a hold of {} takes at least {}: give it --budget {}, or a shorter --hold",
-            rounded(request.hold.as_secs_f64()),
-            rounded(needed.as_secs_f64()),
-            rounded(needed.as_secs_f64())
-        )));
-    }
-    within_budget(&request.promises, request.budget, RATE_HOPED_TPS, ", which is a fast server's rate,")
-}
+/// The study that gathers the searches of `plimsoll line` in a results file.
+const STUDY: (&str, &str, &str) =
+    ("line", "Load lines", "What is the highest rate of arrivals at which a server keeps its promises?");
 
 /// Searches for the line of each promise.
 ///
@@ -121,248 +81,186 @@ pub fn check(request: &Request) -> Result<(), Error> {
 pub fn line(
     home: &Home,
     request: &Request,
+    attach: &dyn Attach,
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<Found, Error> {
-    check(request)?;
+    request.asked.check()?;
     let machine = take_machine(observer, stop)?;
     let cleaned = sandbox::leftovers(home)?;
     if !cleaned.is_empty() {
         observer(Event::Cleaned(&cleaned));
     }
+    let awake = Awake::hold(&MachineWishes::default());
+    awake.doubts.iter().for_each(|doubt| observer(Event::Warning(doubt)));
     let subject = Subject::find(home, &request.server, observer)?;
-    let mut book = Book::open(request, &subject, observer)?;
-    let around = Around { stop, observer, attach: &NoHooks, seat: None };
-    let mut life = Life::begin(home, request, &subject, around)?;
-    let mut seeking = match climbed(&mut life, request, &mut book, around) {
-        Ok(seeking) => seeking,
-        Err(error) => {
-            life.bury(around);
-            return Err(error);
-        }
+    let mut store = Store::open(&request.results)?;
+    let _results = take_results(&request.results)?;
+    let around = Around { stop, observer, attach, seat: None };
+    let search = Search { home, request, subject: &subject, notes: machine.doubt.iter().cloned().collect() };
+    let (study, ended) = search.run(&mut store, around)?;
+    // There is no plan that more runs could be missing from.
+    store.set_study_state(study, "complete")?;
+    let known = store.last_line(&search.fingerprint())?;
+    let text = || ended.end.error.clone().unwrap_or_default();
+    let Some(found) = known.filter(|known| known.found.is_some()) else {
+        return Err(match ended.failure {
+            Some(Class::Interrupted) => Error::Interrupted,
+            Some(Class::Usage) => Error::Usage(text()),
+            Some(Class::Server) => Error::Server(text()),
+            Some(Class::Run) | None => Error::Run(text()),
+        });
     };
-    seeking.warnings.extend(machine.doubt.clone());
-    let promises = seeking.searched();
-    let mut search = begun(&seeking, &promises);
-    while let Next::Probe { rate, seconds, focus, purpose } = search.next() {
-        let wanted = Wanted {
-            pacing: Pacing::Open { rate_tps: rate, arrivals: Arrivals::Poisson },
-            sessions: sessions(request, rate),
-            warmup: warmup(request),
-            length: Duration::from_secs_f64(seconds),
-            purpose,
-            seed: book.seed ^ ((seeking.probes.len() as u64 + 1) << 32),
-            workers: request.workers,
-        };
-        let began = Instant::now();
-        let kept = match life.probe(&promises, wanted, around) {
-            Ok(tried) => found::kept((rate, focus), &wanted, &promises, request.sessions_max, &tried),
-            Err(error @ (Error::Interrupted | Error::Usage(_))) => {
-                life.bury(around);
-                return Err(error);
-            }
-            Err(error) => found::lost((rate, focus), &wanted, began.elapsed(), &error),
-        };
-        book.add(&kept)?;
-        match found::searched(&kept) {
-            Some(probe) => search.record(probe),
-            None => search.spend(kept.took_s),
-        }
-        observer(Event::Doing(&told(&kept, &search, &promises)));
-        let is_lost = kept.error.is_some();
-        seeking.probes.push(kept);
-        if seeking.deaths() >= DEATHS_MAX {
-            life.bury(around);
-            book.finish()?;
-            return Ok(seeking.found(&subject, Some(&search), Vec::new()));
-        }
-        if is_lost && life.is_over() {
-            life.bury(around);
-            life = Life::begin(home, request, &subject, around)?;
-        }
-    }
-    let wrong = life.end(around)?;
-    book.finish()?;
-    Ok(seeking.found(&subject, Some(&search).filter(|_| !promises.is_empty()), wrong))
+    let mut warnings = ended.end.warnings.clone();
+    warnings.extend((ended.end.status == Status::Invalid).then(text));
+    Ok(Found {
+        workload: request.workload.name().to_owned(),
+        server: subject.name(),
+        build: subject.build().map(|build| build.identity.clone()),
+        search: found,
+        warnings,
+        is_sound: ended.end.status != Status::Invalid,
+    })
 }
 
-/// The climb, made now or taken from an unfinished search with the probes after it.
-fn climbed<'a>(
-    life: &mut Life<'_>,
+/// The search of a command line.
+struct Search<'a> {
+    home: &'a Home,
     request: &'a Request,
-    book: &mut Book,
-    around: Around<'_>,
-) -> Result<Seeking<'a>, Error> {
-    let mut kept = std::mem::take(&mut book.probes).into_iter();
-    let climb = match kept.next() {
-        Some(climb) => climb,
-        None => {
-            let climb = climb(life, request, around)?;
-            book.add(&climb)?;
-            climb
-        }
-    };
-    let seeking = Seeking { request, climb, probes: kept.collect(), warnings: Vec::new() };
-    within_budget(&seeking.searched(), request.budget, seeking.climb.rate, ", its peak,")?;
-    Ok(seeking)
+    subject: &'a Subject,
+    notes: Vec<String>,
 }
 
-/// The search after the probes that there are.
-fn begun(seeking: &Seeking<'_>, promises: &[Promise]) -> Search {
-    let lost = seeking.probes.iter().filter(|probe| probe.error.is_some());
-    let spent_s = seeking.climb.took_s + lost.map(|probe| probe.took_s).sum::<f64>();
-    let probes = seeking.probes.iter().filter_map(found::searched).collect();
-    Search::new(rules(seeking.request, promises, seeking.climb.rate), probes, spent_s)
-}
-
-/// Where the probes are kept.
-struct Book {
-    store: Store,
-    id: LineId,
-    seed: u64,
-    /// Those that are there already.
-    probes: Vec<LineProbe>,
-    count: usize,
-    _results: FileLock,
-}
-
-impl Book {
-    /// Finds the unfinished search for the same, or begins one.
-    fn open(request: &Request, subject: &Subject, observer: Observer<'_>) -> Result<Book, Error> {
-        let mut store = Store::open(&request.results)?;
-        let results = take_results(&request.results)?;
-        let fingerprint = fingerprint(request, subject);
-        let known =
-            store.line_searches()?.into_iter().rev().find(|known| known.start.fingerprint == fingerprint);
-        if let Some(known) = known.filter(|known| !known.is_over && !request.new) {
-            let count = known.probes.len();
-            if count > 0 {
-                observer(Event::Doing(&format!("going on after {count} probes of an unfinished search")));
+impl Search<'_> {
+    /// Runs it on one server's life after the other, where they do not last.
+    fn run(&self, store: &mut Store, around: Around<'_>) -> Result<(StudyId, Ended), Error> {
+        let (name, title, question) = STUDY;
+        let (command, version) = (self.request.command.as_str(), self.request.version.as_str());
+        let gathering = Gathering { name, title, question, command, version, goes_on: true };
+        let mut is_new = self.request.new;
+        let (study, mut start) = study_of(store, &gathering, self.start())?;
+        start.build =
+            self.subject.build().map(|build| store.add_build(&crate::record::build(build))).transpose()?;
+        loop {
+            let making = self.making(start.clone(), is_new)?;
+            let line = self.order(is_new);
+            let ended = make(making, Some((store, study)), around)?;
+            if ended.failure.is_none() || around.stop.is_requested() || !goes_on(&line)? {
+                return Ok((study, ended));
             }
-            let seed = known.start.seed;
-            return Ok(Book { store, id: known.id, seed, probes: known.probes, count, _results: results });
+            is_new = false;
         }
-        let start = LineStart {
-            fingerprint,
-            command: request.command.clone(),
-            started_at_ms: load::time::unix_ms(),
+    }
+
+    fn order(&self, is_new: bool) -> LineOrder<'_> {
+        LineOrder {
+            asked: &self.request.asked,
+            results: &self.request.results,
+            fingerprint: self.fingerprint(),
+            command: &self.request.command,
+            is_new,
+            seed: self.request.seed,
+        }
+    }
+
+    fn start(&self) -> RunStart {
+        let request = self.request;
+        let mut key = Key::from([
+            ("server".to_owned(), self.subject.name().into()),
+            ("workload".to_owned(), request.workload.name().into()),
+        ]);
+        let settings: Vec<String> =
+            request.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let profile = request.profile.map(|profile| profile.name().to_owned());
+        let settings: Vec<String> = profile.into_iter().chain(settings).collect();
+        if !settings.is_empty() {
+            key.insert("settings".to_owned(), settings.join(", ").into());
+        }
+        for (name, value) in &request.options {
+            let number = value.parse::<i64>().ok().map(serde_json::Value::from);
+            key.insert(name.clone(), number.unwrap_or_else(|| value.clone().into()));
+        }
+        RunStart::new(key, vec![request.asked.sessions_max], request.seed, load::time::unix_ms())
+    }
+
+    fn making(&self, start: RunStart, is_new: bool) -> Result<Making<'_>, Error> {
+        let request = self.request;
+        let label = RunLabel {
+            number: 1,
+            of: 1,
+            block: 1,
+            blocks: 1,
+            key: BTreeMap::from([
+                ("server".to_owned(), self.subject.name()),
+                ("workload".to_owned(), request.workload.name().to_owned()),
+            ]),
+            levels: start.levels.clone(),
+            against: Vec::new(),
+        };
+        let (place, asked) = self.subject.place(|build| {
+            let mut spec = Spec::new(format!("line-{}-{}", std::process::id(), next_number()), build.clone());
+            spec.settings = request.settings.clone();
+            spec.profile = request.profile;
+            Ok(spec)
+        })?;
+        let order = Order {
+            home: self.home,
+            server_name: self.subject.name(),
+            flavor: self.subject.flavor(),
+            workload: &request.workload,
+            options: &request.options,
+            engine: None,
+            data: request.data,
+            load: base(&request.asked, request.workers, request.seed),
+            line: Some(self.order(is_new)),
+            prime: None,
+            is_cold: false,
+            is_lenient: true,
             seed: request.seed,
+            asked,
+            server_facts: store::ServerFacts::default(),
+            log_file: None,
+            canary_ratio: None,
+            notes: self.notes.clone(),
         };
-        let id = store.begin_line(&start)?;
-        Ok(Book { store, id, seed: request.seed, probes: Vec::new(), count: 0, _results: results })
+        Ok(Making { start, label, order, place })
     }
 
-    fn add(&mut self, probe: &LineProbe) -> Result<(), Error> {
-        self.store.add_line_probe(self.id, self.count, probe)?;
-        self.count += 1;
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), Error> {
-        Ok(self.store.finish_line(self.id)?)
-    }
-}
-
-/// What two searches have to have in common for one to go on with the other.
-fn fingerprint(request: &Request, subject: &Subject) -> String {
-    let promises: Vec<&str> = request.promises.iter().map(|promise| promise.text.as_str()).collect();
-    let asked = format!(
-        "{}\n{:?}\n{}\n{:?}\n{:?}\n{:?} {:?}\n{} {:?}\n{:?} {:?}",
-        subject.name(),
-        subject.build().map(|build| &build.identity),
-        request.workload.name(),
-        request.workload.content_sha256(),
-        request.options,
-        promises,
-        request.budget,
-        request.sessions_max,
-        request.hold,
-        request.settings,
-        request.profile,
-    );
-    let hash = Sha256::digest(asked.as_bytes());
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn warmup(request: &Request) -> Duration {
-    Duration::from_secs_f64((request.budget.as_secs_f64() / 100.0).clamp(WARMUP_S.0, WARMUP_S.1))
-}
-
-fn rules(request: &Request, promises: &[Promise], peak_tps: f64) -> Rules {
-    Rules {
-        allowed: promises.iter().map(Promise::allowed).collect(),
-        budget_s: request.budget.as_secs_f64(),
-        hold_s: request.hold.as_secs_f64(),
-        warmup_s: warmup(request).as_secs_f64(),
-        rest_s: 2.0 * REST.as_secs_f64(),
-        precision: PRECISION,
-        start: START * peak_tps,
-        floor: FLOOR * peak_tps,
-        ceiling: CEILING * peak_tps,
+    /// What two searches have to have in common for one to go on with the other.
+    fn fingerprint(&self) -> String {
+        let Request { asked, .. } = self.request;
+        let promises: Vec<&str> = asked.promises.iter().map(|promise| promise.text.as_str()).collect();
+        let text = format!(
+            "{}\n{:?}\n{}\n{:?}\n{:?}\n{:?} {:?}\n{} {:?}\n{:?} {:?}",
+            self.subject.name(),
+            self.subject.build().map(|build| &build.identity),
+            self.request.workload.name(),
+            self.request.workload.content_sha256(),
+            self.request.options,
+            promises,
+            asked.budget,
+            asked.sessions_max,
+            asked.hold,
+            self.request.settings,
+            self.request.profile,
+        );
+        let hash = Sha256::digest(text.as_bytes());
+        hash.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// So many as are busy when all transactions take as long as the longest limit lets them (Little's law), and half as
-/// many again: with all of them busy, whoever arrives breaks the promise wherever he waits.
-fn sessions(request: &Request, rate_tps: f64) -> u32 {
-    let limit = request.promises.iter().filter_map(Promise::limit).max().unwrap_or(LIMIT_UNKNOWN);
-    let needed = (HEADROOM * rate_tps * limit.as_secs_f64()).ceil();
-    (needed.min(f64::from(u32::MAX)) as u32).max(SESSIONS_MIN).min(request.sessions_max)
-}
-
-/// Session counts 1, 2, 4 .. in a closed loop, until more of them are no faster.
-fn climb(life: &mut Life<'_>, request: &Request, around: Around<'_>) -> Result<LineProbe, Error> {
-    let began = Instant::now();
-    let mut peak: Option<LineProbe> = None;
-    let mut broken = Vec::new();
-    let (mut best, mut since) = (0.0f64, 0);
-    let part_s = request.budget.as_secs_f64() / 60.0;
-    let length = Duration::from_secs_f64(part_s.clamp(CLIMB_S.0, CLIMB_S.1));
-    let mut sessions = 1;
-    while sessions <= request.sessions_max && since < 2 {
-        let wanted = Wanted {
-            pacing: Pacing::Closed,
-            sessions,
-            warmup: length / 4,
-            length,
-            purpose: Purpose::Hold,
-            seed: request.seed ^ u64::from(sessions),
-            workers: request.workers,
-        };
-        let tried = life.probe(&[], wanted, around)?;
-        let tps = found::tps(&tried.step);
-        since = if tps > CLIMB_GAIN * best { 0 } else { since + 1 };
-        best = best.max(tps);
-        if sessions == 1 {
-            broken =
-                request.promises.iter().map(|promise| found::broken_alone(promise, &tried.step)).collect();
-        }
-        if peak.as_ref().is_none_or(|peak| tps > peak.rate) {
-            peak = Some(found::kept((tps, 0), &wanted, &[], request.sessions_max, &tried));
-        }
-        sessions *= 2;
+/// What all probes of a search have in common; its one level says for how many sessions the server is made.
+fn base(asked: &Asked, workers: Option<usize>, seed: u64) -> load::LoadPlan {
+    load::LoadPlan {
+        steps: vec![load::Step {
+            sessions: asked.sessions_max,
+            warmup: asked.warmup(),
+            length: load::Length::Time(asked.hold),
+            pacing: load::Pacing::Closed,
+        }],
+        workers,
+        seed,
+        raise_priority: true,
+        ..load::LoadPlan::default()
     }
-    let Some(peak) = peak.filter(|peak| peak.rate > 0.0) else {
-        return Err(Error::Run(
-            "no transaction was committed in the climb: `plimsoll bench` shows why".into(),
-        ));
-    };
-    Ok(LineProbe { purpose: "climb".into(), took_s: began.elapsed().as_secs_f64(), broken, ..peak })
-}
-
-/// A probe in a line, with what is known of the lines after it.
-fn told(rate: &LineProbe, search: &Search, promises: &[Promise]) -> String {
-    let shown = |rate: Option<f64>| rate.map_or_else(|| "?".to_owned(), |rate| format!("{rate:.0}"));
-    let lines: Vec<String> = search
-        .answers()
-        .iter()
-        .zip(promises)
-        .map(|(answer, promise)| format!("{}: {} to {}", promise.text, shown(answer.low), shown(answer.high)))
-        .collect();
-    if let Some(error) = &rate.error {
-        return format!("the server was lost at {:.0}/s offered: {error}", rate.rate);
-    }
-    let purpose = if rate.purpose == "hold" { "held" } else { "tried" };
-    let p99 = rate.p99_ms.map_or_else(String::new, |p99| format!(", p99 {p99:.1} ms"));
-    format!("{purpose} {:.0}/s for {:.0} s{p99}; line of {}", rate.rate, rate.seconds, lines.join("; "))
 }

@@ -8,7 +8,6 @@ use workload::Ran;
 
 use super::Promise;
 use crate::error::Error;
-use crate::observe::{Event, Observer};
 use crate::stop::StopSwitch;
 
 /// What to try.
@@ -26,12 +25,18 @@ pub struct Wanted {
     pub purpose: Purpose,
     /// Of its arrivals and of what the sessions draw.
     pub seed: u64,
-    /// Worker threads.
-    pub workers: Option<usize>,
+}
+
+impl Wanted {
+    /// The level as the engine takes it.
+    pub fn step(&self) -> Step {
+        let Wanted { sessions, warmup, length, pacing, .. } = *self;
+        Step { sessions, warmup, length: Length::Time(length), pacing }
+    }
 }
 
 /// What came of it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Tried {
     /// As the engine saw it.
     pub step: StepResult,
@@ -53,64 +58,49 @@ const DRAIN_S: (f64, f64) = (1.0, 5.0);
 /// Share of a probe's time that its end may lag behind.
 const BEHIND_MAX: f64 = 0.05;
 
-/// Runs it.
+/// Runs it. `base` has what is the same for all probes: worker threads, cpus, retries. `told` takes what the load tells.
 ///
 /// # Errors
 /// The server was lost, or the user stopped it ([`Error::Interrupted`]).
 pub fn probe(
     factory: &dyn SessionFactory,
+    base: &LoadPlan,
     promises: &[Promise],
     wanted: Wanted,
-    observer: Observer<'_>,
+    told: &mut dyn FnMut(&load::Event<'_>),
     stop: &StopSwitch,
 ) -> Result<Tried, Error> {
     let began = Instant::now();
     let longest_s =
         promises.iter().filter_map(Promise::limit).map(|limit| limit.as_secs_f64()).fold(0.0, f64::max);
     let plan = LoadPlan {
-        steps: vec![Step {
-            sessions: wanted.sessions,
-            warmup: wanted.warmup,
-            length: Length::Time(wanted.length),
-            pacing: wanted.pacing,
-        }],
-        workers: wanted.workers,
+        steps: vec![wanted.step()],
         drain: Duration::from_secs_f64((DRAIN_LIMITS * longest_s).clamp(DRAIN_S.0, DRAIN_S.1)),
         seed: wanted.seed,
         raise_priority: true,
-        ..LoadPlan::default()
+        ..base.clone()
     };
     let allowed: Vec<f64> = promises.iter().map(Promise::allowed).collect();
     let enough = Stop::new();
     let mut seen = vec![Seen::default(); promises.len()];
-    let told = &mut |event: load::Event<'_>| {
-        match event {
-            load::Event::StepStarted { step, .. } => {
-                observer(Event::StepStarted {
-                    sessions: step.sessions,
-                    length: Some(wanted.warmup + wanted.length),
-                });
+    let watched = &mut |event: load::Event<'_>| {
+        told(&event);
+        if let load::Event::Interval { interval, .. } = event
+            && interval.second >= 1
+        {
+            for (seen, promise) in seen.iter_mut().zip(promises) {
+                seen.seconds.push(promise.of_second(interval));
             }
-            load::Event::Interval { interval, .. } => {
-                observer(Event::Interval { sessions: wanted.sessions, interval });
-                if interval.second >= 1 {
-                    for (seen, promise) in seen.iter_mut().zip(promises) {
-                        seen.seconds.push(promise.of_second(interval));
-                    }
-                    let cut = is_cut(&seen, &allowed);
-                    if cut == Some(Cut::Broken) || cut.is_some() && wanted.purpose == Purpose::Bracket {
-                        enough.request();
-                    }
-                }
+            let cut = is_cut(&seen, &allowed);
+            if cut == Some(Cut::Broken) || cut.is_some() && wanted.purpose == Purpose::Bracket {
+                enough.request();
             }
-            load::Event::Warning(text) => observer(Event::Warning(text)),
-            load::Event::Connected { .. } | load::Event::StepEnded { .. } => {}
         }
         if stop.is_requested() {
             enough.request();
         }
     };
-    let result = load::run(&plan, factory, told, &enough);
+    let result = load::run(&plan, factory, watched, &enough);
     let result = match result {
         Err(load::LoadError::Plan(text)) => return Err(Error::Usage(text)),
         Err(error) => return Err(Error::Server(error.to_string())),

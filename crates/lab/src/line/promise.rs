@@ -15,6 +15,13 @@ pub struct Promise {
     kind: Kind,
 }
 
+/// What decides a study is what was written.
+impl serde::Serialize for Promise {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     /// This percentile of the response times is below a limit.
@@ -149,7 +156,7 @@ pub(super) fn within_budget(
         if needed_s > budget.as_secs_f64() {
             return Err(Error::Usage(format!(
                 "promise `{}` cannot be judged within {}: at {rate_tps:.0} transactions a second{why} one of {:.0} \
-                 may break it, and a search that has to see that often enough takes {}: give it --budget {}, or \
+                 may break it, and a search that has to see that often enough takes {}: give it a budget of {}, or \
                  promise a lower percentile",
                 promise.text,
                 rounded(budget.as_secs_f64()),
@@ -206,7 +213,7 @@ mod tests {
     fn a_percentile_beyond_the_budget_is_refused_with_the_time_that_it_takes() {
         let promises = [Promise::parse("p99.99 < 20ms").unwrap()];
         let error = within_budget(&promises, Duration::from_secs(30), 10_000.0, "").unwrap_err().to_string();
-        assert!(error.contains("within 30s") && error.contains("--budget 3m"), "{error}");
+        assert!(error.contains("within 30s") && error.contains("a budget of 3m"), "{error}");
         assert!(within_budget(&promises, Duration::from_secs(181), 10_000.0, "").is_ok());
     }
 

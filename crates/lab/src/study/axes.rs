@@ -17,7 +17,7 @@ const ISOLATIONS: [&str; 4] = ["read-uncommitted", "read-committed", "repeatable
 const PROFILES: [&str; 3] = ["safest", "fast", "unsafe"];
 const LOGGING: [&str; 4] = ["none", "general-file", "general-table", "binlog"];
 /// A machine has 65,535 ports, and control work needs some of them.
-const SESSIONS_MAX: u32 = 65_000;
+pub(super) const SESSIONS_MAX: u32 = 65_000;
 
 /// An option of workloads, with a value that it is given.
 pub(super) struct OptionAt {
@@ -495,12 +495,17 @@ fn read_env(item: Item<'_>, problems: &mut Problems) -> Option<EnvChoice> {
             .then_some(EnvChoice { label: text.value, ..Default::default() });
     }
     let mut table = item.table(problems, "an environment")?;
-    let label =
-        table.need("name", problems, "{ name = \"jemalloc\", set = { LD_PRELOAD = \"/usr/lib/...\" } }");
+    let label = table.need("name", problems, "{ name = \"jemalloc\", preload = \"jemalloc\" }");
     let label = label.and_then(|item| label_of(item, problems));
     let set = table.get("set").map(|item| item.scalars(problems)).unwrap_or_default();
+    let preload = table.get("preload").map(|item| item.list(problems)).unwrap_or_default();
+    let preload: Vec<At<String>> = preload.iter().filter_map(|item| item.text(problems)).collect();
     table.finish(problems);
-    Some(EnvChoice { label: label?, set: set.into_iter().map(|(key, at)| (key, at.value)).collect() })
+    if let (Some(also), false) = (set.get(sandbox::preload::VARIABLE), preload.is_empty()) {
+        problems.add(&also.span, "`preload` sets LD_PRELOAD, too", "leave one of them out");
+    }
+    let set = set.into_iter().map(|(key, at)| (key, at.value)).collect();
+    Some(EnvChoice { label: label?, set, preload: preload.into_iter().map(|at| at.value).collect() })
 }
 
 pub(super) fn read_ladder(

@@ -8,6 +8,7 @@ use wire::spelling::nearest;
 use super::model::*;
 use super::problem::one_of;
 use super::read::{At, Item, Problems, Table, word};
+use crate::line::Asked;
 
 /// Axes that are named in `[axes]`, `[[exclude]]` and `[compare]`; options of workloads come to them.
 pub(super) const AXES: [&str; 11] = [
@@ -28,24 +29,12 @@ const METRICS: [&str; 8] = ["tps", "qps", "mean", "p50", "p95", "p99", "max", "c
 pub(super) fn read_compare(
     mut table: Table<'_>,
     axes: &Axes,
-    load: &Load,
+    (load, line): (&Load, Option<&Asked>),
     problems: &mut Problems,
 ) -> Option<Compare> {
     let axis = table.need("axis", problems, "axis = \"server\"").and_then(|item| item.text(problems));
     let base = table.need("base", problems, "base = \"mariadb\"").and_then(|item| item.scalar(problems));
-    let mut metrics = Vec::new();
-    match table.get("metrics") {
-        Some(item) => {
-            for member in item.list(problems) {
-                if let Some(text) = member.text(problems)
-                    && word(problems, &text, "a metric", METRICS)
-                {
-                    metrics.push(text.value);
-                }
-            }
-        }
-        None => metrics.push("tps".into()),
-    }
+    let metrics = read_metrics(table.get("metrics"), line, problems);
     let margin = match table.get("margin") {
         Some(item) => {
             let at = item.number(problems)?;
@@ -99,6 +88,31 @@ pub(super) fn read_compare(
         problems.add(&axis.span, message, "the axis whose values are compared");
     }
     Some(Compare { axis: axis.value, base: base.value, metrics, primary, margin, gates })
+}
+
+/// Of searches for load lines, the lines are what is compared.
+fn read_metrics(item: Option<Item<'_>>, line: Option<&Asked>, problems: &mut Problems) -> Vec<String> {
+    let promises: Option<Vec<String>> =
+        line.map(|asked| asked.promises.iter().map(|promise| promise.text.clone()).collect());
+    let Some(item) = item else { return promises.unwrap_or_else(|| vec!["tps".to_owned()]) };
+    let mut metrics = Vec::new();
+    for member in item.list(problems) {
+        let Some(text) = member.text(problems) else { continue };
+        match &promises {
+            None if word(problems, &text, "a metric", METRICS) => metrics.push(text.value),
+            None => {}
+            Some(promises) if promises.contains(&text.value) => metrics.push(text.value),
+            Some(promises) => {
+                let message = format!("`{}` is not a promise of this study", text.value);
+                let help = format!(
+                    "the metrics of a study with [line] are its lines: {}",
+                    one_of(promises.iter().map(String::as_str))
+                );
+                problems.add_help(&text.span, message, "unknown", help);
+            }
+        }
+    }
+    metrics
 }
 
 /// `gate = "p95:not-slower"`, or a list: refused where no outcome of the study could meet it.

@@ -3,6 +3,7 @@
 mod axes;
 mod compare;
 mod draft;
+mod line;
 mod load;
 mod model;
 mod parse;

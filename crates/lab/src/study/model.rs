@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::problem::{Problem, StudyError};
 use crate::error::Error;
+use crate::line::Asked;
 use crate::workloads::Resolved;
 
 /// A whole study.
@@ -70,6 +71,9 @@ pub struct Body {
     pub options: BTreeMap<String, String>,
     /// How the load is applied.
     pub load: Load,
+    /// In place of a load: each run is a search for load lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<Asked>,
     /// How the machine is to be meanwhile.
     pub machine: MachineWishes,
     /// What is compared with what.
@@ -257,6 +261,9 @@ pub struct EnvChoice {
     pub label: String,
     /// Variables.
     pub set: BTreeMap<String, String>,
+    /// Libraries that the server is started with: allocators by name, or paths.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub preload: Vec<String>,
 }
 
 /// How the load is applied.
@@ -427,12 +434,23 @@ pub struct Quick {
     pub is_lenient: bool,
     /// Load levels.
     pub ladder: Option<Ladder>,
+    /// Searches for load lines.
+    pub line: Option<QuickLine>,
     /// Axes that get other values.
     pub axes: Axes,
     /// Options of every workload.
     pub options: BTreeMap<String, String>,
     /// Cells that are left out, instead of those of the full study.
     pub excludes: Option<Vec<Exclude>>,
+}
+
+/// What `--quick` changes of searches for load lines.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct QuickLine {
+    /// For all of one.
+    pub budget: Option<Duration>,
+    /// How long a line is held.
+    pub hold: Option<Duration>,
 }
 
 impl Quick {
@@ -457,6 +475,11 @@ impl Quick {
         if self.length.is_some() {
             // A shorter study is shorter everywhere, unless its own workloads say otherwise.
             body.axes.workload.iter_mut().for_each(|workload| workload.length = None);
+        }
+        if let (Some(asked), Some(quick)) = (&mut body.line, self.line) {
+            let budget = quick.budget.or(Some(asked.budget));
+            let hold = quick.hold.or_else(|| quick.budget.is_none().then_some(asked.hold));
+            *asked = Asked::new(asked.promises.clone(), budget, hold, asked.sessions_max);
         }
         if let Some(ladder) = &self.ladder {
             body.axes.ladder = ladder.clone();

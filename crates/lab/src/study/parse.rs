@@ -12,6 +12,7 @@ use super::axes::{
     OptionAt, Places, check_options, choice, read_axes, read_ladder, read_options, read_plain_axes,
 };
 use super::compare::{read_compare, read_excludes};
+use super::line::{Beside, check_line, read_line, read_quick_line};
 use super::load::{check_duel, read_blocks, read_gates, read_length, read_load, read_prime};
 use super::model::*;
 use super::problem::{Problem, StudyError};
@@ -150,10 +151,12 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
 
     let mut places = Places::default();
     let mut axes = Axes::default();
+    let mut beside = Beside::default();
     if let Some(item) = table.need("axes", problems, "[axes]\nserver = [\"mariadb\", \"postgres\"]")
         && let Some(mut inner) = item.table(problems, "[axes]")
     {
         let span = inner.key_span("server");
+        beside.look("axes", &inner);
         axes = read_axes(&mut inner, problems, &mut places);
         for (missing, example) in
             [("server", "server = \"mariadb\""), ("workload", "workload = \"oltp_read_only\"")]
@@ -175,8 +178,15 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
     let mut option_spans = Vec::new();
     let options = read_options(table.get("options"), problems, &mut option_spans);
     let (load, pairing_span) = match table.get("load").and_then(|item| item.table(problems, "[load]")) {
-        Some(inner) => read_load(inner, problems),
+        Some(inner) => {
+            beside.look("load", &inner);
+            read_load(inner, problems)
+        }
         None => (Load::default(), 0..0),
+    };
+    let (line, line_span) = match table.get("line").and_then(|item| item.table(problems, "[line]")) {
+        Some(inner) => read_line(inner, problems),
+        None => (None, 0..0),
     };
     let machine = match table.get("machine").and_then(|item| item.table(problems, "[machine]")) {
         Some(inner) => read_machine(inner, problems),
@@ -195,13 +205,21 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
     let mut quick_places = Places::default();
     let quick_span = table.key_span("quick");
     let quick = match table.get("quick").and_then(|item| item.table(problems, "[quick]")) {
-        Some(inner) => read_quick(inner, &axes, problems, &mut quick_places, &mut option_spans),
+        Some(inner) => {
+            beside.look("quick", &inner);
+            read_quick(inner, &axes, problems, &mut quick_places, &mut option_spans)
+        }
         None => Quick::default(),
     };
+    if let Some(asked) = &line {
+        beside.refuse(problems);
+        // The server is made for so many, and the run's level is called so.
+        axes.ladder = Ladder::Sessions(vec![asked.sessions_max]);
+    }
     check_options(&axes, &quick, &option_spans, &[&places, &quick_places], problems);
     let compare = table.get("compare").and_then(|item| item.table(problems, "[compare]")).and_then(|inner| {
         places.spans.insert("margin".to_owned(), inner.key_span("margin"));
-        read_compare(inner, &axes, &load, problems)
+        read_compare(inner, &axes, (&load, line.as_ref()), problems)
     });
     if let Some(inner) = table.get("report").and_then(|item| item.table(problems, "[report]")) {
         read_report(inner, problems);
@@ -217,11 +235,12 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         None => Vec::new(),
     };
     table.finish(problems);
-    let body = Body { axes, options, load, machine, compare, excludes };
+    let body = Body { axes, options, load, line, machine, compare, excludes };
     if problems.0.is_empty() {
         let both = [(&body, &axes_span, ""), (&quick.apply_to(&body), &quick_span, "with --quick, ")];
         for (body, span, when) in both {
             check_duel(body, &pairing_span, when, problems);
+            check_line(body, if when.is_empty() { &line_span } else { span }, when, problems);
             if !check_size(body, span, when, problems) {
                 break;
             }
@@ -339,11 +358,13 @@ fn read_quick(
     let prime = read_prime(&mut table, problems);
     let is_lenient = read_gates(&mut table, problems);
     read_plain_axes(&mut table, problems, &mut axes, places);
+    let line = table.get("line").and_then(|item| item.table(problems, "`line`"));
+    let line = line.map(|inner| read_quick_line(inner, problems));
     let exclude = table.get("exclude");
     table.finish(problems);
     let ladder = ladder_given.then(|| axes.ladder.clone());
     let mut quick =
-        Quick { warmup, length, blocks, prime, is_lenient, ladder, axes, options, excludes: None };
+        Quick { warmup, length, blocks, prime, is_lenient, ladder, line, axes, options, excludes: None };
     quick.excludes = exclude.map(|item| read_excludes(item, full, &quick, problems));
     quick
 }

@@ -56,6 +56,7 @@ const TOP: &[Key] = &[
         "options = { table_size = 100_000 }",
     ),
     key("load", "table", "", "how the load is applied, and for how long", "load = { duration = \"30s\" }"),
+    key("line", "table", "", "each run is a search for load lines", "line = { promises = \"p99 < 20ms\" }"),
     key("machine", "table", "", "how the machine is to be meanwhile", "machine = { idle = \"as-is\" }"),
     key("fleet", "table", "", "where its blocks are made", "fleet = { on = \"slurm\", nodes = 8 }"),
     key(
@@ -270,7 +271,7 @@ const LOAD: &[Key] = &[
         "gates",
         "invalid or warn",
         "\"invalid\"",
-        "warn: faults of client and machine (client_bound, noisy_host, cpu_frequency, cache_state) do not make a run invalid",
+        "warn: faults of client and machine (client_bound, noisy_host, swapping, cpu_frequency, cache_state) do not make a run invalid",
         "gates = \"warn\"",
     ),
     key(
@@ -310,6 +311,25 @@ const LOAD: &[Key] = &[
     ),
 ];
 
+const LINE: &[Key] = &[
+    key(
+        "promises",
+        "text, or a list; needed",
+        "",
+        "a percentile of the response time below a limit, or a share that may fail",
+        "promises = [\"p99 < 20ms\", \"errors < 0.1%\"]",
+    ),
+    key("budget", "duration", "\"10m\"", "for one search, its holds included", "budget = \"5m\""),
+    key("hold", "duration", "\"60s\"", "how long a line is held to confirm it", "hold = \"2m\""),
+    key(
+        "sessions_max",
+        "whole number",
+        "256",
+        "no more sessions than these are opened",
+        "sessions_max = 500",
+    ),
+];
+
 const COMPARE: &[Key] = &[
     key("axis", "text, needed", "", "the axis whose values are compared", "axis = \"server\""),
     key("base", "value, needed", "", "the value that the others are compared with", "base = \"mariadb\""),
@@ -317,7 +337,7 @@ const COMPARE: &[Key] = &[
         "metrics",
         "text, or a list",
         "[\"tps\"]",
-        "tps, qps, mean, p50, p95, p99, max or cpu_us_per_transaction",
+        "tps, qps, mean, p50, p95, p99, max or cpu_us_per_transaction; with [line] its promises, by default all",
         "metrics = [\"tps\", \"p95\"]",
     ),
     key(
@@ -345,6 +365,7 @@ const QUICK: &[Key] = &[
         "options of every workload; an axis of that name goes away",
         "options = { table_size = 1000 }",
     ),
+    key("line", "{ budget, hold }", "", "as in [line]", "line = { budget = \"1m\" }"),
     key("sessions", "whole numbers", "", "as in [axes]", "sessions = 1"),
     key("climb", "whole numbers", "", "as in [axes]", "climb = [1, 2]"),
     key("warmup", "duration", "", "as in [load]", "warmup = \"500ms\""),
@@ -513,15 +534,16 @@ pub const SECTIONS: &[Section] = &[
     },
     Section {
         name: "an environment",
-        about: "Variables of the server's process.",
+        about: "Variables of the server's process, and libraries that it is started with. Both are recorded with each run.",
         keys: &[
             key("name", "text, needed", "", "what the study calls it", "name = \"jemalloc\""),
+            key("set", "table", "", "the variables", "set = { MALLOC_ARENA_MAX = \"2\" }"),
             key(
-                "set",
-                "table",
+                "preload",
+                "text, or a list",
                 "",
-                "the variables",
-                "set = { LD_PRELOAD = \"/usr/lib/x86_64-linux-gnu/libjemalloc.so.2\" }",
+                "libraries before its own: jemalloc, tcmalloc, mimalloc (Debian's packages), or paths; what is not loaded is an error",
+                "preload = \"jemalloc\"",
             ),
         ],
     },
@@ -568,6 +590,11 @@ pub const SECTIONS: &[Section] = &[
                 "time_limit = \"2h\"",
             ),
         ],
+    },
+    Section {
+        name: "[line]",
+        about: "Instead of a load: each run searches for the highest rate of arrivals that keeps a promise (docs/lines.md).",
+        keys: LINE,
     },
     Section { name: "[compare]", about: "What is compared with what.", keys: COMPARE },
     Section {

@@ -12,6 +12,7 @@ use crate::bench::Data;
 use crate::cells::{sandbox_spec, server_facts};
 use crate::duel::{self, room};
 use crate::error::Error;
+use crate::line::{LineOrder, goes_on};
 use crate::make::{Making, make, make_together};
 use crate::observe::{Event, RunLabel};
 use crate::plan::{Cell, PlannedRun};
@@ -52,8 +53,7 @@ impl Work<'_> {
             let statuses = match unit.as_slice() {
                 [planned] => {
                     let pass = Pass { purpose: Purpose::Measure, canary_ratio: ratio_of(planned) };
-                    let attempt = attempts(store, self.id, planned.index, Purpose::Measure)? + 1;
-                    vec![self.make(store, planned, attempt, pass, around)?]
+                    vec![self.make_run(store, planned, pass, around)?]
                 }
                 sides => self.make_duel(store, sides, &ratio_of, around)?,
             };
@@ -66,6 +66,37 @@ impl Work<'_> {
         }
         self.canary(store, block, "after")?;
         Ok(made)
+    }
+
+    /// Makes a run; a search for lines whose server did not last on one server after the other.
+    fn make_run(
+        &self,
+        store: &mut Store,
+        planned: &PlannedRun,
+        pass: Pass,
+        around: Around<'_>,
+    ) -> Result<Status, Error> {
+        loop {
+            let attempt = attempts(store, self.id, planned.index, Purpose::Measure)? + 1;
+            let status = self.make(store, planned, attempt, pass, around)?;
+            if !self.is_to_go_on(&[planned], &[status], around)? {
+                return Ok(status);
+            }
+        }
+    }
+
+    /// Whether one of these searches is to go on with a fresh server.
+    fn is_to_go_on(
+        &self,
+        sides: &[&PlannedRun],
+        statuses: &[Status],
+        around: Around<'_>,
+    ) -> Result<bool, Error> {
+        if around.stop.is_requested() || !statuses.contains(&Status::Failed) {
+            return Ok(false);
+        }
+        let orders = sides.iter().filter_map(|planned| self.line_order(planned));
+        orders.map(|order| goes_on(&order)).try_fold(false, |any, one| Ok(any || one?))
     }
 
     /// What of these runs is made together.
@@ -87,8 +118,24 @@ impl Work<'_> {
         self.plan.runs.iter().filter(|run| wanted.contains(&duel(run))).collect()
     }
 
-    /// Makes the sides of a duel at the same time; one after the other where they cannot live together, which is told.
+    /// Makes the sides of a duel; searches for lines with fresh servers as long as one of them did not last.
     fn make_duel(
+        &self,
+        store: &mut Store,
+        sides: &[&PlannedRun],
+        ratio_of: &dyn Fn(&PlannedRun) -> Option<f64>,
+        around: Around<'_>,
+    ) -> Result<Vec<Status>, Error> {
+        loop {
+            let statuses = self.make_sides(store, sides, ratio_of, around)?;
+            if !self.is_to_go_on(sides, &statuses, around)? {
+                return Ok(statuses);
+            }
+        }
+    }
+
+    /// Makes the sides of a duel at the same time; one after the other where they cannot live together, which is told.
+    fn make_sides(
         &self,
         store: &mut Store,
         sides: &[&PlannedRun],
@@ -216,6 +263,7 @@ impl Work<'_> {
             data: Data::Any,
             prime: crate::cells::priming_plan(self.body, &load),
             load,
+            line: self.line_order(planned),
             is_cold: self.body.load.is_cold,
             is_lenient: self.body.load.is_lenient,
             seed: planned.seed,
@@ -230,6 +278,19 @@ impl Work<'_> {
             },
         };
         Ok(Making { start: self.start_of(planned, pass.purpose), label, order, place })
+    }
+
+    /// The search that a run is, where the study has lines.
+    fn line_order(&self, planned: &PlannedRun) -> Option<LineOrder<'_>> {
+        let asked = self.body.line.as_ref()?;
+        Some(LineOrder {
+            asked,
+            results: &self.request.results,
+            fingerprint: format!("study {} seed {} run {}", self.id.0, self.plan.seed, planned.index),
+            command: &self.request.command,
+            is_new: false,
+            seed: planned.seed,
+        })
     }
 
     fn start_of(&self, planned: &PlannedRun, purpose: Purpose) -> RunStart {

@@ -95,6 +95,12 @@ fn duels_note(body: &Body) -> Option<String> {
         return None;
     };
     let sides = crate::study::axis_values(&body.axes, &compare.axis).len();
+    if body.line.is_some() {
+        return Some(format!(
+            "duels: the {sides} values of `{}` live at the same time and try their rates in turns",
+            compare.axis
+        ));
+    }
     Some(format!(
         "duels: the {sides} values of `{}` live at the same time and are loaded in turns, {} slices of a second each",
         compare.axis,
@@ -104,6 +110,9 @@ fn duels_note(body: &Body) -> Option<String> {
 
 /// Warm-ups and measured phases of one run of one level; the longest of the ladder for a climb.
 pub(super) fn run_length(body: &Body) -> Option<Duration> {
+    if let Some(asked) = &body.line {
+        return Some(asked.budget);
+    }
     let Length::Time(length) = body.load.length else { return None };
     if body.axes.workload.iter().any(|workload| workload.length.is_some()) {
         return None;

@@ -55,6 +55,7 @@ pub(super) fn gates(study: &StudyReport) -> Option<Section> {
         cells
     });
     Some(Section {
+        drawings: Vec::new(),
         id: "gates",
         title: "What was looked at",
         hint: "Checks of each run, by load level. A fault of the measurement excludes the level; how the server behaved is \
@@ -91,6 +92,7 @@ pub(super) fn stalls(study: &StudyReport) -> Option<Section> {
         notes.push(format!("Not measured when these were recorded: {}.", listed(&unmeasured)));
     }
     Some(Section {
+        drawings: Vec::new(),
         id: "stalls",
         title: "Stalls and marks",
         hint: "Seconds in which nothing was committed while sessions waited, and the longest time from one commit to the \

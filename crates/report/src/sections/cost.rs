@@ -33,6 +33,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
     heads.extend(settings.iter().filter(|other| **other != base).map(value_text));
     let table = Table { caption: String::new(), heads, words: 1, rows, notes: Vec::new() };
     (settings.len() > 1 && !table.rows.is_empty()).then(|| Section {
+        drawings: Vec::new(),
         id: "cost",
         title: "What the settings cost",
         hint: format!(

@@ -25,6 +25,7 @@ pub(super) fn section(study: &StudyReport, wishes: &Wishes) -> Option<Section> {
         .collect();
     tables.extend(published(study, from));
     Some(Section {
+        drawings: Vec::new(),
         id: "levels",
         title: "Queries per second by load level",
         hint: format!(

@@ -4,6 +4,7 @@
 mod behaviour;
 mod cost;
 mod levels;
+mod lines;
 mod ranking;
 mod scaling;
 mod stability;
@@ -27,6 +28,8 @@ pub(crate) struct Section {
     /// What it shows and how to read it.
     pub(crate) hint: String,
     pub(crate) charts: Vec<Ladder>,
+    /// Pictures that need no script, each with its caption.
+    pub(crate) drawings: Vec<(String, String)>,
     pub(crate) tables: Vec<Table>,
 }
 
@@ -65,11 +68,14 @@ pub(crate) fn sections(study: &StudyReport) -> Vec<Section> {
     let mut all: Vec<_> =
         ALL.iter().filter(|(name, calls, _)| wish(name).is_some() || calls(study)).collect();
     all.sort_by_key(|(name, _, _)| wish(name).unwrap_or(usize::MAX));
-    ranking::section(study)
+    lines::section(study)
         .into_iter()
+        .chain(ranking::section(study))
         .chain(all.into_iter().filter_map(|(_, _, make)| make(study, &wishes)))
         .chain([behaviour::stalls(study), behaviour::gates(study)].into_iter().flatten())
-        .filter(|section| !section.charts.is_empty() || !section.tables.is_empty())
+        .filter(|section| {
+            !section.charts.is_empty() || !section.drawings.is_empty() || !section.tables.is_empty()
+        })
         .collect()
 }
 
@@ -92,7 +98,8 @@ pub(crate) fn values(report: &StudyReport, study: usize) -> Vec<Value> {
                 })
                 .collect();
             json!({"id": section.id, "title": section.title, "hint": section.hint, "study": study,
-                   "has_charts": !section.charts.is_empty(), "tables": tables})
+                   "has_charts": !section.charts.is_empty(), "tables": tables,
+                   "drawings": section.drawings.iter().map(|(caption, svg)| json!([caption, svg])).collect::<Vec<_>>()})
         })
         .collect()
 }

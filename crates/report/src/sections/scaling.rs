@@ -48,6 +48,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         notes: Vec::new(),
     };
     Some(Section {
+        drawings: Vec::new(),
         id: "scaling",
         title: "Scaling with cpus",
         hint: format!(

@@ -53,6 +53,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
     }
     let tables = [seconds, fits].into_iter().filter(|t| !t.rows.is_empty() || !t.notes.is_empty()).collect();
     Some(Section {
+        drawings: Vec::new(),
         id: "stability",
         title: "Stability and the shape of the climb",
         hint: "AVG and MAX are means over the runs of their average and best second. A server whose worst second is far \

@@ -27,6 +27,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
     tables.extend(devices(study));
     tables.extend(published(study));
     Some(Section {
+        drawings: Vec::new(),
         id: "storage",
         title: "By storage",
         hint: "Response times in ms. Little: sessions that TPS and the mean response time imply, over the real ones; a row \

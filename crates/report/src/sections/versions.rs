@@ -61,6 +61,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         })
         .collect();
     Some(Section {
+        drawings: Vec::new(),
         id: "versions",
         title: "Throughput by version",
         hint: "Versions in the order of the study, one line for each variant of the settings; axes start at zero.".to_owned(),

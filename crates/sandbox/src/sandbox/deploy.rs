@@ -14,7 +14,7 @@ use crate::process::Ids;
 use crate::record::{self, Lock, Record};
 use crate::server::{self, postgres};
 use crate::{
-    Error, Flavor, Home, Life, Listen, Logging, OnProgress, Progress, Spec, builds, engines, limits,
+    Error, Flavor, Home, Life, Listen, Logging, OnProgress, Progress, Spec, builds, engines, limits, preload,
     settings, snapshot, storage, tls,
 };
 
@@ -73,19 +73,13 @@ impl Spec {
     }
 }
 
-/// Libraries that LD_PRELOAD names by their path.
-fn preloads(env: &std::collections::BTreeMap<String, String>) -> impl Iterator<Item = &Path> {
-    let list = env.get("LD_PRELOAD").map(String::as_str).unwrap_or_default();
-    list.split([':', ' ']).filter(|entry| entry.contains('/')).map(Path::new)
-}
-
 /// The loader passes over a library that is not there with a line in the log, and the server would be measured without.
 fn check_env(spec: &Spec) -> Result<(), Error> {
     let refuse = |what: String, why: &str| Err(Error::Unsupported { what, why: why.to_owned() });
     if let Some(name) = spec.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
         return refuse(format!("env \"{name}\""), "that is no name of a variable");
     }
-    match preloads(&spec.env).find(|library| !library.is_file()) {
+    match preload::named(&spec.env).find(|library| !library.is_file()) {
         None => Ok(()),
         Some(library) => refuse(
             format!("env LD_PRELOAD={}", library.display()),
@@ -359,7 +353,7 @@ impl Sandbox {
     fn check_preloaded(&self) -> Result<(), Error> {
         let maps = self.pid().map(|pid| fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default());
         let maps = maps.unwrap_or_default();
-        for library in preloads(&self.record.env) {
+        for library in preload::named(&self.record.env) {
             let real = library.canonicalize().map_err(|e| Error::io("find", library, e))?;
             if !maps.contains(&*real.to_string_lossy()) {
                 return Err(Error::Unsupported {

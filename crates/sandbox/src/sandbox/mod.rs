@@ -3,6 +3,7 @@
 mod deploy;
 mod leftovers;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -265,6 +266,11 @@ impl Sandbox {
     /// What its data directory's place is made of.
     pub fn storage_facts(&self) -> Result<crate::storage::StorageFacts, Error> {
         crate::storage::facts(&self.record.datadir)
+    }
+
+    /// Variables of the server's process that were asked for.
+    pub fn env(&self) -> &BTreeMap<String, String> {
+        &self.record.env
     }
 
     /// The limits it runs under.

@@ -208,8 +208,16 @@ impl Search {
             Some((widest.0, self.refined(widest.1), Purpose::Refine))
         };
         if let Some((focus, rate, purpose)) = bracket.or_else(refine) {
-            let seconds = self.seconds(focus, rate, purpose).min(left_s - self.beside_s());
-            if seconds >= self.seconds_min(focus, rate) {
+            let wanted_s = self.seconds(focus, rate, purpose);
+            let least_s = self.seconds_min(focus, rate);
+            let seconds = wanted_s.min(left_s - self.beside_s());
+            if seconds >= least_s {
+                return Next::Probe { rate, seconds, focus, purpose };
+            }
+            // A line that is not bracketed cannot be held: what was kept for its hold is of more use now.
+            let is_none_fitted = !open.iter().any(|index| matches!(states[*index], State::Fitted(_)));
+            let seconds = wanted_s.min(left_s + reserved - self.beside_s());
+            if purpose == Purpose::Bracket && is_none_fitted && seconds >= least_s {
                 return Next::Probe { rate, seconds, focus, purpose };
             }
         }
@@ -233,6 +241,14 @@ impl Search {
     pub fn bracket(&self, index: usize) -> (Option<f64>, Option<f64>) {
         let bracket = self.bracket_of(index);
         (bracket.kept.map(f64::exp), bracket.broken.map(f64::exp))
+    }
+
+    /// The middle of what is known of a line, once it is bracketed.
+    pub fn estimate(&self, index: usize) -> Option<f64> {
+        match self.state(index) {
+            State::Fitted(fit) => Some(fit.quantile(0.5)),
+            _ => None,
+        }
     }
 
     fn answer(&self, index: usize) -> Answer {

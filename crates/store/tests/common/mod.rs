@@ -143,6 +143,7 @@ pub(crate) fn end(seconds: i64) -> RunEnd {
             observed_s: 60.0,
         }],
         facts: BTreeMap::from([("limited".to_owned(), "no".to_owned())]),
+        line: None,
         duel: Some(Duel {
             sides: 2,
             side: 1,

@@ -140,6 +140,17 @@ fn machine_that_does_something_else() {
 }
 
 #[test]
+fn memory_that_goes_to_swap_and_back() {
+    check(&swapping(Some(0.0), Some(0.0)), Finding::Held);
+    check(&swapping(Some(4096.0), Some(1e6)), Finding::Held);
+    check(&swapping(Some(2e6), Some(0.0)), Finding::Tripped);
+    let out = swapping(Some(0.0), Some(3.0 * 1024.0 * 1024.0));
+    check(&out, Finding::Tripped);
+    assert_eq!(out.detail, "0.0 MiB swapped in, 3.0 MiB out");
+    check(&swapping(None, Some(0.0)), Finding::NotChecked);
+}
+
+#[test]
 fn a_limit_that_does_not_hold() {
     let limit = |allowed: f64, seen: Option<f64>| DeviceLimit { what: "bytes written", allowed, seen };
     check(&storage_limit(&[limit(1e6, Some(0.9e6))]), Finding::Held);

@@ -30,6 +30,8 @@ const BUDGET_S: f64 = 600.0;
 const SLOPE_MIN: f64 = 5.4;
 /// Utilisations that are tried for the line, the lowest that is steep enough being taken.
 const LOADS: [f64; 5] = [0.5, 0.6, 0.7, 0.8, 0.88];
+/// The same for lines that are nearer to what the server can do at all: harder to find.
+const LOADS_HARD: [f64; 4] = [0.9, 0.92, 0.94, 0.96];
 /// Between two probes: drain and rest.
 const REST_S: f64 = 1.0;
 
@@ -43,7 +45,7 @@ struct Case {
 }
 
 fn case(model: Model, quantile: f64, load_min: f64) -> Option<Case> {
-    let steep = LOADS.into_iter().filter(|load| *load >= load_min).find_map(|load| {
+    let steep = LOADS.into_iter().chain(LOADS_HARD).filter(|load| *load >= load_min).find_map(|load| {
         let line = load * model.capacity();
         let (_, slope) = model.limit_s(line, quantile, 400_000);
         (slope >= SLOPE_MIN).then_some(line)
@@ -52,7 +54,8 @@ fn case(model: Model, quantile: f64, load_min: f64) -> Option<Case> {
     Some(Case { model, line: steep, quantile, limit_s })
 }
 
-fn cases() -> Vec<Case> {
+/// `is_hard`: lines at 0.9 to 0.96 of the capacity.
+fn cases(is_hard: bool) -> Vec<Case> {
     let services =
         [Service::Exponential, Service::Erlang4, Service::LogNormal, Service::TwoKinds, Service::Constant];
     let habits = [Habit::Plain, Habit::Knee, Habit::Stall, Habit::Drift];
@@ -64,7 +67,8 @@ fn cases() -> Vec<Case> {
                 // 500 to 2,000 transactions per second, of many servers more.
                 let capacity = [500.0, 1_000.0, 2_000.0][number % 3] * (servers as f64).sqrt();
                 let model = Model { servers, service, habit, mean_s: servers as f64 / capacity };
-                wanted.push((model, [0.99, 0.95][number % 2], LOADS[number / 2 % 4]));
+                let loads = if is_hard { LOADS_HARD } else { [LOADS[0], LOADS[1], LOADS[2], LOADS[3]] };
+                wanted.push((model, [0.99, 0.95][number % 2], loads[number / 2 % 4]));
             }
         }
     }
@@ -180,14 +184,23 @@ fn share(outcomes: &[&(usize, Outcome)], is: impl Fn(&(usize, Outcome)) -> bool)
     outcomes.iter().filter(|outcome| is(outcome)).count() as f64 / outcomes.len().max(1) as f64
 }
 
-fn simulated(searches: usize) -> bool {
+/// What is searched for on the simulated clock.
+struct Asked {
+    searches: usize,
+    /// Of the first search; the search was tuned on those from 0 on.
+    seed: u64,
+    is_hard: bool,
+}
+
+fn simulated(asked: &Asked) -> bool {
+    let Asked { searches, seed: first, is_hard } = *asked;
     let began = Instant::now();
-    let cases = cases();
+    let cases = cases(is_hard);
     println!("{} servers whose line is known ({:.0} s)", cases.len(), began.elapsed().as_secs_f64());
     let seeds: Vec<usize> = (0..searches).collect();
     let outcomes = in_threads(&seeds, |seed| {
         let at = seed % cases.len();
-        (at, search(&cases[at], *seed as u64 + 1))
+        (at, search(&cases[at], first + *seed as u64 + 1))
     });
     println!(
         "{:34} {:>8} {:>7} {:>8} {:>7} {:>7} {:>7}",
@@ -235,13 +248,23 @@ fn simulated(searches: usize) -> bool {
 }
 
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let usage = "usage: cargo xtask bench line-search [--searches N | --real FILE [--searches N]]";
-    let is_reached = match arguments {
-        [] => simulated(2_000),
-        ["--searches", number] => simulated(number.parse().context(usage)?),
-        ["--real", file] => real::run(Path::new(file), real::SEARCHES)?,
-        ["--real", file, "--searches", number] => real::run(Path::new(file), number.parse().context(usage)?)?,
-        _ => bail!(usage),
+    let usage = "usage: cargo xtask bench line-search [--searches N] [--seed N] [--hard] | --real FILE [--searches N]";
+    let mut asked = Asked { searches: 2_000, seed: 0, is_hard: false };
+    let (mut real, mut some) = (None, None);
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--searches" => some = Some(words.next().context(usage)?.parse().context(usage)?),
+            "--seed" => asked.seed = words.next().context(usage)?.parse().context(usage)?,
+            "--hard" => asked.is_hard = true,
+            "--real" => real = Some(Path::new(words.next().context(usage)?)),
+            _ => bail!(usage),
+        }
+    }
+    asked.searches = some.unwrap_or(asked.searches);
+    let is_reached = match real {
+        Some(file) => real::run(file, some.unwrap_or(real::SEARCHES))?,
+        None => simulated(&asked),
     };
     println!("{}", if is_reached { "reached" } else { "NOT reached" });
     Ok(is_reached)

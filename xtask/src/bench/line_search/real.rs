@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use lab::line::Promise;
 use lab::line::probe::{REST, Wanted, probe};
-use load::{Arrivals, Pacing};
+use load::{Arrivals, LoadPlan, Pacing};
 use stats::line::{Next, Probe, Rules, Search};
 
 use super::super::fake::FakeServer;
@@ -74,7 +74,8 @@ fn search(case: &Case, seed: u64) -> Result<(Option<f64>, f64)> {
     let factory = server.factory();
     let text = format!("p{} < {}us", case.quantile * 100.0, (case.limit_s * 1e6).round());
     let promises = [Promise::parse(&text)?];
-    let (observer, stop) = (|_: lab::Event<'_>| {}, lab::StopSwitch::new());
+    let stop = lab::StopSwitch::new();
+    let told = &mut |_: &load::Event<'_>| {};
     let began = Instant::now();
     let mut wanted = Wanted {
         pacing: Pacing::Closed,
@@ -83,10 +84,10 @@ fn search(case: &Case, seed: u64) -> Result<(Option<f64>, f64)> {
         length: Duration::from_secs(5),
         purpose: stats::line::Purpose::Hold,
         seed,
-        // One queue, as the recursion has it.
-        workers: Some(1),
     };
-    let closed = probe(&factory, &[], wanted, &observer, &stop)?;
+    // One queue, as the recursion has it.
+    let base = LoadPlan { workers: Some(1), ..LoadPlan::default() };
+    let closed = probe(&factory, &base, &[], wanted, told, &stop)?;
     let peak_tps = closed.step.outcomes.committed as f64 / closed.step.duration_s;
     let rules = Rules {
         allowed: vec![promises[0].allowed()],
@@ -105,7 +106,7 @@ fn search(case: &Case, seed: u64) -> Result<(Option<f64>, f64)> {
         (wanted.warmup, wanted.length) =
             (Duration::from_secs_f64(WARMUP_S), Duration::from_secs_f64(seconds));
         (wanted.purpose, wanted.seed) = (purpose, wanted.seed + 1);
-        let tried = probe(&factory, &promises, wanted, &observer, &stop)?;
+        let tried = probe(&factory, &base, &promises, wanted, told, &stop)?;
         let took_s = tried.took.as_secs_f64();
         let is_overloaded = tried.is_overloaded;
         search.record(Probe { rate, seen: tried.seen, is_overloaded, took_s, purpose, focus });

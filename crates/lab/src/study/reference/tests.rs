@@ -1,4 +1,4 @@
-//! Each key of the reference is one that the parser knows, and the other way round.
+//! The reference against the parser.
 
 use std::path::Path;
 
@@ -34,6 +34,8 @@ fn study_with(section: &str, line: &str) -> String {
             ];
             let others: String =
                 tables.iter().filter(|(name, _)| *name != given).map(|(_, text)| *text).collect();
+            // A search takes the sessions that it needs.
+            let others = if given == "line" { others.replace(", sessions = [1, 2]", "") } else { others };
             format!("{others}{line}\n")
         }
         "[axes]" => {
@@ -67,6 +69,10 @@ fn study_with(section: &str, line: &str) -> String {
         }
         "[load]" if line.starts_with("pairing") => {
             format!("{head}{}[load]\n{line}\n[compare]\naxis = \"server\"\nbase = \"mariadb\"\n", axes(""))
+        }
+        "[line]" => {
+            let others = if line.starts_with("promises") { "" } else { "promises = \"p99 < 20ms\"\n" };
+            format!("{head}{}[line]\n{others}{line}\n", axes(""))
         }
         "[compare]" => {
             let needed = [("axis", "axis = \"server\"\n"), ("base", "base = \"mariadb\"\n")];

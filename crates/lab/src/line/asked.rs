@@ -1,0 +1,135 @@
+//! What a search is asked for, and what follows from it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use stats::line::Rules;
+
+use super::Promise;
+use super::probe::REST;
+use super::promise::{rounded, within_budget};
+use crate::error::Error;
+
+/// What a search is asked for, whoever asks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Asked {
+    /// What the server is to keep; at least one.
+    pub promises: Vec<Promise>,
+    /// For climb, probes and confirmations together; provisioning is beside it.
+    pub budget: Duration,
+    /// How long a line is held.
+    pub hold: Duration,
+    /// No more sessions than this.
+    pub sessions_max: u32,
+}
+
+/// Where the budget is not said: for one search, and for what is held longer than a minute.
+const BUDGET: Duration = Duration::from_secs(600);
+const HOLD: Duration = Duration::from_secs(60);
+/// Of the budget, where the hold is not said.
+const HOLD_PART: u32 = 5;
+/// Where the sessions are not said.
+pub const SESSIONS_MAX: u32 = 256;
+
+/// Before each probe; with a short budget a hundredth of it.
+const WARMUP_S: (f64, f64) = (0.5, 2.0);
+/// Half of the interval that is good enough, relative to the rate.
+const PRECISION: f64 = 0.025;
+/// Each level of the climb; with a short budget a sixtieth of it. A quarter as long before it.
+const CLIMB_S: (f64, f64) = (0.5, 2.0);
+/// The first rate, as a share of the peak: queues are short there, and most lines are not far.
+const START: f64 = 0.7;
+/// Rates that are tried, as shares of the peak.
+const FLOOR: f64 = 0.01;
+const CEILING: f64 = 20.0;
+/// What a sandbox can do at most, for a promise that is refused before one is started.
+const RATE_HOPED_TPS: f64 = 10_000.0;
+/// The budget is for the climb, a bracket, some probes near the line and the hold.
+const BUDGET_MIN: Duration = Duration::from_secs(20);
+/// Of sessions beyond those that Little's law asks for.
+const HEADROOM: f64 = 1.5;
+const SESSIONS_MIN: u32 = 4;
+/// Of the time that a session takes for an error promise, which has no limit of its own.
+const LIMIT_UNKNOWN: Duration = Duration::from_millis(100);
+
+impl Asked {
+    /// With what is not said as it is usual.
+    pub fn new(
+        promises: Vec<Promise>,
+        budget: Option<Duration>,
+        hold: Option<Duration>,
+        sessions_max: u32,
+    ) -> Asked {
+        let hold = hold.unwrap_or_else(|| budget.map_or(HOLD, |budget| HOLD.min(budget / HOLD_PART)));
+        let budget = budget.unwrap_or(BUDGET + hold.saturating_sub(HOLD));
+        Asked { promises, budget, hold, sessions_max }
+    }
+
+    /// Refuses what cannot be searched for, before a server is started.
+    ///
+    /// # Errors
+    /// The budget is too short.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.budget < BUDGET_MIN || self.hold > self.budget / 2 {
+            let needed = BUDGET_MIN.max(self.hold * 2);
+            return Err(Error::Usage(format!(
+                "a search with a hold of {} takes at least {}: give it a budget of {}, or a shorter hold",
+                rounded(self.hold.as_secs_f64()),
+                rounded(needed.as_secs_f64()),
+                rounded(needed.as_secs_f64())
+            )));
+        }
+        within_budget(&self.promises, self.budget, RATE_HOPED_TPS, ", which is a fast server's rate,")
+    }
+
+    /// Before each probe.
+    pub(super) fn warmup(&self) -> Duration {
+        Duration::from_secs_f64((self.budget.as_secs_f64() / 100.0).clamp(WARMUP_S.0, WARMUP_S.1))
+    }
+
+    /// Each level of the climb.
+    pub(super) fn climb_level(&self) -> Duration {
+        Duration::from_secs_f64((self.budget.as_secs_f64() / 60.0).clamp(CLIMB_S.0, CLIMB_S.1))
+    }
+
+    /// The rules of a search for these of the promises.
+    pub(super) fn rules(&self, promises: &[Promise], peak_tps: f64) -> Rules {
+        Rules {
+            allowed: promises.iter().map(Promise::allowed).collect(),
+            budget_s: self.budget.as_secs_f64(),
+            hold_s: self.hold.as_secs_f64(),
+            warmup_s: self.warmup().as_secs_f64(),
+            rest_s: 2.0 * REST.as_secs_f64(),
+            precision: PRECISION,
+            start: START * peak_tps,
+            floor: FLOOR * peak_tps,
+            ceiling: CEILING * peak_tps,
+        }
+    }
+
+    /// So many as are busy when all transactions take as long as the longest limit lets them (Little's law), and half as
+    /// many again: with all of them busy, whoever arrives breaks the promise wherever he waits.
+    pub(super) fn sessions(&self, rate_tps: f64) -> u32 {
+        let limit = self.promises.iter().filter_map(Promise::limit).max().unwrap_or(LIMIT_UNKNOWN);
+        let needed = (HEADROOM * rate_tps * limit.as_secs_f64()).ceil();
+        (needed.min(f64::from(u32::MAX)) as u32).max(SESSIONS_MIN).min(self.sessions_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_longer_hold_gets_a_longer_budget_and_a_short_budget_a_shorter_hold() {
+        let s = Duration::from_secs;
+        let of = |budget, hold| {
+            let asked = Asked::new(Vec::new(), budget, hold, 8);
+            (asked.budget, asked.hold)
+        };
+        assert_eq!(of(None, None), (s(600), s(60)));
+        assert_eq!(of(None, Some(s(1800))), (s(2340), s(1800)));
+        assert_eq!(of(Some(s(120)), None), (s(120), s(24)));
+        assert!(Asked::new(Vec::new(), Some(s(60)), Some(s(50)), 8).check().is_err());
+    }
+}

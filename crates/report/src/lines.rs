@@ -1,0 +1,177 @@
+//! Load lines in reports: what searches found, by run and over the repeats.
+
+use serde_json::{Value, json};
+use store::{Line, LineProbe};
+
+use crate::estimate::Estimate;
+use crate::load::label;
+use crate::model::{Point, RunView, Sentence, StudyReport};
+use crate::text::{number, percent, value_text};
+
+/// A promise is a metric by its own text (`p99 < 20ms`): the line under it is the figure.
+pub(crate) fn is_line(metric: &str) -> bool {
+    metric.contains('<')
+}
+
+/// What a run found under a promise.
+pub(crate) fn line_of<'a>(run: &'a RunView, promise: &str) -> Option<&'a Line> {
+    let found = run.line.as_ref()?.found.as_ref()?;
+    found.lines.iter().find(|line| line.promise == promise)
+}
+
+/// Where a probe is drawn.
+pub(crate) struct Tried<'a> {
+    pub(crate) probe: &'a LineProbe,
+    /// Whether the run that made it counts.
+    pub(crate) counts: bool,
+}
+
+impl StudyReport {
+    /// The promises whose lines were searched for, in the order of the study.
+    pub fn promises(&self) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        let found = self.runs.iter().filter_map(|run| run.line.as_ref()?.found.as_ref());
+        for line in found.flat_map(|found| &found.lines) {
+            if !all.contains(&line.promise) {
+                all.push(line.promise.clone());
+            }
+        }
+        all
+    }
+
+    /// The line of a point over its counted runs.
+    pub fn line(&self, point: &Point, promise: &str) -> Option<Estimate> {
+        let values: Vec<f64> = self.samples(point, promise).iter().map(|sample| sample.value).collect();
+        Estimate::of(&values)
+    }
+
+    /// The closed loop's peak over the counted runs of a point.
+    pub fn peak(&self, point: &Point) -> Option<Estimate> {
+        let peaks = self.counted(point).filter_map(|(run, _)| Some(run.line.as_ref()?.climb()?.rate));
+        Estimate::of(&peaks.collect::<Vec<_>>())
+    }
+
+    /// Why a point with runs that count has no line: runs that found none.
+    pub(crate) fn why_no_line(&self, point: &Point, promise: &str) -> Option<String> {
+        let lines: Vec<Option<&Line>> = self.counted(point).map(|(run, _)| line_of(run, promise)).collect();
+        let without: Vec<_> = lines.iter().filter(|line| line.and_then(|l| l.line_tps).is_none()).collect();
+        let first = without.first()?;
+        let why = first.and_then(|line| line.warnings.first()).cloned().unwrap_or_default();
+        Some(format!("was not found in {} of {} runs: {why}", without.len(), lines.len()))
+    }
+
+    /// All rates that were tried at a point.
+    pub(crate) fn tried<'a>(&'a self, point: &'a Point) -> Vec<Tried<'a>> {
+        let runs = point.runs.iter().filter_map(|(run, _)| self.runs.get(*run));
+        let of = |run: &'a RunView| {
+            let counts = run.standing == crate::model::Standing::Counted;
+            let search = run.line.as_ref().filter(|_| run.standing != crate::model::Standing::Superseded);
+            let tried = search.map_or(&[][..], |search| search.tried());
+            tried.iter().filter(|probe| probe.seconds > 0.0).map(move |probe| Tried { probe, counts })
+        };
+        runs.flat_map(of).collect()
+    }
+}
+
+/// What each server carries, where nothing is compared or nothing can be yet.
+pub(crate) fn sentences(study: &StudyReport) -> Vec<Sentence> {
+    let promises = study.promises();
+    let mut all = Vec::new();
+    for point in &study.points {
+        let name = label(&point.identity, &study.varying, &["sessions"]);
+        let name = if name.is_empty() { point.label.clone() } else { name };
+        let workload = match study.varying.iter().any(|axis| axis == "workload") {
+            true => String::new(),
+            false => {
+                point.key.get("workload").map(|name| format!(" on {}", value_text(name))).unwrap_or_default()
+            }
+        };
+        let parts: Vec<String> = promises.iter().filter_map(|promise| told(study, point, promise)).collect();
+        if parts.is_empty() {
+            continue;
+        }
+        let peak = study
+            .peak(point)
+            .map_or_else(String::new, |peak| format!("; the closed loop's peak is {}", number(peak.median)));
+        all.push(Sentence::plain(&format!(
+            "{name} carries {} transactions/s{workload}{peak}.",
+            crate::text::listed(&parts)
+        )));
+    }
+    all
+}
+
+/// `6,100 [5,900, 6,300] under p99 < 20ms (61 % of its peak)`.
+fn told(study: &StudyReport, point: &Point, promise: &str) -> Option<String> {
+    let Some(line) = study.line(point, promise) else {
+        return study.why_no_line(point, promise).map(|_| format!("nothing that keeps {promise}"));
+    };
+    let interval = spread(study, point, promise, line);
+    let interval =
+        interval.map_or_else(String::new, |(low, high)| format!(" [{}, {}]", number(low), number(high)));
+    let share = study.peak(point).map(|peak| line.median / peak.median);
+    let share = share.map_or_else(String::new, |share| format!(" ({} of its peak)", percent(share)));
+    Some(format!("{}{interval} under {promise}{share}", number(line.median)))
+}
+
+/// The interval of the repeats; of a single run that of its own search.
+pub(crate) fn spread(
+    study: &StudyReport,
+    point: &Point,
+    promise: &str,
+    line: Estimate,
+) -> Option<(f64, f64)> {
+    if line.n > 1 {
+        return Some((line.low, line.high));
+    }
+    let (run, _) = study.counted(point).next()?;
+    let found = line_of(run, promise)?;
+    found.low.zip(found.high)
+}
+
+/// The lines of a cell for the JSON, where the study has some.
+pub(crate) fn json_of_point(study: &StudyReport, point: &Point) -> Option<Value> {
+    let promises = study.promises();
+    let line = |promise: &String| {
+        json!({
+            "promise": promise, "line_tps": study.line(point, promise), "peak_tps": study.peak(point),
+            "absent": study.why_no_line(point, promise),
+        })
+    };
+    (!promises.is_empty()).then(|| promises.iter().map(line).collect())
+}
+
+/// The search of a run for the JSON, where it was one.
+pub(crate) fn json_of_run(run: &RunView) -> Option<Value> {
+    let search = run.line.as_ref()?;
+    let found = search.found.as_ref()?;
+    let climb = search.climb();
+    let lines: Vec<Value> = found
+        .lines
+        .iter()
+        .enumerate()
+        .map(|(at, line)| {
+            let held: Vec<Option<bool>> =
+                search.tried().iter().map(|probe| search.held(probe, at, line.allowed)).collect();
+            json!({
+                "promise": line.promise, "line_tps": line.line_tps, "low": line.low, "high": line.high,
+                "ended_by": line.ended_by, "confirmation": line.hold, "held": held, "warnings": line.warnings,
+            })
+        })
+        .collect();
+    let probes: Vec<Value> = search
+        .tried()
+        .iter()
+        .map(|probe| {
+            json!({
+                "purpose": probe.purpose, "rate": probe.rate, "sessions": probe.sessions, "tps": probe.tps,
+                "seconds": probe.seconds, "p50_ms": probe.p50_ms, "p95_ms": probe.p95_ms, "p99_ms": probe.p99_ms,
+                "overloaded": probe.is_overloaded, "limited_by": probe.limited_by, "error": probe.error,
+            })
+        })
+        .collect();
+    Some(json!({
+        "peak_tps": climb.map(|climb| climb.rate), "peak_sessions": climb.map(|climb| climb.sessions),
+        "seconds_total": found.seconds_total, "lines": lines, "probes": probes,
+    }))
+}

@@ -1,0 +1,110 @@
+//! Load lines: the lines of each cell under each promise, and the picture of response times against the offered rate.
+
+use super::{Section, Table, dash};
+use crate::lines::{line_of, spread};
+use crate::load_line::{Axes, Picture, picture};
+use crate::model::StudyReport;
+use crate::text::{number, percent};
+
+pub(super) fn section(study: &StudyReport) -> Option<Section> {
+    let promises = study.promises();
+    if promises.is_empty() {
+        return None;
+    }
+    let pictures: Vec<Picture<'_>> =
+        study.points.iter().filter_map(|point| Picture::of(study, point)).collect();
+    let axes = Axes::of(&pictures);
+    let drawings = pictures.iter().map(|one| (one.caption.clone(), picture(one, &axes))).collect();
+    Some(Section {
+        id: "lines",
+        title: "Load lines",
+        hint: "The highest rate of arrivals at which a promise is kept, in transactions per second. Rates are offered \
+               whether or not the server keeps up, and response times count from when a transaction was due. The peak \
+               is that of a closed loop, in which everybody waits."
+            .to_owned(),
+        drawings,
+        tables: vec![cells(study, &promises), searches(study, &promises)],
+        ..Section::default()
+    })
+}
+
+/// Medians over the counted runs.
+fn cells(study: &StudyReport, promises: &[String]) -> Table {
+    let mut heads = vec!["Cell".to_owned(), "Peak TPS".to_owned()];
+    heads.extend(promises.iter().cloned());
+    let rows = study.points.iter().map(|point| {
+        let peak = study.peak(point);
+        let mut row = vec![point.label.clone(), dash(peak.map(|peak| number(peak.median)))];
+        row.extend(
+            promises
+                .iter()
+                .map(|promise| {
+                    let line = study.line(point, promise)?;
+                    let interval = spread(study, point, promise, line);
+                    let interval = interval.map_or_else(String::new, |(low, high)| {
+                        format!(" ({} – {})", number(low), number(high))
+                    });
+                    let share = peak
+                        .map_or_else(String::new, |peak| format!(", {}", percent(line.median / peak.median)));
+                    Some(format!("{}{interval}{share}", number(line.median)))
+                })
+                .map(dash),
+        );
+        row
+    });
+    let rows = rows.collect();
+    let notes = study.points.iter().flat_map(|point| {
+        let why = |promise: &String| {
+            let why = study.why_no_line(point, promise)?;
+            Some(format!("No line of {} under {promise}: it {why}", point.label))
+        };
+        promises.iter().filter_map(why).collect::<Vec<_>>()
+    });
+    Table {
+        caption: "Lines, and their share of the peak".to_owned(),
+        heads,
+        words: 1,
+        rows,
+        notes: notes.collect(),
+    }
+}
+
+/// Each search: what it found, and what ended it.
+fn searches(study: &StudyReport, promises: &[String]) -> Table {
+    let heads = ["Cell", "Run", "Promise", "Ended by", "Held", "Line", "95 % interval", "Probes"];
+    let mut rows = Vec::new();
+    let mut notes: Vec<String> = Vec::new();
+    for point in &study.points {
+        for run in point.runs.iter().filter_map(|(run, _)| study.runs.get(*run)) {
+            for line in promises.iter().filter_map(|promise| line_of(run, promise)) {
+                let interval = match (line.low, line.high) {
+                    (None, None) => None,
+                    (low, high) => {
+                        let end = |rate: Option<f64>| rate.map_or_else(|| "?".to_owned(), number);
+                        Some(format!("{} – {}", end(low), end(high)))
+                    }
+                };
+                let held = line
+                    .hold
+                    .map(|hold| format!("{}{:.0} s", if hold.held { "" } else { "not for " }, hold.seconds));
+                rows.push(vec![
+                    point.label.clone(),
+                    run.id.clone(),
+                    line.promise.clone(),
+                    line.ended_by.clone(),
+                    dash(held),
+                    dash(line.line_tps.map(number)),
+                    dash(interval),
+                    run.line.as_ref().map_or(0, |search| search.tried().len()).to_string(),
+                ]);
+                for warning in &line.warnings {
+                    let note = format!("{}, {}: {warning}", run.id, line.promise);
+                    if !notes.contains(&note) {
+                        notes.push(note);
+                    }
+                }
+            }
+        }
+    }
+    Table { caption: "Searches".to_owned(), heads: heads.map(str::to_owned).to_vec(), words: 5, rows, notes }
+}
