@@ -43,7 +43,25 @@ const OTHER_HUB: &str = "there is no such hub or database; tests/hub.rs serves a
 const CARGO: &str = "cargo builds and runs what this test is part of";
 const BY_HAND: &str = "takes minutes to hours, and measures this machine";
 
+const NO_CLUSTER: &str = "it needs a Slurm cluster; tests/fleet.rs makes one and runs such a study on it";
+
 const SPECIAL: &[(&str, How)] = &[
+    // docs/fleet.md and the help of `run` and `fleet`
+    ("plimsoll run studies/quickstart.toml --on slurm --nodes 8 --time-limit 2h", NotRun(NO_CLUSTER)),
+    ("plimsoll fleet attach quickstart", NotRun(NO_CLUSTER)),
+    ("plimsoll fleet status quickstart", NotRun(NO_CLUSTER)),
+    ("plimsoll fleet cancel quickstart", NotRun(NO_CLUSTER)),
+    (
+        "plimsoll run studies/quickstart.toml --block 1/2 --results half",
+        Changed(
+            &[("--results half", "--results half --dry-run")],
+            "minutes as it is written; tests/fleet.rs makes parts",
+        ),
+    ),
+    (
+        "plimsoll report half/results.db other/results.db",
+        Instead("plimsoll report --results q", "the parts are those of two hosts"),
+    ),
     // README.md
     ("cargo run --release -- run studies/quickstart.toml", NotRun(CARGO)),
     ("cargo test --workspace", NotRun(CARGO)),
