@@ -734,7 +734,7 @@ mod tests {
     fn every_command_has_an_example() {
         fn check(command: &clap::Command, path: &str) {
             // Commands that speak the language of another tool have its help.
-            if command.is_disable_help_flag_set() {
+            if command.is_disable_help_flag_set() || command.is_hide_set() {
                 return;
             }
             let path = format!("{path} {}", command.get_name());

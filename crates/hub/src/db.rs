@@ -306,6 +306,12 @@ impl Db {
             Place::Postgres(url) => {
                 let mut config: postgres::Config = url.parse().map_err(Error::from)?;
                 config.connect_timeout(PATIENCE).application_name("plimsoll hub");
+                // As PostgreSQL's own programs take it; a URL shows it to everybody who lists processes.
+                if config.get_password().is_none()
+                    && let Some(password) = std::env::var_os("PGPASSWORD")
+                {
+                    config.password(password.into_encoded_bytes());
+                }
                 Ok(Sql::Postgres(Box::new(config.connect(postgres::NoTls)?)))
             }
         }

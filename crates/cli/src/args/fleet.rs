@@ -73,6 +73,7 @@ pub(crate) struct FleetArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetCommand {
     /// Watch a study that a fleet makes, take over its results, and have lost blocks made again
+    #[command(after_help = "Example:\n  plimsoll fleet attach quickstart")]
     Attach {
         #[command(flatten)]
         which: FleetStudy,
@@ -81,8 +82,10 @@ pub(crate) enum FleetCommand {
         leave_jobs: bool,
     },
     /// Say which block is where
+    #[command(after_help = "Example:\n  plimsoll fleet status quickstart")]
     Status(FleetStudy),
     /// Cancel the jobs of a study; what was recorded stays
+    #[command(after_help = "Example:\n  plimsoll fleet cancel quickstart")]
     Cancel(FleetStudy),
     /// Make one block: what the scheduler runs on a node
     #[command(hide = true)]
