@@ -188,10 +188,10 @@ fn the_quickstart_in_small_gives_a_report_that_opens() {
         .replace("sessions = 8 }", "sessions = 4 }")
         .replace("table_size = 100_000", "table_size = 1_000")
         .replace("duration = \"3s\"", "duration = \"1s\"")
-        .replace("warmup = \"2s\"", "warmup = \"100ms\"")
+        .replace("warmup = \"1s\"", "warmup = \"100ms\"")
         .replace("until = \"decided\"\n", "")
         .replace("budget = \"8m\"\n", "")
-        .replace("blocks = { min = 5, max = 10 }", "blocks = 1");
+        .replace("blocks = { min = 5, max = 12 }", "blocks = 1");
     let study = dir.path().join("small.toml");
     std::fs::write(&study, small).unwrap();
     let done = plimsoll().arg("run").arg(&study).arg("--results").arg(&results).output().unwrap();
