@@ -24,6 +24,7 @@ pub(crate) enum HubCommand {
     /// Serve it
     Serve(ServeArgs),
     /// Make, list and revoke tokens
+    #[command(after_help = "Examples:\n  plimsoll hub token add ada\n  plimsoll hub token revoke robot")]
     Token(TokenArgs),
     /// Write the whole hub as static pages
     Export(ExportArgs),
