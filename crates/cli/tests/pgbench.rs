@@ -331,7 +331,8 @@ fn reports_and_logs_have_pgbenchs_form() {
         &["-t", "10"],
         &["-t", "10", "-c", "2", "-r", "--max-tries=3", "--failures-detailed"],
         &["-T", "1", "-S", "-P", "5"],
-        &["-t", "10", "-b", "select-only@3", "-b", "simple-update", "-r"],
+        // Enough for both scripts to be drawn: one that is not has no latencies.
+        &["-t", "60", "-b", "select-only@3", "-b", "simple-update", "-r"],
         &["-t", "10", "-R", "1000", "-L", "1000", "-M", "prepared"],
         &["-t", "3", "-C", "-S"],
     ];
@@ -468,10 +469,9 @@ fn schedules_and_logs_keep_what_they_promise() {
                 // As many as pgbench 15 has with a rate: four of the lag, and those skipped.
                 assert_eq!(columns.len(), 15, "{line}");
                 // Count, sum and squares, least and greatest of the latency in microseconds.
-                assert!(
-                    columns[4] <= columns[2] / columns[1] && columns[2] / columns[1] <= columns[5],
-                    "{line}"
-                );
+                let (count, mean) = (columns[1], columns[2] / columns[1]);
+                // On a busy machine a second may go by without one.
+                assert!(count == 0.0 || columns[4] <= mean && mean <= columns[5], "{line}");
                 lines += 1;
                 transactions += columns[1] as u64;
             }
