@@ -7,17 +7,16 @@ use std::time::Duration;
 
 use ::report::bundle::{Claim, Opened, claims, read, verify};
 use ::report::{Report, Selection, ratio, ratio_span};
-use lab::study_run::run_study;
-use lab::{Error, Event, StopSwitch};
+use lab::{Error, StopSwitch};
 use sandbox::Home;
 use store::bundle::Limits;
 
 use crate::args::RerunArgs;
 use crate::commands::out::Out;
+use crate::commands::run::run_shown;
 use crate::commands::{print, stop_on_signals};
 use crate::exit::{End, Failure};
 use crate::show::terminal::tell;
-use crate::show::{Live, Plain};
 
 pub(crate) fn rerun(args: &RerunArgs, command: &str) -> Result<End, Failure> {
     let name = args.file.display();
@@ -39,19 +38,7 @@ pub(crate) fn rerun(args: &RerunArgs, command: &str) -> Result<End, Failure> {
     let is_spent = args.budget.map(|budget| press_after(budget, &stop));
     let home = Home::find()?;
     let attach = lab::watch::Watch { metrics: None };
-    let outcome = match Live::start(&stop) {
-        Some(live) => {
-            let outcome = run_study(&home, &request, &attach, &|event: Event<'_>| live.event(&event), &stop);
-            live.finish().iter().for_each(|line| tell!("{line}"));
-            outcome
-        }
-        None => {
-            let plain = Plain::new();
-            let outcome = run_study(&home, &request, &attach, &|event: Event<'_>| plain.event(&event), &stop);
-            plain.finish();
-            outcome
-        }
-    };
+    let outcome = run_shown(&home, &request, &attach, &stop);
     let failed = match outcome {
         Ok(outcome) => outcome.failed,
         Err(Error::Interrupted) if is_spent.is_some_and(|spent| spent.load(Ordering::SeqCst)) => {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ::report::{Report, Selection, StudyReport, VerdictView};
 use lab::study_run::{Outcome, Outline, Request, outline, run_study};
-use lab::{Error, Event};
+use lab::{Attach, Error, Event, StopSwitch};
 use sandbox::Home;
 use stats::Gate;
 use telemetry::metrics::Metrics;
@@ -51,26 +51,34 @@ pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
     }
     let stop = stop_on_signals()?;
     let attach = lab::watch::Watch { metrics: args.metrics.map(serve).transpose()? };
-    let outcome = match Live::start(&stop) {
-        Some(live) => {
-            let outcome = run_study(&home, &request, &attach, &|event: Event<'_>| live.event(&event), &stop);
-            for line in live.finish() {
-                tell!("{line}");
-            }
-            outcome
-        }
-        None => {
-            let plain = Plain::new();
-            let outcome = run_study(&home, &request, &attach, &|event: Event<'_>| plain.event(&event), &stop);
-            plain.finish();
-            outcome
-        }
-    };
+    let outcome = run_shown(&home, &request, &attach, &stop);
     if let Err(Error::Interrupted) = &outcome {
         let file = args.results.join(store::FILE_NAME);
         tell!("what was measured is in {}; the same command goes on from there", file.display());
     }
     conclude(&args.results, &name, &outcome?, (&args.gate, &own_gates), check)
+}
+
+/// Runs a study and shows it: live on a terminal, else in lines.
+pub(super) fn run_shown(
+    home: &Home,
+    request: &Request,
+    attach: &dyn Attach,
+    stop: &StopSwitch,
+) -> Result<Outcome, Error> {
+    match Live::start(stop) {
+        Some(live) => {
+            let outcome = run_study(home, request, attach, &|event: Event<'_>| live.event(&event), stop);
+            live.finish().iter().for_each(|line| tell!("{line}"));
+            outcome
+        }
+        None => {
+            let plain = Plain::new();
+            let outcome = run_study(home, request, attach, &|event: Event<'_>| plain.event(&event), stop);
+            plain.finish();
+            outcome
+        }
+    }
 }
 
 /// The end of a study that nobody has given gates or files for a check.
