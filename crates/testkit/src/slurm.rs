@@ -186,6 +186,25 @@ impl Cluster {
         child.wait().unwrap();
     }
 
+    /// Whether slurmctld has written down all that runs. It writes its state every few seconds; jobs that it began since are
+    /// forgotten when it is killed, it gives their numbers to others, and then drains the nodes that know better.
+    pub fn is_state_saved(&self) -> bool {
+        let Ok(saved) =
+            std::fs::metadata(self.dir.join("state/job_state")).and_then(|facts| facts.modified())
+        else {
+            return false;
+        };
+        let saved = saved.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let mut command = self.command("squeue");
+        let output =
+            command.env("SLURM_TIME_FORMAT", "%s").args(["-h", "-t", "RUNNING", "-o", "%S"]).output();
+        let output = output.unwrap_or_else(|error| panic!("squeue: {error}"));
+        let starts = String::from_utf8_lossy(&output.stdout).into_owned();
+        output.status.success()
+            && !starts.trim().is_empty()
+            && starts.lines().all(|start| start.trim().parse::<u64>().is_ok_and(|start| start < saved))
+    }
+
     /// What its daemons have said.
     pub fn logs(&self) -> String {
         let mut text = String::new();

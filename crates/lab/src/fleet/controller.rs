@@ -37,6 +37,8 @@ const POLL: Duration = Duration::from_secs(2);
 const MISSING_LOOKS: u32 = 2;
 /// Submissions of a block by one command.
 const SUBMISSIONS_MAX: u32 = 3;
+/// How long a scheduler that does not answer is waited for where a study is taken up.
+const SCHEDULER_WAIT: Duration = Duration::from_secs(120);
 /// How long cancelled tasks are waited for.
 const CANCEL_WAIT: Duration = Duration::from_secs(45);
 
@@ -57,10 +59,16 @@ pub fn run_fleet(
             "--only and --block do not go with --on: a fleet makes whole blocks, and all of them".into(),
         ));
     }
-    slurm::nodes(&order.wishes)?;
+    let is_known = request.results.join("results.db").exists();
+    if !is_known {
+        slurm::nodes(&order.wishes)?;
+    }
     let mut store = Store::open(&request.results)?;
     let _results = take_results(&request.results)?;
     let before = if request.new { None } else { unfinished(&store, request, &body)? };
+    if is_known {
+        look_at_cluster(&order.wishes, before.is_some(), observer, stop)?;
+    }
     let begun = begin(home, request, &body, &mut store, before, observer)?;
     if body.load.hot_locks {
         observer(Event::Warning(
@@ -110,6 +118,32 @@ pub fn run_fleet(
         run_length: None,
     });
     controller.go_on(&mut store, stop)
+}
+
+/// Looks whether the cluster has what is wished for. Where a study is taken up its tasks may be under way, and slurmctld down
+/// for a while: it is asked again.
+fn look_at_cluster(
+    wishes: &Wishes,
+    is_taken_up: bool,
+    observer: Observer<'_>,
+    stop: &StopSwitch,
+) -> Result<(), Error> {
+    let began = Instant::now();
+    let mut is_told = false;
+    loop {
+        match slurm::nodes(wishes) {
+            Err(Error::Server(why))
+                if is_taken_up && began.elapsed() < SCHEDULER_WAIT && !stop.is_requested() =>
+            {
+                if !std::mem::replace(&mut is_told, true) {
+                    let text = format!("the cluster cannot be asked, and is asked again: {why}");
+                    observer(Event::Warning(&text));
+                }
+                wait(POLL, stop);
+            }
+            other => return other.map(drop),
+        }
+    }
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
