@@ -195,14 +195,10 @@ impl Cluster {
             return false;
         };
         let saved = saved.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let mut command = self.command("squeue");
-        let output =
-            command.env("SLURM_TIME_FORMAT", "%s").args(["-h", "-t", "RUNNING", "-o", "%S"]).output();
-        let output = output.unwrap_or_else(|error| panic!("squeue: {error}"));
-        let starts = String::from_utf8_lossy(&output.stdout).into_owned();
-        output.status.success()
-            && !starts.trim().is_empty()
-            && starts.lines().all(|start| start.trim().parse::<u64>().is_ok_and(|start| start < saved))
+        let seconds = ["SLURM_TIME_FORMAT=%s", "squeue", "-h", "-t", "RUNNING", "-o", "%S"];
+        let starts = self.asked("env", &seconds);
+        !starts.is_empty()
+            && starts.lines().all(|start| start.trim().parse().is_ok_and(|start: u64| start < saved))
     }
 
     /// What its daemons have said.

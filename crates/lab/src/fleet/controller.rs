@@ -37,8 +37,6 @@ const POLL: Duration = Duration::from_secs(2);
 const MISSING_LOOKS: u32 = 2;
 /// Submissions of a block by one command.
 const SUBMISSIONS_MAX: u32 = 3;
-/// How long a scheduler that does not answer is waited for where a study is taken up.
-const SCHEDULER_WAIT: Duration = Duration::from_secs(120);
 /// How long cancelled tasks are waited for.
 const CANCEL_WAIT: Duration = Duration::from_secs(45);
 
@@ -59,15 +57,13 @@ pub fn run_fleet(
             "--only and --block do not go with --on: a fleet makes whole blocks, and all of them".into(),
         ));
     }
-    let is_known = request.results.join("results.db").exists();
-    if !is_known {
-        slurm::nodes(&order.wishes)?;
-    }
+    slurm::commands()?;
     let mut store = Store::open(&request.results)?;
     let _results = take_results(&request.results)?;
     let before = if request.new { None } else { unfinished(&store, request, &body)? };
-    if is_known {
-        look_at_cluster(&order.wishes, before.is_some(), observer, stop)?;
+    // One that is taken up may have tasks under way while slurmctld is down: the cluster is looked at before it is given more.
+    if before.is_none() {
+        slurm::nodes(&order.wishes)?;
     }
     let begun = begin(home, request, &body, &mut store, before, observer)?;
     if body.load.hot_locks {
@@ -118,32 +114,6 @@ pub fn run_fleet(
         run_length: None,
     });
     controller.go_on(&mut store, stop)
-}
-
-/// Looks whether the cluster has what is wished for. Where a study is taken up its tasks may be under way, and slurmctld down
-/// for a while: it is asked again.
-fn look_at_cluster(
-    wishes: &Wishes,
-    is_taken_up: bool,
-    observer: Observer<'_>,
-    stop: &StopSwitch,
-) -> Result<(), Error> {
-    let began = Instant::now();
-    let mut is_told = false;
-    loop {
-        match slurm::nodes(wishes) {
-            Err(Error::Server(why))
-                if is_taken_up && began.elapsed() < SCHEDULER_WAIT && !stop.is_requested() =>
-            {
-                if !std::mem::replace(&mut is_told, true) {
-                    let text = format!("the cluster cannot be asked, and is asked again: {why}");
-                    observer(Event::Warning(&text));
-                }
-                wait(POLL, stop);
-            }
-            other => return other.map(drop),
-        }
-    }
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
@@ -253,6 +223,7 @@ impl Controller<'_> {
     /// Asks nodes whether they can do it, before anything is measured.
     fn look_at_nodes(&self) -> Result<(), Error> {
         let wishes = self.fleet.wishes();
+        slurm::nodes(&wishes)?;
         let nodes = wishes.nodes.unwrap_or(1);
         (self.observer)(Event::Doing(&format!(
             "looking at {nodes} {}, as soon as the cluster gives {}",

@@ -105,15 +105,23 @@ fn is_of_use(state: &str) -> bool {
     !is_lost && !gone.contains(&word.as_str())
 }
 
+/// Looks whether all commands that a fleet needs are there. slurmctld may be down.
+///
+/// # Errors
+/// One is missing.
+pub fn commands() -> Result<(), Error> {
+    for program in ["sinfo", "sbatch", "squeue", "scancel", "srun"] {
+        asked(program, &words(&["--version"]), "")?;
+    }
+    Ok(())
+}
+
 /// Looks whether the cluster has what is wished for, before anything is submitted. The names of the nodes that would do.
 ///
 /// # Errors
 /// What is missing, with what there is instead.
 pub fn nodes(wishes: &Wishes) -> Result<Vec<String>, Error> {
     let lines = asked("sinfo", &words(&["-h", "-N", "-o", "%R|%P|%N|%T|%f"]), "")?;
-    for program in ["sbatch", "squeue", "scancel", "srun"] {
-        asked(program, &words(&["--version"]), "")?;
-    }
     wanted(&node_lines(&lines), wishes).map_err(Error::Usage)
 }
 
