@@ -419,7 +419,7 @@ loaded into the database named (created if absent) and stay there.";
 pub(crate) struct LineArgs {
     #[command(flatten)]
     pub(crate) on: OnServerArgs,
-    /// What it is to keep: 'p99 < 20ms', 'errors < 0.1%' (repeatable)
+    /// What it is to keep: 'p99 < 20ms', 'p90 of new_order < 5s', 'errors < 0.1%', or tpcc for TPC-C's five (repeatable)
     #[arg(long, value_name = "PROMISE", required = true)]
     pub(crate) promise: Vec<String>,
     /// Time for climb, probes and holds together (default: 10m, and what --hold has beyond 1m)
@@ -445,6 +445,7 @@ pub(crate) struct LineArgs {
 const LINE_EXAMPLES: &str = "Examples:
   plimsoll line oltp_read_write --server postgres@18 --promise 'p99 < 20ms' --promise 'errors < 0.1%'
   plimsoll line oltp_point_select --server mariadb --promise 'p99 < 5ms' --budget 2m --json -
+  plimsoll line tpcc --server mariadb --promise tpcc --sessions-max 500
 A build gets a sandbox of its own, which is destroyed at the end. Loading the tables is not part of the budget.";
 
 /// How arrivals are spread.

@@ -1,7 +1,7 @@
 //! Tells the workers which step begins and merges what they recorded. It works for a moment each second: what it costs is
 //! part of the client's cost.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -46,6 +46,8 @@ struct Merger {
     response: Total,
     service: Option<Total>,
     classes: Vec<Total>,
+    /// By class: ended in these intervals, and intended before the measured phase.
+    earlier_by_class: BTreeMap<usize, u64>,
 }
 
 impl Merger {
@@ -54,6 +56,7 @@ impl Merger {
             response: Total::new(),
             service: None,
             classes: (0..classes).map(|_| Total::new()).collect(),
+            earlier_by_class: BTreeMap::new(),
         }
     }
 
@@ -76,6 +79,9 @@ impl Merger {
         for (sum, counts) in self.classes.iter_mut().zip(&data.classes) {
             sum.add(counts);
         }
+        for (class, count) in &data.earlier_by_class {
+            *self.earlier_by_class.entry(*class).or_default() += count;
+        }
     }
 
     fn latency(&self) -> LatencyPair {
@@ -93,6 +99,7 @@ impl Merger {
         self.response.clear();
         self.service = None;
         self.classes.iter_mut().for_each(Total::clear);
+        self.earlier_by_class.clear();
     }
 }
 
@@ -404,6 +411,8 @@ impl<'a> Coordinator<'a> {
     fn conclude(&self, running: Running, shared: &StepShared) -> StepResult {
         let Running { timeline, done, mut totals, mut result, mut freezes, .. } = running;
         let (mut failed, mut unended) = (Total::new(), Total::new());
+        // What ended in the phase is counted, what ended after it is timed only.
+        let mut by_statement = self.by_statement(&totals);
         let (mut thawed, mut closed) = (None, timeline.measured);
         let mut end = timeline.measured;
         let mut lag = Total::new();
@@ -421,6 +430,9 @@ impl<'a> Coordinator<'a> {
             totals.response.add(&step.late.response);
             if !step.late.service.is_empty() {
                 totals.service.get_or_insert_with(Total::new).add(&step.late.service);
+            }
+            for (class, late) in &step.late.classes {
+                totals.classes[*class].add(late);
             }
             failed.add(&step.late.failed);
             unended.add_total(&step.late.unended);
@@ -445,7 +457,10 @@ impl<'a> Coordinator<'a> {
         result.unended = unended.to_histogram();
         totals.response.add_total(&unended);
         result.latency = totals.latency();
-        result.by_statement = self.by_statement(&totals);
+        for (statement, latency) in by_statement.iter_mut().zip(totals.by_class()) {
+            statement.latency = latency;
+        }
+        result.by_statement = by_statement;
         result.client = ClientUsage {
             workers: self.links.len() as u32,
             cpu_share: ratio(busiest_s, result.duration_s),
@@ -465,10 +480,12 @@ impl<'a> Coordinator<'a> {
     }
 
     fn by_statement(&self, totals: &Merger) -> Vec<StatementResult> {
-        let named = self.classes.iter().zip(totals.by_class());
-        named
-            .map(|(name, latency)| StatementResult { name: name.clone(), count: latency.len(), latency })
-            .collect()
+        let named = self.classes.iter().zip(totals.by_class()).enumerate();
+        let result = |(class, (name, latency)): (usize, (&String, Histogram))| {
+            let earlier = totals.earlier_by_class.get(&class).copied().unwrap_or(0);
+            StatementResult { name: name.clone(), count: latency.len() + earlier, latency }
+        };
+        named.map(result).collect()
     }
 }
 

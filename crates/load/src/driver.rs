@@ -109,7 +109,7 @@ impl Driver {
                 self.pause(pause).await;
             }
             let Some(turn) = poll_fn(|cx| state.poll_turn(&self.slot, cx)).await else { return Break::Leave };
-            self.recorder.begin(turn.start, turn.is_counted);
+            self.recorder.begin(turn.intended, turn.start, turn.is_counted);
             let result = session.transaction(&self.recorder).await;
             let over = match result {
                 Ok(completion) => {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use wire::StatementKind;
 
+use crate::recording::Ended;
 use crate::state::WorkerState;
 use crate::time::Moment;
 use crate::tuning::{Trick, is_on};
@@ -14,7 +15,9 @@ use crate::tuning::{Trick, is_on};
 /// A session's handle on the recording of its worker. Not `Send`.
 pub struct Recorder {
     state: Rc<WorkerState>,
-    /// When the transaction began.
+    /// When the transaction should have begun.
+    intended: Cell<Moment>,
+    /// When it began.
     began: Cell<Moment>,
     /// Where the next lap begins.
     mark: Cell<Moment>,
@@ -31,6 +34,7 @@ impl Recorder {
         let now = state.executor.now();
         Recorder {
             state,
+            intended: Cell::new(now),
             began: Cell::new(now),
             mark: Cell::new(now),
             marked_in_poll: Cell::new(0),
@@ -74,27 +78,25 @@ impl Recorder {
         self.state.roll_if_due(end);
         self.state.recording.borrow_mut().statement(
             class,
-            Some(kind),
+            kind,
             self.is_counted.get(),
             end.nanos_since(start),
         );
     }
 
-    /// Notes a latency that is not a statement's (the response time of a type of transaction) under a class of
-    /// its own: statement counts do not change.
-    pub fn span(&self, class: usize, start: Moment, end: Moment) {
-        self.state.roll_if_due(end);
-        self.state.recording.borrow_mut().statement(
-            class,
-            None,
-            self.is_counted.get(),
-            end.nanos_since(start),
-        );
+    /// The transaction, whose last answer has just been completed, was of this class: notes its response time, from the
+    /// intended start, beside those of all transactions. Statement counts do not change.
+    pub fn transaction(&self, class: usize) {
+        let (intended, start) = (self.intended.get(), self.began.get());
+        let ended = Ended { intended, start, end: self.end(start), is_counted: self.is_counted.get() };
+        self.state.roll_if_due(ended.end);
+        self.state.recording.borrow_mut().transaction(class, &ended);
     }
 
-    /// A transaction begins.
+    /// A transaction begins that should have begun when it was `intended`.
     #[inline(always)]
-    pub(crate) fn begin(&self, start: Moment, is_counted: bool) {
+    pub(crate) fn begin(&self, intended: Moment, start: Moment, is_counted: bool) {
+        self.intended.set(intended);
         self.began.set(start);
         self.set_mark(start);
         self.is_counted.set(is_counted);

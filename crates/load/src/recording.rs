@@ -79,6 +79,8 @@ pub(crate) struct IntervalData {
     /// with the interval, no part of the step's figures.
     pub(crate) earlier: Option<Box<[Counts; 2]>>,
     pub(crate) classes: Vec<Counts>,
+    /// Such transactions by class: they count, their response times do not.
+    pub(crate) earlier_by_class: BTreeMap<usize, u64>,
 }
 
 impl IntervalData {
@@ -101,6 +103,7 @@ impl IntervalData {
             service: None,
             earlier: None,
             classes: (0..classes).map(|_| Counts::new()).collect(),
+            earlier_by_class: BTreeMap::new(),
         }
     }
 
@@ -119,6 +122,7 @@ impl IntervalData {
             service.clear();
         }
         self.classes.iter_mut().for_each(Counts::clear);
+        self.earlier_by_class.clear();
     }
 }
 
@@ -147,7 +151,8 @@ pub(crate) struct Ended {
 /// What happens with nearly every answer, to be counted in the interval it was noted in.
 #[derive(Debug, Clone, Copy)]
 enum Note {
-    Statement { class: u32, kind: Option<StatementKind>, took_ns: u64 },
+    Statement { class: u32, kind: StatementKind, took_ns: u64 },
+    Transaction { class: u32, response_ns: u64 },
     Committed { response_ns: u64 },
 }
 
@@ -156,6 +161,8 @@ enum Note {
 pub(crate) struct Late {
     pub(crate) response: Counts,
     pub(crate) service: Counts,
+    /// Response times by class of transaction.
+    pub(crate) classes: BTreeMap<usize, Counts>,
     /// Response times of transactions that failed, in the measured phase or after it.
     pub(crate) failed: Counts,
     /// What never ended, by the time that it had waited.
@@ -164,7 +171,8 @@ pub(crate) struct Late {
 
 impl Default for Late {
     fn default() -> Late {
-        Late { response: Counts::new(), service: Counts::new(), failed: Counts::new(), unended: Total::new() }
+        let (response, service, failed) = (Counts::new(), Counts::new(), Counts::new());
+        Late { response, service, classes: BTreeMap::new(), failed, unended: Total::new() }
     }
 }
 
@@ -296,11 +304,13 @@ impl Recording {
                 Note::Statement { class, kind, took_ns } => {
                     current.classes[class as usize].record(took_ns);
                     match kind {
-                        Some(StatementKind::Read) => current.reads += 1,
-                        Some(StatementKind::Write) => current.writes += 1,
-                        Some(StatementKind::Other) => current.other += 1,
-                        None => {}
+                        StatementKind::Read => current.reads += 1,
+                        StatementKind::Write => current.writes += 1,
+                        StatementKind::Other => current.other += 1,
                     }
+                }
+                Note::Transaction { class, response_ns } => {
+                    current.classes[class as usize].record(response_ns);
                 }
                 Note::Committed { response_ns } => {
                     current.outcomes.committed += 1;
@@ -312,17 +322,32 @@ impl Recording {
     }
 
     #[inline(always)]
-    pub(crate) fn statement(
-        &mut self,
-        class: usize,
-        kind: Option<StatementKind>,
-        is_counted: bool,
-        took_ns: u64,
-    ) {
+    pub(crate) fn statement(&mut self, class: usize, kind: StatementKind, is_counted: bool, took_ns: u64) {
         if !self.is_filling() || !is_counted {
             return;
         }
         self.note(Note::Statement { class: class as u32, kind, took_ns });
+    }
+
+    /// A transaction of a class that has response times of its own ended, beside what [`Recording::completed`] notes.
+    pub(crate) fn transaction(&mut self, class: usize, ended: &Ended) {
+        if !ended.is_counted {
+            return;
+        }
+        let response_ns = ended.end.nanos_since(ended.intended);
+        let is_of_step = ended.intended >= self.counted_from;
+        match self.stage {
+            Stage::Warmup | Stage::Measured if is_of_step => {
+                self.note(Note::Transaction { class: class as u32, response_ns });
+            }
+            Stage::Warmup | Stage::Measured => {
+                *self.current.earlier_by_class.entry(class).or_default() += 1;
+            }
+            Stage::Drain if is_of_step => {
+                self.late.classes.entry(class).or_insert_with(Counts::new).record(response_ns);
+            }
+            Stage::Drain | Stage::Off => {}
+        }
     }
 
     /// A transaction was confirmed, rolled back or declined.
@@ -468,6 +493,33 @@ mod tests {
     }
 
     #[test]
+    fn classes_of_transactions_have_response_times_of_what_was_to_begin_in_the_phase() {
+        let start = Moment::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let ended = |intended_ms, end_ms| Ended {
+            intended: at(intended_ms),
+            start: at(end_ms - 1),
+            end: at(end_ms),
+            is_counted: true,
+        };
+        let mut recording = Recording::new(2);
+        recording.begin(true, 0);
+        recording.begin_measured(at(1000));
+        recording.transaction(1, &ended(900, 1100));
+        recording.transaction(1, &ended(1000, 1250));
+        let full = recording.turn_over(Box::new(IntervalData::new(2)));
+        let class = full.classes[1].to_histogram();
+        // From the intended start, not from when a session was free.
+        assert_eq!((class.len(), class.max_ms()), (1, 250.0));
+        assert_eq!(full.earlier_by_class.get(&1), Some(&1));
+        recording.begin_drain();
+        recording.transaction(1, &ended(900, 2100));
+        recording.transaction(1, &ended(1500, 2100));
+        let late = recording.late.classes[&1].to_histogram();
+        assert_eq!((late.len(), late.max_ms()), (1, 600.0));
+    }
+
+    #[test]
     fn what_was_noted_is_counted_in_its_own_interval() {
         let start = Moment::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
@@ -476,7 +528,7 @@ mod tests {
         // No multiple of what is counted together.
         let transactions = NOTES_MAX as u64 + 3;
         for took_ms in 1..=transactions {
-            recording.statement(1, Some(StatementKind::Write), true, took_ms * 1_000_000);
+            recording.statement(1, StatementKind::Write, true, took_ms * 1_000_000);
             let ended = Ended { intended: start, start, end: at(took_ms), is_counted: took_ms > 1 };
             recording.completed(Completion::Committed, &ended);
         }

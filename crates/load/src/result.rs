@@ -140,14 +140,15 @@ pub struct LatencyPair {
     pub service: Option<Histogram>,
 }
 
-/// One statement class of a workload over a step.
+/// One class of statements of a workload, or of whole transactions, over a step.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StatementResult {
     /// Its name (`point_select`).
     pub name: String,
-    /// How many.
+    /// How many ended in it.
     pub count: u64,
-    /// From send to the complete answer.
+    /// Of a statement, from send to the complete answer. Of a class of transactions the response time from the intended
+    /// start, of those that were to begin in the measured phase; what ended after it is among them.
     pub latency: Histogram,
 }
 

@@ -382,6 +382,9 @@ pub fn noisy_host(noise: &Noise) -> Gate {
     if let Some(ratio) = noise.canary_ratio {
         detail.push(format!("the canary, not judged, ran at {} of its usual speed", percent(ratio)));
     }
+    if crowded.is_none() && !is_tripped {
+        return Gate::not_checked(name, detail.join("; "));
+    }
     let remedy = "find and stop what else runs (top, virtual machines on the same host), then run the study again: \
                   invalid runs are repeated";
     Gate::new(name, is_tripped, detail.join("; "), remedy)
@@ -494,7 +497,15 @@ pub fn settings(asked: &[(String, String)], reported: &[(String, String)]) -> Ga
             Some(_) => {}
         }
     }
-    let detail = if differing.is_empty() {
+    if unknown > 0 && unknown == asked.len() {
+        return Gate::not_checked(
+            name,
+            format!("{unknown} settings were asked for, and the server reports none of them"),
+        );
+    }
+    let detail = if asked.is_empty() {
+        "no setting was asked for".to_owned()
+    } else if differing.is_empty() {
         format!("{} settings are as asked for, {unknown} cannot be read back", asked.len() - unknown)
     } else {
         differing.join("; ")

@@ -21,6 +21,8 @@ struct Single {
     summary: &'static str,
     description: &'static str,
     options: &'static [OptionSpec],
+    /// Classes of transactions, where there are several.
+    transactions: &'static [&'static str],
     configure: Configure,
 }
 
@@ -39,6 +41,10 @@ impl Workload for Single {
 
     fn options(&self) -> &[OptionSpec] {
         self.options
+    }
+
+    fn transaction_classes(&self) -> Vec<String> {
+        self.transactions.iter().map(|&name| name.to_owned()).collect()
     }
 
     fn configure(

@@ -112,7 +112,7 @@ pub(crate) struct DrawnWorkload<D> {
     pub(crate) dialect: Dialect,
     pub(crate) classes: Vec<StatementClass>,
     /// Classes of whole transactions, after those of the statements.
-    pub(crate) spans: &'static [&'static str],
+    pub(crate) transactions: Vec<String>,
     /// The tables that `{table}` may stand for.
     pub(crate) tables: Vec<String>,
     /// Whether statements are prepared.
@@ -138,7 +138,7 @@ impl<D> DrawnWorkload<D> {
             draw,
             dialect,
             classes,
-            spans: &[],
+            transactions: Vec::new(),
             tables: Vec::new(),
             is_prepared: true,
             is_atomic: true,
@@ -168,7 +168,7 @@ impl<D> DrawnWorkload<D> {
     /// Names of the classes.
     pub(crate) fn class_names(&self) -> Vec<String> {
         let statements = self.classes.iter().map(|class| class.name.clone());
-        statements.chain(self.spans.iter().map(|&span| span.to_owned())).collect()
+        statements.chain(self.transactions.iter().cloned()).collect()
     }
 
     /// The statements for people. `table` stands for what is drawn.
@@ -260,7 +260,7 @@ pub(crate) mod seen {
                     }),
                 }
             }
-            add(format!("-- {:?}", program.present_span()));
+            add(format!("-- {:?}", program.present_class()));
         }
         sum
     }

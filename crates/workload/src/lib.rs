@@ -44,6 +44,11 @@ pub trait Workload: Sync {
     fn description(&self) -> &str;
     /// All `-o key=value` options with their defaults.
     fn options(&self) -> &[OptionSpec];
+    /// Names of its classes of transactions that have response times of their own, each a class of
+    /// [`Configured::statement_classes`]; none where all transactions are alike.
+    fn transaction_classes(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Fixes the options for one kind of server.
     ///
     /// # Errors

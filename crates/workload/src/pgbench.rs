@@ -108,6 +108,12 @@ impl Workload for Scripts {
         OPTIONS
     }
 
+    /// Its scripts, where there are several.
+    fn transaction_classes(&self) -> Vec<String> {
+        let names: Vec<String> = self.parsed.iter().map(stem).collect();
+        if names.len() > 1 { names } else { Vec::new() }
+    }
+
     fn configure(
         &self,
         given: &BTreeMap<String, String>,
@@ -131,16 +137,22 @@ impl Workload for Scripts {
             uses_tables: self.uses_tables,
             classes,
             class_of,
+            transactions: self.transaction_classes(),
             mode,
             dialect,
         }))
     }
 }
 
+/// What the figures call a script.
+fn stem(script: &Script) -> String {
+    let file = script.name.rsplit('/').next().unwrap_or_default();
+    file.split('.').next().unwrap_or_default().trim_matches(['<', '>']).replace([' ', ':'], "_")
+}
+
 /// The class of each command of a script; what is no statement has none.
 fn class_numbers(script: &Script, classes: &mut Vec<StatementDoc>) -> Vec<Option<usize>> {
-    let file = script.name.rsplit('/').next().unwrap_or_default();
-    let stem = file.split('.').next().unwrap_or_default().trim_matches(['<', '>']).replace([' ', ':'], "_");
+    let stem = stem(script);
     let mut number = 0;
     let mut class = |action: &Action| match action {
         Action::Sql(sql) => {
@@ -169,6 +181,8 @@ struct ConfiguredScripts {
     names: Names,
     uses_tables: bool,
     classes: Vec<StatementDoc>,
+    /// Classes of transactions, after those of statements: the scripts, where there are several.
+    transactions: Vec<String>,
     class_of: Vec<Vec<Option<usize>>>,
     dialect: Dialect,
 }
@@ -249,7 +263,8 @@ impl Configured for ConfiguredScripts {
     }
 
     fn statement_classes(&self) -> Vec<String> {
-        self.classes.iter().map(|doc| doc.class.clone()).collect()
+        let statements = self.classes.iter().map(|doc| doc.class.clone());
+        statements.chain(self.transactions.iter().cloned()).collect()
     }
 
     fn statements(&self) -> Vec<StatementDoc> {
@@ -342,6 +357,7 @@ impl Configured for ConfiguredScripts {
             weights: self.scripts.iter().map(|script| script.weight).collect(),
             class_of: self.class_of.clone(),
             class_names: self.statement_classes(),
+            first_transaction: (!self.transactions.is_empty()).then_some(self.classes.len()),
             dialect: self.dialect.clone(),
             variables,
             seed,
@@ -356,6 +372,8 @@ struct Shared {
     /// By script and command.
     class_of: Vec<Vec<Option<usize>>>,
     class_names: Vec<String>,
+    /// The class of the first script's transactions, where they have classes.
+    first_transaction: Option<usize>,
     dialect: Dialect,
     variables: Vec<Option<Value>>,
     client_id: Option<usize>,
@@ -464,7 +482,12 @@ impl Session for ScriptSession {
         let shared = Arc::clone(&self.shared);
         let mut laps = Laps { recorder: Some(recorder), class_of: &shared.class_of[self.script] };
         match self.client.run(self.script, place, &mut laps).await {
-            Ok(()) => Ok(Completion::Committed),
+            Ok(()) => {
+                if let Some(first) = shared.first_transaction {
+                    recorder.transaction(first + self.script);
+                }
+                Ok(Completion::Committed)
+            }
             Err(abort) => Err(self.failure(&abort)),
         }
     }

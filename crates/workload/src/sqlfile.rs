@@ -140,6 +140,11 @@ impl Workload for SqlFile {
         &self.options
     }
 
+    fn transaction_classes(&self) -> Vec<String> {
+        let names: Vec<String> = self.script.transactions.iter().map(|one| one.name.clone()).collect();
+        if names.len() > 1 { names } else { Vec::new() }
+    }
+
     fn configure(
         &self,
         given: &BTreeMap<String, String>,
@@ -169,6 +174,7 @@ impl SqlFile {
         };
         let classes = draw::classes(&self.script, &dialect);
         let workload = DrawnWorkload {
+            transactions: self.transaction_classes(),
             is_prepared: options.text("db_ps_mode") == "auto",
             ..DrawnWorkload::new(transactions, dialect.clone(), classes)
         };

@@ -59,7 +59,8 @@ fn request(args: &LineArgs, command: String) -> Result<Request, Failure> {
         .into());
     }
     let options = workload_options(&workload, &args.on.options)?;
-    let promises = args.promise.iter().map(|text| Promise::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let promises =
+        args.promise.iter().map(|text| Promise::read(text)).collect::<Result<Vec<_>, _>>()?.concat();
     Ok(Request {
         workload,
         options,
@@ -80,8 +81,9 @@ fn request(args: &LineArgs, command: String) -> Result<Request, Failure> {
 fn write_table(found: &Found) -> Result<(), Failure> {
     let mut out = terminal::output();
     let (sessions, peak_tps) = found.peak();
+    let width = found.lines().iter().map(|line| line.promise.chars().count()).fold(PROMISE_WIDTH, usize::max);
     let mut text = format!(
-        "{} on {}: {} probes in {:.0} s; peak of the closed loop {} TPS at {sessions} sessions\n{:>20} {:>10} {:>21} {:>9}  held\n",
+        "{} on {}: {} probes in {:.0} s; peak of the closed loop {} TPS at {sessions} sessions\n{:>width$} {:>10} {:>21} {:>9}  held\n",
         found.workload,
         found.server,
         found.search.tried().len(),
@@ -93,9 +95,10 @@ fn write_table(found: &Found) -> Result<(), Failure> {
         "of peak",
     );
     for line in found.lines() {
-        text += &row(line, peak_tps);
+        text += &row(line, peak_tps, width);
         text += "\n";
     }
+    text += &all_kept(found.lines()).map_or_else(String::new, |all| format!("- {all}\n"));
     let mut told: Vec<&String> = Vec::new();
     for warning in found.lines().iter().flat_map(|line| &line.warnings).chain(&found.warnings) {
         if !told.contains(&warning) {
@@ -106,7 +109,29 @@ fn write_table(found: &Found) -> Result<(), Failure> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(output)
 }
 
-fn row(line: &Line, peak_tps: f64) -> String {
+/// Up to which rate all promises are kept, where they are about different things and each has a line; of a curve of limits
+/// that is the strictest one's.
+fn all_kept(lines: &[Line]) -> Option<String> {
+    let about = |line: &Line| line.promise.split('<').next().unwrap_or_default().trim().to_owned();
+    let first = about(lines.first()?);
+    if lines.iter().all(|line| about(line) == first) {
+        return None;
+    }
+    let rates =
+        lines.iter().map(|line| line.line_tps.map(|rate| (rate, line))).collect::<Option<Vec<_>>>()?;
+    let (rate, line) = rates.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    let promises = lines.len();
+    Some(format!(
+        "all {promises} promises are kept up to {} transactions/s: {} breaks first",
+        number(rate),
+        line.promise
+    ))
+}
+
+/// Of the promises' column, where none is wider.
+const PROMISE_WIDTH: usize = 20;
+
+fn row(line: &Line, peak_tps: f64, width: usize) -> String {
     let shown = |rate: Option<f64>| rate.map_or_else(|| "?".to_owned(), number);
     let interval = match (line.low, line.high) {
         (None, None) => "-".to_owned(),
@@ -126,12 +151,36 @@ fn row(line: &Line, peak_tps: f64) -> String {
         by => format!("  ended by {by}"),
     };
     let rate = line.line_tps.map_or_else(|| "none".to_owned(), number);
-    format!("{:>20} {rate:>10} {interval:>21} {share:>9}  {held}{ended}", line.promise)
+    format!("{:>width$} {rate:>10} {interval:>21} {share:>9}  {held}{ended}", line.promise)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_keeps_different_promises_is_the_lowest_of_their_lines() {
+        let line = |promise: &str, line_tps| Line {
+            promise: promise.into(),
+            allowed: 0.1,
+            limit_ms: None,
+            line_tps,
+            low: None,
+            high: None,
+            ended_by: EndedBy::Promise.word().to_owned(),
+            hold: None,
+            warnings: Vec::new(),
+        };
+        let pair = [line("p90 of payment < 5s", Some(900.0)), line("p90 of delivery < 5s", Some(700.0))];
+        let told = all_kept(&pair).unwrap();
+        assert!(told.contains("up to 700") && told.contains("p90 of delivery < 5s breaks first"), "{told}");
+        assert_eq!(all_kept(&[line("p99 < 5ms", Some(1.0)), line("p99 < 20ms", Some(2.0))]), None, "a curve");
+        assert_eq!(
+            all_kept(&[line("p99 < 5ms", Some(1.0)), line("errors < 1%", None)]),
+            None,
+            "one is not known"
+        );
+    }
 
     #[test]
     fn a_line_is_a_row_with_what_is_known_of_it() {
@@ -146,12 +195,12 @@ mod tests {
             hold: Some(store::LineHold { seconds: 60.0, held: true, p99_ms: Some(18.0) }),
             warnings: Vec::new(),
         };
-        let shown = row(&line, 10_000.0);
+        let shown = row(&line, 10_000.0, PROMISE_WIDTH);
         assert!(shown.contains("[5,900, 6,300]") && shown.contains("61 %"), "{shown}");
         assert!(shown.ends_with("for 60 s, p99 18.0 ms"), "{shown}");
         (line.line_tps, line.low, line.hold) = (None, None, None);
         line.ended_by = EndedBy::Budget.word().to_owned();
-        let shown = row(&line, 10_000.0);
+        let shown = row(&line, 10_000.0, PROMISE_WIDTH);
         assert!(shown.contains("none") && shown.ends_with("not held  ended by budget"), "{shown}");
     }
 }

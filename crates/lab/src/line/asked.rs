@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use stats::line::Rules;
+use workload::Workload;
 
 use super::Promise;
 use super::probe::REST;
@@ -80,6 +81,14 @@ impl Asked {
             )));
         }
         within_budget(&self.promises, self.budget, RATE_HOPED_TPS, ", which is a fast server's rate,")
+    }
+
+    /// Refuses promises about classes of transactions that the workload does not have.
+    ///
+    /// # Errors
+    /// Names the class, and those that there are.
+    pub fn check_classes(&self, workload: &dyn Workload) -> Result<(), Error> {
+        self.promises.iter().try_for_each(|promise| promise.check(workload))
     }
 
     /// Before each probe.

@@ -332,6 +332,11 @@ impl Seeking<'_> {
         ))
     }
 
+    /// The rate is above a peak that more sessions did not raise.
+    fn is_beyond(&self, probe: &LineProbe) -> bool {
+        probe.rate > self.climb.rate && 2 * self.climb.sessions <= self.asked.sessions_max
+    }
+
     fn ended_by(&self, at: usize, answer: Answer, rates: &[Rate<'_>]) -> EndedBy {
         if self.deaths() >= super::seek::DEATHS_MAX {
             return EndedBy::Server;
@@ -344,6 +349,10 @@ impl Seeking<'_> {
             End::Floor => EndedBy::Promise,
             End::Ceiling => EndedBy::Client,
             End::Found => match lowest {
+                // No number of sessions carries more than the closed loop's peak, unless that was cut by the most sessions.
+                Some(rate) if rate.limited_by() == Some(EndedBy::Sessions) && self.is_beyond(rate.probe) => {
+                    EndedBy::Server
+                }
                 Some(rate) if rate.limited_by().is_some() => rate.limited_by().unwrap_or(EndedBy::Promise),
                 Some(rate) if rate.probe.is_overloaded => EndedBy::Server,
                 _ => EndedBy::Promise,

@@ -86,6 +86,7 @@ pub fn line(
     stop: &StopSwitch,
 ) -> Result<Found, Error> {
     request.asked.check()?;
+    request.asked.check_classes(&*request.workload)?;
     let machine = take_machine(observer, stop)?;
     let cleaned = sandbox::leftovers(home)?;
     if !cleaned.is_empty() {

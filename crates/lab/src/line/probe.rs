@@ -80,6 +80,8 @@ pub fn probe(
         raise_priority: true,
         ..base.clone()
     };
+    let names = factory.statement_classes();
+    let classes: Vec<Option<usize>> = promises.iter().map(|promise| promise.class_in(&names)).collect();
     let allowed: Vec<f64> = promises.iter().map(Promise::allowed).collect();
     let enough = Stop::new();
     let mut seen = vec![Seen::default(); promises.len()];
@@ -88,8 +90,8 @@ pub fn probe(
         if let load::Event::Interval { interval, .. } = event
             && interval.second >= 1
         {
-            for (seen, promise) in seen.iter_mut().zip(promises) {
-                seen.seconds.push(promise.of_second(interval));
+            for ((seen, promise), class) in seen.iter_mut().zip(promises).zip(&classes) {
+                seen.seconds.push(promise.of_second(interval, *class));
             }
             let cut = is_cut(&seen, &allowed);
             if cut == Some(Cut::Broken) || cut.is_some() && wanted.purpose == Purpose::Bracket {

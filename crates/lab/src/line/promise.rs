@@ -1,9 +1,10 @@
-//! What a server is to keep: `p99 < 20ms`, `errors < 0.1%`.
+//! What a server is to keep: `p99 < 20ms`, `p90 of new_order < 5s`, `errors < 0.1%`.
 
 use std::time::Duration;
 
 use load::{Histogram, IntervalResult, StepResult};
 use stats::line::Count;
+use workload::Workload;
 
 use crate::error::Error;
 
@@ -13,6 +14,8 @@ pub struct Promise {
     /// As it was written.
     pub text: String,
     kind: Kind,
+    /// The class of transactions whose response times are meant; all where there is none.
+    class: Option<String>,
 }
 
 /// What decides a study is what was written.
@@ -30,10 +33,34 @@ enum Kind {
     Errors { share: f64 },
 }
 
-const FORMS: &str =
-    "a promise is `p99 < 20ms` (a percentile of the response time; us, ms or s) or `errors < 0.1%`";
+const FORMS: &str = "a promise is `p99 < 20ms` (a percentile of the response time; us, ms or s), `p90 of new_order < 5s` \
+                     (of one class of transactions) or `errors < 0.1%`";
+
+/// The promises that clause 5.2.5.4 of TPC-C's specification makes (revision 5.11), by the name that stands for all five.
+const TPCC: (&str, [&str; 5]) = (
+    "tpcc",
+    [
+        "p90 of new_order < 5s",
+        "p90 of payment < 5s",
+        "p90 of order_status < 5s",
+        "p90 of delivery < 5s",
+        "p90 of stock_level < 20s",
+    ],
+);
 
 impl Promise {
+    /// Reads one, or those that a name stands for: `tpcc`, the response times that TPC-C's clause 5.2.5.4 asks for.
+    ///
+    /// # Errors
+    /// It is no promise; the message says what is missing.
+    pub fn read(text: &str) -> Result<Vec<Promise>, Error> {
+        let (name, promises) = TPCC;
+        if text.trim() == name {
+            return promises.iter().map(|text| Promise::parse(text)).collect();
+        }
+        Promise::parse(text).map(|promise| vec![promise])
+    }
+
     /// Reads one.
     ///
     /// # Errors
@@ -52,7 +79,14 @@ impl Promise {
         if number <= 0.0 {
             return refuse("a limit of 0 cannot be kept");
         }
-        let kind = if what == "errors" {
+        let (what, class) = match what.split_once(" of ") {
+            Some((_, class)) if class.trim().is_empty() => return refuse("of which class of transactions?"),
+            Some((what, class)) => (what.trim(), Some(class.trim().to_owned())),
+            None => (what, None),
+        };
+        let kind = if what == "errors" && class.is_some() {
+            return refuse("errors are counted over all classes of transactions");
+        } else if what == "errors" {
             match unit.trim() {
                 "%" if number < 100.0 => Kind::Errors { share: number / 100.0 },
                 "%" => return refuse("all may fail"),
@@ -73,7 +107,34 @@ impl Promise {
             };
             Kind::Response { percent, limit: Duration::from_secs_f64(number * unit_s) }
         };
-        Ok(Promise { text: text.to_owned(), kind })
+        Ok(Promise { text: text.trim().to_owned(), kind, class })
+    }
+
+    /// Refuses a class of transactions that the workload does not have.
+    ///
+    /// # Errors
+    /// Says which ones it has.
+    pub(crate) fn check(&self, workload: &dyn Workload) -> Result<(), Error> {
+        let Some(class) = &self.class else { return Ok(()) };
+        let known = workload.transaction_classes();
+        if known.contains(class) {
+            return Ok(());
+        }
+        let hint = match wire::spelling::nearest(class, known.iter().map(String::as_str)) {
+            _ if known.is_empty() => {
+                format!("all its transactions are of one kind: leave out ` of {class}`")
+            }
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("it has {}", known.join(", ")),
+        };
+        let (text, name) = (&self.text, workload.name());
+        Err(Error::Usage(format!("promise `{text}`: {name} has no class of transactions `{class}`: {hint}")))
+    }
+
+    /// Which of these classes it is about.
+    pub(super) fn class_in(&self, names: &[String]) -> Option<usize> {
+        let class = self.class.as_ref()?;
+        names.iter().position(|name| name == class)
     }
 
     /// The share of the transactions that may break it.
@@ -92,23 +153,48 @@ impl Promise {
         }
     }
 
-    /// What it saw of a second.
-    pub(super) fn of_second(&self, interval: &IntervalResult) -> Count {
-        self.count(&interval.latency.response, &interval.outcomes)
+    /// What it saw of a second; `class` is its place among the classes, see [`Promise::class_in`].
+    pub(super) fn of_second(&self, interval: &IntervalResult, class: Option<usize>) -> Count {
+        let response = match class {
+            Some(class) => interval.by_statement.get(class),
+            None => Some(&interval.latency.response),
+        };
+        self.count(response, &interval.outcomes)
     }
 
     /// What it saw of a probe, those that ended after it and those that never did included.
     pub(super) fn of_step(&self, step: &StepResult) -> Count {
-        self.count(&step.latency.response, &step.outcomes)
+        let seen = self.count(self.response(step), &step.outcomes);
+        let Kind::Response { limit, .. } = self.kind else { return seen };
+        if self.class.is_none() || step.unended.is_empty() {
+            return seen;
+        }
+        // Which class they would have been of is not known of those that never began: as many as of those that ended.
+        let share = seen.transactions as f64 / step.latency.response.len().max(1) as f64;
+        let part = |count: u64| (count as f64 * share).ceil() as u64;
+        Count {
+            transactions: seen.transactions + part(step.unended.len()),
+            over: seen.over + part(over(&step.unended, limit)),
+        }
     }
 
-    fn count(&self, response: &Histogram, outcomes: &load::Outcomes) -> Count {
-        match self.kind {
-            Kind::Response { limit, .. } => {
-                let limit_ns = limit.as_nanos() as u64;
-                let over = response.buckets().filter(|(highest_ns, _)| *highest_ns >= limit_ns);
-                Count { transactions: response.len(), over: over.map(|(_, count)| count).sum() }
+    /// The response times that it is about.
+    fn response<'s>(&self, step: &'s StepResult) -> Option<&'s Histogram> {
+        match &self.class {
+            None => Some(&step.latency.response),
+            Some(class) => {
+                let found = step.by_statement.iter().find(|statement| statement.name == *class);
+                found.map(|statement| &statement.latency)
             }
+        }
+    }
+
+    fn count(&self, response: Option<&Histogram>, outcomes: &load::Outcomes) -> Count {
+        match self.kind {
+            Kind::Response { limit, .. } => Count {
+                transactions: response.map_or(0, Histogram::len),
+                over: response.map_or(0, |response| over(response, limit)),
+            },
             Kind::Errors { .. } => {
                 let over = outcomes.failed();
                 Count { transactions: outcomes.committed + outcomes.rolled_back + over, over }
@@ -120,7 +206,8 @@ impl Promise {
     pub(super) fn told(&self, step: &StepResult) -> String {
         match self.kind {
             Kind::Response { percent, .. } => {
-                format!("p{percent} is {:.2} ms", step.latency.response.quantile_ms(percent / 100.0))
+                let ms = self.response(step).map_or(0.0, |response| response.quantile_ms(percent / 100.0));
+                format!("p{percent} is {ms:.2} ms")
             }
             Kind::Errors { .. } => format!("{:.3} % fail", 100.0 * self.of_step(step).share()),
         }
@@ -132,8 +219,16 @@ impl Promise {
         let quantile = percent / 100.0;
         let Some(service) = &step.latency.service else { return false };
         let limit_ns = limit.as_nanos() as u64;
-        service.quantile_ns(quantile) < limit_ns && step.latency.response.quantile_ns(quantile) >= limit_ns
+        let response = self.response(step);
+        service.quantile_ns(quantile) < limit_ns
+            && response.is_some_and(|response| response.quantile_ns(quantile) >= limit_ns)
     }
+}
+
+/// How many took the limit or longer.
+fn over(response: &Histogram, limit: Duration) -> u64 {
+    let limit_ns = limit.as_nanos() as u64;
+    response.buckets().filter(|(highest_ns, _)| *highest_ns >= limit_ns).map(|(_, count)| count).sum()
 }
 
 /// Probes that a search makes at least, its hold included.
@@ -193,6 +288,46 @@ mod tests {
     }
 
     #[test]
+    fn a_promise_may_be_about_one_class_of_transactions() {
+        let tpcc = workload::find("tpcc").unwrap();
+        let read = Promise::read("tpcc").unwrap();
+        assert_eq!(read.len(), 5);
+        assert!(read.iter().all(|promise| promise.check(tpcc).is_ok()));
+        assert_eq!(read[4].limit(), Some(Duration::from_secs(20)));
+        let names: Vec<String> = ["a", "b", "payment"].map(str::to_owned).into();
+        assert_eq!((read[1].class_in(&names), read[0].class_in(&names)), (Some(2), None));
+
+        let told =
+            |text: &str, workload| Promise::parse(text).unwrap().check(workload).unwrap_err().to_string();
+        assert!(told("p99 of new_ordr < 20ms", tpcc).contains("did you mean `new_order`?"));
+        let alike = told("p99 of select < 20ms", workload::find("oltp_read_only").unwrap());
+        assert!(alike.contains("of one kind: leave out ` of select`"), "{alike}");
+    }
+
+    #[test]
+    fn transactions_that_never_ended_count_in_their_share_of_a_class() {
+        let ms = |ms: u64| ms * 1_000_000;
+        let response = Histogram::of((1..=100).map(|_| ms(1)).chain([ms(30_000); 10]));
+        let unended = Histogram::of([ms(30_000); 10]);
+        let statement = |name: &str, count: u64| load::StatementResult {
+            name: name.into(),
+            count,
+            latency: Histogram::of((0..count).map(|_| ms(1))),
+        };
+        let step = StepResult {
+            latency: load::LatencyPair { response, service: None },
+            unended,
+            by_statement: vec![statement("often", 88), statement("seldom", 12)],
+            ..StepResult::default()
+        };
+        let of = |text: &str| Promise::parse(text).unwrap().of_step(&step);
+        assert_eq!(of("p90 < 5s"), Count { transactions: 110, over: 10 });
+        assert_eq!(of("p90 of often < 5s"), Count { transactions: 96, over: 8 });
+        // Rounded up: one that is not known of is not taken for kept.
+        assert_eq!(of("p90 of seldom < 5s"), Count { transactions: 14, over: 2 });
+    }
+
+    #[test]
     fn what_is_no_promise_is_refused_with_what_is_missing() {
         for (text, told) in [
             ("p99 < 20", "`20ms` or `20s`?"),
@@ -203,6 +338,9 @@ mod tests {
             ("p99 < fast", "`fast` is no limit"),
             ("p99 < 20m", "`m` is no unit"),
             ("p99 < 0ms", "cannot be kept"),
+            ("p99 of < 20ms", "of which class"),
+            ("errors of payment < 1%", "over all classes"),
+            ("tpch", "no `<`"),
         ] {
             let error = Promise::parse(text).unwrap_err();
             assert!(error.to_string().contains(told) && error.class() == crate::Class::Usage, "{error}");

@@ -307,6 +307,7 @@ impl<'a> OnServer<'a, '_> {
         let asked = self.order.asked;
         let mut peak: Option<LineProbe> = None;
         let mut broken = Vec::new();
+        let mut seen = vec![0; asked.promises.len()];
         let (mut best, mut since, mut took_s) = (0.0f64, 0, 0.0);
         let length = asked.climb_level();
         let mut sessions = 1;
@@ -328,6 +329,9 @@ impl<'a> OnServer<'a, '_> {
             let tps = found::tps(&tried.step);
             since = if tps > CLIMB_GAIN * best { 0 } else { since + 1 };
             best = best.max(tps);
+            for (seen, promise) in seen.iter_mut().zip(&asked.promises) {
+                *seen += promise.of_step(&tried.step).transactions;
+            }
             if sessions == 1 {
                 broken =
                     asked.promises.iter().map(|promise| found::broken_alone(promise, &tried.step)).collect();
@@ -343,6 +347,13 @@ impl<'a> OnServer<'a, '_> {
                 "no transaction was committed in the climb: `plimsoll bench` shows why".into(),
             ));
         };
+        // A class that the workload's options leave out keeps any promise.
+        for ((broken, seen), promise) in broken.iter_mut().zip(seen).zip(&asked.promises) {
+            if seen == 0 {
+                *broken =
+                    Some(format!("{}: the climb met no such transaction in {took_s:.0} s", promise.text));
+            }
+        }
         Ok(LineProbe { purpose: "climb".into(), took_s, broken, ..peak })
     }
 

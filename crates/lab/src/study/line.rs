@@ -53,29 +53,36 @@ impl Beside {
     }
 }
 
-/// `[line]`; where there is a budget, where it stands.
-pub(super) fn read_line(mut table: Table<'_>, problems: &mut Problems) -> (Option<Asked>, Range<usize>) {
+/// Where the keys of `[line]` stand.
+#[derive(Debug, Default)]
+pub(super) struct LineSpans {
+    budget: Range<usize>,
+    promises: Range<usize>,
+}
+
+/// `[line]`.
+pub(super) fn read_line(mut table: Table<'_>, problems: &mut Problems) -> (Option<Asked>, LineSpans) {
     let mut promises: Vec<Promise> = Vec::new();
     let example = "promises = [\"p99 < 20ms\"]";
     for member in table.need("promises", problems, example).map_or_else(Vec::new, |item| item.list(problems))
     {
         let Some(At { value, span }) = member.text(problems) else { continue };
-        match Promise::parse(&value) {
-            Ok(promise) if promises.contains(&promise) => {
+        match Promise::read(&value) {
+            Ok(read) if read.iter().any(|promise| promises.contains(promise)) => {
                 problems.add(&span, format!("the promise `{value}` stands twice"), "the second time");
             }
-            Ok(promise) => promises.push(promise),
+            Ok(read) => promises.extend(read),
             Err(error) => problems.add(&span, error.to_string(), "not a promise"),
         }
     }
-    let span = table.key_span("budget");
+    let spans = LineSpans { budget: table.key_span("budget"), promises: table.key_span("promises") };
     let (budget, hold) = read_times(&mut table, problems);
     let sessions_max =
         table.get("sessions_max").and_then(|item| item.count_within(problems, 1, SESSIONS_MAX));
     let sessions_max = sessions_max.map_or(line::SESSIONS_MAX, |at| at.value);
     table.finish(problems);
     let asked = (!promises.is_empty()).then(|| Asked::new(promises, budget, hold, sessions_max));
-    (asked, span)
+    (asked, spans)
 }
 
 fn read_times(table: &mut Table<'_>, problems: &mut Problems) -> (Option<Duration>, Option<Duration>) {
@@ -90,11 +97,23 @@ pub(super) fn read_quick_line(mut table: Table<'_>, problems: &mut Problems) -> 
     QuickLine { budget, hold }
 }
 
-/// Refuses searches that cannot be; `span` is that of the budget.
-pub(super) fn check_line(body: &Body, span: &Range<usize>, when: &str, problems: &mut Problems) {
+/// Refuses searches that cannot be. `quick` is where `[quick]` stands, if the body is as it makes it.
+pub(super) fn check_line(
+    body: &Body,
+    spans: &LineSpans,
+    (quick, when): (Option<&Range<usize>>, &str),
+    problems: &mut Problems,
+) {
     let Some(asked) = &body.line else { return };
+    let span = quick.unwrap_or(&spans.promises);
     if let Err(error) = asked.check() {
+        let span = quick.unwrap_or(&spans.budget);
         problems.add(span, format!("{when}{error}"), "too short");
+    }
+    let refused =
+        body.axes.workload.iter().find_map(|workload| asked.check_classes(&*workload.workload).err());
+    if let Some(error) = refused {
+        problems.add(span, format!("{when}{error}"), "with these promises");
     }
     if let Some(workload) = body.axes.workload.iter().find(|workload| workload.length.is_some()) {
         let message = format!("{when}`{}` has a length of its own, and [line] decides it", workload.label);

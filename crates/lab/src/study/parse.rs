@@ -184,9 +184,9 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         }
         None => (Load::default(), 0..0),
     };
-    let (line, line_span) = match table.get("line").and_then(|item| item.table(problems, "[line]")) {
+    let (line, line_spans) = match table.get("line").and_then(|item| item.table(problems, "[line]")) {
         Some(inner) => read_line(inner, problems),
-        None => (None, 0..0),
+        None => Default::default(),
     };
     let machine = match table.get("machine").and_then(|item| item.table(problems, "[machine]")) {
         Some(inner) => read_machine(inner, problems),
@@ -240,7 +240,7 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         let both = [(&body, &axes_span, ""), (&quick.apply_to(&body), &quick_span, "with --quick, ")];
         for (body, span, when) in both {
             check_duel(body, &pairing_span, when, problems);
-            check_line(body, if when.is_empty() { &line_span } else { span }, when, problems);
+            check_line(body, &line_spans, ((!when.is_empty()).then_some(span), when), problems);
             if !check_size(body, span, when, problems) {
                 break;
             }

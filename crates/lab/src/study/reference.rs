@@ -316,7 +316,7 @@ const LINE: &[Key] = &[
         "promises",
         "text, or a list; needed",
         "",
-        "a percentile of the response time below a limit, or a share that may fail",
+        "a percentile of the response time below a limit, of all transactions or `of` one class; a share that may fail; `tpcc`",
         "promises = [\"p99 < 20ms\", \"errors < 0.1%\"]",
     ),
     key("budget", "duration", "\"10m\"", "for one search, its holds included", "budget = \"5m\""),

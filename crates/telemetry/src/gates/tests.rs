@@ -131,7 +131,7 @@ fn machine_that_does_something_else() {
     check(&slow, Finding::Held);
     assert!(slow.detail.contains("the canary, not judged, ran at 40.0 %"), "{slow:?}");
     let attached = noisy_host(&Noise { own_s: None, ..noise(2.0, 12.0, 0.3, 0.0) });
-    check(&attached, Finding::Held);
+    check(&attached, Finding::NotChecked);
     assert!(attached.detail.starts_with("not seen: what other processes took"), "{attached:?}");
     check(
         &noisy_host(&Noise { busy_s: None, own_s: None, ..noise(2.0, 1.0, 1.0, 0.0) }),
@@ -235,6 +235,10 @@ fn settings_that_the_server_changed() {
     check(&gate, Finding::Tripped);
     assert!(gate.detail.contains("innodb-buffer-pool-size"));
     check(&settings(&asked, &[]), Finding::NotChecked);
+    // Nothing that was asked for can be read back: that was not looked at.
+    let others = [("nothing_of_this".to_owned(), "1".to_owned())];
+    check(&settings(&asked, &others), Finding::NotChecked);
+    assert_eq!(settings(&[], &reported).detail, "no setting was asked for");
 }
 
 #[test]

@@ -37,6 +37,7 @@ pub(super) const WORKLOAD: Single = Single {
     summary: "multi-row inserts of 512 KiB into a table for each session",
     description: DESCRIPTION,
     options: OPTIONS,
+    transactions: &[],
     configure,
 };
 

@@ -58,6 +58,7 @@ pub(super) const WORKLOAD: Single = Single {
     summary: "selects over a shop's catalogue in memory: by key, filtered, grouped, ordered",
     description: DESCRIPTION,
     options: OPTIONS,
+    transactions: &[],
     configure: |given, dialect| Ok(Box::new(configured(given, dialect)?)),
 };
 

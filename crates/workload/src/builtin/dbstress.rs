@@ -68,6 +68,7 @@ pub(super) const WORKLOAD: Single = Single {
     summary: "objects with their history, read and rewritten (dbSTRESS-like, reconstructed)",
     description: DESCRIPTION,
     options: OPTIONS,
+    transactions: &[READ, WRITE],
     configure: |given, dialect| Ok(Box::new(configured(given, dialect)?)),
 };
 
@@ -88,7 +89,10 @@ fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Conf
     };
     let classes = classes(&stress);
     let workload = DrawnWorkload {
-        spans: if stress.reads_per_write > 0 { &["READ", "WRITE"] } else { &["READ"] },
+        transactions: match stress.reads_per_write {
+            0 => vec![READ.to_owned()],
+            _ => vec![READ.to_owned(), WRITE.to_owned()],
+        },
         is_prepared: options.is_prepared(),
         is_atomic: dialect.is_transactional(options.text("mysql_storage_engine")),
         // Two sessions that rewrite one object under PostgreSQL's primary key: the second one lost the race.
@@ -97,6 +101,10 @@ fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Conf
     };
     Ok(ConfiguredStress { options, workload: Arc::new(workload) })
 }
+
+/// Classes of transactions.
+const READ: &str = "READ";
+const WRITE: &str = "WRITE";
 
 /// Indices of the statement classes.
 const SEL1: usize = 0;
@@ -206,7 +214,7 @@ impl Draw for Stress {
                 program.text(|out| padded(object, 10, out));
                 program.push(class, 0);
             }
-            program.span(0);
+            program.class(0);
             return;
         }
         program.push(BEGIN, 0);
@@ -222,7 +230,7 @@ impl Draw for Stress {
         program.int(1);
         program.push(UPDATE, 0);
         program.push(COMMIT, 0);
-        program.span(1);
+        program.class(1);
     }
 }
 

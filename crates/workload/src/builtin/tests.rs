@@ -108,7 +108,7 @@ const CASES: &[Case] = &[
     ("tpcb", &[("home", "on"), ("scale", "3")], 0x132b_079d_3e31_4547, 0x132b_079d_3e31_4547),
     ("tpcb", &[("variant", "simple_update")], 0xe909_752e_d3e0_75cf, 0xe909_752e_d3e0_75cf),
     ("tpcb", &[("variant", "select_only")], 0x547e_6889_82d0_df0b, 0x547e_6889_82d0_df0b),
-    ("bank.sql", &[], 0x12e1_a4d7_c09e_6cfe, 0x12e1_a4d7_c09e_6cfe),
+    ("bank.sql", &[], 0x3570_179a_5ebc_b4bd, 0x3570_179a_5ebc_b4bd),
     ("texts.sql", &[], 0x4c74_2530_0264_b8d3, 0x4c74_2530_0264_b8d3),
 ];
 

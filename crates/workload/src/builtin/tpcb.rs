@@ -55,6 +55,7 @@ pub(super) const WORKLOAD: Single = Single {
     summary: "TPC-B as pgbench runs it: account, teller, branch, history",
     description: DESCRIPTION,
     options: OPTIONS,
+    transactions: &[],
     configure: |given, dialect| Ok(Box::new(configured(given, dialect)?)),
 };
 

@@ -71,6 +71,7 @@ pub(super) const WORKLOAD: Single = Single {
     summary: "TPC-C: five transactions of a wholesale supplier",
     description: DESCRIPTION,
     options: OPTIONS,
+    transactions: &["new_order", "payment", "order_status", "delivery", "stock_level"],
     configure,
 };
 

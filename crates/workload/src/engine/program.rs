@@ -36,7 +36,7 @@ pub(crate) enum Step {
 struct Transaction {
     begin: usize,
     end: usize,
-    span: Option<usize>,
+    class: Option<usize>,
 }
 
 /// Most statements have so many parameters at most: every value that could be is written to the stack.
@@ -63,7 +63,7 @@ pub(crate) struct Program {
     taken: usize,
     text: Vec<u8>,
     /// Of the transaction that is being drawn.
-    span: Option<usize>,
+    class: Option<usize>,
     /// Why the last of the transactions could not be drawn.
     mistake: Option<String>,
 }
@@ -118,9 +118,9 @@ impl Program {
         }
     }
 
-    /// The span (an index into those of the workload) whose latency is that of the whole transaction.
-    pub(crate) fn span(&mut self, span: usize) {
-        self.span = Some(span);
+    /// The transaction's class, an index into those of the workload.
+    pub(crate) fn class(&mut self, class: usize) {
+        self.class = Some(class);
     }
 
     /// The transaction cannot be drawn: running it ends the step.
@@ -148,7 +148,7 @@ impl Program {
             let begin = self.drawn();
             draw(self);
             let end = self.steps.len();
-            self.transactions.push(Transaction { begin, end, span: self.span.take() });
+            self.transactions.push(Transaction { begin, end, class: self.class.take() });
             let steps = end - begin;
             if steps == 0 || end + steps > STEPS_AHEAD || self.mistake.is_some() {
                 break;
@@ -182,10 +182,10 @@ impl Program {
         self.steps[index]
     }
 
-    /// See [`Program::span`].
+    /// See [`Program::class`].
     #[inline]
-    pub(super) fn present_span(&self) -> Option<usize> {
-        self.present.span
+    pub(super) fn present_class(&self) -> Option<usize> {
+        self.present.class
     }
 
     /// Why the present transaction cannot be run.
@@ -276,13 +276,13 @@ mod tests {
                 program.signed(-drawn);
                 program.text(|out| out.extend_from_slice(drawn.to_string().as_bytes()));
                 program.push(1, 2);
-                program.span(drawn as usize);
+                program.class(drawn as usize);
                 drawn += 1;
             });
             let text = run.to_string();
             let values = [Value::Int(-run), Value::Bytes(text.as_bytes())];
             assert_eq!(shown(&program), [format!("1 2 {values:?}")]);
-            assert_eq!(program.present_span(), Some(run as usize));
+            assert_eq!(program.present_class(), Some(run as usize));
             assert!((run + 1..=run + STEPS_AHEAD as i64).contains(&drawn), "{drawn} after {run}");
         }
     }

@@ -80,7 +80,6 @@ impl<D: Draw> Runner<D> {
             Box::pin(self.reopen()).await?;
             recorder.restart();
         }
-        let span = self.program.present_span().map(|span| (span, recorder.now()));
         self.is_held = false;
         let mut completion = Completion::Committed;
         for index in self.program.present() {
@@ -108,8 +107,8 @@ impl<D: Draw> Runner<D> {
             Box::pin(self.link.rollback()).await?;
             completion = Completion::RolledBack;
         }
-        if let Some((span, start)) = span {
-            recorder.span(self.workload.classes.len() + span, start, recorder.now());
+        if let Some(class) = self.program.present_class() {
+            recorder.transaction(self.workload.classes.len() + class);
         }
         self.transactions += 1;
         Ok(completion)

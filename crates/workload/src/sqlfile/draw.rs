@@ -164,8 +164,11 @@ impl FileTransactions {
         let weights: u64 = transactions.iter().map(|transaction| u64::from(transaction.weight)).sum();
         let mut ticket = memory.rng.uniform(0, weights.saturating_sub(1));
         let mut class = 0;
-        for transaction in transactions {
+        for (number, transaction) in transactions.iter().enumerate() {
             let is_drawn = ticket < u64::from(transaction.weight);
+            if is_drawn && transactions.len() > 1 {
+                program.class(number);
+            }
             for step in &transaction.steps {
                 let is_statement = match step {
                     Step::Run(sql) if !is_for(sql.only, &self.dialect) => continue,

@@ -351,7 +351,6 @@ impl TpccSession {
     }
 
     async fn attempt(&mut self, recorder: &Recorder) -> Result<Completion, Failure> {
-        let start = recorder.now();
         let kind = self.terminal.input.kind;
         self.tally.begin();
         let done = self.line.link.begin().await?;
@@ -366,7 +365,7 @@ impl TpccSession {
         if !is_kept {
             self.line.link.rollback().await?;
             recorder.lap(ROLLBACK, StatementKind::Other);
-            recorder.span(ROLLED_BACK, start, recorder.now());
+            recorder.transaction(ROLLED_BACK);
             self.tally.begin();
             return Ok(Completion::RolledBack);
         }
@@ -374,7 +373,7 @@ impl TpccSession {
         self.line.link.commit().await?;
         self.tally.committed();
         recorder.lap(COMMIT, StatementKind::Other);
-        recorder.span(class_of(kind), start, recorder.now());
+        recorder.transaction(class_of(kind));
         Ok(Completion::Committed)
     }
 }
