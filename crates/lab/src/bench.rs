@@ -6,12 +6,11 @@ use std::time::Duration;
 use sandbox::{Assignment, Build, CpuRequest, Cpus, Home, Isolation, Profile, Spec};
 use store::{Key, RunEnd, RunStart, ServerFacts, Status, WorkloadFacts};
 
-use crate::awake::Awake;
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
-use crate::machine::{Machine, take_machine};
+use crate::machine::{Machine, prepare};
 use crate::make::{Making, make};
-use crate::observe::{Event, Observer, RunLabel, Stage};
+use crate::observe::{Observer, RunLabel, Stage};
 use crate::run::{Around, Order};
 use crate::servers::Server;
 use crate::stop::StopSwitch;
@@ -126,13 +125,7 @@ fn levels(
     done: &mut dyn FnMut(Level),
 ) -> Result<(), Error> {
     let Around { stop, observer, .. } = around;
-    let machine = take_machine(observer, stop)?;
-    let cleaned = sandbox::leftovers(home)?;
-    if !cleaned.is_empty() {
-        observer(Event::Cleaned(&cleaned));
-    }
-    let awake = Awake::hold(&MachineWishes::default());
-    awake.doubts.iter().for_each(|doubt| observer(Event::Warning(doubt)));
+    let machine = prepare(home, Some(&MachineWishes::default()), observer, stop)?;
     let subject = Subject::find(home, &request.server, observer)?;
     let mut data = request.data;
     for index in 0..request.sessions.len() {

@@ -3,11 +3,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use sandbox::Home;
 use sandbox::lock::{FileLock, Holder, Readers, Tried, try_lock, try_lock_machine};
 
+use crate::awake::Awake;
 use crate::error::Error;
 use crate::observe::{Event, Observer};
 use crate::stop::StopSwitch;
+use crate::study::MachineWishes;
 
 /// How long others are waited for.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +26,8 @@ const PATIENCE: Patience = Patience { own: Duration::from_secs(3600), foreign: D
 /// The machine, while this process measures on it.
 #[derive(Debug)]
 pub(crate) struct Machine {
+    /// Before the lock, so that the next one to measure finds the machine as it was.
+    _awake: Option<Awake>,
     _lock: Option<FileLock>,
     /// Why it may not be alone, for whoever reads the results.
     pub(crate) doubt: Option<String>,
@@ -35,6 +40,24 @@ pub(crate) fn take_machine(observer: Observer<'_>, stop: &StopSwitch) -> Result<
         observer(Event::Warning(doubt));
     }
     Ok(machine)
+}
+
+/// Takes the machine, removes what crashed plimsolls left in `home`, and has cpus, governor and turbo as they are wished;
+/// `None` leaves them as they are. What could not be had is told as a warning.
+pub(crate) fn prepare(
+    home: &Home,
+    wishes: Option<&MachineWishes>,
+    observer: Observer<'_>,
+    stop: &StopSwitch,
+) -> Result<Machine, Error> {
+    let machine = take_machine(observer, stop)?;
+    let cleaned = sandbox::leftovers(home)?;
+    if !cleaned.is_empty() {
+        observer(Event::Cleaned(&cleaned));
+    }
+    let awake = wishes.map(Awake::hold);
+    awake.iter().flat_map(|awake| &awake.doubts).for_each(|doubt| observer(Event::Warning(doubt)));
+    Ok(Machine { _awake: awake, ..machine })
 }
 
 /// How long a block waits for a machine that others use.
@@ -83,12 +106,12 @@ fn take(
     let mut told: Option<Option<u32>> = None;
     loop {
         let holder = match ask() {
-            Ok(Tried::Taken(lock)) => return Ok(Machine { _lock: Some(lock), doubt: None }),
+            Ok(Tried::Taken(lock)) => return Ok(Machine { _awake: None, _lock: Some(lock), doubt: None }),
             Ok(Tried::Held(holder)) => holder,
             Err(error) => {
                 let doubt =
                     format!("whether another plimsoll measures on this machine is not known: {error}");
-                return Ok(Machine { _lock: None, doubt: Some(doubt) });
+                return Ok(Machine { _awake: None, _lock: None, doubt: Some(doubt) });
             }
         };
         let foreign = is_foreign(holder.as_ref());
@@ -99,7 +122,7 @@ fn take(
                  measured beside it: compare no figure with it before that process has ended",
                 begin.elapsed().as_secs()
             );
-            return Ok(Machine { _lock: None, doubt: Some(doubt) });
+            return Ok(Machine { _awake: None, _lock: None, doubt: Some(doubt) });
         }
         if begin.elapsed() >= patience.own {
             return Err(sandbox::Error::Busy { what: "this machine".to_owned(), holder }.into());

@@ -435,7 +435,7 @@ impl<'a> Coordinator<'a> {
                 totals.classes[*class].add(late);
             }
             failed.add(&step.late.failed);
-            unended.add_total(&step.late.unended);
+            unended.add(&step.late.unended);
             thawed = [thawed, step.first_drained].into_iter().flatten().min();
             closed = closed.max(step.closed);
             if let Some(theirs) = step.end {
@@ -455,7 +455,7 @@ impl<'a> Coordinator<'a> {
         result.stalls.longest_s = freezes.longest.as_secs_f64();
         result.failed = failed.to_histogram();
         result.unended = unended.to_histogram();
-        totals.response.add_total(&unended);
+        totals.response.add(&unended);
         result.latency = totals.latency();
         for (statement, latency) in by_statement.iter_mut().zip(totals.by_class()) {
             statement.latency = latency;

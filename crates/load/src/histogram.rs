@@ -1,8 +1,8 @@
 //! Latency histograms: HDR buckets (3 significant digits, units of 100 ns, up to 1 hour) with the exact minimum,
 //! maximum and sum beside them.
 //!
-//! Two forms exist. [`Counts`] is a flat array that a worker counts into and that is emptied in time
-//! proportional to the range it saw. [`Histogram`] is what results hold: the same buckets, packed into a byte or
+//! Two forms exist. [`Buckets`] is a flat array that is counted into and that is emptied in time proportional
+//! to the range it saw. [`Histogram`] is what results hold: the same buckets, packed into a byte or
 //! two for each bucket that was hit, because an hour of seconds by several statement classes must fit in memory.
 
 /// A bucket's unit.
@@ -33,45 +33,50 @@ const fn highest_of(index: usize) -> u64 {
     ((sub as u64 + 1) << shift) - 1
 }
 
-/// A flat array of counters that one worker owns.
-#[derive(Debug, Clone)]
-pub(crate) struct Counts {
-    cells: Box<[u32]>,
-    /// Range of the cells that are not zero; `low > high` when there are none.
-    low: usize,
-    high: usize,
+/// What is kept exactly beside the buckets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Summary {
     sum_ns: u64,
     min_ns: u64,
     max_ns: u64,
     clamped: u64,
 }
 
-impl Counts {
-    pub(crate) fn new() -> Counts {
-        Counts {
-            cells: vec![0; BUCKETS].into_boxed_slice(),
-            low: BUCKETS,
-            high: 0,
-            sum_ns: 0,
-            min_ns: u64::MAX,
-            max_ns: 0,
-            clamped: 0,
-        }
-    }
+impl Summary {
+    /// Of nothing, to be added to.
+    const NONE: Summary = Summary { sum_ns: 0, min_ns: u64::MAX, max_ns: 0, clamped: 0 };
 
-    /// Counts one duration.
-    #[inline]
-    pub(crate) fn record(&mut self, ns: u64) {
-        let kept = ns.min(LONGEST_NS);
-        self.clamped += u64::from(ns > LONGEST_NS);
-        // Rounded to the nearest unit, and never into the bucket of zero: HDR's lowest value is one unit.
-        let index = index_of(((kept + UNIT_NS / 2) / UNIT_NS).max(1));
-        self.cells[index] += 1;
-        self.low = self.low.min(index);
-        self.high = self.high.max(index);
-        self.sum_ns += kept;
-        self.min_ns = self.min_ns.min(kept);
-        self.max_ns = self.max_ns.max(kept);
+    fn add(&mut self, other: Summary) {
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.clamped += other.clamped;
+    }
+}
+
+/// A flat array of counters.
+#[derive(Debug, Clone)]
+pub(crate) struct Buckets<Cell> {
+    cells: Box<[Cell]>,
+    /// Range of the cells that are not zero; `low > high` when there are none.
+    low: usize,
+    high: usize,
+    summary: Summary,
+}
+
+/// What one worker counts into: at most `u32::MAX` of one value.
+pub(crate) type Counts = Buckets<u32>;
+
+/// Sums of [`Counts`]: what the coordinator merges workers and intervals into.
+pub(crate) type Total = Buckets<u64>;
+
+impl<Cell: Copy + Default> Buckets<Cell>
+where
+    u64: From<Cell>,
+{
+    pub(crate) fn new() -> Self {
+        let cells = vec![Cell::default(); BUCKETS].into_boxed_slice();
+        Buckets { cells, low: BUCKETS, high: 0, summary: Summary::NONE }
     }
 
     /// Nothing was recorded.
@@ -81,65 +86,67 @@ impl Counts {
 
     /// Back to nothing recorded, at the cost of the range that was hit.
     pub(crate) fn clear(&mut self) {
-        if self.low <= self.high {
-            self.cells[self.low..=self.high].fill(0);
+        if !self.is_empty() {
+            self.cells[self.low..=self.high].fill(Cell::default());
         }
         self.low = BUCKETS;
         self.high = 0;
-        self.sum_ns = 0;
-        self.min_ns = u64::MAX;
-        self.max_ns = 0;
-        self.clamped = 0;
+        self.summary = Summary::NONE;
     }
 
     /// Packs what was recorded.
-    #[cfg(test)]
     pub(crate) fn to_histogram(&self) -> Histogram {
-        let mut total = Total::new();
-        total.add(self);
-        total.to_histogram()
+        if self.is_empty() {
+            return Histogram::default();
+        }
+        let mut packed = Vec::new();
+        let mut count = 0;
+        let mut next = 0;
+        for (index, cell) in self.cells[..=self.high].iter().enumerate().skip(self.low) {
+            let cell = u64::from(*cell);
+            if cell > 0 {
+                put_varint(&mut packed, (index - next) as u64);
+                put_varint(&mut packed, cell);
+                next = index + 1;
+                count += cell;
+            }
+        }
+        Histogram { packed: packed.into_boxed_slice(), count, summary: self.summary }
     }
 }
 
-/// Sums of [`Counts`]: what the coordinator merges workers and intervals into.
-#[derive(Debug, Clone)]
-pub(crate) struct Total {
-    cells: Box<[u64]>,
-    low: usize,
-    high: usize,
-    sum_ns: u64,
-    min_ns: u64,
-    max_ns: u64,
-    clamped: u64,
+impl Counts {
+    /// Counts one duration.
+    #[inline]
+    pub(crate) fn record(&mut self, ns: u64) {
+        let kept = ns.min(LONGEST_NS);
+        self.summary.clamped += u64::from(ns > LONGEST_NS);
+        // Rounded to the nearest unit, and never into the bucket of zero: HDR's lowest value is one unit.
+        let index = index_of(((kept + UNIT_NS / 2) / UNIT_NS).max(1));
+        self.cells[index] += 1;
+        self.low = self.low.min(index);
+        self.high = self.high.max(index);
+        self.summary.sum_ns += kept;
+        self.summary.min_ns = self.summary.min_ns.min(kept);
+        self.summary.max_ns = self.summary.max_ns.max(kept);
+    }
 }
 
 impl Total {
-    pub(crate) fn new() -> Total {
-        Total {
-            cells: vec![0; BUCKETS].into_boxed_slice(),
-            low: BUCKETS,
-            high: 0,
-            sum_ns: 0,
-            min_ns: u64::MAX,
-            max_ns: 0,
-            clamped: 0,
-        }
-    }
-
-    /// Adds what a worker counted.
-    pub(crate) fn add(&mut self, counts: &Counts) {
-        if counts.low > counts.high {
+    /// Adds what a worker counted, or other sums.
+    pub(crate) fn add<Cell: Copy + Default>(&mut self, other: &Buckets<Cell>)
+    where
+        u64: From<Cell>,
+    {
+        if other.is_empty() {
             return;
         }
-        let range = counts.low..=counts.high;
-        for (sum, count) in self.cells[range.clone()].iter_mut().zip(&counts.cells[range]) {
+        let range = other.low..=other.high;
+        for (sum, count) in self.cells[range.clone()].iter_mut().zip(&other.cells[range]) {
             *sum += u64::from(*count);
         }
-        self.widen(counts.low, counts.high);
-        self.sum_ns += counts.sum_ns;
-        self.min_ns = self.min_ns.min(counts.min_ns);
-        self.max_ns = self.max_ns.max(counts.max_ns);
-        self.clamped += counts.clamped;
+        self.widen(other.low, other.high);
+        self.summary.add(other.summary);
     }
 
     /// Adds one duration so many times.
@@ -151,26 +158,12 @@ impl Total {
         let index = index_of(((kept + UNIT_NS / 2) / UNIT_NS).max(1));
         self.cells[index] += times;
         self.widen(index, index);
-        self.sum_ns = self.sum_ns.saturating_add(kept.saturating_mul(times));
-        self.min_ns = self.min_ns.min(kept);
-        self.max_ns = self.max_ns.max(kept);
-        self.clamped += if ns > LONGEST_NS { times } else { 0 };
-    }
-
-    /// Adds other sums.
-    pub(crate) fn add_total(&mut self, other: &Total) {
-        if other.low > other.high {
-            return;
-        }
-        let range = other.low..=other.high;
-        for (sum, count) in self.cells[range.clone()].iter_mut().zip(&other.cells[range]) {
-            *sum += count;
-        }
-        self.widen(other.low, other.high);
-        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-        self.min_ns = self.min_ns.min(other.min_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
-        self.clamped += other.clamped;
+        self.summary.add(Summary {
+            sum_ns: kept.saturating_mul(times),
+            min_ns: kept,
+            max_ns: kept,
+            clamped: if ns > LONGEST_NS { times } else { 0 },
+        });
     }
 
     pub(crate) fn add_packed(&mut self, histogram: &Histogram) {
@@ -179,54 +172,13 @@ impl Total {
             self.widen(index, index);
         }
         if histogram.count > 0 {
-            self.sum_ns += histogram.sum_ns;
-            self.min_ns = self.min_ns.min(histogram.min_ns);
-            self.max_ns = self.max_ns.max(histogram.max_ns);
-            self.clamped += histogram.clamped;
+            self.summary.add(histogram.summary);
         }
     }
 
     fn widen(&mut self, low: usize, high: usize) {
         self.low = self.low.min(low);
         self.high = self.high.max(high);
-    }
-
-    pub(crate) fn clear(&mut self) {
-        if self.low <= self.high {
-            self.cells[self.low..=self.high].fill(0);
-        }
-        self.low = BUCKETS;
-        self.high = 0;
-        self.sum_ns = 0;
-        self.min_ns = u64::MAX;
-        self.max_ns = 0;
-        self.clamped = 0;
-    }
-
-    /// Packs the sums.
-    pub(crate) fn to_histogram(&self) -> Histogram {
-        if self.low > self.high {
-            return Histogram::default();
-        }
-        let mut packed = Vec::new();
-        let mut count = 0;
-        let mut next = 0;
-        for (index, cell) in self.cells[..=self.high].iter().enumerate().skip(self.low) {
-            if *cell > 0 {
-                put_varint(&mut packed, (index - next) as u64);
-                put_varint(&mut packed, *cell);
-                next = index + 1;
-                count += cell;
-            }
-        }
-        Histogram {
-            packed: packed.into_boxed_slice(),
-            count,
-            sum_ns: self.sum_ns,
-            min_ns: self.min_ns,
-            max_ns: self.max_ns,
-            clamped: self.clamped,
-        }
     }
 }
 
@@ -236,10 +188,7 @@ pub struct Histogram {
     /// Pairs of varints: empty buckets skipped, count.
     packed: Box<[u8]>,
     count: u64,
-    sum_ns: u64,
-    min_ns: u64,
-    max_ns: u64,
-    clamped: u64,
+    summary: Summary,
 }
 
 impl Histogram {
@@ -280,27 +229,27 @@ impl Histogram {
 
     /// How many were longer than an hour and were counted as an hour.
     pub fn clamped(&self) -> u64 {
-        self.clamped
+        self.summary.clamped
     }
 
     /// The sum of all, in ns; exact.
     pub fn sum_ns(&self) -> u64 {
-        self.sum_ns
+        self.summary.sum_ns
     }
 
     /// The shortest, in ns; exact. 0 when empty.
     pub fn min_ns(&self) -> u64 {
-        self.min_ns
+        self.summary.min_ns
     }
 
     /// The longest, in ns; exact. 0 when empty.
     pub fn max_ns(&self) -> u64 {
-        self.max_ns
+        self.summary.max_ns
     }
 
     /// The mean, in ns; exact. 0 when empty.
     pub fn mean_ns(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 }
+        if self.count == 0 { 0.0 } else { self.summary.sum_ns as f64 / self.count as f64 }
     }
 
     /// The value, in ns, that at least `quantile` (0 to 1) of the durations do not exceed, to 3 significant
@@ -311,10 +260,10 @@ impl Histogram {
         for (index, count) in self.cells() {
             seen += count;
             if seen >= wanted {
-                return (highest_of(index) * UNIT_NS).clamp(self.min_ns, self.max_ns);
+                return (highest_of(index) * UNIT_NS).clamp(self.summary.min_ns, self.summary.max_ns);
             }
         }
-        self.max_ns
+        self.summary.max_ns
     }
 
     /// [`Histogram::quantile_ns`] in ms.
@@ -324,12 +273,12 @@ impl Histogram {
 
     /// [`Histogram::min_ns`] in ms.
     pub fn min_ms(&self) -> f64 {
-        self.min_ns as f64 / 1e6
+        self.summary.min_ns as f64 / 1e6
     }
 
     /// [`Histogram::max_ns`] in ms.
     pub fn max_ms(&self) -> f64 {
-        self.max_ns as f64 / 1e6
+        self.summary.max_ns as f64 / 1e6
     }
 
     /// [`Histogram::mean_ns`] in ms.

@@ -123,18 +123,17 @@ fn client_config(target: &Target) -> Result<Arc<ClientConfig>, Error> {
     let mut provider = ring::default_provider();
     client::limit_ciphers(&mut provider, &target.tls_client.ciphers)?;
     let provider = Arc::new(provider);
-    let verifier: Arc<dyn ServerCertVerifier> = match target.tls {
-        TlsMode::VerifyFull => Arc::new(AuthorityVerifier::new(target, true, &provider)?),
-        TlsMode::VerifyCa => Arc::new(AuthorityVerifier::new(target, false, &provider)?),
-        TlsMode::Required | TlsMode::Preferred | TlsMode::Disabled => {
-            Arc::new(AnyCertificate { provider: Arc::clone(&provider) })
-        }
+    let authority = match target.tls {
+        TlsMode::VerifyFull => Some(Authority::new(target, true, &provider)?),
+        TlsMode::VerifyCa => Some(Authority::new(target, false, &provider)?),
+        TlsMode::Required | TlsMode::Preferred | TlsMode::Disabled => None,
     };
+    let verifier = Verifier { provider: Arc::clone(&provider), authority };
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| Error::Tls(error.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(verifier);
+        .with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match client::identity(&target.tls_client)? {
         Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(|error| {
             Error::Tls(format!("the client's certificate and key do not belong together: {error}"))
@@ -146,22 +145,86 @@ fn client_config(target: &Target) -> Result<Arc<ClientConfig>, Error> {
     Ok(Arc::new(config))
 }
 
-/// Encrypts without knowing to whom: what `preferred` and `required` promise, no more.
+/// Judges the server's certificate as the target's mode asks. Signatures of the handshake are checked in every mode.
 #[derive(Debug)]
-struct AnyCertificate {
+struct Verifier {
     provider: Arc<CryptoProvider>,
+    /// `None` encrypts without knowing to whom: what `preferred` and `required` promise, no more.
+    authority: Option<Authority>,
 }
 
-impl ServerCertVerifier for AnyCertificate {
+/// Whom a chain of certificates has to come from.
+#[derive(Debug)]
+struct Authority {
+    chain: Arc<WebPkiServerVerifier>,
+    roots: Vec<CertificateDer<'static>>,
+    checks_name: bool,
+}
+
+impl Authority {
+    fn new(target: &Target, checks_name: bool, provider: &Arc<CryptoProvider>) -> Result<Self, Error> {
+        let (trusted, roots, place) = match target.tls_ca.as_deref() {
+            None => (system_roots()?, Vec::new(), "the authorities of this system".to_owned()),
+            Some(path) => {
+                let roots = client::certificates(path)?;
+                let mut store = RootCertStore::empty();
+                for root in &roots {
+                    store.add(root.clone()).map_err(|error| {
+                        Error::Tls(format!("{}: not a usable authority: {error}", path.display()))
+                    })?;
+                }
+                (Arc::new(store), roots, path.display().to_string())
+            }
+        };
+        let chain = WebPkiServerVerifier::builder_with_provider(trusted, Arc::clone(provider))
+            .build()
+            .map_err(|error| Error::Tls(format!("{place}: {error}")))?;
+        Ok(Authority { chain, roots, checks_name })
+    }
+}
+
+/// The authorities that this system trusts, read once: each session has a configuration of its own.
+fn system_roots() -> Result<Arc<RootCertStore>, Error> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    if let Some(roots) = ROOTS.get() {
+        return Ok(Arc::clone(roots));
+    }
+    let loaded = rustls_native_certs::load_native_certs();
+    let mut store = RootCertStore::empty();
+    let (usable, _) = store.add_parsable_certificates(loaded.certs);
+    if usable == 0 {
+        let why = loaded.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
+        return Err(Error::Tls(format!(
+            "this system trusts no authority{why}: add tls-ca=/path/to/ca.pem, or install ca-certificates"
+        )));
+    }
+    Ok(Arc::clone(ROOTS.get_or_init(|| Arc::new(store))))
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        let Some(Authority { chain, roots, checks_name }) = &self.authority else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let checked = chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match checked {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !checks_name => Ok(ServerCertVerified::assertion()),
+            // A self-signed certificate that is itself the trusted file is no chain, yet the closest match there
+            // is: servers that make their own are verified this way.
+            Err(rustls::Error::InvalidCertificate(_)) if !checks_name && roots.contains(end_entity) => {
+                Ok(ServerCertVerified::assertion())
+            }
+            other => other,
+        }
     }
 
     fn verify_tls12_signature(
@@ -184,102 +247,5 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// Checks the chain up to the given authority, and the name where asked to.
-#[derive(Debug)]
-struct AuthorityVerifier {
-    inner: Arc<WebPkiServerVerifier>,
-    roots: Vec<CertificateDer<'static>>,
-    checks_name: bool,
-}
-
-impl AuthorityVerifier {
-    fn new(target: &Target, checks_name: bool, provider: &Arc<CryptoProvider>) -> Result<Self, Error> {
-        let Some(path) = target.tls_ca.as_deref() else {
-            let inner = WebPkiServerVerifier::builder_with_provider(system_roots()?, Arc::clone(provider))
-                .build()
-                .map_err(|error| Error::Tls(format!("the authorities of this system: {error}")))?;
-            return Ok(AuthorityVerifier { inner, roots: Vec::new(), checks_name });
-        };
-        let roots = client::certificates(path)?;
-        let mut store = RootCertStore::empty();
-        for root in &roots {
-            store.add(root.clone()).map_err(|error| {
-                Error::Tls(format!("{}: not a usable authority: {error}", path.display()))
-            })?;
-        }
-        let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
-            .build()
-            .map_err(|error| Error::Tls(format!("{}: {error}", path.display())))?;
-        Ok(AuthorityVerifier { inner, roots, checks_name })
-    }
-}
-
-/// The authorities that this system trusts, read once: each session has a configuration of its own.
-fn system_roots() -> Result<Arc<RootCertStore>, Error> {
-    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
-    if let Some(roots) = ROOTS.get() {
-        return Ok(Arc::clone(roots));
-    }
-    let loaded = rustls_native_certs::load_native_certs();
-    let mut store = RootCertStore::empty();
-    let (usable, _) = store.add_parsable_certificates(loaded.certs);
-    if usable == 0 {
-        let why = loaded.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
-        return Err(Error::Tls(format!(
-            "this system trusts no authority{why}: add tls-ca=/path/to/ca.pem, or install ca-certificates"
-        )));
-    }
-    Ok(Arc::clone(ROOTS.get_or_init(|| Arc::new(store))))
-}
-
-impl ServerCertVerifier for AuthorityVerifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let checked =
-            self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        match checked {
-            Err(rustls::Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
-            // A self-signed certificate that is itself the trusted file is no chain, yet the closest match there
-            // is: servers that make their own are verified this way.
-            Err(rustls::Error::InvalidCertificate(_))
-                if !self.checks_name && self.roots.contains(end_entity) =>
-            {
-                Ok(ServerCertVerified::assertion())
-            }
-            other => other,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
     }
 }

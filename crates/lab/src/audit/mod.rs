@@ -29,7 +29,7 @@ pub use store::{
 use self::ledger::{Findings, Ledger};
 use self::power::{PowerDisk, PrivateMounts};
 use crate::error::Error;
-use crate::machine::take_machine;
+use crate::machine::prepare;
 use crate::observe::{Event, Observer};
 use crate::record;
 use crate::stop::StopSwitch;
@@ -184,11 +184,7 @@ pub fn audit(
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<Report, Error> {
-    let machine = take_machine(observer, stop)?;
-    let cleaned = sandbox::leftovers(home)?;
-    if !cleaned.is_empty() {
-        observer(Event::Cleaned(&cleaned));
-    }
+    let machine = prepare(home, None, observer, stop)?;
     let build = crate::servers::obtain(home, &request.server, observer)?;
     let mut spec = Spec::new(String::new(), build);
     spec.profile = request.profile;

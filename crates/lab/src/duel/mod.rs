@@ -15,12 +15,11 @@ use std::time::Duration;
 use sandbox::{Build, Home, Profile, Spec};
 use store::{Key, RunEnd, RunStart, ServerFacts, Slice, Status};
 
-use crate::awake::Awake;
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
-use crate::machine::take_machine;
+use crate::machine::prepare;
 use crate::make::{Making, make_together};
-use crate::observe::{Event, Observer, RunLabel};
+use crate::observe::{Observer, RunLabel};
 use crate::plan::mix;
 use crate::provision::{Data, Place};
 use crate::run::{Around, Asked, Order};
@@ -165,13 +164,7 @@ pub fn duel(
             request.slices
         )));
     }
-    let machine = take_machine(observer, stop)?;
-    let cleaned = sandbox::leftovers(home)?;
-    if !cleaned.is_empty() {
-        observer(Event::Cleaned(&cleaned));
-    }
-    let awake = Awake::hold(&MachineWishes::default());
-    awake.doubts.iter().for_each(|doubt| observer(Event::Warning(doubt)));
+    let machine = prepare(home, Some(&MachineWishes::default()), observer, stop)?;
     let notes: Vec<String> = machine.doubt.iter().cloned().collect();
     for number in 1..=request.lives {
         let began = std::time::Instant::now();

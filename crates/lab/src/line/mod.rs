@@ -19,13 +19,12 @@ use sandbox::{Home, Profile, Spec};
 use sha2::{Digest, Sha256};
 use store::{Key, RunStart, Status, Store, StudyId};
 
-use crate::awake::Awake;
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
 use crate::kept::{Gathering, study_of};
-use crate::machine::{take_machine, take_results};
+use crate::machine::{prepare, take_results};
 use crate::make::{Making, make};
-use crate::observe::{Event, Observer, RunLabel};
+use crate::observe::{Observer, RunLabel};
 use crate::provision::Data;
 use crate::run::{Around, Ended, Order};
 use crate::servers::Server;
@@ -87,13 +86,7 @@ pub fn line(
 ) -> Result<Found, Error> {
     request.asked.check()?;
     request.asked.check_classes(&*request.workload)?;
-    let machine = take_machine(observer, stop)?;
-    let cleaned = sandbox::leftovers(home)?;
-    if !cleaned.is_empty() {
-        observer(Event::Cleaned(&cleaned));
-    }
-    let awake = Awake::hold(&MachineWishes::default());
-    awake.doubts.iter().for_each(|doubt| observer(Event::Warning(doubt)));
+    let machine = prepare(home, Some(&MachineWishes::default()), observer, stop)?;
     let subject = Subject::find(home, &request.server, observer)?;
     let mut store = Store::open(&request.results)?;
     let _results = take_results(&request.results)?;

@@ -17,13 +17,12 @@ use store::{BuildId, HostId, Status, Store, StudyId};
 
 pub use self::outline::{Outline, outline};
 pub use self::part::Part;
-use crate::awake::Awake;
 use crate::cells::{Controlled, Life, SettingsNotes};
 use crate::ending::{self, Ended};
 use crate::error::Error;
 use crate::hooks::Attach;
 use crate::host;
-use crate::machine::{take_machine, take_results};
+use crate::machine::{prepare, take_results};
 use crate::observe::{Event, Observer};
 use crate::plan::{Plan, PlannedRun, draw_seed, fingerprint};
 use crate::record;
@@ -102,13 +101,7 @@ pub fn run_study(
 ) -> Result<Outcome, Error> {
     let body = request.study.body(request.quick);
     sessions_are_possible(&request.study, &body)?;
-    let machine = take_machine(observer, stop)?;
-    let cleaned = sandbox::leftovers(home)?;
-    if !cleaned.is_empty() {
-        observer(Event::Cleaned(&cleaned));
-    }
-    let awake = Awake::hold(&body.machine);
-    awake.doubts.iter().for_each(|doubt| observer(Event::Warning(doubt)));
+    let machine = prepare(home, Some(&body.machine), observer, stop)?;
     let mut store = Store::open(&request.results)?;
     let _results = take_results(&request.results)?;
     let before = if request.new { None } else { unfinished(&store, request, &body)? };
