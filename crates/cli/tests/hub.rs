@@ -21,8 +21,12 @@ struct Hub {
 
 impl Hub {
     fn start(db: &str, more: &[&str]) -> Hub {
+        Self::start_with(db, more, |command| command)
+    }
+
+    fn start_with(db: &str, more: &[&str], set: impl FnOnce(&mut Command) -> &mut Command) -> Hub {
         let mut command = plimsoll();
-        command.args(["hub", "serve", "--listen", "127.0.0.1:0", "--db", db]).args(more);
+        set(command.args(["hub", "serve", "--listen", "127.0.0.1:0", "--db", db]).args(more));
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let line = lines.next().expect("a line with the address").unwrap();
@@ -217,6 +221,67 @@ fn a_hub_on_postgresql() {
     let Some(server) = sandbox::testing::server("postgres") else { return };
     let dir = tempfile::tempdir().unwrap();
     a_hub_takes_shows_and_compares(dir.path(), &address(&server));
+}
+
+/// A hub's words about a database that it cannot have.
+fn refused(url: &str, password: &str) -> String {
+    let mut command = plimsoll();
+    command.args(["hub", "token", "list", "--db", url]).env("PGPASSWORD", password);
+    let said = common::Done::of(command.output().unwrap()).expect(1, &[]);
+    assert!(password.is_empty() || !said.err.contains(password), "{}", said.err);
+    said.err
+}
+
+#[test]
+fn the_way_to_postgresql_is_encrypted_and_its_server_is_checked() {
+    let with = |is_encrypted| {
+        sandbox::testing::server_with("postgres", |spec| {
+            spec.listen = sandbox::Listen::FreePort;
+            spec.tls = is_encrypted;
+        })
+    };
+    let (Some(server), Some(open)) = (with(true), with(false)) else { return };
+    let of = |server: &sandbox::Sandbox, more: &str| {
+        let target = server.tcp_target(None).unwrap();
+        let url = format!("postgres://{}@{}/postgres?{more}", target.user, target.endpoint);
+        (url, target.password.reveal().to_owned())
+    };
+    let file = |path: Option<PathBuf>| path.unwrap().display().to_string();
+    let (ca, other) = (file(server.tls_ca()), file(server.tls_client().unwrap().certificate));
+    let mut admin = wire::blocking::Client::connect(&server.target(None)).unwrap();
+    for (mode, is_encrypted) in [
+        ("sslmode=disable".to_owned(), "false"),
+        ("sslmode=require".to_owned(), "true"),
+        (format!("sslmode=verify-ca&sslrootcert={ca}"), "true"),
+        (format!("sslmode=verify-full&sslrootcert={ca}"), "true"),
+    ] {
+        let (url, password) = of(&server, &mode);
+        let hub = Hub::start_with(&url, &[], |command| command.env("PGPASSWORD", &password));
+        assert_eq!(hub.json("/api/v1/front")["bundles"], 0);
+        let seen = "SELECT CAST(bool_and(ssl) AS text) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+                    WHERE application_name = 'plimsoll hub'";
+        assert_eq!(admin.query_value(seen).unwrap().unwrap(), is_encrypted, "{mode}");
+        drop(hub);
+        common::wait_until(std::time::Duration::from_secs(60), "the hub's sessions to end", || {
+            let left =
+                "SELECT CAST(count(*) AS text) FROM pg_stat_activity WHERE application_name = 'plimsoll hub'";
+            admin.query_value(left).unwrap().unwrap() == "0"
+        });
+    }
+
+    for (server, mode, says) in [
+        (&open, "sslmode=require".to_owned(), "does not support TLS"),
+        (&open, format!("sslmode=verify-full&sslrootcert={ca}"), "does not support TLS"),
+        (&server, format!("sslmode=verify-ca&sslrootcert={other}"), "does not come from the authority"),
+        (&server, "sslmode=verify-ca&sslrootcert=/no/ca.pem".to_owned(), "/no/ca.pem"),
+    ] {
+        let (url, password) = of(server, &mode);
+        let said = refused(&url, &password);
+        assert!(said.contains(says) && said.contains("127.0.0.1"), "{mode}: {said}");
+    }
+    let (url, _) = of(&server, "sslmode=require");
+    assert!(refused(&url, "").contains("password"));
+    run(&["hub", "token", "list", "--db", "postgres://h/x?sslmode=perhaps"]).expect(2, &["perhaps"]);
 }
 
 #[test]
