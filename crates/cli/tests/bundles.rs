@@ -62,6 +62,43 @@ fn what_cannot_be_bundled_or_verified_is_said() {
     }
 }
 
+/// Names in a stranger's results and bundles become no paths: nothing is written beside the place that was named, and no file
+/// from beside it gets into a bundle.
+#[test]
+fn a_strangers_names_lead_nowhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("a/b");
+    std::fs::create_dir_all(&place).unwrap();
+    drop(recorded::ladder(&place, 2, 2));
+    std::fs::create_dir(place.join("logs")).unwrap();
+    std::fs::write(place.join("logs/run.log"), "said by the server").unwrap();
+    let secret = dir.path().join("secret.txt");
+    std::fs::write(&secret, "a secret of mine").unwrap();
+    std::os::unix::fs::symlink(&secret, place.join("logs/link.log")).unwrap();
+    let at = |path: &Path| path.display().to_string();
+    let database = rusqlite::Connection::open(place.join("results.db")).unwrap();
+    let logs = "UPDATE run SET log_file = CASE id % 4 WHEN 0 THEN 'logs/run.log' WHEN 1 THEN '../../secret.txt' \
+                WHEN 2 THEN 'logs/link.log' ELSE ?1 END";
+    database.execute(logs, [at(&secret)]).unwrap();
+    database.execute("UPDATE study SET name = '../../x'", []).unwrap();
+
+    let file = at(&dir.path().join("b.plimsoll"));
+    run(&["bundle", "../../x", "--results", &at(&place), "-o", &file]).expect(0, &[]);
+    let members = store::bundle::unpack(&std::fs::read(&file).unwrap(), &Default::default()).unwrap();
+    let has = |text: &str| members.iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains(text));
+    assert!(has("said by the server") && !has("a secret of mine"));
+
+    run(&["report", &file]).expect(2, &["called \"../../x\"", "--html FILE"]);
+    run(&["report", "--results", &at(&place)]).expect(2, &["called \"../../x\"", "--html FILE"]);
+    let again = place.join("r");
+    run(&["rerun", &file, "--results", &at(&again)]).expect(2, &["called \"../../x\"", "names no file"]);
+    assert!(!again.exists());
+    let mut beside: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    beside.sort();
+    assert_eq!(beside, ["a", "b.plimsoll", "secret.txt"]);
+}
+
 /// The signature is one of OpenSSH's own, and its own program agrees.
 #[test]
 fn openssh_checks_the_signature() {

@@ -1,5 +1,7 @@
 //! `hub` and `submit`: a real hub, real bundles, both databases.
 
+#[path = "../../report/tests/common/browser.rs"]
+mod browser;
 mod common;
 #[path = "../../report/tests/common/mod.rs"]
 mod recorded;
@@ -21,8 +23,12 @@ struct Hub {
 
 impl Hub {
     fn start(db: &str, more: &[&str]) -> Hub {
+        Self::start_with(db, more, |command| command)
+    }
+
+    fn start_with(db: &str, more: &[&str], set: impl FnOnce(&mut Command) -> &mut Command) -> Hub {
         let mut command = plimsoll();
-        command.args(["hub", "serve", "--listen", "127.0.0.1:0", "--db", db]).args(more);
+        set(command.args(["hub", "serve", "--listen", "127.0.0.1:0", "--db", db]).args(more));
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let line = lines.next().expect("a line with the address").unwrap();
@@ -43,10 +49,13 @@ impl Hub {
 
     /// Status, headers and body.
     fn ask(&self, method: &str, path: &str, token: &str, body: &[u8]) -> (u16, String, String) {
+        self.ask_with(method, path, &format!("Authorization: Bearer {token}"), body)
+    }
+
+    fn ask_with(&self, method: &str, path: &str, header: &str, body: &[u8]) -> (u16, String, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: hub\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
-             Content-Length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n{header}\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).unwrap();
@@ -219,6 +228,67 @@ fn a_hub_on_postgresql() {
     a_hub_takes_shows_and_compares(dir.path(), &address(&server));
 }
 
+/// A hub's words about a database that it cannot have.
+fn refused(url: &str, password: &str) -> String {
+    let mut command = plimsoll();
+    command.args(["hub", "token", "list", "--db", url]).env("PGPASSWORD", password);
+    let said = common::Done::of(command.output().unwrap()).expect(1, &[]);
+    assert!(password.is_empty() || !said.err.contains(password), "{}", said.err);
+    said.err
+}
+
+#[test]
+fn the_way_to_postgresql_is_encrypted_and_its_server_is_checked() {
+    let with = |is_encrypted| {
+        sandbox::testing::server_with("postgres", |spec| {
+            spec.listen = sandbox::Listen::FreePort;
+            spec.tls = is_encrypted;
+        })
+    };
+    let (Some(server), Some(open)) = (with(true), with(false)) else { return };
+    let of = |server: &sandbox::Sandbox, more: &str| {
+        let target = server.tcp_target(None).unwrap();
+        let url = format!("postgres://{}@{}/postgres?{more}", target.user, target.endpoint);
+        (url, target.password.reveal().to_owned())
+    };
+    let file = |path: Option<PathBuf>| path.unwrap().display().to_string();
+    let (ca, other) = (file(server.tls_ca()), file(server.tls_client().unwrap().certificate));
+    let mut admin = wire::blocking::Client::connect(&server.target(None)).unwrap();
+    for (mode, is_encrypted) in [
+        ("sslmode=disable".to_owned(), "false"),
+        ("sslmode=require".to_owned(), "true"),
+        (format!("sslmode=verify-ca&sslrootcert={ca}"), "true"),
+        (format!("sslmode=verify-full&sslrootcert={ca}"), "true"),
+    ] {
+        let (url, password) = of(&server, &mode);
+        let hub = Hub::start_with(&url, &[], |command| command.env("PGPASSWORD", &password));
+        assert_eq!(hub.json("/api/v1/front")["bundles"], 0);
+        let seen = "SELECT CAST(bool_and(ssl) AS text) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+                    WHERE application_name = 'plimsoll hub'";
+        assert_eq!(admin.query_value(seen).unwrap().unwrap(), is_encrypted, "{mode}");
+        drop(hub);
+        common::wait_until(std::time::Duration::from_secs(60), "the hub's sessions to end", || {
+            let left =
+                "SELECT CAST(count(*) AS text) FROM pg_stat_activity WHERE application_name = 'plimsoll hub'";
+            admin.query_value(left).unwrap().unwrap() == "0"
+        });
+    }
+
+    for (server, mode, says) in [
+        (&open, "sslmode=require".to_owned(), "does not support TLS"),
+        (&open, format!("sslmode=verify-full&sslrootcert={ca}"), "does not support TLS"),
+        (&server, format!("sslmode=verify-ca&sslrootcert={other}"), "does not come from the authority"),
+        (&server, "sslmode=verify-ca&sslrootcert=/no/ca.pem".to_owned(), "/no/ca.pem"),
+    ] {
+        let (url, password) = of(server, &mode);
+        let said = refused(&url, &password);
+        assert!(said.contains(says) && said.contains("127.0.0.1"), "{mode}: {said}");
+    }
+    let (url, _) = of(&server, "sslmode=require");
+    assert!(refused(&url, "").contains("password"));
+    run(&["hub", "token", "list", "--db", "postgres://h/x?sslmode=perhaps"]).expect(2, &["perhaps"]);
+}
+
 #[test]
 fn what_is_not_a_sound_bundle_is_refused_and_nothing_is_kept() {
     let dir = tempfile::tempdir().unwrap();
@@ -287,6 +357,88 @@ fn a_token_may_submit_so_often_in_an_hour() {
     let token = hub.token("ada", &[]);
     let found = [0, 1, 2].map(|at| hub.submit(&token, &[at]).0);
     assert_eq!(found, [422, 422, 429]);
+}
+
+/// What a browser sends for the form of `/submit`: its fields in their order.
+fn sent_by_form(hub: &Hub, fields: &[(&str, &[u8])]) -> (u16, String) {
+    const BOUNDARY: &str = "----geckoformboundary7f1c9d04a2";
+    let mut body = Vec::new();
+    for (name, value) in fields {
+        let file = "; filename=\"b.plimsoll\"\r\nContent-Type: application/octet-stream";
+        let file = if *name == "bundle" { file } else { "" };
+        let head = format!("--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"{file}\r\n\r\n");
+        body.extend([head.as_bytes(), value, b"\r\n"].concat());
+    }
+    body.extend(format!("--{BOUNDARY}--\r\n").as_bytes());
+    let header = format!("Content-Type: multipart/form-data; boundary={BOUNDARY}");
+    let (status, _, page) = hub.ask_with("POST", "/submit", &header, &body);
+    (status, page)
+}
+
+#[test]
+fn a_bundle_is_submitted_by_the_form() {
+    let dir = tempfile::tempdir().unwrap();
+    let hub = Hub::start(&sqlite(dir.path()), &["--bundle-max", "1"]);
+    let token = hub.token("ada", &[]);
+    let (_, bytes) = bundle(dir.path(), "m1", 1);
+    let form = hub.page("/submit");
+    let fields: Vec<&str> =
+        form.split(" name=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(fields.ends_with(&["token", "bundle"]), "the token comes first: {fields:?}");
+
+    let (token, right) = (token.as_bytes(), bytes.as_slice());
+    let turned = [&right[..right.len() / 2], b"?", &right[right.len() / 2 + 1..]].concat();
+    let large = vec![0; 2 << 20];
+    for (name, fields, status, says) in [
+        ("no token", vec![("token", &b""[..]), ("bundle", right)], 403, "does not know this token"),
+        ("another", vec![("token", b"<b>x</b>"), ("bundle", right)], 403, "does not know this token"),
+        ("long", vec![("token", &large[..300]), ("bundle", right)], 403, "does not know this token"),
+        ("the bundle first", vec![("bundle", right), ("token", token)], 403, "a token is asked for"),
+        ("nothing", vec![], 403, "a token is asked for"),
+        ("no bundle", vec![("token", token)], 400, "the form has no bundle"),
+        ("no file chosen", vec![("token", token), ("bundle", b"")], 422, "cut short"),
+        ("turned", vec![("token", token), ("bundle", &turned)], 422, "changed after it was sealed"),
+        ("large", vec![("token", token), ("bundle", &large)], 413, "larger than"),
+    ] {
+        let (found, page) = sent_by_form(&hub, &fields);
+        assert!(found == status && page.contains(says), "{name}: {found} {page}");
+        assert!(page.contains("<h1") && !page.contains("<b>x"), "{name}: {page}");
+    }
+    assert_eq!(hub.json("/api/v1/front")["bundles"], 0);
+
+    let id = store::bundle::sha256(&bytes);
+    for (status, says) in [(201, "It verifies"), (409, "is here already")] {
+        let (found, page) = sent_by_form(&hub, &[("token", token), ("bundle", right)]);
+        assert!(found == status && page.contains(says) && page.contains(&id), "{found} {page}");
+    }
+    assert!(hub.page(&format!("/bundle/{id}")).contains("<h1"));
+    assert_eq!(hub.json("/api/v1/front")["bundles"], 1);
+    // The end is missing.
+    let cut = hub.ask_with("POST", "/submit", "Content-Type: multipart/form-data; boundary=x", b"--x\r\n");
+    assert_eq!(cut.0, 400, "{}", cut.2);
+}
+
+#[test]
+fn a_browser_submits_by_the_form() {
+    let Some(mut browser) = browser::Browser::start("the hub's form in a browser") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let hub = Hub::start(&sqlite(dir.path()), &[]);
+    let token = hub.token("ada", &[]);
+    let (file, bytes) = bundle(dir.path(), "m1", 1);
+    browser.open(&format!("{}/submit", hub.url()), 1280);
+    browser.value(&format!("document.getElementById('token').value = '{token}'"));
+    let field = serde_json::json!({"expression": "document.getElementById('bundle')"});
+    let field = browser.ask("Runtime.evaluate", field)["result"]["objectId"].clone();
+    browser.ask("DOM.setFileInputFiles", serde_json::json!({"files": [file], "objectId": field}));
+    browser.value("document.querySelector('form.submit button').click()");
+    browser.wait("the answer", |message| message["method"] == "Page.loadEventFired");
+    let text = browser.value("document.querySelector('main').innerText");
+    assert!(text.as_str().unwrap().contains("It verifies"), "{text}");
+    browser.value("document.querySelector('main a').click()");
+    browser.wait("the bundle's page", |message| message["method"] == "Page.loadEventFired");
+    let shown = format!("/bundle/{}", store::bundle::sha256(&bytes));
+    assert_eq!(browser.value("location.pathname"), shown.as_str());
+    assert_eq!(browser.complaints(), Vec::<&Value>::new());
 }
 
 /// A hostile title and names are texts on every page.

@@ -5,22 +5,25 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use postgres::config::SslMode;
 use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use rusqlite::types::ValueRef;
+use tokio_postgres_rustls::MakeRustlsConnect;
+use wire::{Endpoint, Target, TlsMode};
 
 use crate::error::Error;
 use crate::schema;
 
 /// Where metadata are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Place {
     /// A file of SQLite.
     Sqlite(PathBuf),
-    /// `postgres://...`; the password is not shown.
-    Postgres(String),
+    /// `postgres://...`, as SERVER of the other commands.
+    Postgres(Box<Target>),
 }
 
 impl FromStr for Place {
@@ -30,8 +33,11 @@ impl FromStr for Place {
         match text.split_once(':') {
             Some(("sqlite", path)) if !path.is_empty() => Ok(Place::Sqlite(PathBuf::from(path))),
             Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => {
-                text.parse::<postgres::Config>().map_err(|error| error.to_string())?;
-                Ok(Place::Postgres(text.to_owned()))
+                let target = Target::parse(text).map_err(|error| error.to_string())?;
+                if target.statement_timeout != Target::STATEMENT_TIMEOUT {
+                    return Err("the hub's own statements have no statement-timeout: leave it out".to_owned());
+                }
+                Ok(Place::Postgres(Box::new(target)))
             }
             _ => Err("write sqlite:FILE or postgres://USER@HOST/DATABASE".to_owned()),
         }
@@ -303,17 +309,44 @@ impl Db {
                 )?;
                 Ok(Sql::Sqlite(connection))
             }
-            Place::Postgres(url) => {
-                let mut config: postgres::Config = url.parse().map_err(Error::from)?;
-                config.connect_timeout(PATIENCE).application_name("plimsoll hub");
-                // As PostgreSQL's own programs take it; a URL shows it to everybody who lists processes.
-                if config.get_password().is_none()
-                    && let Some(password) = std::env::var_os("PGPASSWORD")
-                {
-                    config.password(password.into_encoded_bytes());
-                }
-                Ok(Sql::Postgres(Box::new(config.connect(postgres::NoTls)?)))
+            Place::Postgres(target) => {
+                let at = |error: Error| match error {
+                    Error::Database(why) => Error::Database(format!("{}: {why}", target.endpoint)),
+                    error => error,
+                };
+                Ok(Sql::Postgres(Box::new(to_postgres(target).map_err(at)?)))
             }
         }
     }
+}
+
+/// Connects as the target says, with a password from where the other commands find theirs. Files are read anew each time,
+/// so that a certificate or password may change while a hub runs.
+fn to_postgres(target: &Target) -> Result<postgres::Client, Error> {
+    let mut target = target.clone();
+    wire::passwords::complete(&mut target).map_err(|error| Error::Database(error.to_string()))?;
+    let mut config = postgres::Config::new();
+    config.connect_timeout(target.connect_timeout).application_name("plimsoll hub").user(&target.user);
+    match &target.endpoint {
+        Endpoint::Tcp { host, port } => config.host(host).port(*port),
+        // DIRECTORY/.s.PGSQL.PORT
+        Endpoint::Unix(socket) => {
+            let port = socket.extension().and_then(|port| port.to_str()?.parse().ok());
+            config.host_path(socket.parent().unwrap_or(socket)).port(port.unwrap_or(5432))
+        }
+    };
+    if !target.password.is_empty() {
+        config.password(target.password.reveal());
+    }
+    if let Some(name) = &target.database {
+        config.dbname(name);
+    }
+    config.ssl_mode(match target.tls {
+        TlsMode::Disabled => SslMode::Disable,
+        TlsMode::Preferred => SslMode::Prefer,
+        // What is checked is the verifier's business.
+        TlsMode::Required | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
+    });
+    let tls = wire::tls::client_config(&target).map_err(|error| Error::Database(error.to_string()))?;
+    Ok(config.connect(MakeRustlsConnect::new(Arc::unwrap_or_clone(tls)))?)
 }

@@ -43,8 +43,15 @@ impl From<rusqlite::Error> for Error {
 
 impl From<postgres::Error> for Error {
     fn from(error: postgres::Error) -> Error {
-        let why = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
-        Error::Database(why)
+        if let Some(said) = error.as_db_error() {
+            return Error::Database(said.to_string());
+        }
+        if let Some(why) = wire::tls::in_words(&error) {
+            return Error::Database(why.to_string());
+        }
+        let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+        let all: Vec<String> = causes.map(ToString::to_string).collect();
+        Error::Database(all.join(": "))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::study_run::Request;
 /// on with it: order, seeds and builds are those of its stored plan. A rerun that was begun before goes on.
 ///
 /// # Errors
-/// The study's text cannot be read by this version, or nothing can be written to `results`.
+/// The study's name names no file, its text cannot be read by this version, or nothing can be written to `results`.
 pub fn begin(
     published: &store::Study,
     results: &Path,
@@ -20,7 +20,14 @@ pub fn begin(
     command: &str,
     version: &str,
 ) -> Result<Request, Error> {
-    let path = format!("{}.toml", published.name);
+    let name = &published.name;
+    if !store::is_file_name(name) {
+        return Err(Error::Usage(format!(
+            "the study is called {name:?}; its report and logs are named after it, and this names no file within the results \
+             directory: ask its author for a bundle under another name"
+        )));
+    }
+    let path = format!("{name}.toml");
     let study = crate::study::parse(Path::new(&path), &published.file_text)
         .map_err(|problems| Error::Study(Box::new(problems)))?;
     let mut body = study.body(published.is_quick);
@@ -67,4 +74,50 @@ pub fn begin(
         command: command.to_owned(),
         version: version.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn published(name: &str) -> store::Study {
+        let text =
+            "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_read_only\"\n";
+        let study = crate::study::parse(Path::new("s.toml"), text).unwrap();
+        let body = study.body(false);
+        let plan = Plan::new(&body, false, 7, Vec::new());
+        store::Study {
+            name: name.to_owned(),
+            title: study.title.clone(),
+            question: study.question.clone(),
+            file_path: "s.toml".to_owned(),
+            file_text: text.to_owned(),
+            file_sha256: study.file_sha256.clone(),
+            fingerprint: fingerprint(&body, false),
+            plan: serde_json::to_value(plan.stored()).unwrap(),
+            axes: Vec::new(),
+            comparisons: Vec::new(),
+            blocks: plan.blocks(),
+            runs: plan.runs.len() as u32,
+            is_quick: false,
+            seed: 7,
+            plimsoll_version: "0".to_owned(),
+            command: String::new(),
+            created_at_ms: 0,
+        }
+    }
+
+    #[test]
+    fn a_strangers_name_leads_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let results = dir.path().join("r");
+        let begun = |name: &str| begin(&published(name), &results, &[], "plimsoll rerun", "0");
+        for name in ["../../x", "/tmp/x", "a/b", "a/", "..", ".", "", "a\0b"] {
+            let Err(Error::Usage(why)) = begun(name) else { panic!("{name:?} is taken") };
+            assert!(why.contains(&format!("{name:?}")) && why.contains("names no file"), "{why}");
+            assert!(!results.exists(), "{name:?} has begun");
+        }
+        assert_eq!(begun("tiny..x").unwrap().study.name, "tiny..x");
+        assert!(results.join(store::FILE_NAME).is_file());
+    }
 }

@@ -1,159 +1,18 @@
-//! Opens reports in headless Chromium and asks it, over its debugging pipe, what a reader would see: charts are
-//! drawn, nothing is reported on the console, no request leaves the file.
-//!
-//! Needs `chromium` (Debian: chromium), or what `PLIMSOLL_TEST_CHROMIUM` names; without it, or with `none`, these tests
-//! say that nothing was opened.
+//! Opens reports in headless Chromium: charts are drawn, nothing is reported on the console, no request leaves the file.
 
+#[path = "common/browser.rs"]
+mod browser;
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
+use browser::Browser;
 use report::{Report, Selection};
 use serde_json::{Value, json};
 use store::Store;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A browser, spoken to over the pipe of `--remote-debugging-pipe`: JSON texts that end with a zero byte.
-struct Browser {
-    process: Child,
-    to: ChildStdin,
-    from: mpsc::Receiver<Value>,
-    events: Vec<Value>,
-    last_id: u64,
-    session: Option<String>,
-    _profile: tempfile::TempDir,
-}
-
-impl Browser {
-    /// `None` where there is no browser to test with.
-    fn start() -> Option<Self> {
-        let binary = testkit::chromium("reports in a browser")?;
-        let profile = tempfile::tempdir().unwrap();
-        // The pipe is file 3 (to it) and 4 (from it).
-        let script = r#"exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>&2 2>/dev/null"#;
-        let mut process = Command::new("sh")
-            .args(["-c", script])
-            .arg(binary)
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-            .args(["--remote-debugging-pipe", "--hide-scrollbars"])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let to = process.stdin.take().unwrap();
-        let from = read_all(process.stdout.take().unwrap());
-        let mut browser =
-            Self { process, to, from, events: vec![], last_id: 0, session: None, _profile: profile };
-        let target = browser.ask("Target.createTarget", json!({"url": "about:blank"}));
-        let attached =
-            browser.ask("Target.attachToTarget", json!({"targetId": target["targetId"], "flatten": true}));
-        browser.session = attached["sessionId"].as_str().map(str::to_owned);
-        for domain in ["Runtime", "Log", "Network", "Page"] {
-            browser.ask(&format!("{domain}.enable"), json!({}));
-        }
-        Some(browser)
-    }
-
-    fn ask(&mut self, method: &str, params: Value) -> Value {
-        self.last_id += 1;
-        let mut message = json!({"id": self.last_id, "method": method, "params": params});
-        if let Some(session) = &self.session {
-            message["sessionId"] = json!(session);
-        }
-        let sent = self.to.write_all(message.to_string().as_bytes()).and_then(|()| self.to.write_all(b"\0"));
-        sent.and_then(|()| self.to.flush()).unwrap_or_else(|error| {
-            panic!(
-                "no Chromium to open reports with ({error}): install the Debian package chromium, or set \
-                    PLIMSOLL_TEST_CHROMIUM to its path, or to none to skip these tests"
-            )
-        });
-        let id = self.last_id;
-        let answer = self.wait(method, |message| message["id"] == id);
-        assert!(answer.get("error").is_none(), "{method}: {answer}");
-        answer["result"].clone()
-    }
-
-    /// The first message for which `is_it` holds; all others are kept as events.
-    fn wait(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let message = self.from.recv_timeout(left).unwrap_or_else(|error| {
-                panic!(
-                    "Chromium did not answer {what} ({error}): install the Debian package chromium, or set \
-                        PLIMSOLL_TEST_CHROMIUM to its path, or to none to skip these tests"
-                )
-            });
-            if is_it(&message) {
-                return message;
-            }
-            self.events.push(message);
-        }
-    }
-
-    fn open(&mut self, page: &Path, width: u32) {
-        self.events.clear();
-        let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600});
-        self.ask("Emulation.setDeviceMetricsOverride", size);
-        self.ask("Page.navigate", json!({"url": format!("file://{}", page.display())}));
-        self.wait("load", |message| message["method"] == "Page.loadEventFired");
-    }
-
-    /// The value of an expression within the page.
-    fn value(&mut self, expression: &str) -> Value {
-        let answer = self.ask(
-            "Runtime.evaluate",
-            json!({"expression": expression, "returnByValue": true, "awaitPromise": true}),
-        );
-        assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
-        answer["result"]["value"].clone()
-    }
-
-    /// Everything that the console and the policy complained about.
-    fn complaints(&self) -> Vec<&Value> {
-        let is_complaint = |event: &&Value| match event["method"].as_str() {
-            Some("Runtime.exceptionThrown") => true,
-            Some("Log.entryAdded") => event["params"]["entry"]["level"] != "verbose",
-            Some("Runtime.consoleAPICalled") => {
-                matches!(event["params"]["type"].as_str(), Some("error" | "warning" | "assert"))
-            }
-            _ => false,
-        };
-        self.events.iter().filter(is_complaint).collect()
-    }
-
-    /// Addresses that the page asked for.
-    fn requests(&self) -> Vec<&str> {
-        let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
-        sent.filter_map(|event| event["params"]["request"]["url"].as_str()).collect()
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn read_all(from: ChildStdout) -> mpsc::Receiver<Value> {
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        for text in BufReader::new(from).split(0).map_while(Result::ok) {
-            let Ok(message) = serde_json::from_slice(&text) else { continue };
-            if sender.send(message).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
+fn address(page: &Path) -> String {
+    format!("file://{}", page.display())
 }
 
 /// A page with a ladder and a climb.
@@ -168,11 +27,11 @@ fn write_page(directory: &Path) -> std::path::PathBuf {
 
 #[test]
 fn a_report_opens_offline_with_its_charts() {
-    let Some(mut browser) = Browser::start() else { return };
+    let Some(mut browser) = Browser::start("reports in a browser") else { return };
     let directory = tempfile::tempdir().unwrap();
     let page = write_page(directory.path());
 
-    browser.open(&page, 1280);
+    browser.open(&address(&page), 1280);
     let drawn = "[...document.querySelectorAll('.chart')].map((c) => c.querySelectorAll('svg path').length)";
     let paths = browser.value(drawn);
     let paths: Vec<u64> = paths.as_array().unwrap().iter().filter_map(Value::as_u64).collect();
@@ -193,13 +52,13 @@ fn a_report_opens_offline_with_its_charts() {
 
 #[test]
 fn a_curve_is_interrupted_where_no_run_counts() {
-    let Some(mut browser) = Browser::start() else { return };
+    let Some(mut browser) = Browser::start("reports in a browser") else { return };
     let mut wide_strokes = |store: Store| {
         let directory = tempfile::tempdir().unwrap();
         let report = Report::of_stores(&[&store], &Selection::Latest).unwrap();
         let page = directory.path().join("report.html");
         std::fs::write(&page, report::html(&report).unwrap()).unwrap();
-        browser.open(&page, 1280);
+        browser.open(&address(&page), 1280);
         let found = browser.value(
             "[...document.querySelector('.charts[data-metric=tps] .chart').querySelectorAll('svg path')]\
              .filter((path) => path.getAttribute('stroke-width') === '2.2' && path.getBBox().width > 100).length",
@@ -216,10 +75,10 @@ fn a_curve_is_interrupted_where_no_run_counts() {
 
 #[test]
 fn a_reader_can_use_it() {
-    let Some(mut browser) = Browser::start() else { return };
+    let Some(mut browser) = Browser::start("reports in a browser") else { return };
     let directory = tempfile::tempdir().unwrap();
     let page = write_page(directory.path());
-    browser.open(&page, 1280);
+    browser.open(&address(&page), 1280);
 
     // Another cell in the graph over time.
     let title = "document.querySelector('.timeline figcaption').firstChild.textContent";
@@ -246,7 +105,7 @@ fn a_reader_can_use_it() {
     assert_ne!(browser.value(colours), light);
 
     // A phone: nothing is wider than the screen but what scrolls by itself.
-    browser.open(&page, 380);
+    browser.open(&address(&page), 380);
     let wide = browser.value("document.documentElement.scrollWidth");
     assert!(wide.as_u64().unwrap() <= 380, "{wide}");
     // Paper.

@@ -58,7 +58,9 @@ impl Calibrations {
 
     /// Those of a machine, by server; files that cannot be read or are of another version are passed over.
     pub fn of_host(folder: &Path, fingerprint: &str) -> Vec<Calibrations> {
-        let Ok(entries) = fs::read_dir(folder.join(fingerprint)) else { return Vec::new() };
+        // It is told by a results file, which may be somebody else's.
+        let folder = crate::is_file_name(fingerprint).then(|| folder.join(fingerprint));
+        let Some(Ok(entries)) = folder.map(fs::read_dir) else { return Vec::new() };
         let read = |path: &Path| serde_json::from_slice::<Calibrations>(&fs::read(path).ok()?).ok();
         let mut all: Vec<Calibrations> = entries
             .flatten()
@@ -101,6 +103,10 @@ mod tests {
         made.write(dir.path(), "one").unwrap();
         made.write(dir.path(), "one").unwrap();
         assert_eq!(Calibrations::of_host(dir.path(), "one"), [made]);
+        let elsewhere = dir.path().join("one").display().to_string();
+        for path in [elsewhere.as_str(), "one/", "one/../one", ".", "..", "", "a\0b"] {
+            assert_eq!(Calibrations::of_host(dir.path(), path), [], "{path:?} is no machine");
+        }
         assert_eq!(Calibrations::of_host(dir.path(), "other"), []);
         fs::write(dir.path().join("one/odd.json"), "{}").unwrap();
         assert_eq!(Calibrations::of_host(dir.path(), "one").len(), 1);

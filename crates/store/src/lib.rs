@@ -43,5 +43,5 @@ pub use run::{
 };
 pub use study::{
     Axis, Build, BuildId, Canary, Comparison, Host, HostId, Key, Look, PUBLISHED, Primary, Probe, Quantity,
-    Reference, RunId, SECTIONS, Study, StudyId, StudyRecord,
+    Reference, RunId, SECTIONS, Study, StudyId, StudyRecord, is_file_name,
 };

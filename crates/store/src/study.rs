@@ -1,6 +1,8 @@
 //! What belongs to a study as a whole: its text and plan, the host, the builds, probes and published figures.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,6 +25,12 @@ pub struct BuildId(pub i64);
 /// A row of `run`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunId(pub i64);
+
+/// Whether a word out of a results file or a bundle, which may be somebody else's, names one file or folder within another:
+/// no path, and not `..`. Ask before it becomes part of a path.
+pub fn is_file_name(word: &str) -> bool {
+    Path::new(word).file_name() == Some(OsStr::new(word)) && !word.contains('\0')
+}
 
 /// One axis of a study, in the order and with the values of the study file: reports keep that order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -17,7 +17,7 @@ pub mod postgres;
 pub mod shown;
 pub mod spelling;
 mod target;
-pub(crate) mod tls;
+pub mod tls;
 mod transport;
 pub(crate) mod tunnel;
 mod url;

@@ -105,6 +105,21 @@ pub(crate) fn handshake_error(error: &rustls::Error) -> Error {
     })
 }
 
+/// The words for a failure of TLS that is among the causes of another client's error; `None`: it is none.
+pub fn in_words(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        // An error of IO does not name what it wraps as its source.
+        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let found = wrapped.and_then(|inner| inner.downcast_ref()).or_else(|| error.downcast_ref());
+        if let Some(found) = found {
+            return Some(handshake_error(found));
+        }
+        cause = error.source();
+    }
+    None
+}
+
 fn server_name(target: &Target) -> Result<ServerName<'static>, Error> {
     match &target.endpoint {
         Endpoint::Tcp { host, .. } => ServerName::try_from(host.clone())
@@ -119,7 +134,11 @@ fn server_name(target: &Target) -> Result<ServerName<'static>, Error> {
     }
 }
 
-fn client_config(target: &Target) -> Result<Arc<ClientConfig>, Error> {
+/// What a target asks for, for rustls: here, and in other clients of the same server.
+///
+/// # Errors
+/// A file of certificates or keys cannot be used, or there is no such cipher.
+pub fn client_config(target: &Target) -> Result<Arc<ClientConfig>, Error> {
     let mut provider = ring::default_provider();
     client::limit_ciphers(&mut provider, &target.tls_client.ciphers)?;
     let provider = Arc::new(provider);

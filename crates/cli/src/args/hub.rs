@@ -36,7 +36,7 @@ pub(crate) enum HubCommand {
 /// Where a hub keeps things.
 #[derive(Debug, Args)]
 pub(crate) struct HubPlaceArgs {
-    /// sqlite:FILE or postgres://USER@HOST/DATABASE (a password by PGPASSWORD)
+    /// sqlite:FILE or postgres://USER@HOST/DATABASE (encrypted and checked with ?sslmode=verify-full; a password by PGPASSWORD)
     #[arg(long, value_name = "URL", default_value = "sqlite:hub.db")]
     pub(crate) db: Place,
     /// Bundles go into this directory (default: hub-bundles beside the file of SQLite; with PostgreSQL into the database)

@@ -207,7 +207,7 @@ fn logs(store: &Store, record: &StudyRecord, results: &Path) -> Result<Files, Fa
     let (mut logs, mut lost) = (Vec::new(), 0);
     for head in store.run_heads(record.id)? {
         let Some(file) = store.log_file(head.id)?.filter(|file| !file.is_empty()) else { continue };
-        match end_of(&folder.join(file)) {
+        match beneath(folder, &file).and_then(|path| end_of(&path)) {
             Some(text) => logs.push((format!("r{}.txt", head.id.0), text)),
             None => lost += 1,
         }
@@ -215,6 +215,12 @@ fn logs(store: &Store, record: &StudyRecord, results: &Path) -> Result<Files, Fa
     let what = "server log that is no longer in the results directory".to_owned();
     let absent = (lost > 0).then(|| LeftOut { what, instead: String::new(), times: lost });
     Ok((logs, absent.into_iter().collect()))
+}
+
+/// A file that results name, which may be somebody else's: none of this machine's other files gets into a bundle by it.
+fn beneath(folder: &Path, file: &str) -> Option<PathBuf> {
+    let folder = folder.canonicalize().ok()?;
+    folder.join(file).canonicalize().ok().filter(|path| path.starts_with(&folder))
 }
 
 fn end_of(path: &Path) -> Option<String> {

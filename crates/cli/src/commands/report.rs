@@ -46,6 +46,11 @@ pub(crate) fn report(args: &ReportArgs) -> Result<End, Failure> {
     };
     let folder =
         if files[0].is_dir() { files[0].as_path() } else { files[0].parent().unwrap_or(Path::new(".")) };
+    if !store::is_file_name(&name) {
+        return Err(Failure::Usage(format!(
+            "the study is called {name:?}, which names no file: say where its report goes with --html FILE"
+        )));
+    }
     let path = folder.join(format!("{name}.html"));
     write_html(&report, &path)?;
     print(&format!("{}\nreport: {}\n", summary(&report), path.display()))?;
