@@ -79,10 +79,11 @@ impl Promise {
         if number <= 0.0 {
             return refuse("a limit of 0 cannot be kept");
         }
-        let (what, class) = match what.split_once(" of ") {
-            Some((_, class)) if class.trim().is_empty() => return refuse("of which class of transactions?"),
-            Some((what, class)) => (what.trim(), Some(class.trim().to_owned())),
-            None => (what, None),
+        let words: Vec<&str> = what.split_whitespace().collect();
+        let (what, class) = match words[..] {
+            [_, "of"] => return refuse("of which class of transactions?"),
+            [what, "of", class] => (what, Some(class.to_owned())),
+            _ => (what, None),
         };
         let kind = if what == "errors" && class.is_some() {
             return refuse("errors are counted over all classes of transactions");
