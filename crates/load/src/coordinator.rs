@@ -411,8 +411,7 @@ impl<'a> Coordinator<'a> {
     fn conclude(&self, running: Running, shared: &StepShared) -> StepResult {
         let Running { timeline, done, mut totals, mut result, mut freezes, .. } = running;
         let (mut failed, mut unended) = (Total::new(), Total::new());
-        // What ended in the phase is counted, what ended after it is timed only.
-        let mut by_statement = self.by_statement(&totals);
+        let mut late_by_class: BTreeMap<usize, Total> = BTreeMap::new();
         let (mut thawed, mut closed) = (None, timeline.measured);
         let mut end = timeline.measured;
         let mut lag = Total::new();
@@ -432,7 +431,7 @@ impl<'a> Coordinator<'a> {
                 totals.service.get_or_insert_with(Total::new).add(&step.late.service);
             }
             for (class, late) in &step.late.classes {
-                totals.classes[*class].add(late);
+                late_by_class.entry(*class).or_insert_with(Total::new).add(late);
             }
             failed.add(&step.late.failed);
             unended.add(&step.late.unended);
@@ -457,10 +456,12 @@ impl<'a> Coordinator<'a> {
         result.unended = unended.to_histogram();
         totals.response.add(&unended);
         result.latency = totals.latency();
-        for (statement, latency) in by_statement.iter_mut().zip(totals.by_class()) {
-            statement.latency = latency;
+        result.by_statement = self.by_statement(&totals);
+        // What ended in the phase is counted, what ended after it is timed only.
+        for (class, late) in late_by_class {
+            let latency = &mut result.by_statement[class].latency;
+            *latency = Histogram::merged([&*latency, &late.to_histogram()]);
         }
-        result.by_statement = by_statement;
         result.client = ClientUsage {
             workers: self.links.len() as u32,
             cpu_share: ratio(busiest_s, result.duration_s),

@@ -348,14 +348,12 @@ impl Seeking<'_> {
             End::Budget => EndedBy::Budget,
             End::Floor => EndedBy::Promise,
             End::Ceiling => EndedBy::Client,
-            End::Found => match lowest {
+            End::Found => match lowest.map(|rate| (rate.limited_by(), rate.probe)) {
                 // No number of sessions carries more than the closed loop's peak, unless that was cut by the most sessions.
-                Some(rate) if rate.limited_by() == Some(EndedBy::Sessions) && self.is_beyond(rate.probe) => {
-                    EndedBy::Server
-                }
-                Some(rate) if rate.limited_by().is_some() => rate.limited_by().unwrap_or(EndedBy::Promise),
-                Some(rate) if rate.probe.is_overloaded => EndedBy::Server,
-                _ => EndedBy::Promise,
+                Some((Some(EndedBy::Sessions), probe)) if self.is_beyond(probe) => EndedBy::Server,
+                Some((Some(by), _)) => by,
+                Some((None, probe)) if probe.is_overloaded => EndedBy::Server,
+                Some((None, _)) | None => EndedBy::Promise,
             },
         }
     }
@@ -529,6 +527,28 @@ mod tests {
         probes.push(probe(Purpose::Hold, 6050.0, 600, 0));
         let line = &found(&asked, probes).lines[0];
         assert_eq!((line.line_tps, line.warnings.iter().any(|w| w.contains("sank"))), (Some(6050.0), false));
+    }
+
+    #[test]
+    fn sessions_end_a_search_only_where_more_of_them_could_carry_more() {
+        let ended_by = |sessions_max| {
+            let asked = Asked { sessions_max, ..asked() };
+            let mut probes = around_6000();
+            // All sessions were busy at a rate above the closed loop's peak, which 8 of them made.
+            probes.truncate(2);
+            probes[0] = LineProbe {
+                limited_by: Some(EndedBy::Sessions.word().to_owned()),
+                ..probe(Purpose::Bracket, 11_000.0, 8, 40)
+            };
+            let climb =
+                LineProbe { broken: vec![None], took_s: 20.0, ..probe(Purpose::Hold, 10_000.0, 2, 0) };
+            let seeking = Seeking { asked: &asked, climb, probes };
+            let rates: Vec<Rate<'_>> = seeking.probes.iter().map(|probe| seeking.rate(probe)).collect();
+            let found = Answer { line: Some(5500.0), low: None, high: None, hold: None, end: End::Found };
+            seeking.ended_by(0, found, &rates)
+        };
+        assert_eq!(ended_by(16), EndedBy::Server);
+        assert_eq!(ended_by(8), EndedBy::Sessions, "the climb had no more of them");
     }
 
     #[test]

@@ -36,7 +36,7 @@ enum Kind {
 const FORMS: &str = "a promise is `p99 < 20ms` (a percentile of the response time; us, ms or s), `p90 of new_order < 5s` \
                      (of one class of transactions) or `errors < 0.1%`";
 
-/// The promises that clause 5.2.5.4 of TPC-C's specification makes (revision 5.11), by the name that stands for all five.
+/// The response times that TPC-C asks for (clause 5.2.5), by the name that stands for all five.
 const TPCC: (&str, [&str; 5]) = (
     "tpcc",
     [
@@ -49,7 +49,7 @@ const TPCC: (&str, [&str; 5]) = (
 );
 
 impl Promise {
-    /// Reads one, or those that a name stands for: `tpcc`, the response times that TPC-C's clause 5.2.5.4 asks for.
+    /// Reads one, or those that a name stands for: `tpcc`, the response times that TPC-C asks for.
     ///
     /// # Errors
     /// It is no promise; the message says what is missing.

@@ -71,7 +71,13 @@ pub(super) const WORKLOAD: Single = Single {
     summary: "TPC-C: five transactions of a wholesale supplier",
     description: DESCRIPTION,
     options: OPTIONS,
-    transactions: &["new_order", "payment", "order_status", "delivery", "stock_level"],
+    transactions: &[
+        Kind::NewOrder.name(),
+        Kind::Payment.name(),
+        Kind::OrderStatus.name(),
+        Kind::Delivery.name(),
+        Kind::StockLevel.name(),
+    ],
     configure,
 };
 

@@ -20,7 +20,7 @@ impl Kind {
         [Kind::NewOrder, Kind::Payment, Kind::OrderStatus, Kind::Delivery, Kind::StockLevel];
 
     /// Its class in the figures.
-    pub(super) fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Kind::NewOrder => "new_order",
             Kind::Payment => "payment",
