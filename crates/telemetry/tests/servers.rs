@@ -15,8 +15,19 @@ fn watch(server: &Sandbox, database: Option<&str>, work: impl FnOnce(&Sampler)) 
         target: Some(server.target(database)),
         metrics: None,
     });
+    has_sampled(&sampler);
     work(&sampler);
     sampler.stop().0
+}
+
+/// Returns when the first look at the server is over: it happens on a thread of its own, and what is done before it is not
+/// in the counters' growth.
+fn has_sampled(sampler: &Sampler) {
+    let limit = Instant::now() + Duration::from_secs(30);
+    while !sampler.take_shown().iter().any(|track| track.source == "server") {
+        assert!(Instant::now() < limit, "the server's counters were not read within 30 s");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Inserts rows one by one, a tick after each hundred.
