@@ -8,7 +8,7 @@ use store::{Axis, ServerFacts};
 
 use crate::error::Error;
 use crate::plan::{Cell, Plan, PlannedRun};
-use crate::study::{Arrivals, Body, CpusChoice, Ladder, Length, Load, SettingsChoice, Study};
+use crate::study::{Arrivals, Body, CpusChoice, Ladder, Length, Load, SettingsChoice, StorageChoice, Study};
 use crate::subject::next_number;
 
 /// What can be controlled of a server.
@@ -94,7 +94,10 @@ pub(crate) fn check(
         {
             return refuse("settings", &settings.label, why);
         }
-        if let Some(storage) = cell.storage.as_ref().filter(|storage| storage.datadir.is_some()) {
+        let is_ours = |storage: &&StorageChoice| {
+            storage.datadir.is_some() || storage.made.is_some() || storage.scheduler.is_some()
+        };
+        if let Some(storage) = cell.storage.as_ref().filter(is_ours) {
             return refuse("storage", &storage.label, why);
         }
         if let Some(cpus) = &cell.cpus {
@@ -203,6 +206,7 @@ pub(crate) fn sandbox_spec(build: &Build, cell: &Cell, load: &Load) -> Result<Sp
                 read_bytes_per_s: storage.read_bytes_s,
                 write_bytes_per_s: storage.write_bytes_s,
             },
+            scheduler: storage.scheduler.clone(),
         });
     }
     spec.cpus = assignment(cell, load)?.server;
@@ -297,8 +301,11 @@ pub(crate) fn server_facts(build: Option<&Build>, cell: &Cell, load: &Load) -> S
     let mut storage = BTreeMap::new();
     if let Some(place) = &cell.storage {
         storage.insert("name".to_owned(), place.label.clone());
-        if let Some(path) = &place.datadir {
+        if let Some(path) = place.datadir.as_ref().filter(|_| place.made.is_none()) {
             storage.insert("path".to_owned(), path.display().to_string());
+        }
+        if let Some(made) = &place.made {
+            storage.insert("made for the study".to_owned(), made_text(made));
         }
     }
     ServerFacts {
@@ -309,6 +316,13 @@ pub(crate) fn server_facts(build: Option<&Build>, cell: &Cell, load: &Load) -> S
         storage,
         ..ServerFacts::default()
     }
+}
+
+/// `xfs, noatime, 8192 MiB`.
+fn made_text(made: &sandbox::FilesystemWish) -> String {
+    let size = format!("{} MiB", made.size_bytes >> 20);
+    let name = made.filesystem.name();
+    [&[name.to_owned()], made.options.as_slice(), &[size]].concat().join(", ")
 }
 
 /// The load of a run.

@@ -310,17 +310,17 @@ fn restored<'a>(
     wanted: &Wanted<'_>,
 ) -> Result<Provisioned<'a>, Failed> {
     spec.snapshot = Some(snapshot);
-    let sandbox = Sandbox::deploy(wanted.home, &spec, &|progress| tell(wanted, progress))?;
+    let sandbox = Sandbox::deploy(wanted.home, &spec, &|progress| tell(wanted.observer, progress))?;
     wanted.stop.set_server(sandbox.pid());
     let target = sandbox.target(Some(DATABASE));
     let Made { configured, data_from, notes } = made;
     Ok(Provisioned { server: Running::Own(Box::new(sandbox)), target, configured, data_from, notes })
 }
 
-fn tell(wanted: &Wanted<'_>, progress: sandbox::Progress) {
+pub(crate) fn tell(observer: Observer<'_>, progress: sandbox::Progress) {
     match progress {
-        sandbox::Progress::Step(text) => (wanted.observer)(Event::Doing(&text)),
-        sandbox::Progress::Bytes { done, total } => (wanted.observer)(Event::Bytes { done, total }),
+        sandbox::Progress::Step(text) => observer(Event::Doing(&text)),
+        sandbox::Progress::Bytes { done, total } => observer(Event::Bytes { done, total }),
     }
 }
 
@@ -332,7 +332,7 @@ fn loaded(
     wanted: &Wanted<'_>,
     stage: &mut dyn FnMut(Stage),
 ) -> Result<(Sandbox, LoadReport, Vec<String>), Failed> {
-    let mut sandbox = Sandbox::deploy(wanted.home, spec, &|progress| tell(wanted, progress))?;
+    let mut sandbox = Sandbox::deploy(wanted.home, spec, &|progress| tell(wanted.observer, progress))?;
     wanted.stop.set_server(sandbox.pid());
     let target = sandbox.target(Some(DATABASE));
     let loaded = {
@@ -355,7 +355,7 @@ fn loaded(
         stage(Stage::Snapshot);
         wanted.stop.set_server(None);
         let dataset = configured.dataset_key();
-        let report = |progress| tell(wanted, progress);
+        let report = |progress| tell(wanted.observer, progress);
         match snapshot::save(wanted.home, &mut sandbox, key, &dataset, SNAPSHOTS_BYTES_MAX, &report) {
             Ok(Some(_)) => {}
             Ok(None) => notes.push(format!(

@@ -610,7 +610,16 @@ fn storage_facts(facts: &sandbox::storage::StorageFacts) -> Vec<(String, String)
         ("options".to_owned(), facts.options.clone()),
         ("device".to_owned(), facts.device.clone()),
     ];
-    all.extend(facts.scheduler.clone().map(|scheduler| ("scheduler".to_owned(), scheduler)));
+    // An image's own device orders nothing.
+    let scheduler = facts.image.as_ref().map_or(&facts.scheduler, |image| &image.scheduler);
+    all.extend(scheduler.clone().map(|scheduler| ("scheduler".to_owned(), scheduler)));
+    if let Some(image) = &facts.image {
+        let through = if image.direct_io { "direct I/O" } else { "its page cache" };
+        all.push((
+            "image".to_owned(),
+            format!("on {} of {}, through {through}", image.filesystem, image.device),
+        ));
+    }
     all
 }
 

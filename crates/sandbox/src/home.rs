@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// The directory that holds everything Plimsoll keeps: `builds/`, `sandboxes/`, `snapshots/`, `downloads/` and the
+/// The directory that holds everything Plimsoll keeps: `builds/`, `sandboxes/`, `snapshots/`, `filesystems/`,
+/// `downloads/` and the
 /// user's own `catalogue.toml`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home {
@@ -56,6 +57,11 @@ impl Home {
     /// Snapshots, one directory each, named by key.
     pub fn snapshots(&self) -> PathBuf {
         self.root.join("snapshots")
+    }
+
+    /// File systems that are made for studies, one directory each.
+    pub fn filesystems(&self) -> PathBuf {
+        self.root.join("filesystems")
     }
 
     /// Archives on their way in.

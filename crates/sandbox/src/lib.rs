@@ -3,7 +3,7 @@
 //! A [`Build`] is the unpacked binaries of a server; [`builds::resolve`] turns a [`Selector`] such as
 //! `mariadb@10.11` into one and fetches it where needed. A [`Sandbox`] is a private instance of a build: data
 //! directory, socket, log, settings and, when the caller is root, an unprivileged uid of its own. A
-//! [`snapshot`] is a loaded data directory kept for reuse.
+//! [`snapshot`] is a loaded data directory kept for reuse, a [`filesystem`] one that is made for data directories.
 //!
 //! Never here: workloads, SQL beyond what a server needs to be set up and asked for its settings, measuring.
 
@@ -13,6 +13,7 @@ mod copy;
 pub mod cpus;
 pub mod engines;
 mod error;
+pub mod filesystem;
 mod home;
 mod limits;
 pub mod lock;
@@ -22,6 +23,7 @@ mod profile;
 mod progress;
 mod record;
 mod sandbox;
+pub mod scheduler;
 mod server;
 mod settings;
 pub mod snapshot;
@@ -33,6 +35,7 @@ mod tls;
 pub use build::{Build, Flavor, Origin, Selector};
 pub use cpus::{Assignment, CpuRequest, Cpus};
 pub use error::Error;
+pub use filesystem::{Filesystem, FilesystemWish, MadeFilesystem};
 pub use home::Home;
 pub use limits::Limits;
 pub use profile::{Durability, Logging, Profile};

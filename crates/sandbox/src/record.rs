@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::process::{self, Family, Ids};
 use crate::profile::{Durability, Logging, Profile};
 use crate::settings::{Isolation, Settings};
-use crate::{Error, Home};
+use crate::{Error, Home, scheduler};
 
 /// The record's format; a record of an unknown one is left alone. In the first one all paths were absolute.
 const SCHEMA: u32 = 2;
@@ -55,6 +55,9 @@ pub(crate) struct Record {
     pub(crate) outside: Vec<PathBuf>,
     /// Control groups that go with it.
     pub(crate) cgroups: Vec<PathBuf>,
+    /// What the disk's I/O scheduler was, where it was changed for this one.
+    #[serde(default)]
+    pub(crate) scheduler_before: Option<scheduler::Before>,
     /// The home that it was written in.
     #[serde(default)]
     pub(crate) home: Option<PathBuf>,

@@ -22,12 +22,20 @@ pub struct Storage {
     /// Limits that make it slower than it is.
     #[serde(default)]
     pub limits: Limits,
+    /// I/O scheduler of its disk while the sandbox lives; `None` leaves it as it is.
+    #[serde(default)]
+    pub scheduler: Option<String>,
 }
 
 /// Least space of /dev/shm for it to be a place for data: containers have 64 MiB by default.
 const TMPFS_BYTES_MIN: u64 = 1 << 30;
 
 impl Storage {
+    /// A directory as it is.
+    pub fn at(name: impl Into<String>, datadir: PathBuf) -> Storage {
+        Storage { name: name.into(), datadir: Some(datadir), limits: Limits::default(), scheduler: None }
+    }
+
     /// The directory under which data directories are made, if it is not the home.
     pub(crate) fn place(&self) -> Result<Option<PathBuf>, Error> {
         let Some(datadir) = &self.datadir else { return Ok(None) };
@@ -69,6 +77,24 @@ pub struct StorageFacts {
     pub scheduler: Option<String>,
     /// Whether it spins, where known.
     pub rotational: Option<bool>,
+    /// The file that it lies in, where its device is a loop device.
+    #[serde(default)]
+    pub image: Option<ImageFacts>,
+}
+
+/// What a file is made of that a loop device shows as a disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageFacts {
+    /// Its file system.
+    pub filesystem: String,
+    /// The device of that, as the mount names it.
+    pub device: String,
+    /// Number of the whole disk, `major:minor`.
+    pub number: String,
+    /// I/O scheduler of the disk, where it has one.
+    pub scheduler: Option<String>,
+    /// Whether the loop device goes past the page cache.
+    pub direct_io: bool,
 }
 
 impl StorageFacts {
@@ -92,8 +118,23 @@ pub fn facts(path: &Path) -> Result<StorageFacts, Error> {
     Ok(StorageFacts {
         scheduler: read("scheduler").map(|line| chosen(&line)),
         rotational: read("rotational").map(|text| text == "1"),
+        image: image_of(&number),
         number,
         ..mount
+    })
+}
+
+/// The file of a loop device, by the device's number.
+fn image_of(number: &str) -> Option<ImageFacts> {
+    let device = Path::new("/sys/dev/block").join(number).join("loop");
+    let read = |name: &str| fs::read_to_string(device.join(name)).ok().map(|text| text.trim().to_owned());
+    let below = facts(Path::new(&read("backing_file")?)).ok()?;
+    Some(ImageFacts {
+        direct_io: read("dio")? == "1",
+        filesystem: below.filesystem,
+        device: below.device,
+        number: below.number,
+        scheduler: below.scheduler,
     })
 }
 
@@ -110,7 +151,7 @@ pub(crate) fn whole_disk(device: u64) -> Option<String> {
 }
 
 /// The scheduler in brackets: `none [mq-deadline] kyber`.
-fn chosen(line: &str) -> String {
+pub(crate) fn chosen(line: &str) -> String {
     let inside = line.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(inside, _)| inside);
     inside.unwrap_or(line).to_owned()
 }
@@ -147,6 +188,7 @@ fn mount_of(table: &str, path: &Path) -> Option<StorageFacts> {
             number: (*number).to_owned(),
             scheduler: None,
             rotational: None,
+            image: None,
         });
     }
     best
@@ -187,13 +229,17 @@ fn evict_files(dir: &Path) -> Result<(), Error> {
             } else if kind.is_file()
                 && let Ok(file) = fs::File::open(entry.path())
             {
-                use std::os::fd::AsRawFd;
-                // SAFETY: the descriptor is open. It is advice: what the kernel keeps, it keeps.
-                unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+                forget(&file);
             }
         }
     }
     Ok(())
+}
+
+/// Asks the kernel to drop a file's clean pages. It is advice: what the kernel keeps, it keeps.
+pub(crate) fn forget(file: &fs::File) {
+    // A failure leaves the cache as it is.
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
 }
 
 /// Bytes that the files below `dir` take on disk.

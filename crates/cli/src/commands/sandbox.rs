@@ -83,7 +83,7 @@ fn deploy(home: &Home, args: DeployArgs) -> Result<End, Failure> {
     spec.storage = args.datadir.map(|datadir| {
         let is_memory = datadir.as_os_str() == "tmpfs";
         let datadir = if is_memory { datadir } else { std::path::absolute(&datadir).unwrap_or(datadir) };
-        Storage { name: "given".into(), datadir: Some(datadir), limits: sandbox::Limits::default() }
+        Storage::at("given", datadir)
     });
     let sandbox = Sandbox::deploy(home, &spec, &told())?;
     let status = sandbox.status()?;

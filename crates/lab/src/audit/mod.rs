@@ -343,8 +343,7 @@ fn cut_rounds(
 ) -> Result<Vec<Round>, Error> {
     let mut spec = named(spec, "power");
     let datadir: PathBuf = disk.path().to_owned();
-    spec.storage =
-        Some(Storage { name: "audit".into(), datadir: Some(datadir), limits: sandbox::Limits::default() });
+    spec.storage = Some(Storage::at("audit", datadir));
     let mut server = Sandbox::deploy(home, &spec, &|_| ())?;
     let mut ledger = made_for_good(&mut server, request, 0x5eed)?;
     let failed = |error: io::Error| Error::Run(format!("the power cut could not be made: {error}"));

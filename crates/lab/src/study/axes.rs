@@ -417,6 +417,20 @@ fn read_storage(item: Item<'_>, problems: &mut Problems) -> Option<StorageChoice
     {
         problems.add(&at.span, "a place is an absolute path, or tmpfs", "relative");
     }
+    let made = read_made(&mut table, datadir.as_ref().map(|at| at.span.clone()), problems);
+    let scheduler = table.get("scheduler").and_then(|item| item.text(problems));
+    if let Some(at) = scheduler.as_ref().filter(|at| !is_word(&at.value)) {
+        problems.add(
+            &at.span,
+            "not the name of an I/O scheduler",
+            "for example mq-deadline, kyber, bfq or none",
+        );
+    }
+    if let (Some(at), Some(place)) = (&scheduler, &datadir)
+        && place.value == "tmpfs"
+    {
+        problems.add(&at.span, "memory has no I/O scheduler", "leave it out");
+    }
     let mut limit = |key| table.get(key).and_then(|item| bytes(item, problems));
     let (read_iops, write_iops) = (limit("read_iops"), limit("write_iops"));
     let (read_bytes_s, write_bytes_s) = (limit("read_bytes_per_s"), limit("write_bytes_per_s"));
@@ -426,12 +440,68 @@ fn read_storage(item: Item<'_>, problems: &mut Problems) -> Option<StorageChoice
     Some(StorageChoice {
         label: label?,
         datadir,
+        made,
+        scheduler: scheduler.map(|at| at.value),
         read_iops,
         write_iops,
         read_bytes_s,
         write_bytes_s,
         memory_bytes,
     })
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+}
+
+/// The keys of a place that is made: `filesystem`, `mount`, `size`, `on`.
+fn read_made(
+    table: &mut Table<'_>,
+    datadir: Option<Range<usize>>,
+    problems: &mut Problems,
+) -> Option<sandbox::FilesystemWish> {
+    const NAMES: [&str; 3] = sandbox::filesystem::NAMES;
+    let filesystem = table.get("filesystem").and_then(|item| item.text(problems));
+    let size = table.get("size");
+    let others = [table.get("mount"), size, table.get("on")];
+    let Some(filesystem) = filesystem else {
+        if let Some(item) = others.into_iter().flatten().next() {
+            let help = "add filesystem = \"ext4\" (or xfs, btrfs)";
+            problems.add_help(&item.span(), "this is of a file system that is made", "none is named", help);
+        }
+        return None;
+    };
+    if let Some(span) = datadir {
+        let message = "`datadir` or `filesystem`, not both";
+        problems.add_help(&span, message, "a place that is there", "name the disk of a made one with `on`");
+    }
+    let is_known = word(problems, &filesystem, "a file system that can be made", NAMES);
+    let [mount, _, on] = others;
+    let mut options = Vec::new();
+    for item in mount.map(|item| item.list(problems)).unwrap_or_default() {
+        let Some(option) = item.text(problems) else { continue };
+        if sandbox::filesystem::is_allowed_option(&option.value) {
+            options.push(option.value);
+        } else {
+            let label = "one option of the file system itself, such as noatime";
+            problems.add(&option.span, format!("`{}` is not an option for a study", option.value), label);
+        }
+    }
+    let on = on.and_then(|item| item.text(problems));
+    if let Some(at) = on.as_ref().filter(|at| !Path::new(&at.value).is_absolute()) {
+        problems.add(&at.span, "a place is an absolute path", "relative");
+    }
+    let Some(size) = size else {
+        let help = "add size = \"8G\": that much of the disk is written before the study";
+        problems.add_help(&filesystem.span, "a made file system needs its size", "how large?", help);
+        return None;
+    };
+    let size_bytes = bytes(size, problems)?;
+    if size_bytes < sandbox::filesystem::IMAGE_BYTES_MIN {
+        problems.add(&size.span(), "too small for a server", "at least 2G");
+    }
+    let filesystem = is_known.then(|| filesystem.value.parse().ok()).flatten()?;
+    Some(sandbox::FilesystemWish { filesystem, options, size_bytes, on: on.map(|at| at.value.into()) })
 }
 
 /// A whole number, or text with a unit: `"64M"`.

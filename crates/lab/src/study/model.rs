@@ -215,8 +215,13 @@ pub struct SettingsChoice {
 pub struct StorageChoice {
     /// Its name.
     pub label: String,
-    /// The directory under which data directories are made; `None`: Plimsoll's own.
+    /// The directory under which data directories are made; `None`: Plimsoll's own. Of a made file system it is known
+    /// when that is mounted.
     pub datadir: Option<PathBuf>,
+    /// A file system that is made for the study.
+    pub made: Option<sandbox::FilesystemWish>,
+    /// I/O scheduler of the disk.
+    pub scheduler: Option<String>,
     /// Limit of the device, operations per second.
     pub read_iops: Option<u64>,
     /// Limit of the device, operations per second.

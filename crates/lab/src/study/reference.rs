@@ -491,7 +491,10 @@ pub const SECTIONS: &[Section] = &[
     },
     Section {
         name: "a place",
-        about: "Where data directories are made, with limits of the device and of memory (cgroups).",
+        about: "Where data directories are made, with limits of the device and of memory (cgroups). With `filesystem` the place \
+                is made for the study and removed after it: an image of `size` bytes, all of them written before, on the \
+                disk of `on`, through a loop device with direct I/O (as root). Mount options and scheduler are read back and \
+                recorded with each run; the disk's scheduler is set while a run's server lives, and restored.",
         keys: &[
             key("name", "text, needed", "", "what the study calls it", "name = \"nvme\""),
             key(
@@ -500,6 +503,41 @@ pub const SECTIONS: &[Section] = &[
                 "",
                 "the directory under which data directories are made",
                 "datadir = \"/mnt/nvme\"",
+            ),
+            key(
+                "filesystem",
+                "text",
+                "",
+                "a file system that is made: ext4, xfs or btrfs",
+                "filesystem = \"ext4\"",
+            ),
+            key(
+                "mount",
+                "option, or a list",
+                "",
+                "mount options of a made file system",
+                "mount = [\"noatime\", \"data=writeback\"]",
+            ),
+            key(
+                "size",
+                "number, or with k, M, G",
+                "",
+                "size of a made file system, at least 2G",
+                "size = \"8G\"",
+            ),
+            key(
+                "on",
+                "path",
+                "",
+                "a directory on the disk that a made file system lies on, instead of Plimsoll's home",
+                "on = \"/srv\"",
+            ),
+            key(
+                "scheduler",
+                "text",
+                "",
+                "I/O scheduler of the disk, where it lets itself be set",
+                "scheduler = \"mq-deadline\"",
             ),
             key("read_iops", "number, or with k, M, G", "", "reads per second, at most", "read_iops = 500"),
             key(

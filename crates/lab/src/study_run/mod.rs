@@ -117,6 +117,13 @@ pub fn run_study(
         .iter()
         .map(|subject| subject.build().map(|build| store.add_build(&record::build(build))).transpose())
         .collect::<Result<Vec<Option<BuildId>>, store::Error>>()?;
+    let mut plan = plan;
+    // Before what uses them: they go last.
+    let made = places::make(home, &mut plan, &chosen, observer, stop)?;
+    for doubt in &made.doubts {
+        observer(Event::Warning(doubt));
+        store.add_note(id, load::time::unix_ms(), doubt)?;
+    }
     // After the plan and its fingerprint, which are of the study and not of this machine.
     let body = crate::cells::with_client_apart(body)?;
     let work = Work {
@@ -130,7 +137,9 @@ pub fn run_study(
         builds: &builds,
         notes: &notes,
     };
-    work.go_on(&mut store, &chosen, Around { stop, observer, attach, seat: None })
+    let outcome = work.go_on(&mut store, &chosen, Around { stop, observer, attach, seat: None });
+    made.close(observer);
+    outcome
 }
 
 /// A study whose row is in the results file, and whose servers are there.
@@ -170,6 +179,7 @@ pub(crate) fn begin(
         None => {
             let plan = Plan::new(body, request.quick, seed(request, body), pinned);
             crate::cells::check(&request.study, &body.load, &plan, &controlled)?;
+            places::check(home, &request.study, body, &plan)?;
             has_blocks(request, &plan)?;
             let id = store.add_study(&study_row(request, body, &plan)?)?;
             if let Some(note) = crate::calibrate::note(home, &request.study, body, &plan) {

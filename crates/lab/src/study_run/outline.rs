@@ -77,6 +77,7 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
         })
         .collect();
     crate::cells::check(&request.study, &body.load, &plan, &controlled)?;
+    super::places::check(home, &request.study, &body, &plan)?;
     let notes = SettingsNotes::of(&request.study, &body.load, &plan, &controlled)?;
     let mut notes: Vec<String> = notes.all().cloned().collect();
     notes.extend(duels_note(&body));

@@ -15,7 +15,7 @@ use crate::record::{self, Lock, Record};
 use crate::server::{self, postgres};
 use crate::{
     Error, Flavor, Home, Life, Listen, Logging, OnProgress, Progress, Spec, builds, engines, limits, preload,
-    settings, snapshot, storage, tls,
+    scheduler, settings, snapshot, storage, tls,
 };
 
 /// Longest path of a unix socket (`sun_path`, with its closing zero).
@@ -242,6 +242,7 @@ fn plan(home: &Home, spec: &Spec, dir: &Path, new: &Path) -> Result<Record, Erro
         limits: spec.storage.as_ref().map(|s| s.limits).unwrap_or_default(),
         outside,
         cgroups: Vec::new(),
+        scheduler_before: None,
         home: Some(home.path().to_owned()),
         is_copy: false,
     })
@@ -331,6 +332,11 @@ impl Sandbox {
                 progress(Progress::Step(format!("initialising {}", self.record.build)));
                 server::init(&self.record, &self.dir)?;
             }
+        }
+        if let Some(wanted) = spec.storage.as_ref().and_then(|storage| storage.scheduler.as_deref()) {
+            self.record.scheduler_before = scheduler::before(&self.record.datadir, wanted)?;
+            self.record.write(&self.dir)?;
+            self.record.scheduler_before.iter().try_for_each(|before| before.change(wanted))?;
         }
         self.limit()?;
         if self.record.limits.memory_bytes.is_some() {

@@ -14,11 +14,11 @@ use crate::server::postgres;
 use crate::{Error, Flavor, Home};
 
 /// Finds what crashed plimsolls left in this home (sandboxes of runs whose process is gone, half-made ones), ends their
-/// servers and removes them. Returns their names.
+/// servers and removes them, with the file systems that they ran on. Returns their names.
 pub fn leftovers(home: &Home) -> Result<Vec<String>, Error> {
     remove_half_made(&home.builds());
     remove_half_made(&home.snapshots());
-    let Ok(entries) = fs::read_dir(home.sandboxes()) else { return Ok(Vec::new()) };
+    let entries = fs::read_dir(home.sandboxes()).into_iter().flatten();
     let mut removed = Vec::new();
     for dir in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
         let Some(name) = dir.file_name().and_then(|n| n.to_str()).map(str::to_owned) else { continue };
@@ -46,6 +46,8 @@ pub fn leftovers(home: &Home) -> Result<Vec<String>, Error> {
         }
         removed.push(name);
     }
+    // After the servers that ran on them.
+    removed.extend(crate::filesystem::leftovers(home)?);
     Ok(removed)
 }
 
@@ -94,6 +96,9 @@ pub(super) fn end_all_of(record: &Record, mut child: Option<&mut Child>) {
 pub(super) fn remove_all_of(record: &Record, dir: &Path) -> Result<(), Error> {
     for group in &record.cgroups {
         crate::limits::remove_group(group)?;
+    }
+    if let Some(before) = record.scheduler_before.as_ref().filter(|_| !record.is_copy) {
+        before.restore()?;
     }
     for outside in record.outside.iter().filter(|_| !record.is_copy) {
         remove_dir(outside)?;

@@ -55,6 +55,14 @@ fn study_with(section: &str, line: &str) -> String {
         }
         "a workload" => entry("workload", &named(line, "workload = \"oltp_read_only\"")),
         "a set of settings" => entry("settings", &named(line, "name = \"n\"")),
+        // A made file system needs both.
+        "a place" if line.starts_with("filesystem") => {
+            entry("storage", &named(line, "name = \"n\", size = \"4G\""))
+        }
+        "a place" if ["mount", "size", "on"].contains(&line.split(' ').next().unwrap_or_default()) => {
+            let size = if line.starts_with("size") { "" } else { ", size = \"4G\"" };
+            entry("storage", &named(line, &format!("name = \"n\", filesystem = \"xfs\"{size}")))
+        }
         "a place" => entry("storage", &named(line, "name = \"n\"")),
         "an environment" => entry("env", &named(line, "name = \"n\"")),
         // Arrivals are those of an open loop.
