@@ -285,6 +285,15 @@ pub struct ClientUsage {
     pub schedule_lag_p99_ms: f64,
     /// The client set the limit.
     pub is_bound: bool,
+    /// Of one of several processes: how long after the agreed instant it let its sessions go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_lag_ms: Option<f64>,
+    /// Processes that had the sessions, where it was not the one that measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<u32>,
+    /// Each of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each: Vec<ClientUsage>,
 }
 
 /// One statement class of a step.

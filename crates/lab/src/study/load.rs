@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::axes::{choice, cpu_list};
 use super::model::*;
 use super::read::{Item, Problems, Table};
+use crate::clients::CLIENTS_MAX;
 use crate::stop::SIDES_MAX;
 
 /// Repeats beyond this add nothing to what five blocks or fifty tell.
@@ -123,6 +124,10 @@ pub(super) fn check_duel(body: &Body, span: &Range<usize>, when: &str, problems:
             help,
         );
     }
+    if body.load.clients > 1 {
+        let help = "leave `clients` out, or leave `pairing` out: runs of one server at a time have room for many clients";
+        refuse("the servers of a duel are loaded by one process", "with `clients`", help);
+    }
     let lengths = body.axes.workload.iter().filter_map(|workload| workload.length);
     if lengths.chain([body.load.length]).any(|length| matches!(length, Length::Transactions(_))) {
         let help = "give a `duration`: it is what each server is loaded for in a block";
@@ -191,6 +196,9 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load,
     }
     let workers = table.get("workers").and_then(|item| item.count_within(problems, 1, WORKERS_MAX));
     load.workers = workers.map(|at| at.value as usize);
+    if let Some(at) = table.get("clients").and_then(|item| item.count_within(problems, 1, CLIENTS_MAX)) {
+        load.clients = at.value;
+    }
     load.seed =
         table.get("seed").and_then(|item| item.count::<i64>(problems, 0)).map(|at| at.value.unsigned_abs());
     if let Some(at) = table.get("hot_locks").and_then(|item| item.truth(problems)) {
