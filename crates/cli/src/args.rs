@@ -417,6 +417,7 @@ const BENCH_EXAMPLES: &str = "Examples:
   plimsoll bench oltp_point_select --server postgres@18 --rate 5000 --time 30s --json -
   plimsoll bench studies/workloads/bank.sql --server postgres -o accounts=100000
   plimsoll bench oltp_read_only --server 'mysql://root@localhost/sbtest?socket=/run/mysqld/mysqld.sock' --keep
+  plimsoll bench oltp_point_select --server mariadb --sessions 64 --clients 4
 A build gets a sandbox of its own, which is destroyed at the end. On a named sandbox or a URL, missing tables are
 loaded into the database named (created if absent) and stay there.";
 

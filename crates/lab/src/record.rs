@@ -120,6 +120,8 @@ fn clients(from: &load::StepResult) -> store::ClientUsage {
     };
     let each = |client: &load::ClientUsage| store::ClientUsage {
         start_lag_ms: Some(client.start_lag_ms),
+        clock_offset_us: client.clock.map(|clock| clock.offset_ns as f64 / 1e3),
+        clock_within_us: client.clock.map(|clock| clock.within_ns as f64 / 1e3),
         ..plain(client)
     };
     let each: Vec<store::ClientUsage> = from.clients.iter().map(each).collect();

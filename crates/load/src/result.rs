@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
+use crate::clients::ClockAgreement;
 use crate::histogram::Histogram;
 use crate::session::FailureClass;
 
@@ -216,6 +217,8 @@ pub struct ClientUsage {
     pub schedule_lag_p99_ms: f64,
     /// How long after the instant that all workers were told the last of them let its sessions go, in ms.
     pub start_lag_ms: f64,
+    /// Of one of several client processes: how far its clock agrees with the leader's.
+    pub clock: Option<ClockAgreement>,
     /// The client, not the server, set the limit; [`ClientUsage::judge`] has the rule.
     pub is_bound: bool,
 }
@@ -239,6 +242,7 @@ impl ClientUsage {
             // Percentiles cannot be added: that of the slice in the middle.
             schedule_lag_p99_ms: middle(clients().map(|client| client.schedule_lag_p99_ms).collect()),
             start_lag_ms: clients().map(|client| client.start_lag_ms).fold(0.0, f64::max),
+            clock: clients().find_map(|client| client.clock),
             is_bound: 2 * bound > slices.len(),
         }
     }

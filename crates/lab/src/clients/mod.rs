@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use load::clients::{Client, ClockAgreement, Process, Ran};
+use load::clients::{Client, Process, Ran};
 use load::{LoadError, LoadPlan, LoadResult, Stop};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -198,8 +198,6 @@ pub(crate) struct Clients {
     clients: Vec<Client>,
     processes: Vec<Arc<Running>>,
     classes: Vec<String>,
-    /// Of the last load.
-    clocks: Vec<ClockAgreement>,
 }
 
 impl Clients {
@@ -222,7 +220,6 @@ impl Clients {
             clients: Vec::new(),
             processes: Vec::new(),
             classes: server.configured.statement_classes(),
-            clocks: Vec::new(),
         };
         for client in 0..order.clients {
             let setup = Setup {
@@ -309,8 +306,7 @@ impl Clients {
         }
         let ran =
             load::clients::run_on_clients(plan, self.classes.clone(), &mut self.clients, observer, stop);
-        let Ran { result, clocks, farewells } = ran.inspect_err(|_| ids::skip_to(first_id + IDS_LOST))?;
-        self.clocks = clocks;
+        let Ran { result, farewells } = ran.inspect_err(|_| ids::skip_to(first_id + IDS_LOST))?;
         for farewell in farewells {
             let said = farewell.and_then(|text| serde_json::from_str::<Farewell>(&text).ok());
             let Some(Farewell { changed, ids_passed }) = said else {
@@ -327,10 +323,11 @@ impl Clients {
 
     /// What a reader should know of them after a load.
     pub(crate) fn facts(&self, result: &LoadResult) -> Vec<(String, String)> {
-        let offsets = self.clocks.iter().map(|clock| clock.offset_ns as f64 / 1e3);
+        let clocks = || result.steps.iter().flat_map(|step| &step.clients).filter_map(|client| client.clock);
+        let offsets = clocks().map(|clock| clock.offset_ns as f64 / 1e3);
         let low = offsets.clone().fold(f64::INFINITY, f64::min);
         let high = offsets.fold(f64::NEG_INFINITY, f64::max);
-        let within = self.clocks.iter().map(|clock| clock.within_ns).max().unwrap_or(0) as f64 / 1e3;
+        let within = clocks().map(|clock| clock.within_ns).max().unwrap_or(0) as f64 / 1e3;
         let lag_ms = result.steps.iter().map(|step| step.client.start_lag_ms).fold(0.0, f64::max);
         vec![
             ("clients".to_owned(), format!("{} processes", self.clients.len())),

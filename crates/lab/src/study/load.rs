@@ -135,8 +135,27 @@ pub(super) fn check_duel(body: &Body, span: &Range<usize>, when: &str, problems:
     }
 }
 
-/// The load, and where its `pairing` stands.
-pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load, Range<usize>) {
+/// Refuses levels that clients cannot share; `span` is that of `clients`.
+pub(super) fn check_clients(body: &Body, span: &Range<usize>, when: &str, problems: &mut Problems) {
+    let clients = body.load.clients;
+    let least = body.axes.ladder.levels().iter().min().copied().unwrap_or(clients);
+    if clients > 1 && least < clients {
+        let message =
+            format!("{when}{least} session{} cannot be shared out", if least == 1 { "" } else { "s" });
+        let help = format!("use at least {clients} sessions at each level, or fewer clients");
+        problems.add_help(span, message, "clients", &help);
+    }
+}
+
+/// Where keys of `[load]` stand that are checked with the rest of the study.
+#[derive(Debug, Default)]
+pub(super) struct LoadSpans {
+    pub(super) pairing: Range<usize>,
+    pub(super) clients: Range<usize>,
+}
+
+/// The load.
+pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load, LoadSpans) {
     let mut load = Load::default();
     let duration = |table: &mut Table<'_>, problems: &mut Problems, key, into: &mut Duration| {
         if let Some(at) = table.get(key).and_then(|item| item.duration(problems)) {
@@ -208,9 +227,9 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load,
         let text = item.text(problems)?;
         cpu_list(&text, problems).then_some(text.value)
     });
-    let pairing_span = table.key_span("pairing");
+    let spans = LoadSpans { pairing: table.key_span("pairing"), clients: table.key_span("clients") };
     table.finish(problems);
-    (load, pairing_span)
+    (load, spans)
 }
 
 /// `gates = "warn"`: a run on a noisy machine, or with a busy client, is shown with warnings instead of being

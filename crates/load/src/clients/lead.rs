@@ -26,8 +26,6 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone)]
 pub struct Ran {
     pub result: LoadResult,
-    /// By client: how far its clock agrees with the leader's.
-    pub clocks: Vec<ClockAgreement>,
     /// By client: what it had to say at the end ([`super::Serving::farewell`]); `None`: it was lost.
     pub farewells: Vec<Option<String>>,
 }
@@ -103,7 +101,11 @@ pub fn run_on_clients_with_clock(
             let result = coordinator.climb(observer);
             lines.iter().for_each(|line| line.order(&Order::End));
             let farewells = listeners.into_iter().map(|listener| listener.join().unwrap_or(None)).collect();
-            result.map(|result| Ran { result, clocks, farewells })
+            let mut result = result?;
+            for step in &mut result.steps {
+                step.clients.iter_mut().zip(&clocks).for_each(|(usage, clock)| usage.clock = Some(*clock));
+            }
+            Ok(Ran { result, farewells })
         };
         let ran = lead();
         is_over.store(true, Ordering::Release);
