@@ -96,6 +96,9 @@ pub(crate) enum Command {
     Submit(SubmitArgs),
     /// Run one workload on one server
     Bench(BenchArgs),
+    /// A client process of a load: started by plimsoll itself
+    #[command(name = lab::clients::COMMAND, hide = true)]
+    LoadClient,
     /// Find the highest rate at which a server keeps a promise
     Line(LineArgs),
     /// List workloads, their options and statements
@@ -389,6 +392,9 @@ pub(crate) struct BenchArgs {
     /// How the arrivals of an open loop are spread
     #[arg(long, value_enum, default_value_t = ArrivalsArg::Poisson, requires = "rate")]
     pub(crate) arrivals: ArrivalsArg,
+    /// Processes that the sessions are shared out to, where one has too few files or cpus; --workers is then of each
+    #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(lab::clients::CLIENTS_MAX)))]
+    pub(crate) clients: u32,
     /// Cpus of the sandbox, as in 0-3,8
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     pub(crate) cpus: Option<sandbox::Cpus>,
@@ -411,6 +417,7 @@ const BENCH_EXAMPLES: &str = "Examples:
   plimsoll bench oltp_point_select --server postgres@18 --rate 5000 --time 30s --json -
   plimsoll bench studies/workloads/bank.sql --server postgres -o accounts=100000
   plimsoll bench oltp_read_only --server 'mysql://root@localhost/sbtest?socket=/run/mysqld/mysqld.sock' --keep
+  plimsoll bench oltp_point_select --server mariadb --sessions 64 --clients 4
 A build gets a sandbox of its own, which is destroyed at the end. On a named sandbox or a URL, missing tables are
 loaded into the database named (created if absent) and stay there.";
 

@@ -39,6 +39,8 @@ pub struct Request {
     pub pacing: load::Pacing,
     /// Worker threads.
     pub workers: Option<usize>,
+    /// Processes that have the sessions; 1: this one.
+    pub clients: u32,
     /// Variables of a sandbox of its own.
     pub settings: BTreeMap<String, String>,
     /// Durability level of a sandbox of its own.
@@ -180,6 +182,7 @@ fn making<'a>(
     let (place, asked) = subject.place(|build| Ok(spec(request, build)))?;
     let notes = assigned.map(|assigned| assigned.notes).unwrap_or_default();
     let order = Order {
+        clients: request.clients,
         home,
         server_name: subject.name(),
         flavor: subject.flavor(),

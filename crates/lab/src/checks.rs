@@ -15,7 +15,8 @@ pub(crate) const CONNECTIONS_BESIDE: u32 = 8;
 /// Disk that a server needs beside its tables: system tables, logs, temporary files.
 const DISK_BESIDE_BYTES: u64 = 512 << 20;
 
-/// Raises this process's limit of open files as far as it goes, and says whether it is enough for so many sessions.
+/// Raises this process's limit of open files as far as it goes, and says whether it is enough for so many sessions. That
+/// of its client processes is the same.
 pub fn descriptors(sessions: u32) -> Result<(), Error> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid rlimit for both calls.
@@ -33,8 +34,8 @@ pub fn descriptors(sessions: u32) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "{sessions} sessions need {needed} open files, this process may have {raised}: raise the hard limit \
-         (`ulimit -Hn`, or nofile in /etc/security/limits.conf), or use fewer sessions"
+        "{sessions} sessions in one process need {needed} open files, it may have {raised}: raise the hard limit \
+         (`ulimit -Hn`, or nofile in /etc/security/limits.conf), use fewer sessions, or more client processes (--clients)"
     )))
 }
 

@@ -11,6 +11,8 @@ pub struct RunContext {
     pub flavor: sandbox::Flavor,
     /// The server's process; `None` for an attached server that runs elsewhere or does not show itself.
     pub server_pid: Option<u32>,
+    /// Processes that have the sessions in place of this one.
+    pub client_pids: Vec<u32>,
     /// Its data directory; `None` where it is not on this machine or cannot be seen.
     pub datadir: Option<PathBuf>,
     /// It is a sandbox: its settings may be changed for a moment, its tables vacuumed.

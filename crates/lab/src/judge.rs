@@ -95,13 +95,24 @@ pub(crate) fn of_load(result: &LoadResult, steps: &[store::Step]) -> Vec<Gate> {
     result.steps.iter().zip(steps).flat_map(of_step).collect()
 }
 
+/// Of several client processes, the one that is worst off.
 fn client_bound(step: &StepResult) -> gates::Gate {
-    gates::client_bound(&gates::ClientLoad {
-        cpu_share: step.client.cpu_share,
-        run_queue_share: step.client.run_queue_share,
-        schedule_lag_p99_ms: step.client.schedule_lag_p99_ms,
-        is_bound: step.client.is_bound,
-    })
+    let of = |client: &load::ClientUsage| {
+        gates::client_bound(&gates::ClientLoad {
+            cpu_share: client.cpu_share,
+            run_queue_share: client.run_queue_share,
+            schedule_lag_p99_ms: client.schedule_lag_p99_ms,
+            is_bound: client.is_bound,
+        })
+    };
+    let ill = |client: &load::ClientUsage| (client.is_bound, client.cpu_share);
+    let worst = step.clients.iter().enumerate().max_by(|(_, one), (_, other)| {
+        let ((bound, share), (is_other, others)) = (ill(one), ill(other));
+        bound.cmp(&is_other).then(share.total_cmp(&others))
+    });
+    let Some((at, worst)) = worst else { return of(&step.client) };
+    let gate = of(worst);
+    gates::Gate { detail: format!("client {} of {}: {}", at + 1, step.clients.len(), gate.detail), ..gate }
 }
 
 /// Whether more arrived in an open loop than was served; a closed loop has no arrivals.

@@ -11,6 +11,7 @@ pub mod calibrate;
 mod cells;
 pub mod changes;
 pub mod checks;
+pub mod clients;
 pub mod duel;
 mod ending;
 mod error;

@@ -102,6 +102,9 @@ pub(crate) struct Wanted<'a> {
     pub(crate) options: &'a std::collections::BTreeMap<String, String>,
     pub(crate) engine: Option<&'a str>,
     pub(crate) data: Data,
+    /// Processes that have the sessions, and the levels that they share.
+    pub(crate) clients: u32,
+    pub(crate) levels: &'a [u32],
     pub(crate) sessions_max: u32,
     pub(crate) stop: &'a StopSwitch,
     pub(crate) observer: Observer<'a>,
@@ -230,6 +233,7 @@ fn own<'a>(
     stage: &mut dyn FnMut(Stage),
 ) -> Result<Provisioned<'a>, Failed> {
     let configured = wanted.workload.configure(wanted.options, dialect_of(&spec.build, wanted.engine))?;
+    crate::clients::check(wanted.clients, wanted.levels, &*configured)?;
     let needs = configured.needs(wanted.sessions_max);
     spec.sessions = needs.connections.max(wanted.sessions_max) + checks::CONNECTIONS_BESIDE;
     let sessions = u64::from(wanted.sessions_max.max(1));
@@ -384,6 +388,7 @@ fn on_existing(
     stage: &mut dyn FnMut(Stage),
 ) -> Result<Made, Error> {
     let configured = wanted.workload.configure(wanted.options, dialect)?;
+    crate::clients::check(wanted.clients, wanted.levels, &*configured)?;
     introduce(target)?;
     let database = target.database.clone().unwrap_or_default();
     if wanted.data == Data::Keep {

@@ -97,21 +97,36 @@ pub(crate) fn step(planned: &load::Step, from: &StepResult, level: Level, offset
         errors: errors.collect::<BTreeMap<_, _>>(),
         seconds: level.seconds,
         intervals: level.intervals,
-        client: store::ClientUsage {
-            workers: from.client.workers,
-            cpu_user_s: from.client.cpu_user_s,
-            cpu_sys_s: from.client.cpu_sys_s,
-            cpu_share: from.client.cpu_share,
-            run_queue_share: from.client.run_queue_share,
-            schedule_lag_p99_ms: from.client.schedule_lag_p99_ms,
-            is_bound: from.client.is_bound,
-        },
+        client: clients(from),
         ended_by: from.ended_by.clone(),
         arrivals_offered: from.arrivals,
         failed: Some(from.failed.to_hdr()),
         unended: Some(store::Unended { transactions: from.unended.len(), from_ms: from.unended.min_ms() }),
         stalls: Some(store::Stalls { seconds: from.stalls.seconds, longest_s: from.stalls.longest_s }),
     }
+}
+
+/// What the client used; all of its processes together, and each of several.
+fn clients(from: &load::StepResult) -> store::ClientUsage {
+    let plain = |client: &load::ClientUsage| store::ClientUsage {
+        workers: client.workers,
+        cpu_user_s: client.cpu_user_s,
+        cpu_sys_s: client.cpu_sys_s,
+        cpu_share: client.cpu_share,
+        run_queue_share: client.run_queue_share,
+        schedule_lag_p99_ms: client.schedule_lag_p99_ms,
+        is_bound: client.is_bound,
+        ..store::ClientUsage::default()
+    };
+    let each = |client: &load::ClientUsage| store::ClientUsage {
+        start_lag_ms: Some(client.start_lag_ms),
+        clock_offset_us: client.clock.map(|clock| clock.offset_ns as f64 / 1e3),
+        clock_within_us: client.clock.map(|clock| clock.within_ns as f64 / 1e3),
+        ..plain(client)
+    };
+    let each: Vec<store::ClientUsage> = from.clients.iter().map(each).collect();
+    let clients = (!each.is_empty()).then_some(each.len() as u32);
+    store::ClientUsage { clients, each, ..plain(&from.client) }
 }
 
 /// A consistency check.

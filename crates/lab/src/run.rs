@@ -11,6 +11,7 @@ use wire::Protocol;
 use workload::Ran;
 
 use crate::checks;
+use crate::clients::Clients;
 use crate::duel::turns::Seat;
 use crate::error::{Class, Error};
 use crate::hooks::{Attach, RunContext};
@@ -27,6 +28,8 @@ use crate::workloads::Resolved;
 /// What to run.
 pub(crate) struct Order<'a> {
     pub(crate) home: &'a Home,
+    /// Processes that have the sessions; 1: this one.
+    pub(crate) clients: u32,
     /// `flavor@version[+label]`.
     pub(crate) server_name: String,
     pub(crate) flavor: sandbox::Flavor,
@@ -221,13 +224,16 @@ fn headline(step: &store::Step) -> (u32, f64, Option<f64>) {
 fn life(lived: &mut Lived<'_>, order: &Order<'_>, place: Place<'_>) -> Result<(), Failed> {
     let around = lived.around;
     let sessions_max = order.load.steps.iter().map(|step| step.sessions).max().unwrap_or(1);
-    checks::descriptors(sessions_max)?;
+    checks::descriptors(sessions_max.div_ceil(order.clients))?;
+    let levels: Vec<u32> = order.load.steps.iter().map(|step| step.sessions).collect();
     let wanted = Wanted {
         home: order.home,
         workload: &**order.workload,
         options: order.options,
         engine: order.engine,
         data: order.data,
+        clients: order.clients,
+        levels: &levels,
         sessions_max,
         stop: around.stop,
         observer: around.observer,
@@ -278,7 +284,8 @@ fn measured_life(
         let state = server.start_cold(around.stop)?;
         lived.recording.end.facts.insert("cache".to_owned(), state);
     }
-    let primed = prime(lived, order, server)?;
+    let mut clients = Clients::start(order, server)?;
+    let primed = prime(lived, order, server, clients.as_mut())?;
 
     lived.stage(Stage::Drain);
     let (server_pid, datadir) = match server.sandbox() {
@@ -289,6 +296,7 @@ fn measured_life(
         target: server.target.clone(),
         flavor: order.flavor,
         server_pid,
+        client_pids: clients.as_ref().map(Clients::pids).unwrap_or_default(),
         datadir,
         is_ours: server.sandbox().is_some(),
         limits: server.sandbox().map(|sandbox| *sandbox.limits()).unwrap_or_default(),
@@ -306,7 +314,7 @@ fn measured_life(
     around.meet()?;
     lived.stage(Stage::Measure);
     let result = match &order.line {
-        None => drive(lived, order, server).map(|result| (Ran::of(&result), result)),
+        None => drive(lived, order, server, clients.as_mut()).map(|result| (Ran::of(&result), result)),
         Some(line) => search(lived, order, line, server),
     };
     if let Some(seat) = around.seat
@@ -315,6 +323,7 @@ fn measured_life(
         seat.fail();
     }
     // Looking at the tables is work, too; and which slices count depends on those of all sides.
+    drop(clients);
     let met = around.meet();
     if let Some(seat) = around.seat {
         lived.recording.end.gates.push(seat.waited().gate());
@@ -410,12 +419,16 @@ fn of_ended_server(error: Error) -> Error {
 }
 
 /// Runs what comes before the load; gives its outcomes, which the checks of the tables count too.
-fn prime(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<'_>) -> Result<Ran, Failed> {
+fn prime(
+    lived: &mut Lived<'_>,
+    order: &Order<'_>,
+    server: &Provisioned<'_>,
+    clients: Option<&mut Clients>,
+) -> Result<Ran, Failed> {
     let Some(plan) = &order.prime else { return Ok(Ran::default()) };
     let stop = lived.around.stop;
     lived.stage(Stage::Prime);
-    let factory = server.configured.sessions(&server.target, order.seed ^ 0x5052_494d);
-    let result = load::run(plan, factory.as_ref(), &mut |_| (), stop.load())
+    let result = run_load(plan, order.seed ^ 0x5052_494d, server, clients, &mut |_| (), stop.load())
         .map_err(|error| Error::Run(format!("priming failed: {error}")))?;
     if result.interrupted || stop.is_requested() {
         return Err(Error::Interrupted.into());
@@ -435,13 +448,37 @@ fn add(one: Ran, other: Ran) -> Ran {
     }
 }
 
+/// Runs a load in this process, or on its clients.
+fn run_load(
+    plan: &LoadPlan,
+    seed: u64,
+    server: &Provisioned<'_>,
+    clients: Option<&mut Clients>,
+    observer: &mut dyn FnMut(load::Event<'_>),
+    stop: &load::Stop,
+) -> Result<LoadResult, load::LoadError> {
+    match clients {
+        Some(clients) => clients.run(plan, seed, &*server.configured, observer, stop),
+        None => {
+            let factory = server.configured.sessions(&server.target, seed);
+            load::run(plan, factory.as_ref(), observer, stop)
+        }
+    }
+}
+
 /// Runs the load, telling those who watch what happens.
-fn drive(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<'_>) -> Result<LoadResult, Error> {
-    let factory = server.configured.sessions(&server.target, order.seed);
+fn drive(
+    lived: &mut Lived<'_>,
+    order: &Order<'_>,
+    server: &Provisioned<'_>,
+    mut clients: Option<&mut Clients>,
+) -> Result<LoadResult, Error> {
     let stop = lived.around.stop;
-    let result =
-        load::run(&order.load, factory.as_ref(), &mut |event| load_told(lived, order, &event), stop.load());
-    drop(factory);
+    let told = &mut |event: load::Event<'_>| load_told(lived, order, &event);
+    let result = run_load(&order.load, order.seed, server, clients.as_deref_mut(), told, stop.load());
+    if let (Some(clients), Ok(result)) = (clients, &result) {
+        lived.recording.end.facts.extend(clients.facts(result));
+    }
     result.map_err(|error| match error {
         load::LoadError::Connect { .. } => Error::Server(error.to_string()),
         load::LoadError::Plan(_) => Error::Usage(error.to_string()),

@@ -38,6 +38,7 @@ impl Attach for Watch {
         let sampler = Sampler::start(&Config {
             epoch: context.began,
             server_pid: context.server_pid,
+            client_pids: context.client_pids.clone(),
             datadir: context.datadir.clone(),
             target: Some(context.target.clone()),
             metrics: self.metrics.clone(),
@@ -65,8 +66,14 @@ pub(crate) fn process_of(target: &wire::Target) -> (Option<u32>, Option<PathBuf>
 /// `began` is zero of all times in series.
 pub(crate) fn onlooker(began: Instant, target: Option<&wire::Target>) -> Box<dyn Hook> {
     let (server_pid, datadir) = target.map_or((None, None), process_of);
-    let sampler =
-        Sampler::start(&Config { epoch: began, server_pid, datadir, target: target.cloned(), metrics: None });
+    let sampler = Sampler::start(&Config {
+        epoch: began,
+        server_pid,
+        client_pids: Vec::new(),
+        datadir,
+        target: target.cloned(),
+        metrics: None,
+    });
     Box::new(Watching {
         sampler,
         canary_ratio: None,

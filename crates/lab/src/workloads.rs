@@ -37,6 +37,8 @@ pub(crate) fn pgbench_name(scripts: &[String], init: Option<&str>) -> String {
 /// A workload as it was read, with what tells it from another one of the same name.
 #[derive(Clone)]
 pub struct Resolved {
+    /// The name that it was asked for by.
+    given: String,
     workload: Held,
     content_sha256: Option<String>,
 }
@@ -48,6 +50,11 @@ enum Held {
 }
 
 impl Resolved {
+    /// What [`resolve`] was given.
+    pub(crate) fn given(&self) -> &str {
+        &self.given
+    }
+
     /// SHA-256 of the workload's file and of the data files that it names, hexadecimal; `None` for what is built in.
     pub fn content_sha256(&self) -> Option<&str> {
         self.content_sha256.as_deref()
@@ -113,7 +120,7 @@ pub fn all() -> Vec<Resolved> {
 /// There is none, its file cannot be understood, or a smack's rows cannot be written.
 pub fn resolve(name: &str) -> Result<Resolved, Error> {
     if let Some(found) = workload::find(name) {
-        return Ok(Resolved { workload: Held::BuiltIn(found), content_sha256: None });
+        return Ok(Resolved { given: name.to_owned(), workload: Held::BuiltIn(found), content_sha256: None });
     }
     if let Some(scripts) = name.strip_prefix(PGBENCH) {
         return pgbench_scripts(name, scripts);
@@ -161,7 +168,7 @@ fn built_in_smack(name: &str) -> Result<Resolved, Error> {
     }
     let found = known[&path].iter().find(|smack| smack.name() == name);
     let found = found.ok_or_else(|| unknown(name))?.clone();
-    Ok(Resolved { workload: Held::Read(found), content_sha256: None })
+    Ok(Resolved { given: name.to_owned(), workload: Held::Read(found), content_sha256: None })
 }
 
 fn read(name: &str) -> Result<String, Error> {
@@ -173,13 +180,21 @@ fn sql_file(name: &str) -> Result<Resolved, Error> {
     let text = read(name)?;
     let content_sha256 = Some(sha256([text.as_str()]));
     let why = match SqlFile::parse(name, &text) {
-        Ok(read) => return Ok(Resolved { workload: Held::Read(Arc::new(read)), content_sha256 }),
+        Ok(read) => {
+            return Ok(Resolved {
+                given: name.to_owned(),
+                workload: Held::Read(Arc::new(read)),
+                content_sha256,
+            });
+        }
         Err(why) => why,
     };
     let stem = Path::new(name).file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
     let script = Weighted { name: name.to_owned(), text: text.clone(), weight: 1 };
     match Scripts::parse(&stem, vec![script], None) {
-        Ok(read) => Ok(Resolved { workload: Held::Read(Arc::new(read)), content_sha256 }),
+        Ok(read) => {
+            Ok(Resolved { given: name.to_owned(), workload: Held::Read(Arc::new(read)), content_sha256 })
+        }
         // Whose file it is decides whose words are said.
         Err(_) if workload::sqlfile::has_directives(&text) => Err(refused(name, &why)),
         Err(pgbenchs) if uses_pgbenchs_commands(&text) => Err(refused(name, &pgbenchs)),
@@ -249,7 +264,7 @@ fn pgbench_scripts(name: &str, list: &str) -> Result<Resolved, Error> {
     let texts = scripts.iter().flat_map(|script| [script.name.as_str(), script.text.as_str()]);
     let hash = sha256(texts.chain(init.as_deref()));
     let read = Scripts::parse(name, scripts, init).map_err(|error| refused(name, &error))?;
-    Ok(Resolved { workload: Held::Read(Arc::new(read)), content_sha256: Some(hash) })
+    Ok(Resolved { given: name.to_owned(), workload: Held::Read(Arc::new(read)), content_sha256: Some(hash) })
 }
 
 fn smack_file(name: &str) -> Result<Resolved, Error> {
@@ -261,7 +276,7 @@ fn smack_file(name: &str) -> Result<Resolved, Error> {
     let stem = path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
     let read = Smack::new(&stem, Cow::Owned(text), &data).map_err(|error| refused(name, &error))?;
     let hash = read.content_sha256().to_owned();
-    Ok(Resolved { workload: Held::Read(Arc::new(read)), content_sha256: Some(hash) })
+    Ok(Resolved { given: name.to_owned(), workload: Held::Read(Arc::new(read)), content_sha256: Some(hash) })
 }
 
 #[cfg(test)]

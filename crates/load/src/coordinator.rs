@@ -2,37 +2,27 @@
 //! part of the client's cost.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use crate::hands::Hands;
 use crate::histogram::{Histogram, Total};
-use crate::memory;
-use crate::plan::{Length, LoadPlan, Pacing, Step};
+use crate::plan::{Length, LoadPlan, Step};
 use crate::recording::{IntervalData, Timeline};
 use crate::result::{
     ClientUsage, ErrorTally, IntervalResult, LatencyPair, LoadResult, StatementResult, StepResult,
 };
 use crate::run::{Event, LoadError};
-use crate::schedule::Share;
 use crate::session::Failure;
-use crate::state::{Shared, StepShared};
+use crate::state::Shared;
 use crate::time::{Clock, Moment};
-use crate::worker::{Command, Report, WorkerStep};
-
-/// Between the command and the start of a step: all workers must have heard of it.
-const HEAD_START: Duration = Duration::from_millis(2);
-
-/// The coordinator's end of what connects it to a worker.
-pub(crate) struct Link {
-    pub(crate) commands: Sender<Command>,
-    /// Emptied intervals go back to be filled again.
-    pub(crate) spares: Sender<Box<IntervalData>>,
-}
+use crate::usage::ProcessCpu;
+use crate::worker::{Report, WorkerStep};
 
 pub(crate) struct Coordinator<'a> {
     plan: &'a LoadPlan,
-    links: Vec<Link>,
+    hands: Hands<'a>,
     reports: Receiver<Report>,
     shared: Arc<Shared>,
     classes: Vec<String>,
@@ -115,6 +105,8 @@ struct Running {
     freezes: Freezes,
     /// Seconds in a row without a single connection.
     silent_s: f64,
+    /// What each process used in the measured phase.
+    used: Vec<Option<ProcessCpu>>,
 }
 
 /// Finds the longest time without a commit that somebody waited through, of those with a second's end in them.
@@ -157,14 +149,14 @@ impl Freezes {
 impl<'a> Coordinator<'a> {
     pub(crate) fn new(
         plan: &'a LoadPlan,
-        links: Vec<Link>,
+        hands: Hands<'a>,
         reports: Receiver<Report>,
         shared: Arc<Shared>,
         classes: Vec<String>,
         clock: Clock,
     ) -> Coordinator<'a> {
         let scratch = Merger::new(classes.len());
-        Coordinator { plan, links, reports, shared, classes, clock, scratch }
+        Coordinator { plan, hands, reports, shared, classes, clock, scratch }
     }
 
     /// All steps, in order.
@@ -212,13 +204,6 @@ impl<'a> Coordinator<'a> {
         Ok(result)
     }
 
-    fn command(&self, mut make: impl FnMut(usize) -> Command) {
-        for (worker, link) in self.links.iter().enumerate() {
-            // A worker that is gone has said so, or will.
-            let _ = link.commands.send(make(worker));
-        }
-    }
-
     fn connect(
         &self,
         index: usize,
@@ -226,9 +211,9 @@ impl<'a> Coordinator<'a> {
         observer: &mut dyn FnMut(Event<'_>),
     ) -> Result<Connected, LoadError> {
         let began = Moment::now();
-        self.command(|_| Command::Prepare { sessions: step.sessions, ramp: self.plan.ramp });
+        self.hands.prepare(step.sessions, self.plan.ramp);
         let (mut connected, mut failure, mut now) = (0, None, began);
-        let mut waiting = self.links.len();
+        let mut waiting = self.hands.workers();
         while waiting > 0 {
             match self.reports.recv() {
                 Ok(Report::Prepared { connected: some, refusal, now: theirs, .. }) => {
@@ -249,7 +234,7 @@ impl<'a> Coordinator<'a> {
                     self.shared.end_with(reason.clone());
                     return Err(LoadError::Worker(reason));
                 }
-                Ok(Report::Interval { .. } | Report::Done { .. }) => {}
+                Ok(Report::Interval { .. } | Report::Done { .. } | Report::Cpu { .. }) => {}
                 Err(_) => return Err(LoadError::Worker("all workers are gone".into())),
             }
         }
@@ -259,7 +244,7 @@ impl<'a> Coordinator<'a> {
         let took = Moment::now() - began;
         // All that the sessions allocate is there, and none of them is running.
         if index == 0 || self.plan.steps[index - 1].sessions != step.sessions {
-            memory::gather();
+            self.hands.gather_memory();
         }
         observer(Event::Connected { step: index, sessions: connected, took });
         Ok(Connected::All { took, now })
@@ -274,20 +259,15 @@ impl<'a> Coordinator<'a> {
         observer: &mut dyn FnMut(Event<'_>),
     ) -> StepResult {
         let now = if self.clock == Clock::Simulated { now } else { Moment::now() };
-        let start = now + HEAD_START;
+        let start = now + self.hands.head_start();
         let measured = start + step.warmup;
         let (end, quota) = match step.length {
             Length::Time(length) => (Some(measured + length), None),
             Length::Transactions { count, at_most } => (at_most.map(|most| measured + most), Some(count)),
         };
         let timeline = Timeline { start, measured, end };
-        let workers = self.links.len();
-        let shared = Arc::new(StepShared::new(quota, workers as u32));
-        self.command(|worker| Command::Begin {
-            timeline,
-            shared: shared.clone(),
-            share: share_of(step, worker, workers),
-        });
+        let workers = self.hands.workers();
+        let shared = self.hands.begin(step, timeline, quota);
         let mut running = Running {
             index,
             timeline,
@@ -297,10 +277,14 @@ impl<'a> Coordinator<'a> {
             result: StepResult { sessions: step.sessions, connect_s, ..StepResult::default() },
             freezes: Freezes::default(),
             silent_s: 0.0,
+            used: vec![None; self.hands.clients()],
         };
         self.listen(&mut running, observer);
         self.merge_ready(&mut running, observer);
-        self.conclude(running, &shared)
+        if let Some(shared) = shared {
+            running.used[0] = shared.used();
+        }
+        self.conclude(running)
     }
 
     /// Takes reports until every worker has drained.
@@ -316,6 +300,7 @@ impl<'a> Coordinator<'a> {
                     self.merge_ready(running, observer);
                 }
                 Ok(Report::Warning(text)) => observer(Event::Warning(&text)),
+                Ok(Report::Cpu { client, used }) => running.used[client] = Some(used),
                 Ok(Report::Prepared { .. }) => {}
                 Ok(Report::Lost { reason }) => return self.shared.end_with(reason),
                 Err(_) => return self.shared.end_with("all workers are gone".into()),
@@ -341,11 +326,11 @@ impl<'a> Coordinator<'a> {
         let mut interval = IntervalResult { second, ..IntervalResult::default() };
         let is_measured = second >= 1;
         let (mut commits, mut waiting_since): (Option<(Moment, Moment)>, Option<Moment>) = (None, None);
-        for (queue, link) in running.queues.iter_mut().zip(&self.links) {
+        for (worker, queue) in running.queues.iter_mut().enumerate() {
             if queue.front().is_none_or(|data| data.second != second) {
                 continue;
             }
-            let Some(mut data) = queue.pop_front() else { continue };
+            let Some(data) = queue.pop_front() else { continue };
             self.scratch.add(&data);
             self.scratch.add_earlier(&data);
             commits = match (commits, data.commits) {
@@ -369,8 +354,7 @@ impl<'a> Coordinator<'a> {
             interval.connected += data.connected;
             interval.backlog += data.backlog;
             interval.in_flight += data.in_flight;
-            data.clear();
-            let _ = link.spares.send(data);
+            self.hands.give_back(worker, data);
         }
         running.freezes.interval(commits, waiting_since, is_measured);
         let is_whole = interval.duration_s > 0.99;
@@ -408,15 +392,17 @@ impl<'a> Coordinator<'a> {
     }
 
     /// Makes the step's result of what was summed.
-    fn conclude(&self, running: Running, shared: &StepShared) -> StepResult {
-        let Running { timeline, done, mut totals, mut result, mut freezes, .. } = running;
+    fn conclude(&self, running: Running) -> StepResult {
+        let Running { timeline, done, mut totals, mut result, mut freezes, used, .. } = running;
         let (mut failed, mut unended) = (Total::new(), Total::new());
         let mut late_by_class: BTreeMap<usize, Total> = BTreeMap::new();
         let (mut thawed, mut closed) = (None, timeline.measured);
         let mut end = timeline.measured;
-        let mut lag = Total::new();
-        let (mut busiest_s, mut queued_s, mut worker_s) = (0.0f64, 0.0, 0.0);
-        for step in done.into_iter().flatten() {
+        let mut efforts: Vec<Effort> = used.iter().map(|_| Effort::new()).collect();
+        let clients = efforts.len();
+        let done = done.into_iter().enumerate().filter_map(|(worker, step)| Some((worker % clients, step?)));
+        for (client, step) in done {
+            efforts[client].add(&step, &timeline);
             result.drained += step.drained;
             result.outcomes_whole += step.whole;
             result.outcomes.skipped += step.censored;
@@ -425,7 +411,6 @@ impl<'a> Coordinator<'a> {
                 let sum = result.errors.entry(code).or_insert(ErrorTally { count: 0, text: tally.text });
                 sum.count += tally.count;
             }
-            lag.add(&step.lag);
             totals.response.add(&step.late.response);
             if !step.late.service.is_empty() {
                 totals.service.get_or_insert_with(Total::new).add(&step.late.service);
@@ -444,9 +429,6 @@ impl<'a> Coordinator<'a> {
                 if let Some(arrivals) = theirs.arrivals {
                     *result.arrivals.get_or_insert(0) += arrivals;
                 }
-                busiest_s = busiest_s.max(theirs.thread.cpu.as_secs_f64());
-                queued_s += theirs.thread.queued.as_secs_f64();
-                worker_s += (theirs.at - timeline.measured).as_secs_f64();
             }
         }
         result.duration_s = (end - timeline.measured).as_secs_f64();
@@ -462,20 +444,14 @@ impl<'a> Coordinator<'a> {
             let latency = &mut result.by_statement[class].latency;
             *latency = Histogram::merged([&*latency, &late.to_histogram()]);
         }
-        result.client = ClientUsage {
-            workers: self.links.len() as u32,
-            cpu_share: ratio(busiest_s, result.duration_s),
-            run_queue_share: ratio(queued_s, worker_s),
-            schedule_lag_p99_ms: lag.to_histogram().quantile_ms(0.99),
-            ..ClientUsage::default()
-        };
-        if let (Some(before), Some(after)) = *shared.cpu.lock().unwrap_or_else(PoisonError::into_inner) {
-            result.client.cpu_user_s = after.user_s - before.user_s;
-            result.client.cpu_sys_s = after.sys_s - before.sys_s;
-        }
         let open_loop_p50_ms =
             result.latency.service.as_ref().map(|_| result.latency.response.quantile_ms(0.5));
-        result.client.is_bound = result.client.judge(open_loop_p50_ms);
+        let usage = |(effort, used): (&Effort, &Option<ProcessCpu>)| {
+            effort.usage(*used, result.duration_s, open_loop_p50_ms)
+        };
+        let each: Vec<ClientUsage> = efforts.iter().zip(&used).map(usage).collect();
+        result.client = Effort::together(&efforts, &each);
+        result.clients = if clients > 1 { each } else { Vec::new() };
         result.ended_by = self.shared.reason();
         result
     }
@@ -490,6 +466,71 @@ impl<'a> Coordinator<'a> {
     }
 }
 
+/// What the workers of one process did in the measured phase of a step.
+struct Effort {
+    workers: u32,
+    busiest_s: f64,
+    queued_s: f64,
+    worker_s: f64,
+    lag: Total,
+    start_lag: Duration,
+}
+
+impl Effort {
+    fn new() -> Effort {
+        let (lag, start_lag) = (Total::new(), Duration::ZERO);
+        Effort { workers: 0, busiest_s: 0.0, queued_s: 0.0, worker_s: 0.0, lag, start_lag }
+    }
+
+    fn add(&mut self, step: &WorkerStep, timeline: &Timeline) {
+        self.workers += 1;
+        self.lag.add(&step.lag);
+        self.start_lag = self.start_lag.max(step.started.map_or(Duration::ZERO, |at| at - timeline.start));
+        if let Some(end) = step.end {
+            self.busiest_s = self.busiest_s.max(end.thread.cpu.as_secs_f64());
+            self.queued_s += end.thread.queued.as_secs_f64();
+            self.worker_s += (end.at - timeline.measured).as_secs_f64();
+        }
+    }
+
+    /// `used`: what the whole process used.
+    fn usage(&self, used: Option<ProcessCpu>, duration_s: f64, open_loop_p50_ms: Option<f64>) -> ClientUsage {
+        let ProcessCpu { user_s, sys_s } = used.unwrap_or_default();
+        let mut usage = ClientUsage {
+            workers: self.workers,
+            cpu_user_s: user_s,
+            cpu_sys_s: sys_s,
+            cpu_share: ratio(self.busiest_s, duration_s),
+            run_queue_share: ratio(self.queued_s, self.worker_s),
+            schedule_lag_p99_ms: self.lag.to_histogram().quantile_ms(0.99),
+            start_lag_ms: self.start_lag.as_secs_f64() * 1e3,
+            clock: None,
+            is_bound: false,
+        };
+        usage.is_bound = usage.judge(open_loop_p50_ms);
+        usage
+    }
+
+    /// All processes as one client: it set the limit where one of them did.
+    fn together(efforts: &[Effort], each: &[ClientUsage]) -> ClientUsage {
+        let most = |of: fn(&ClientUsage) -> f64| each.iter().map(of).fold(0.0, f64::max);
+        let sum = |of: fn(&Effort) -> f64| efforts.iter().map(of).sum::<f64>();
+        let mut lag = Total::new();
+        efforts.iter().for_each(|effort| lag.add(&effort.lag));
+        ClientUsage {
+            workers: each.iter().map(|usage| usage.workers).sum(),
+            cpu_user_s: each.iter().map(|usage| usage.cpu_user_s).sum(),
+            cpu_sys_s: each.iter().map(|usage| usage.cpu_sys_s).sum(),
+            cpu_share: most(|usage| usage.cpu_share),
+            run_queue_share: ratio(sum(|effort| effort.queued_s), sum(|effort| effort.worker_s)),
+            schedule_lag_p99_ms: lag.to_histogram().quantile_ms(0.99),
+            start_lag_ms: most(|usage| usage.start_lag_ms),
+            clock: None,
+            is_bound: each.iter().any(|usage| usage.is_bound),
+        }
+    }
+}
+
 enum Connected {
     All { took: Duration, now: Moment },
     Not { connected: u32, failure: Failure },
@@ -497,24 +538,4 @@ enum Connected {
 
 fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
-}
-
-/// A worker's part of the arrivals: as large as its part of the sessions.
-fn share_of(step: &Step, worker: usize, workers: usize) -> Option<Share> {
-    let Pacing::Open { rate_tps, arrivals } = step.pacing else { return None };
-    let sessions_of = |worker: usize| (worker..step.sessions as usize).step_by(workers).count() as u64;
-    let before: u64 = (0..worker).map(sessions_of).sum();
-    let mine = sessions_of(worker);
-    let part = mine as f64 / f64::from(step.sessions);
-    let count = match step.length {
-        Length::Time(_) => None,
-        Length::Transactions { count, .. } => {
-            // Rounded so that the parts sum up.
-            let until = |sessions: u64| u128::from(count) * u128::from(sessions) / u128::from(step.sessions);
-            Some((until(before + mine) - until(before)) as u64)
-        }
-    };
-    // A worker without sessions gets arrivals that never come.
-    let rate_tps = (rate_tps * part).max(f64::MIN_POSITIVE);
-    Some(Share { rate_tps, offset: worker as f64 / workers as f64, arrivals, count })
 }

@@ -3,7 +3,10 @@
 //!
 //! Two forms exist. [`Buckets`] is a flat array that is counted into and that is emptied in time proportional
 //! to the range it saw. [`Histogram`] is what results hold: the same buckets, packed into a byte or
-//! two for each bucket that was hit, because an hour of seconds by several statement classes must fit in memory.
+//! two for each bucket that was hit, because an hour of seconds by several statement classes must fit in memory. In it
+//! flat ones travel between processes.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A bucket's unit.
 pub(crate) const UNIT_NS: u64 = 100;
@@ -34,7 +37,7 @@ const fn highest_of(index: usize) -> u64 {
 }
 
 /// What is kept exactly beside the buckets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Summary {
     sum_ns: u64,
     min_ns: u64,
@@ -92,6 +95,11 @@ where
         self.low = BUCKETS;
         self.high = 0;
         self.summary = Summary::NONE;
+    }
+
+    fn widen(&mut self, low: usize, high: usize) {
+        self.low = self.low.min(low);
+        self.high = self.high.max(high);
     }
 
     /// Packs what was recorded.
@@ -175,15 +183,39 @@ impl Total {
             self.summary.add(histogram.summary);
         }
     }
+}
 
-    fn widen(&mut self, low: usize, high: usize) {
-        self.low = self.low.min(low);
-        self.high = self.high.max(high);
+impl<Cell: Copy + Default> Serialize for Buckets<Cell>
+where
+    u64: From<Cell>,
+{
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_histogram().serialize(serializer)
+    }
+}
+
+impl<'de, Cell: Copy + Default + TryFrom<u64>> Deserialize<'de> for Buckets<Cell>
+where
+    u64: From<Cell>,
+{
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        let packed = Histogram::deserialize(deserializer)?;
+        let mut all = Buckets::new();
+        for (index, count) in packed.cells() {
+            let cell = all.cells.get_mut(index).ok_or_else(|| D::Error::custom("no such bucket"))?;
+            *cell = Cell::try_from(count).map_err(|_| D::Error::custom("more than a bucket can count"))?;
+            all.widen(index, index);
+        }
+        if packed.count > 0 {
+            all.summary = packed.summary;
+        }
+        Ok(all)
     }
 }
 
 /// A finished latency histogram. Compact, immutable, without loss against the HDR buckets.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
     /// Pairs of varints: empty buckets skipped, count.
     packed: Box<[u8]>,
@@ -400,6 +432,18 @@ mod tests {
         let right: Vec<u64> = (1..100).map(|i| i * 99_000_000).collect();
         let merged = Histogram::merged([&Histogram::of(left.clone()), &Histogram::of(right.clone())]);
         assert_eq!(merged, Histogram::of(left.into_iter().chain(right)));
+    }
+
+    #[test]
+    fn flat_ones_travel_without_loss() {
+        let mut counts = Counts::new();
+        [1, 99, 5_000, 5_049, 70_000_000, LONGEST_NS * 2].into_iter().for_each(|ns| counts.record(ns));
+        let text = serde_json::to_string(&counts).unwrap();
+        let arrived: Counts = serde_json::from_str(&text).unwrap();
+        assert_eq!(arrived.to_histogram(), counts.to_histogram());
+        assert_eq!((arrived.low, arrived.high), (counts.low, counts.high));
+        let none: Counts = serde_json::from_str(&serde_json::to_string(&Counts::new()).unwrap()).unwrap();
+        assert!(none.is_empty() && none.summary == Summary::NONE);
     }
 
     #[test]

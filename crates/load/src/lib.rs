@@ -3,9 +3,11 @@
 //!
 //! Never here: protocol bytes, SQL, files, a terminal.
 
+pub mod clients;
 mod coordinator;
 mod driver;
 mod executor;
+mod hands;
 mod histogram;
 mod memory;
 pub mod net;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Highest rate of an open loop, in transactions per second: one for each nanosecond of the clock. Arrivals closer to
 /// each other than that could not be told apart.
 pub const RATE_MAX_TPS: f64 = 1e9;
@@ -21,7 +23,7 @@ pub enum Pacing {
 }
 
 /// How the arrivals of an open loop are spread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Arrivals {
     /// At equal distances.
     Constant,
@@ -57,7 +59,7 @@ pub struct Step {
 }
 
 /// What to do after a deadlock, a serialization failure or a lock timeout (or what the workload calls retryable).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RetryPolicy {
     /// Attempts after the first one; 0 for none.
     pub retries_max: u32,
@@ -84,7 +86,8 @@ pub struct LoadPlan {
     /// Load levels, in order, in one life of the sessions (a ladder climbed has many, a plain run one).
     pub steps: Vec<Step>,
     /// Worker threads; `None`: one for each of `cpus`, or, where these are not given, one for two of the cpus that this
-    /// process may use.
+    /// process may use. Where the sessions live in client processes: threads of each of them; `None`: as many as make up
+    /// that number together, and at least one.
     pub workers: Option<usize>,
     /// Cpus to pin workers to, in turn; empty: those that this process may use.
     pub cpus: Vec<usize>,
@@ -103,6 +106,8 @@ pub struct LoadPlan {
     /// How long a step goes on after every session has lost its connection and none could be reopened. Then
     /// the step ends with the reason.
     pub silence_limit: Duration,
+    /// How long a client process may tell nothing at all before it is given up; it says each second that it is alive.
+    pub client_silence: Duration,
     /// Seed of arrivals and back-off jitter; the workload seeds its own sessions.
     pub seed: u64,
     /// In open loop: let the workers run before all other threads where the system permits it, so that arrivals
@@ -138,6 +143,7 @@ impl Default for LoadPlan {
             drain: Duration::from_secs(10),
             connect_limit: Duration::from_secs(30),
             silence_limit: Duration::from_secs(10),
+            client_silence: Duration::from_secs(20),
             seed: 1,
             raise_priority: false,
             enough: crate::Stop::new(),

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use wire::StatementKind;
 
 use crate::histogram::{Counts, Total};
@@ -18,7 +20,7 @@ const OTHER_CODES: &str = "(other codes)";
 const NOTES_MAX: usize = 16;
 
 /// When the phases of a step begin and end. The same for all workers, so that their intervals align.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Timeline {
     /// The warm-up begins.
     pub(crate) start: Moment,
@@ -55,7 +57,7 @@ impl Timeline {
 const SECOND: Duration = Duration::from_secs(1);
 
 /// What a worker counted in one interval. Goes to the coordinator and comes back empty.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct IntervalData {
     pub(crate) second: i64,
     pub(crate) duration: Duration,
@@ -157,7 +159,7 @@ enum Note {
 }
 
 /// What belongs to the measured phase and stands in none of its intervals.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Late {
     pub(crate) response: Counts,
     pub(crate) service: Counts,

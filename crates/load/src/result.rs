@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
+use serde::{Deserialize, Serialize};
+
+use crate::clients::ClockAgreement;
 use crate::histogram::Histogram;
 use crate::session::FailureClass;
 
 /// How transactions ended. Exclusive; retries are counted apart.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcomes {
     /// Confirmed by the server.
     pub committed: u64,
@@ -77,7 +80,12 @@ impl StepResult {
             statement.count = parts().map(|part| part.count).sum();
             statement.latency = Histogram::merged(parts().map(|part| &part.latency));
         }
-        all.client = ClientUsage::merged(slices);
+        let of_slices = |of: &dyn Fn(&StepResult) -> Option<&ClientUsage>| {
+            let usages = slices.iter().filter_map(|slice| Some((of(slice)?, slice.duration_s)));
+            ClientUsage::merged(&usages.collect::<Vec<_>>())
+        };
+        all.client = of_slices(&|slice| Some(&slice.client));
+        all.clients = (0..first.clients.len()).map(|at| of_slices(&|slice| slice.clients.get(at))).collect();
         all
     }
 
@@ -184,7 +192,7 @@ pub struct IntervalResult {
 }
 
 /// How often an error occurred, by its code.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorTally {
     /// Times, retried ones included.
     pub count: u64,
@@ -207,27 +215,34 @@ pub struct ClientUsage {
     pub run_queue_share: f64,
     /// 99th percentile of how late a due wake-up (an arrival, a timer) was served, in ms.
     pub schedule_lag_p99_ms: f64,
+    /// How long after the instant that all workers were told the last of them let its sessions go, in ms.
+    pub start_lag_ms: f64,
+    /// Of one of several client processes: how far its clock agrees with the leader's.
+    pub clock: Option<ClockAgreement>,
     /// The client, not the server, set the limit; [`ClientUsage::judge`] has the rule.
     pub is_bound: bool,
 }
 
 impl ClientUsage {
-    fn merged(slices: &[StepResult]) -> ClientUsage {
-        let whole_s: f64 = slices.iter().map(|slice| slice.duration_s).sum();
+    /// That of one client in slices of so many seconds.
+    fn merged(slices: &[(&ClientUsage, f64)]) -> ClientUsage {
+        let whole_s: f64 = slices.iter().map(|(_, duration_s)| duration_s).sum();
         let mean = |of: fn(&ClientUsage) -> f64| {
-            let sum: f64 = slices.iter().map(|slice| of(&slice.client) * slice.duration_s).sum();
+            let sum: f64 = slices.iter().map(|(client, duration_s)| of(client) * duration_s).sum();
             if whole_s > 0.0 { sum / whole_s } else { 0.0 }
         };
-        let lag = |slice: &StepResult| slice.client.schedule_lag_p99_ms;
-        let bound = slices.iter().filter(|slice| slice.client.is_bound).count();
+        let clients = || slices.iter().map(|(client, _)| *client);
+        let bound = clients().filter(|client| client.is_bound).count();
         ClientUsage {
-            workers: slices.iter().map(|slice| slice.client.workers).max().unwrap_or(0),
-            cpu_user_s: slices.iter().map(|slice| slice.client.cpu_user_s).sum(),
-            cpu_sys_s: slices.iter().map(|slice| slice.client.cpu_sys_s).sum(),
+            workers: clients().map(|client| client.workers).max().unwrap_or(0),
+            cpu_user_s: clients().map(|client| client.cpu_user_s).sum(),
+            cpu_sys_s: clients().map(|client| client.cpu_sys_s).sum(),
             cpu_share: mean(|client| client.cpu_share),
             run_queue_share: mean(|client| client.run_queue_share),
             // Percentiles cannot be added: that of the slice in the middle.
-            schedule_lag_p99_ms: middle(slices.iter().map(lag).collect()),
+            schedule_lag_p99_ms: middle(clients().map(|client| client.schedule_lag_p99_ms).collect()),
+            start_lag_ms: clients().map(|client| client.start_lag_ms).fold(0.0, f64::max),
+            clock: clients().find_map(|client| client.clock),
             is_bound: 2 * bound > slices.len(),
         }
     }
@@ -282,8 +297,10 @@ pub struct StepResult {
     pub by_statement: Vec<StatementResult>,
     /// By code: what went wrong in the measured phase.
     pub errors: BTreeMap<String, ErrorTally>,
-    /// The client itself.
+    /// The client itself; all of them together where there are several processes.
     pub client: ClientUsage,
+    /// Each of several client processes; empty where there is but one, this one.
+    pub clients: Vec<ClientUsage>,
     /// What ended the step early, if anything did.
     pub ended_by: Option<String>,
 }

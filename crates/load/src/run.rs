@@ -3,10 +3,15 @@
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, mpsc};
+use std::thread::Scope;
 use std::time::Duration;
 
-use crate::coordinator::{Coordinator, Link};
+use serde::{Deserialize, Serialize};
+
+use crate::coordinator::Coordinator;
+use crate::hands::{Hands, Link};
 use crate::memory;
 use crate::plan::{Length, LoadPlan, Pacing, RATE_MAX_TPS, Step};
 use crate::result::{IntervalResult, LoadResult, StepResult};
@@ -131,63 +136,134 @@ pub fn run_with_clock(
     clock: Clock,
 ) -> Result<LoadResult, LoadError> {
     let most = check(plan)?;
-    let wanted = u64::from(most) + DESCRIPTORS_BESIDE;
-    let system = |what: &'static str| move |source: io::Error| LoadError::System { what, source };
-    let descriptors = usage::raise_descriptors(wanted).map_err(system("reading the limit of open files"))?;
-    if clock == Clock::Monotonic && descriptors < wanted {
-        return Err(LoadError::Plan(format!(
-            "{most} sessions need {wanted} open files and this process may have {descriptors}: raise the limit \
-             (ulimit -n {wanted}), or ask for fewer sessions"
-        )));
-    }
-    let allowed = usage::allowed_cpus();
-    let are_shared = plan.cpus.is_empty();
-    let cpus = if are_shared { allowed } else { plan.cpus.clone() };
-    let workers = plan.workers.unwrap_or_else(|| workers_for(cpus.len(), are_shared));
+    let (workers, cpus, are_shared) = workers_of(plan);
     let workers = workers.clamp(1, most.max(1) as usize);
+    let post = |worker| Post { worker, cpu: cpu_of(worker, workers, &cpus, !are_shared) };
+    let posts = (0..workers).map(post).collect();
+    let team = Team { client: 0, workers, posts, ..Team::of(plan, clock) };
+    let lacking = lacking_descriptors(&team, most.into());
+    let lacking =
+        lacking.map_err(|source| LoadError::System { what: "reading the limit of open files", source })?;
+    if let Some(why) = lacking {
+        return Err(LoadError::Plan(why));
+    }
     let classes = factory.statement_classes();
     let shared = Arc::new(Shared::new(stop.clone()));
     let (reports, reported) = mpsc::channel();
     memory::prepare();
     std::thread::scope(|scope| {
-        let mut links = Vec::with_capacity(workers);
-        for worker in 0..workers {
-            let (commands, commanded) = mpsc::channel();
-            let (spares, spared) = mpsc::channel();
-            let setup = WorkerSetup {
-                worker,
-                workers,
-                cpu: cpu_of(worker, workers, &cpus, !are_shared),
-                raise_priority: plan.raise_priority,
-                clock,
-                rules: Rules { retry: plan.retry, think_time: plan.think_time, drain: plan.drain },
-                connect_limit: plan.connect_limit,
-                seed: plan.seed,
-                classes: classes.len(),
-                shared: shared.clone(),
-                reports: reports.clone(),
-                spares: spared,
-                commands: commanded,
-            };
-            let reports = reports.clone();
-            std::thread::Builder::new()
-                .name(format!("load-{worker}"))
-                .spawn_scoped(scope, move || {
-                    let outcome = panic::catch_unwind(AssertUnwindSafe(|| worker::work(setup, factory)));
-                    let reason = match outcome {
-                        Ok(Ok(())) => return,
-                        Ok(Err(error)) => format!("worker {worker} failed: {error}"),
-                        Err(panic) => format!("worker {worker} panicked: {}", words_of(&*panic)),
-                    };
-                    let _ = reports.send(Report::Lost { reason });
-                })
-                .map_err(system("starting a worker thread"))?;
-            links.push(Link { commands, spares });
-        }
-        let coordinator = Coordinator::new(plan, links, reported, shared, classes, clock);
+        let links = man(scope, &team, &shared, factory, &reports)?;
+        let coordinator = Coordinator::new(plan, Hands::Own(links), reported, shared, classes, clock);
         // The links are dropped with the coordinator: that is what tells the workers to end.
         coordinator.climb(observer)
     })
+}
+
+/// The workers of one process, and what all workers of the load are alike in.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Team {
+    /// Which of the processes, from 0.
+    pub(crate) client: usize,
+    /// Workers of all processes together.
+    pub(crate) workers: usize,
+    /// Those of this one.
+    pub(crate) posts: Vec<Post>,
+    pub(crate) raise_priority: bool,
+    pub(crate) clock: Clock,
+    pub(crate) rules: Rules,
+    pub(crate) connect_limit: Duration,
+    pub(crate) seed: u64,
+}
+
+/// A worker's place.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Post {
+    /// Its number among all workers of the load.
+    pub(crate) worker: usize,
+    /// What it is pinned to.
+    pub(crate) cpu: Option<usize>,
+}
+
+impl Team {
+    /// Nobody yet, to work by this plan.
+    pub(crate) fn of(plan: &LoadPlan, clock: Clock) -> Team {
+        Team {
+            client: 0,
+            workers: 0,
+            posts: Vec::new(),
+            raise_priority: plan.raise_priority,
+            clock,
+            rules: Rules { retry: plan.retry, think_time: plan.think_time, drain: plan.drain },
+            connect_limit: plan.connect_limit,
+            seed: plan.seed,
+        }
+    }
+}
+
+/// Starts the workers of a team; they end when their links are dropped.
+pub(crate) fn man<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    team: &Team,
+    shared: &Arc<Shared>,
+    factory: &'scope dyn SessionFactory,
+    reports: &Sender<Report>,
+) -> Result<Vec<Link>, LoadError> {
+    let classes = factory.statement_classes().len();
+    let mut links = Vec::with_capacity(team.posts.len());
+    for &Post { worker, cpu } in &team.posts {
+        let (commands, commanded) = mpsc::channel();
+        let (spares, spared) = mpsc::channel();
+        let setup = WorkerSetup {
+            worker,
+            workers: team.workers,
+            cpu,
+            raise_priority: team.raise_priority,
+            clock: team.clock,
+            rules: team.rules.clone(),
+            connect_limit: team.connect_limit,
+            seed: team.seed,
+            classes,
+            shared: shared.clone(),
+            reports: reports.clone(),
+            spares: spared,
+            commands: commanded,
+        };
+        let reports = reports.clone();
+        std::thread::Builder::new()
+            .name(format!("load-{worker}"))
+            .spawn_scoped(scope, move || {
+                let outcome = panic::catch_unwind(AssertUnwindSafe(|| worker::work(setup, factory)));
+                let reason = match outcome {
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) => format!("worker {worker} failed: {error}"),
+                    Err(panic) => format!("worker {worker} panicked: {}", words_of(&*panic)),
+                };
+                let _ = reports.send(Report::Lost { reason });
+            })
+            .map_err(|source| LoadError::System { what: "starting a worker thread", source })?;
+        links.push(Link { commands, spares });
+    }
+    Ok(links)
+}
+
+/// Makes room for the descriptors of so many sessions in this process; why that is not possible, if it is not.
+pub(crate) fn lacking_descriptors(team: &Team, sessions: u64) -> io::Result<Option<String>> {
+    let wanted = sessions + DESCRIPTORS_BESIDE;
+    let descriptors = usage::raise_descriptors(wanted)?;
+    let is_lacking = team.clock == Clock::Monotonic && descriptors < wanted;
+    Ok(is_lacking.then(|| {
+        format!(
+            "{sessions} sessions in one process need {wanted} open files and it may have {descriptors}: raise the limit \
+             (ulimit -n {wanted}), ask for fewer sessions, or spread them over more client processes"
+        )
+    }))
+}
+
+/// How many workers the plan is for, the cpus that they may use, and whether a server may need those, too.
+pub(crate) fn workers_of(plan: &LoadPlan) -> (usize, Vec<usize>, bool) {
+    let are_shared = plan.cpus.is_empty();
+    let cpus = if are_shared { usage::allowed_cpus() } else { plan.cpus.clone() };
+    (plan.workers.unwrap_or_else(|| workers_for(cpus.len(), are_shared)), cpus, are_shared)
 }
 
 /// How many workers where nobody has said: one for each cpu of the client's own. On cpus that a server may need, too,
@@ -199,7 +275,7 @@ fn workers_for(cpus: usize, are_shared: bool) -> usize {
 
 /// Which cpu a worker is pinned to. Without cpus of its own the client shares those of the server, and the
 /// scheduler knows better than a fixed choice where there is room, unless every cpu gets its worker.
-fn cpu_of(worker: usize, workers: usize, cpus: &[usize], are_chosen: bool) -> Option<usize> {
+pub(crate) fn cpu_of(worker: usize, workers: usize, cpus: &[usize], are_chosen: bool) -> Option<usize> {
     (are_chosen || workers >= cpus.len()).then(|| cpus.get(worker % cpus.len().max(1)).copied()).flatten()
 }
 
@@ -209,7 +285,7 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> &str {
 }
 
 /// Refuses plans that cannot be run; answers the largest number of sessions.
-fn check(plan: &LoadPlan) -> Result<u32, LoadError> {
+pub(crate) fn check(plan: &LoadPlan) -> Result<u32, LoadError> {
     let refuse = |text: String| Err(LoadError::Plan(text));
     if plan.steps.is_empty() {
         return refuse("there is no step".into());

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::histogram::Total;
 use crate::plan::Arrivals;
 use crate::poisson::{self, Poisson};
@@ -11,7 +13,7 @@ use crate::rng::Rng;
 use crate::time::Moment;
 
 /// A worker's part of the whole arrival process.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Share {
     /// Arrivals per second of this worker.
     pub(crate) rate_tps: f64,

@@ -4,6 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::driver::{self, Driver};
 use crate::recorder::Recorder;
 
@@ -21,7 +23,7 @@ pub enum Completion {
 }
 
 /// The exclusive classes of failed transactions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum FailureClass {
     /// The server chose this transaction as the victim.
     Deadlock,
@@ -38,7 +40,7 @@ pub enum FailureClass {
 }
 
 /// Why a transaction failed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Failure {
     pub class: FailureClass,
     /// What the field calls the error by: `1213`, `40P01`, `timeout`, `io`.

@@ -16,6 +16,8 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use self::opening::OpeningLimit;
 use self::quota::Quota;
 pub(crate) use self::shared::{Shared, StepShared};
@@ -35,7 +37,7 @@ use crate::usage::{ProcessCpu, ThreadMeter, ThreadTime};
 use crate::worker::Report;
 
 /// Parts of the plan that sessions need.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Rules {
     pub(crate) retry: RetryPolicy,
     pub(crate) think_time: Duration,
@@ -58,12 +60,14 @@ pub(crate) struct StepState {
     pub(crate) shared: Arc<StepShared>,
     /// What has not begun is not begun any more.
     pub(crate) is_hopeless: bool,
+    /// When its sessions were let go.
+    pub(crate) started: Option<Moment>,
     pub(crate) thread_before: ThreadTime,
     pub(crate) end: Option<StepEnd>,
 }
 
 /// Where a worker stood when its measured phase ended.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct StepEnd {
     pub(crate) at: Moment,
     pub(crate) in_flight: u64,
@@ -381,6 +385,7 @@ impl WorkerState {
             timeline,
             shared,
             is_hopeless: false,
+            started: None,
             thread_before: ThreadTime::default(),
             end: None,
         });
@@ -394,6 +399,9 @@ impl WorkerState {
     /// Sessions may run.
     pub(crate) fn start(&self) {
         self.phase.set(Phase::Running);
+        if let Some(step) = self.step.borrow_mut().as_mut() {
+            step.started = Some(self.executor.now());
+        }
         self.slots.wake_all();
         if self.slots.count() == 0 {
             // A worker without sessions has nothing to measure; the others go on.

@@ -7,11 +7,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rustix::time::ClockId;
+use serde::{Deserialize, Serialize};
 
 use crate::executor::Executor;
 
 /// Where time comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Clock {
     /// CLOCK_MONOTONIC.
     #[default]
@@ -25,7 +26,7 @@ pub enum Clock {
 ///
 /// One number, where [`std::time::Instant`] is seconds and nanoseconds whose every difference and comparison has branches
 /// and is a call out of the crate: a statement takes half a dozen of them. Ends of the range are kept to, never crossed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Moment(u64);
 
 /// What is longer than 584 years is as long as that.

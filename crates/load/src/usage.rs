@@ -6,10 +6,12 @@ use std::mem;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::result::ClientUsage;
 
 /// CPU time of the whole process.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct ProcessCpu {
     pub(crate) user_s: f64,
     pub(crate) sys_s: f64,
@@ -29,7 +31,7 @@ impl ProcessCpu {
 }
 
 /// CPU time and waiting time of one thread.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct ThreadTime {
     pub(crate) cpu: Duration,
     /// Runnable, but on no cpu.

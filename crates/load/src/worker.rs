@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::driver::Driver;
 use crate::executor::{Entered, Executor};
 use crate::histogram::Counts;
@@ -19,7 +21,7 @@ use crate::session::{Failure, SessionFactory};
 use crate::state::{Phase, Rules, SessionSlot, Shared, StepEnd, StepShared, WorkerState};
 use crate::time::{self, Clock, Moment};
 use crate::tuning::{Trick, is_on};
-use crate::usage::{self, Urgency};
+use crate::usage::{self, ProcessCpu, Urgency};
 
 /// How long sessions may take to say good-bye.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
@@ -33,6 +35,7 @@ pub(crate) enum Command {
 }
 
 /// What a worker tells the coordinator.
+#[derive(Serialize, Deserialize)]
 pub(crate) enum Report {
     /// All sessions of this worker are connected, or `refusal` says why not.
     Prepared { connected: u32, refusal: Option<Failure>, now: Moment },
@@ -44,12 +47,16 @@ pub(crate) enum Report {
     Lost { reason: String },
     /// Something the user should know.
     Warning(String),
+    /// What a whole client process used in the measured phase, before its last worker is done.
+    Cpu { client: usize, used: ProcessCpu },
 }
 
 /// A worker's sums of one step.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WorkerStep {
     pub(crate) end: Option<StepEnd>,
+    /// When its sessions were let go.
+    pub(crate) started: Option<Moment>,
     pub(crate) whole: Outcomes,
     pub(crate) drained: u64,
     /// Arrived and never started.
@@ -222,6 +229,7 @@ impl Worker<'_> {
         let mut recording = state.recording.borrow_mut();
         let step = WorkerStep {
             end: step.end,
+            started: step.started,
             whole,
             drained: recording.drained,
             censored,

@@ -360,7 +360,7 @@ pub(crate) fn plan(values: &Values) -> Result<LoadPlan, Error> {
         silence_limit: Duration::from_secs(if values.is_on("thread-per-session") { 86_400 } else { 60 }),
         seed: values.count("rand-seed"),
         raise_priority: false,
-        enough: load::Stop::new(),
+        ..LoadPlan::default()
     })
 }
 

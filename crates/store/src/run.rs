@@ -285,6 +285,21 @@ pub struct ClientUsage {
     pub schedule_lag_p99_ms: f64,
     /// The client set the limit.
     pub is_bound: bool,
+    /// Of one of several processes: how long after the agreed instant it let its sessions go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_lag_ms: Option<f64>,
+    /// Of one of several processes: how far its clock was from that of the one that measured, and how well that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_offset_us: Option<f64>,
+    /// See [`ClientUsage::clock_offset_us`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_within_us: Option<f64>,
+    /// Processes that had the sessions, where it was not the one that measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<u32>,
+    /// Each of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each: Vec<ClientUsage>,
 }
 
 /// One statement class of a step.

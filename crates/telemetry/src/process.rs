@@ -23,6 +23,8 @@ pub(crate) struct ProcessSampler {
     source: &'static str,
     /// The client's children are servers, not the client.
     with_children: bool,
+    /// More processes beside the root, alone.
+    others: Vec<u32>,
     reader: Reader,
     /// Cumulative figures survive the end of the process that they were read from.
     sums: Sums,
@@ -48,10 +50,10 @@ impl ProcessSampler {
         Self::new(root, "process", true)
     }
 
-    /// For the process that calls it, alone: what the load itself costs, samplers included. Tracks of source
-    /// `client`.
-    pub(crate) fn client() -> Self {
-        Self::new(std::process::id(), "client", false).0
+    /// For the process that calls it, without its children, and those `others` that apply the load with it: what the load
+    /// itself costs, samplers included. Tracks of source `client`.
+    pub(crate) fn client(others: &[u32]) -> Self {
+        Self { others: others.to_vec(), ..Self::new(std::process::id(), "client", false).0 }
     }
 
     fn new(root: u32, source: &'static str, with_children: bool) -> (Self, Vec<Missing>) {
@@ -67,6 +69,7 @@ impl ProcessSampler {
             root,
             source,
             with_children,
+            others: Vec::new(),
             reader: Reader::new(),
             sums: Sums::default(),
             last: HashMap::new(),
@@ -186,6 +189,7 @@ impl ProcessSampler {
     /// alone). A forking server forks from its main thread, so the other threads are not asked.
     fn tree(&mut self) -> Vec<u32> {
         let mut tree = vec![self.root];
+        tree.extend(&self.others);
         let mut at = 0;
         while self.with_children && at < tree.len() {
             let pid = tree[at];
@@ -279,7 +283,7 @@ mod tests {
 
     #[test]
     fn threads_of_this_process_and_their_switches_are_counted() {
-        let mut sampler = ProcessSampler::client();
+        let mut sampler = ProcessSampler::client(&[]);
         let mut tracks = Tracks::new();
         sampler.sample(0.0, &mut tracks);
         let before = sampler.sums.voluntary;

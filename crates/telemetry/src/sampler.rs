@@ -39,6 +39,8 @@ pub struct Config {
     pub epoch: Instant,
     /// The server's process; `None` for an attached server elsewhere.
     pub server_pid: Option<u32>,
+    /// Processes that apply the load together with this one.
+    pub client_pids: Vec<u32>,
     /// The server's data directory: decides which device is watched.
     pub datadir: Option<PathBuf>,
     /// Where to ask the server's counters.
@@ -237,7 +239,7 @@ fn sample_system(config: &Config, ticks: &Receiver<f64>, tracks: &Mutex<Tracks>)
         let why = "the server's process is not known: it runs elsewhere or is not ours";
         missing.push(Missing::new("cpu, memory and switches of the server", why));
     }
-    let mut client = ProcessSampler::client();
+    let mut client = ProcessSampler::client(&config.client_pids);
     let foreign = config.server_pid.map(|pid| Foreign::look(Some(pid)));
     let mut meters = [Meter::new("host"), Meter::new("process"), Meter::new("client")];
     let mut span: Option<(f64, f64)> = None;
@@ -311,6 +313,7 @@ mod tests {
         let config = Config {
             epoch: Instant::now(),
             server_pid: Some(std::process::id()),
+            client_pids: Vec::new(),
             datadir: Some(dir.path().to_owned()),
             target: Some(Target::parse("mysql://root@127.0.0.1:1/x").unwrap()),
             metrics: Some(metrics.clone()),
@@ -333,8 +336,14 @@ mod tests {
 
     #[test]
     fn nothing_to_sample_is_said() {
-        let config =
-            Config { epoch: Instant::now(), server_pid: None, datadir: None, target: None, metrics: None };
+        let config = Config {
+            epoch: Instant::now(),
+            server_pid: None,
+            client_pids: Vec::new(),
+            datadir: None,
+            target: None,
+            metrics: None,
+        };
         let (telemetry, _) = Sampler::start(&config).stop();
         assert!(telemetry.missing.iter().any(|m| m.what.starts_with("cpu, memory")));
         assert!(telemetry.track("process", "cpu_user").is_none());

@@ -118,6 +118,7 @@ fn look(server: &mut Sandbox) -> Seen {
 
 fn sampler(server: &Sandbox, database: Option<&str>) -> Sampler {
     let sampler = Sampler::start(&Config {
+        client_pids: Vec::new(),
         epoch: Instant::now(),
         server_pid: server.pid(),
         datadir: None,

@@ -9,6 +9,7 @@ use wire::blocking::Client;
 
 fn watch(server: &Sandbox, database: Option<&str>, work: impl FnOnce(&Sampler)) -> Telemetry {
     let sampler = Sampler::start(&Config {
+        client_pids: Vec::new(),
         epoch: Instant::now(),
         server_pid: server.pid(),
         datadir: Some(server.datadir().to_owned()),
@@ -99,6 +100,7 @@ fn counters_of_postgres() {
 fn a_server_killed_and_started_again_is_seen_by_its_own_clock() {
     let Some(mut server) = sandbox::testing::server("mariadb") else { return };
     let sampler = Sampler::start(&Config {
+        client_pids: Vec::new(),
         epoch: Instant::now(),
         server_pid: server.pid(),
         datadir: None,
@@ -133,6 +135,7 @@ fn a_user_without_privileges_gets_less_with_a_reason() {
     target.user = "watcher".to_owned();
     target.password = wire::Secret::new("wrong");
     let refused = Sampler::start(&Config {
+        client_pids: Vec::new(),
         epoch: Instant::now(),
         server_pid: None,
         datadir: None,
@@ -148,6 +151,7 @@ fn a_user_without_privileges_gets_less_with_a_reason() {
     );
     target.password = wire::Secret::new("secret");
     let allowed = Sampler::start(&Config {
+        client_pids: Vec::new(),
         epoch: Instant::now(),
         server_pid: None,
         datadir: None,

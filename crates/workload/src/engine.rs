@@ -1,7 +1,7 @@
 //! How workloads run whose transactions are drawn whole before they are sent. Such a workload is data, a
 //! [`DrawnWorkload`], and a [`Draw`] that writes a transaction into a [`Program`]; [`runner`] sends it.
 
-pub(crate) mod ids;
+pub mod ids;
 pub(crate) mod link;
 pub(crate) mod program;
 mod runner;

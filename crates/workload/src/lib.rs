@@ -21,7 +21,9 @@ use std::collections::BTreeMap;
 
 pub use builtin::{all, oltp_members};
 pub use dialect::{Dialect, Flavor, Version, class_of_code};
+pub use engine::ids;
 pub use engine::link::cancel;
+pub use engine::tally::{Change, Tally, Totals};
 pub use error::{Error, OptionError};
 pub use options::{OptionKind, OptionSpec};
 pub use outcome::{
@@ -99,6 +101,14 @@ pub trait Configured: Send + Sync {
     fn check(&self, target: &wire::Target, before: &Baseline, ran: &Ran) -> Result<Vec<Check>, Error>;
     /// The sessions of a run. Session `i` draws the same stream of transactions for the same seed.
     fn sessions(&self, target: &wire::Target, seed: u64) -> Box<dyn load::SessionFactory>;
+    /// What its sessions changed, where [`Configured::check`] looks at that: sessions of other processes add theirs.
+    fn tally(&self) -> Option<&Tally> {
+        None
+    }
+    /// Why so many sessions cannot live in several processes, and what to do about it; `None`: they can.
+    fn one_process_only(&self, _sessions: u32) -> Option<String> {
+        None
+    }
     /// Figures of the workload's own, from one step (TPC-C: new orders per minute, response-time limits).
     fn figures(&self, _step: &load::StepResult) -> Vec<Figure> {
         Vec::new()

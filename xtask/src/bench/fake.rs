@@ -57,6 +57,14 @@ impl FakeServer {
         FakeSessions { socket: self.directory.path().join("server.sock") }
     }
 
+    /// Where it listens, for the command.
+    pub(super) fn url(&self) -> String {
+        format!(
+            "mysql://root@localhost/sbtest?socket={}",
+            self.directory.path().join("server.sock").display()
+        )
+    }
+
     /// Ends it and waits until its log is written.
     pub(super) fn stop(mut self) -> Result<()> {
         drop(self.stdin.take());

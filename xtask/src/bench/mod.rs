@@ -14,6 +14,7 @@ mod live_verdicts;
 mod lives;
 mod load_speed;
 mod looking;
+mod many_clients;
 mod measurement_error;
 mod oltp_cost;
 mod pgbench_cost;
@@ -60,6 +61,11 @@ const ALL: &[Benchmark] = &[
         "ten-thousand-sessions",
         "memory, errors and start-up of 10,000 sessions in one process",
         ten_thousand_sessions::run,
+    ),
+    (
+        "many-clients",
+        "100,000 sessions of five client processes, and four clients against one",
+        many_clients::run,
     ),
     (
         "verdicts",

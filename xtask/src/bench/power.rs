@@ -201,6 +201,7 @@ fn measure(home: &Home, asked: &Asked, workload: &str) -> Result<(Blocks, Blocks
             warmup: WARMUP,
             pacing: load::Pacing::Closed,
             workers: None,
+            clients: 1,
             settings: BTreeMap::new(),
             profile: None,
             cpus: None,

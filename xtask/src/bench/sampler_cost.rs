@@ -59,6 +59,7 @@ fn one_server(home: &Home, selector: &str, length: Duration) -> Result<Telemetry
     let plan = LoadPlan { steps: vec![step], ..LoadPlan::default() };
     let factory = configured.sessions(&target, 1);
     let sampler = Sampler::start(&Config {
+        client_pids: Vec::new(),
         epoch: Instant::now(),
         server_pid: server.pid(),
         datadir: Some(server.datadir().to_owned()),

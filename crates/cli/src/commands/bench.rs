@@ -131,6 +131,7 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
         warmup: args.warmup,
         pacing,
         workers: args.on.workers.map(usize::from),
+        clients: args.clients,
         settings: args.on.set.iter().cloned().collect(),
         profile: args.on.profile,
         cpus: args.cpus.clone(),

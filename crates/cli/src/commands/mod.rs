@@ -64,6 +64,7 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
         Command::Submit(args) => hub::submit(&args),
         Command::Rerun(args) => rerun::rerun(&args, &line),
         Command::Bench(args) => bench::bench(&args),
+        Command::LoadClient => Ok(lab::clients::serve().map(|()| End::Done)?),
         Command::Line(args) => line::line(&args, line),
         Command::Workloads(args) => workloads::workloads(&args),
         Command::Servers(args) => servers::servers(&args),

@@ -227,6 +227,7 @@ fn making<'a>(
         pacing: request.pacing,
     };
     let order = Order {
+        clients: 1,
         home,
         server_name: name.clone(),
         flavor: build.flavor,

@@ -198,6 +198,7 @@ impl Search<'_> {
             Ok(spec)
         })?;
         let order = Order {
+            clients: 1,
             home: self.home,
             server_name: self.subject.name(),
             flavor: self.subject.flavor(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::axes::{choice, cpu_list};
 use super::model::*;
 use super::read::{Item, Problems, Table};
+use crate::clients::CLIENTS_MAX;
 use crate::stop::SIDES_MAX;
 
 /// Repeats beyond this add nothing to what five blocks or fifty tell.
@@ -123,6 +124,10 @@ pub(super) fn check_duel(body: &Body, span: &Range<usize>, when: &str, problems:
             help,
         );
     }
+    if body.load.clients > 1 {
+        let help = "leave `clients` out, or leave `pairing` out: runs of one server at a time have room for many clients";
+        refuse("the servers of a duel are loaded by one process", "with `clients`", help);
+    }
     let lengths = body.axes.workload.iter().filter_map(|workload| workload.length);
     if lengths.chain([body.load.length]).any(|length| matches!(length, Length::Transactions(_))) {
         let help = "give a `duration`: it is what each server is loaded for in a block";
@@ -130,8 +135,27 @@ pub(super) fn check_duel(body: &Body, span: &Range<usize>, when: &str, problems:
     }
 }
 
-/// The load, and where its `pairing` stands.
-pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load, Range<usize>) {
+/// Refuses levels that clients cannot share; `span` is that of `clients`.
+pub(super) fn check_clients(body: &Body, span: &Range<usize>, when: &str, problems: &mut Problems) {
+    let clients = body.load.clients;
+    let least = body.axes.ladder.levels().iter().min().copied().unwrap_or(clients);
+    if clients > 1 && least < clients {
+        let message =
+            format!("{when}{least} session{} cannot be shared out", if least == 1 { "" } else { "s" });
+        let help = format!("use at least {clients} sessions at each level, or fewer clients");
+        problems.add_help(span, message, "clients", &help);
+    }
+}
+
+/// Where keys of `[load]` stand that are checked with the rest of the study.
+#[derive(Debug, Default)]
+pub(super) struct LoadSpans {
+    pub(super) pairing: Range<usize>,
+    pub(super) clients: Range<usize>,
+}
+
+/// The load.
+pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load, LoadSpans) {
     let mut load = Load::default();
     let duration = |table: &mut Table<'_>, problems: &mut Problems, key, into: &mut Duration| {
         if let Some(at) = table.get(key).and_then(|item| item.duration(problems)) {
@@ -191,6 +215,9 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load,
     }
     let workers = table.get("workers").and_then(|item| item.count_within(problems, 1, WORKERS_MAX));
     load.workers = workers.map(|at| at.value as usize);
+    if let Some(at) = table.get("clients").and_then(|item| item.count_within(problems, 1, CLIENTS_MAX)) {
+        load.clients = at.value;
+    }
     load.seed =
         table.get("seed").and_then(|item| item.count::<i64>(problems, 0)).map(|at| at.value.unsigned_abs());
     if let Some(at) = table.get("hot_locks").and_then(|item| item.truth(problems)) {
@@ -200,9 +227,9 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load,
         let text = item.text(problems)?;
         cpu_list(&text, problems).then_some(text.value)
     });
-    let pairing_span = table.key_span("pairing");
+    let spans = LoadSpans { pairing: table.key_span("pairing"), clients: table.key_span("clients") };
     table.finish(problems);
-    (load, pairing_span)
+    (load, spans)
 }
 
 /// `gates = "warn"`: a run on a noisy machine, or with a busy client, is shown with warnings instead of being

@@ -299,6 +299,9 @@ pub struct Load {
     pub backoff: Duration,
     /// Worker threads; `None`: the engine decides.
     pub workers: Option<usize>,
+    /// Processes that have the sessions; 1: the one that measures.
+    #[serde(skip_serializing_if = "is_one")]
+    pub clients: u32,
     /// Seed of the order of runs and of all that is random in them; `None`: drawn, and recorded.
     pub seed: Option<u64>,
     /// Cpus of the client, as in `0-3,8`.
@@ -320,6 +323,10 @@ pub struct Load {
     pub hot_locks: bool,
 }
 
+fn is_one(clients: &u32) -> bool {
+    *clients == 1
+}
+
 impl Default for Load {
     fn default() -> Load {
         Load {
@@ -334,6 +341,7 @@ impl Default for Load {
             retries_max: 0,
             backoff: Duration::ZERO,
             workers: None,
+            clients: 1,
             seed: None,
             client_cpus: None,
             ramp: Duration::ZERO,

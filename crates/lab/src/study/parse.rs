@@ -13,7 +13,9 @@ use super::axes::{
 };
 use super::compare::{read_compare, read_excludes};
 use super::line::{Beside, check_line, read_line, read_quick_line};
-use super::load::{check_duel, read_blocks, read_gates, read_length, read_load, read_prime};
+use super::load::{
+    LoadSpans, check_clients, check_duel, read_blocks, read_gates, read_length, read_load, read_prime,
+};
 use super::model::*;
 use super::problem::{Problem, StudyError};
 use super::read::{Item, Problems, Table, word};
@@ -177,12 +179,12 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
     let axes_span = table.key_span("axes");
     let mut option_spans = Vec::new();
     let options = read_options(table.get("options"), problems, &mut option_spans);
-    let (load, pairing_span) = match table.get("load").and_then(|item| item.table(problems, "[load]")) {
+    let (load, load_spans) = match table.get("load").and_then(|item| item.table(problems, "[load]")) {
         Some(inner) => {
             beside.look("load", &inner);
             read_load(inner, problems)
         }
-        None => (Load::default(), 0..0),
+        None => (Load::default(), LoadSpans::default()),
     };
     let (line, line_spans) = match table.get("line").and_then(|item| item.table(problems, "[line]")) {
         Some(inner) => read_line(inner, problems),
@@ -239,7 +241,8 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
     if problems.0.is_empty() {
         let both = [(&body, &axes_span, ""), (&quick.apply_to(&body), &quick_span, "with --quick, ")];
         for (body, span, when) in both {
-            check_duel(body, &pairing_span, when, problems);
+            check_duel(body, &load_spans.pairing, when, problems);
+            check_clients(body, &load_spans.clients, when, problems);
             check_line(body, &line_spans, ((!when.is_empty()).then_some(span), when), problems);
             if !check_size(body, span, when, problems) {
                 break;

@@ -289,6 +289,13 @@ const LOAD: &[Key] = &[
         "workers = 2",
     ),
     key(
+        "clients",
+        "whole number",
+        "1",
+        "processes that the sessions are shared out to, where one has too few files or cpus; `workers` is then of each",
+        "clients = 4",
+    ),
+    key(
         "seed",
         "whole number",
         "",

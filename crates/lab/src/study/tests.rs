@@ -97,6 +97,25 @@ fn everything_that_a_study_can_say_is_read() {
 }
 
 #[test]
+fn clients_share_every_level_or_are_refused() {
+    let text = |clients: u32| {
+        let text = GOOD.replace("[load]\n", &format!("[load]\nclients = {clients}\n"));
+        text.replace("[1, 8, 64]", "[4, 64]").replace("sessions = [1, 8]", "sessions = [3]")
+    };
+    assert_eq!(read(&text(3)).body.load.clients, 3);
+    let error = refused(&text(9));
+    assert!(
+        error.contains("4 sessions cannot be shared out") && error.contains("at least 9 sessions"),
+        "{error}"
+    );
+    assert!(refused(&text(4)).contains("with --quick, 3 sessions cannot be shared out"));
+    // A study that says nothing of them is the one that it was.
+    let one = GOOD.replace("[load]\n", "[load]\nclients = 1\n");
+    let print = |text: &str| crate::plan::fingerprint(&read(text).body, false);
+    assert_eq!(print(&one), print(GOOD));
+}
+
+#[test]
 fn a_gate_judges_what_is_measured_and_is_no_part_of_it() {
     let other = read(&with("gate =", "gate = \"p95:equivalent\"")).body;
     assert_ne!(read(GOOD).body, other);

@@ -254,6 +254,7 @@ impl Work<'_> {
         let log_file =
             format!("logs/{}-{}-run{}-{attempt}.log", self.request.study.name, self.id.0, planned.index + 1);
         let order = Order {
+            clients: self.body.load.clients,
             home: self.home,
             server_name: self.plan.servers[cell.server].name.clone(),
             flavor: subject.flavor(),

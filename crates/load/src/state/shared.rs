@@ -37,7 +37,11 @@ impl Shared {
 
     /// Remembers why a connection could not be opened.
     pub(super) fn note_refusal(&self, failure: &Failure) {
-        let text = format!("{}: {}", failure.code, failure.text);
+        self.set_last_refusal(format!("{}: {}", failure.code, failure.text));
+    }
+
+    /// [`Shared::note_refusal`] for what a session of another process met.
+    pub(crate) fn set_last_refusal(&self, text: String) {
         *self.last_refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     }
 
@@ -71,6 +75,13 @@ impl StepShared {
             measuring: AtomicU32::new(workers),
             cpu: Mutex::default(),
         }
+    }
+
+    /// What this process used in the measured phase; `None` unless that is over.
+    pub(crate) fn used(&self) -> Option<ProcessCpu> {
+        let (before, after) = *self.cpu.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, after) = (before?, after?);
+        Some(ProcessCpu { user_s: after.user_s - before.user_s, sys_s: after.sys_s - before.sys_s })
     }
 
     /// Takes a batch: large while there are many, single ones at the end, so that no worker sits on

@@ -104,8 +104,9 @@ fn step_value(step: &crate::StepFigures) -> Value {
         "service_p99": step.service.filter(|_| step.rate_tps.is_some()).and_then(|l| l.p99).map(number),
         "outcomes": outcomes.join(", "), "retries": thousands(step.retries as f64),
         "in_flight": step.in_flight_at_end, "backlog": step.backlog_at_end,
-        "client": format!("{} worker{}, busiest {} of a cpu, {} s user, {} s system", step.client.workers,
-            if step.client.workers == 1 { "" } else { "s" }, percent(step.client.cpu_share),
+        "client": format!("{} worker{}{}, busiest {} of a cpu, {} s user, {} s system", step.client.workers,
+            if step.client.workers == 1 { "" } else { "s" },
+            step.client.clients.map_or_else(String::new, |clients| format!(" in {clients} processes")), percent(step.client.cpu_share),
             number(step.client.cpu_user_s), number(step.client.cpu_sys_s)),
         "ended_by": step.ended_by,
     })

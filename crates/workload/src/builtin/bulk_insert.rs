@@ -147,6 +147,20 @@ impl Configured for ConfiguredBulk {
         Ok(baseline)
     }
 
+    fn one_process_only(&self, sessions: u32) -> Option<String> {
+        (u64::from(sessions) > self.tables).then(|| {
+            format!(
+                "sessions of bulk_insert that share a table share its numbering: with {} tables, {sessions} sessions must \
+                 live in one process; -o tables={sessions} gives each its own",
+                self.tables
+            )
+        })
+    }
+
+    fn tally(&self) -> Option<&Tally> {
+        Some(&self.tally)
+    }
+
     fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {
         let mut control = Control::connect(target, "check the tables after the run")?;
         let was = |name: &str| before.figures.get(name).copied().unwrap_or(0);

@@ -10,6 +10,7 @@ use wire::{ParamType, Target};
 
 use super::Single;
 use crate::control::Control;
+use crate::engine::tally::Tally;
 use crate::engine::{self, Draw, DrawnWorkload, Program, StatementClass};
 use crate::loader::{self, LoadPlan, TableLoad};
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
@@ -486,6 +487,10 @@ impl Configured for ConfiguredStress {
             BTreeMap::from([("rows of history".to_owned(), self.rows_of_history(&mut control)?)]);
         figures.extend(TALLIED.map(str::to_owned).into_iter().zip(self.tallied()));
         Ok(Baseline { figures })
+    }
+
+    fn tally(&self) -> Option<&Tally> {
+        Some(&self.workload.tally)
     }
 
     fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use load::SessionFactory;
 use wire::Target;
 
+use crate::engine::tally::Tally;
 use crate::engine::{self, DrawnWorkload};
 use crate::{
     Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
@@ -171,6 +172,10 @@ impl Configured for ConfiguredOltp {
 
     fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
         checks::baseline(self, target)
+    }
+
+    fn tally(&self) -> Option<&Tally> {
+        Some(&self.workload.tally)
     }
 
     fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {

@@ -14,6 +14,7 @@ use load::SessionFactory;
 use wire::Target;
 
 use crate::control::Control;
+use crate::engine::tally::Tally;
 use crate::engine::{self, DrawnWorkload};
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS, ps_mode};
 use crate::{
@@ -298,6 +299,18 @@ impl Configured for ConfiguredOld {
         }
         figures.extend(TALLIED.map(str::to_owned).into_iter().zip(self.tallied()));
         Ok(Baseline { figures })
+    }
+
+    fn one_process_only(&self, _sessions: u32) -> Option<String> {
+        (self.mode == Mode::Delete).then(|| {
+            "sessions of this workload share the place that the next deleted row is taken from, as those of sysbench 0.4 and \
+             0.5 do, and must live in one process"
+                .to_owned()
+        })
+    }
+
+    fn tally(&self) -> Option<&Tally> {
+        Some(&self.workload.tally)
     }
 
     fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {

@@ -9,6 +9,7 @@ use wire::{ParamType, Target};
 
 use super::Single;
 use crate::control::Control;
+use crate::engine::tally::Tally;
 use crate::engine::{self, Draw, DrawnWorkload, Program, StatementClass};
 use crate::loader::{self, LoadPlan, TableLoad};
 use crate::options::{ENGINE, Options, PS_MODE, TABLE_OPTIONS};
@@ -296,6 +297,10 @@ impl Configured for ConfiguredTpcb {
                 (TALLIED[1].to_owned(), i128::from(totals.doubt_high.rows)),
             ]),
         })
+    }
+
+    fn tally(&self) -> Option<&Tally> {
+        Some(&self.workload.tally)
     }
 
     fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {

@@ -175,6 +175,10 @@ impl Configured for ConfiguredTpcc {
         checks::baseline(target, &self.tally)
     }
 
+    fn tally(&self) -> Option<&Tally> {
+        Some(&self.tally)
+    }
+
     fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {
         checks::check(target, &self.tally, before)
     }

@@ -5,13 +5,15 @@ mod sql;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 pub use errors::class_of_code;
 pub use wire::Flavor;
 
 pub(crate) use sql::{Isolation, TableLock};
 
 /// A server's version, as far as behaviour depends on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Version {
     /// 10 of 10.11.5; 18 of PostgreSQL 18.6.
     pub major: u16,
@@ -22,7 +24,7 @@ pub struct Version {
 }
 
 /// One kind of server: what the statements of a workload are written for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dialect {
     /// Which family.
     pub flavor: Flavor,

@@ -3,9 +3,11 @@
 
 use std::sync::Mutex;
 
+use serde::{Deserialize, Serialize};
+
 /// Net change of the figures that the checks look at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Change {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Change {
     /// Rows inserted less rows deleted.
     pub(crate) rows: i64,
     /// Sum that UPDATEs added to `k`.
@@ -30,8 +32,8 @@ impl Change {
 }
 
 /// All changes: those that are sure, and the limits of what lost connections leave open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Totals {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Totals {
     /// Confirmed by the server.
     pub(crate) sure: Change,
     /// The least that changes in doubt may add.
@@ -55,7 +57,7 @@ impl Totals {
 
 /// Where the sessions of a configured workload add what they changed.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub struct Tally {
     totals: Mutex<Totals>,
 }
 
@@ -63,6 +65,16 @@ impl Tally {
     /// Everything that sessions dropped so far have changed.
     pub(crate) fn totals(&self) -> Totals {
         *self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The same, and forgets it.
+    pub fn take(&self) -> Totals {
+        std::mem::take(&mut *self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    /// Adds what sessions of another process have changed.
+    pub fn add(&self, theirs: &Totals) {
+        self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(theirs);
     }
 }
 
@@ -140,8 +152,7 @@ impl Drop for SessionTally {
     fn drop(&mut self) {
         // A session may be dropped in the middle of an exchange.
         self.failed(true);
-        let mut totals = self.shared.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        totals.add(&self.mine);
+        self.shared.add(&self.mine);
     }
 }
 

@@ -75,6 +75,10 @@ fn study_with(section: &str, line: &str) -> String {
             let compare = "[compare]\naxis = \"server\"\nbase = \"mariadb\"\n";
             format!("{head}{}[load]\n{other}\n{line}\n{compare}", axes(""))
         }
+        // Each needs a session.
+        "[load]" if line == "clients = 4" => {
+            format!("{head}{}[load]\n{line}\n", axes("sessions = [4, 64]"))
+        }
         "[load]" if line.starts_with("pairing") => {
             format!("{head}{}[load]\n{line}\n[compare]\naxis = \"server\"\nbase = \"mariadb\"\n", axes(""))
         }

@@ -1,0 +1,144 @@
+//! A load whose sessions live in several client processes, which this one leads: what one process cannot hold (open files,
+//! a table of descriptors, one allocator) several can, and histograms are merged as those of threads are.
+//!
+//! The workers of all clients are the workers of one load: session `s` is the same session, and draws the same numbers, as
+//! it would in one process. A client hears and answers lines of JSON; who starts the process, and by which way the lines
+//! go, is not decided here. Clients read one clock with the leader: CLOCK_MONOTONIC of one machine, which is looked at
+//! before each load.
+
+mod lead;
+mod serve;
+
+use std::io::{self, BufRead, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+pub use self::lead::{Ran, run_on_clients, run_on_clients_with_clock};
+pub use self::serve::{Serving, serve};
+use crate::recording::Timeline;
+use crate::run::Team;
+use crate::schedule::Share;
+use crate::time::Moment;
+use crate::worker::Report;
+
+/// A client process, as its leader has it.
+pub struct Client {
+    /// For people: `client 2 (process 4711)`.
+    pub name: String,
+    /// What it reads.
+    pub orders: Box<dyn Write + Send>,
+    /// What it answers.
+    pub answers: Box<dyn BufRead + Send>,
+    /// The process itself.
+    pub process: Box<dyn Process>,
+}
+
+/// What can be done about a process that does not answer.
+pub trait Process: Send + Sync {
+    /// Ends it at once.
+    fn kill(&self);
+
+    /// How it ended, with its last words; waits for the end.
+    fn how_it_ended(&self) -> String;
+}
+
+/// How far the clocks of a client and its leader agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockAgreement {
+    /// The client's reading less the leader's at the same time, as well as it can be told.
+    pub offset_ns: i64,
+    /// Half of the time that question and answer took: the offset is known no better.
+    pub within_ns: u64,
+}
+
+/// What a client is told.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// To say what its clock shows.
+    Clock,
+    /// Which workers to have; `sessions` is the largest number of sessions that live in the process.
+    Team { team: Team, sessions: u64 },
+    /// See [`crate::worker::Command::Prepare`].
+    Prepare { sessions: u32, ramp: Duration },
+    /// Run a step: `quota` is the client's part of the transactions, `shares` has one for each of its workers.
+    Begin { timeline: Timeline, quota: Option<u64>, shares: Vec<Option<Share>> },
+    /// End the step with this reason; `None`: the user stopped it.
+    Halt { reason: Option<String> },
+    /// The load is over.
+    End,
+}
+
+/// What it answers.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Clock {
+        now: Moment,
+    },
+    /// It has its workers, or why not.
+    Team {
+        refusal: Option<String>,
+    },
+    /// What a worker tells.
+    Report(Report),
+    /// One of its sessions met what ends the load.
+    Ending {
+        reason: String,
+    },
+    /// Why a connection could not be opened, the last time.
+    Refusal {
+        text: String,
+    },
+    /// Nothing else to tell.
+    Alive,
+    /// The load is over and all sessions are gone; `text` is for whoever started the process.
+    Farewell {
+        text: String,
+    },
+}
+
+/// One message a line.
+fn send(message: &impl Serialize, to: &mut dyn Write) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    to.write_all(&line)?;
+    to.flush()
+}
+
+/// `None`: nothing more will come.
+fn receive<M: DeserializeOwned>(from: &mut dyn BufRead) -> io::Result<Option<M>> {
+    let mut line = Vec::new();
+    // A process that was killed leaves half a line.
+    if from.read_until(b'\n', &mut line)? == 0 || !line.ends_with(b"\n") {
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_slice(&line)?))
+}
+
+/// The leader's way to a client.
+pub(crate) struct Line<'a> {
+    name: &'a str,
+    orders: Mutex<&'a mut (dyn Write + Send)>,
+    process: &'a dyn Process,
+    /// When it last told something.
+    heard: AtomicU64,
+    /// It was told to halt.
+    is_halted: AtomicBool,
+    /// It took its leave, was lost, or was ended.
+    is_gone: AtomicBool,
+}
+
+impl Line<'_> {
+    /// Tells the client. One that is gone is found out by those who listen to it.
+    pub(crate) fn order(&self, order: &Order) {
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = send(order, &mut **orders);
+    }
+
+    fn note_heard(&self) {
+        self.heard.store(Moment::now().nanos_since(Moment::START), Ordering::Relaxed);
+    }
+}
