@@ -189,6 +189,7 @@ fn making<'a>(
         data,
         load,
         line: None,
+        phases: None,
         prime: None,
         is_cold: false,
         is_lenient: false,

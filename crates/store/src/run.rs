@@ -62,16 +62,31 @@ impl Status {
     }
 }
 
-/// A run that was one side of a duel: the other sides are the runs of the same study, cell but for the compared axis, block
-/// and attempt.
+/// A run whose load was cut into slices, with those of others between them. In a duel the others are those of the same study,
+/// cell but for the compared axis, block and attempt; where one server was switched ([`Intervention`]), those of its other
+/// states.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Duel {
-    /// Servers that were alive at once and loaded in turns.
+    /// Servers that were alive at once and loaded in turns, or states of one.
     pub sides: u32,
     /// Which of them this was, from 0.
     pub side: u32,
     /// In order of time.
     pub slices: Vec<Slice>,
+}
+
+/// What was switched on while a run was measured. Its slices lie between those of the other runs of the same life, which are
+/// those of the same study, cell but for the axis `intervene`, block and attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intervention {
+    /// As the study calls it; `none` for the run with nothing switched on.
+    pub name: String,
+    /// The statements that switch it on.
+    pub on: Vec<String>,
+    /// The statements that switch it off.
+    pub off: Vec<String>,
+    /// The variables that are switched in that life, with the values that the server said they had in this run.
+    pub readings: BTreeMap<String, String>,
 }
 
 /// A second or so of load in a duel.
@@ -539,6 +554,8 @@ pub struct RunEnd {
     pub facts: BTreeMap<String, String>,
     /// Where it was a side of a duel. Its one step is all of its slices.
     pub duel: Option<Duel>,
+    /// Where its server was switched within its life; [`RunEnd::duel`] has its slices.
+    pub intervention: Option<Intervention>,
     /// Where it was a search for load lines. Its one step is a line that was held.
     pub line: Option<LineId>,
 }
@@ -563,6 +580,7 @@ impl RunEnd {
             hot_locks: Vec::new(),
             facts: BTreeMap::new(),
             duel: None,
+            intervention: None,
             line: None,
         }
     }
