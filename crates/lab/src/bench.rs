@@ -190,6 +190,7 @@ fn making<'a>(
         load,
         line: None,
         phases: None,
+        timed: Vec::new(),
         prime: None,
         is_cold: false,
         is_lenient: false,

@@ -134,13 +134,13 @@ impl<'a> Recording<'a> {
         let own = Own {
             duel: &mut self.end.duel,
             headline: &mut self.end.workload.headline,
-            intervention: &mut self.end.intervention,
+            interventions: &mut self.end.interventions,
             facts: &mut self.end.facts,
         };
         let others = self.others.iter_mut().map(|other| Own {
             duel: &mut other.duel,
             headline: &mut other.headline,
-            intervention: &mut other.intervention,
+            interventions: &mut other.interventions,
             facts: &mut other.facts,
         });
         std::iter::once(own).chain(others)
@@ -207,7 +207,7 @@ struct Other {
     steps: Vec<store::Step>,
     duel: Option<store::Duel>,
     headline: Option<(String, String, f64)>,
-    intervention: Option<store::Intervention>,
+    interventions: Vec<store::Intervention>,
     gates: Vec<store::Gate>,
     facts: BTreeMap<String, String>,
 }
@@ -215,10 +215,10 @@ struct Other {
 impl Other {
     /// Its record: the rest is that of the life.
     fn of(self, life: &RunEnd) -> RunEnd {
-        let Other { steps, duel, headline, intervention, mut gates, facts } = self;
+        let Other { steps, duel, headline, interventions, mut gates, facts } = self;
         let own: BTreeSet<String> = gates.iter().map(|gate| gate.name.clone()).collect();
         gates.extend(life.gates.iter().filter(|gate| !own.contains(&gate.name)).cloned());
-        let mut end = RunEnd { steps, duel, intervention, gates, ..life.clone() };
+        let mut end = RunEnd { steps, duel, interventions, gates, ..life.clone() };
         end.workload.headline = headline;
         end.facts.extend(facts);
         end
@@ -229,6 +229,6 @@ impl Other {
 pub(crate) struct Own<'a> {
     pub(crate) duel: &'a mut Option<store::Duel>,
     pub(crate) headline: &'a mut Option<(String, String, f64)>,
-    pub(crate) intervention: &'a mut Option<store::Intervention>,
+    pub(crate) interventions: &'a mut Vec<store::Intervention>,
     pub(crate) facts: &'a mut BTreeMap<String, String>,
 }

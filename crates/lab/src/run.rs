@@ -15,6 +15,7 @@ use crate::duel::crowd::Taken;
 use crate::duel::turns::Seat;
 use crate::error::{Class, Error};
 use crate::hooks::{Attach, RunContext};
+use crate::intervene::timed::Coming;
 use crate::intervene::{Phases, Switching};
 use crate::judge;
 use crate::line::{LineOrder, Sought, seek};
@@ -24,6 +25,7 @@ use crate::provision::{Data, Failed, LOG_LINES, Place, Provisioned, Wanted, conn
 use crate::record;
 use crate::recording::Recording;
 use crate::stop::StopSwitch;
+use crate::study::Timed;
 use crate::workloads::Resolved;
 
 /// What to run.
@@ -41,6 +43,8 @@ pub(crate) struct Order<'a> {
     pub(crate) line: Option<LineOrder<'a>>,
     /// Cuts `load` into phases between which the server is switched; the run becomes one for each of its states.
     pub(crate) phases: Option<Phases>,
+    /// Changes of the server that come at a moment of its one level.
+    pub(crate) timed: Vec<Timed>,
     /// What runs before it and is not recorded.
     pub(crate) prime: Option<LoadPlan>,
     /// The server is restarted before the load, and the page cache emptied.
@@ -155,6 +159,8 @@ struct Lived<'a> {
     sessions: u32,
     /// Where its server is switched.
     switching: Option<Switching<'a>>,
+    /// Where changes come at a moment.
+    coming: Option<Coming>,
 }
 
 impl Lived<'_> {
@@ -182,7 +188,8 @@ pub(crate) fn run<'a>(
     detail: Detail<'a>,
 ) -> Ended {
     let recording = Recording::new(nothing_yet(order), detail);
-    let mut lived = Lived { recording, around, result: None, found: None, sessions: 0, switching: None };
+    let mut lived =
+        Lived { recording, around, result: None, found: None, sessions: 0, switching: None, coming: None };
     let result = life(&mut lived, order, place);
     let Lived { mut recording, result: load, found, .. } = lived;
     let mut failure = None;
@@ -272,7 +279,7 @@ fn life<'a>(lived: &mut Lived<'a>, order: &'a Order<'a>, place: Place<'_>) -> Re
         }
     }
     // Its connection ends before the server does.
-    lived.switching = None;
+    (lived.switching, lived.coming) = (None, None);
     lived.stage(Stage::Stop);
     let released = server.release(around.stop);
     outcome?;
@@ -308,6 +315,9 @@ fn measured_life<'a>(
     if let Some(phases) = &order.phases {
         lived.switching = Some(Switching::open(phases, &server.target)?);
     }
+    if !order.timed.is_empty() {
+        lived.coming = Some(Coming::open(&order.timed, &server.target, lived.recording.began)?);
+    }
     let primed = prime(lived, order, server)?;
 
     lived.stage(Stage::Drain);
@@ -342,7 +352,7 @@ fn measured_life<'a>(
         None => drive(lived, order, server).map(|result| (Ran::of(&result), result)),
         Some(line) => search(lived, order, line, server),
     };
-    let result = switched_back(lived, result);
+    let result = switched_back(lived, result, server.is_own());
     if let Some(seat) = around.seat
         && !result.as_ref().is_ok_and(|(_, result)| how_it_ended(result).is_ok())
     {
@@ -483,12 +493,20 @@ fn drive(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<'_>) -> 
     })
 }
 
-/// The load of a server that is switched is over: it is switched back, and a switch that it refused is what the run failed
-/// of.
-fn switched_back<T>(lived: &mut Lived<'_>, result: Result<T, Error>) -> Result<T, Error> {
-    let Some(switching) = &mut lived.switching else { return result };
-    let (told, failed) = (switching.restore(), switching.failed());
-    lived.recording.end.gates.push(judge::stored(&switching.gate(), None));
+/// The load of a server that is changed meanwhile is over: it is changed back, and a change that it refused is what the run
+/// failed of.
+fn switched_back<T>(lived: &mut Lived<'_>, result: Result<T, Error>, is_own: bool) -> Result<T, Error> {
+    let (mut told, mut failed) = (Vec::new(), None);
+    if let Some(switching) = &mut lived.switching {
+        (told, failed) = (switching.restore(), switching.failed());
+        lived.recording.end.gates.push(judge::stored(&switching.gate(), None));
+    }
+    if let Some(coming) = &mut lived.coming {
+        let (came, ended, more) = coming.end(is_own);
+        lived.recording.end.interventions = came;
+        told.extend(more);
+        failed = failed.or(ended.err());
+    }
     told.into_iter().for_each(|text| lived.warn(text));
     match failed {
         Some(error) if result.is_ok() => Err(error),
@@ -517,7 +535,7 @@ fn record_load(
         (None, Some(switching)) => {
             let results = recording.slices_ended(planned, result, &switching.phases(), switching.sides());
             for (side, own) in recording.each().enumerate() {
-                *own.intervention = Some(switching.record(side));
+                *own.interventions = vec![switching.record(side)];
             }
             results
         }
@@ -530,7 +548,7 @@ fn record_load(
         if let Some(duel) = own.duel {
             let counted = duel.slices.iter().filter(|slice| slice.is_counted).count();
             let text = format!("{counted} of {} counted, the others were disturbed", duel.slices.len());
-            let name = if own.intervention.is_some() { "phases" } else { "duel_slices" };
+            let name = if !own.interventions.is_empty() { "phases" } else { "duel_slices" };
             own.facts.insert(name.to_owned(), text);
         }
         let headline =
@@ -577,6 +595,9 @@ fn load_told(lived: &mut Lived<'_>, order: &Order<'_>, event: &load::Event<'_>) 
     match *event {
         load::Event::StepStarted { step, .. } => {
             lived.sessions = step.sessions;
+            if let Some(coming) = &mut lived.coming {
+                coming.begin(step.warmup);
+            }
             let length = match step.length {
                 load::Length::Time(length) => Some(step.warmup + length),
                 load::Length::Transactions { .. } => None,

@@ -179,9 +179,9 @@ ALTER TABLE line_search ADD COLUMN found TEXT;
 ALTER TABLE run ADD COLUMN line_id INTEGER; -- of line_search
 ";
 
-/// What was switched on while a run was measured.
+/// What was changed of a server while it was loaded.
 const V10: &str = "
-ALTER TABLE run ADD COLUMN intervention TEXT;
+ALTER TABLE run ADD COLUMN interventions TEXT;
 ";
 
 /// Brings `connection` from version `from` to the end of `migrations`, all or nothing.

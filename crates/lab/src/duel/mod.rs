@@ -237,6 +237,7 @@ fn making<'a>(
         load: load::LoadPlan { steps: vec![level], seed, raise_priority: true, ..load::LoadPlan::default() },
         line: None,
         phases: None,
+        timed: Vec::new(),
         prime: None,
         is_cold: false,
         is_lenient: false,

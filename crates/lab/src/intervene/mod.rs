@@ -5,6 +5,7 @@
 //! a random order are each followed by one in the opposite order.
 
 mod server;
+pub(crate) mod timed;
 pub(crate) mod variable;
 
 use std::time::Duration;
@@ -250,12 +251,14 @@ impl<'a> Switching<'a> {
     /// What the run of a state was, for its record.
     pub(crate) fn record(&self, side: usize) -> store::Intervention {
         let state = self.order.states[side].as_ref();
-        let masked = |statements: Vec<String>| statements.iter().map(|sql| wire::mask::prose(sql)).collect();
+        let masked = |statements: Vec<String>| server::shown(&statements);
         store::Intervention {
             name: self.name(side).to_owned(),
             on: state.map(|state| masked(self.server.statements_on(&state.change))).unwrap_or_default(),
             off: state.map(|state| masked(self.server.statements_off(&state.change))).unwrap_or_default(),
             readings: self.expected[side].0.clone(),
+            at_s: None,
+            took_s: None,
         }
     }
 

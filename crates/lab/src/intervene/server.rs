@@ -192,21 +192,29 @@ impl Server {
     pub(crate) fn statements_off(&self, change: &Change) -> Vec<String> {
         match change {
             Change::Sql { off, .. } => off.clone(),
-            Change::Settings(settings) => {
-                let names = settings.keys().map(|name| name.to_lowercase());
-                let back = names.filter_map(|name| {
-                    let before = self.found.0.get(&name)?;
-                    let is_reset =
-                        self.target.protocol == Protocol::Postgres && !self.configured.contains(&name);
-                    Some(if is_reset {
-                        format!("ALTER SYSTEM RESET {name}")
-                    } else {
-                        self.set(&name, before)
-                    })
-                });
-                self.with_reload(back.collect())
-            }
+            Change::Settings(_) => self.back(&variables(change)),
         }
+    }
+
+    /// Variables that a change has set get the values that they had.
+    pub(crate) fn give_back(&mut self, change: &Change) -> Result<(), Error> {
+        let statements = self.statements_back(change);
+        self.send(&statements)
+    }
+
+    /// What does so; none where it sets no variable.
+    pub(crate) fn statements_back(&self, change: &Change) -> Vec<String> {
+        let names = variables(change);
+        if names.is_empty() { Vec::new() } else { self.back(&names) }
+    }
+
+    fn back(&self, names: &BTreeSet<String>) -> Vec<String> {
+        let back = names.iter().filter_map(|name| {
+            let before = self.found.0.get(name)?;
+            let is_reset = self.target.protocol == Protocol::Postgres && !self.configured.contains(name);
+            Some(if is_reset { format!("ALTER SYSTEM RESET {name}") } else { self.set(name, before) })
+        });
+        self.with_reload(back.collect())
     }
 
     fn set(&self, name: &str, value: &str) -> String {
@@ -251,6 +259,11 @@ impl Server {
         };
         answer.map_err(|error| Error::Run(format!("[[intervene]]: {}: {error}", wire::mask::prose(sql))))
     }
+}
+
+/// Statements without passwords, for the record.
+pub(crate) fn shown(statements: &[String]) -> Vec<String> {
+    statements.iter().map(|sql| wire::mask::prose(sql)).collect()
 }
 
 /// The variables that a change is of.

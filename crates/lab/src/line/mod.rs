@@ -208,6 +208,7 @@ impl Search<'_> {
             load: base(&request.asked, request.workers, request.seed),
             line: Some(self.order(is_new)),
             phases: None,
+            timed: Vec::new(),
             prime: None,
             is_cold: false,
             is_lenient: true,

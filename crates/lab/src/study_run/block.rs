@@ -306,6 +306,7 @@ impl Work<'_> {
             load,
             line: self.line_order(planned),
             phases: None,
+            timed: self.body.timed.clone(),
             is_cold: self.body.load.is_cold,
             is_lenient: self.body.load.is_lenient,
             seed: planned.seed,
