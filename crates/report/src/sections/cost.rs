@@ -53,7 +53,8 @@ fn table(study: &StudyReport, axis: &str, caption: &str) -> Option<Table> {
         }
     }
     rows.extend(published_rows(study, axis, &values, &base));
-    let mut heads = vec!["Cell".to_owned(), format!("TPS with {}", value_text(&base))];
+    let start = if axis == INTERVENE { "without".to_owned() } else { format!("with {}", value_text(&base)) };
+    let mut heads = vec!["Cell".to_owned(), format!("TPS {start}")];
     heads.extend(others().map(value_text));
     (values.len() > 1 && !rows.is_empty()).then(|| Table {
         caption: caption.to_owned(),
