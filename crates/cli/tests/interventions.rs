@@ -101,10 +101,14 @@ fn a_server_gets_back_what_was_switched_even_when_the_run_is_stopped() {
                     \"SET GLOBAL general_log = OFF\"";
     let file = study(dir.path(), &url, "oltp_read_only", switched);
     let mut command = plimsoll();
-    command.args(["run", &file, "--results"]).arg(&results).stdout(Stdio::null()).stderr(Stdio::null());
+    let told = dir.path().join("told");
+    command.args(["run", &file, "--results"]).arg(&results).stdout(Stdio::null());
+    command.stderr(std::fs::File::create(&told).unwrap());
     let mut child = Running(command.spawn().unwrap());
     // The log is on in a phase of it, not for the moment in which everything is tried out.
     wait_until(Duration::from_secs(300), "a phase with the log", || {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none(), "{}", std::fs::read_to_string(&told).unwrap());
         log() == "1" && {
             std::thread::sleep(Duration::from_millis(700));
             log() == "1"
