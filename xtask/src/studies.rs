@@ -38,8 +38,8 @@ const ALL: &[Expected] = &[
         // Read-only and read-write, each at 8 and at 32 sessions.
         charts: &[("versions", 4)],
         tables: &[
-            ("cost", &["TPS with no-log", "general-table", "binlog", "published 2007"]),
-            ("repeat", &["[mysqld]", "general_log = ON", "log_output = TABLE"]),
+            ("cost", &["TPS with no-log", "binlog", "TPS without", "general-table", "published 2007"]),
+            ("interventions", &["SET GLOBAL general_log = ON", "log_output = TABLE"]),
         ],
     },
     Expected {

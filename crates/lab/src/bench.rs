@@ -192,6 +192,8 @@ fn making<'a>(
         data,
         load,
         line: None,
+        phases: None,
+        timed: Vec::new(),
         prime: None,
         is_cold: false,
         is_lenient: false,

@@ -7,7 +7,7 @@ use sandbox::{Build, CpuRequest, Cpus, Flavor, Limits, Spec, Storage};
 use store::{Axis, ServerFacts};
 
 use crate::error::Error;
-use crate::plan::{Cell, Plan, PlannedRun};
+use crate::plan::{Cell, INTERVENE, Plan, PlannedRun};
 use crate::study::{Arrivals, Body, CpusChoice, Ladder, Length, Load, SettingsChoice, StorageChoice, Study};
 use crate::subject::next_number;
 
@@ -391,7 +391,9 @@ pub(crate) fn axes(body: &Body, plan: &Plan) -> Vec<Axis> {
         }
     };
     put("server", plan.servers.iter().map(|server| server.name.clone().into()).collect());
-    for name in ["workload", "settings", "engine", "storage", "cpus", "isolation", "charset", "env"] {
+    for name in
+        ["workload", "settings", "engine", "storage", "cpus", "isolation", "charset", "env", INTERVENE]
+    {
         let values = crate::study::axis_values(axes, name);
         put(name, values.into_iter().filter_map(|names| names.into_iter().next()).map(Into::into).collect());
     }

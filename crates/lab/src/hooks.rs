@@ -27,12 +27,13 @@ pub struct RunContext {
     pub is_cold: bool,
     /// None of the workload's statements changes anything.
     pub only_reads: bool,
-    /// Each step of the load is a slice of a duel, and all of them are recorded as one level.
-    pub is_dueled: bool,
+    /// Each step of the load is a slice, and many of them are recorded as one level: in a duel, or while the server is
+    /// switched.
+    pub is_sliced: bool,
 }
 
 /// What a hook has found when the run is over.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Found {
     /// Series for the results file: what [`Hook::take_series`] has not given yet.
     pub series: Vec<store::Series>,
@@ -46,7 +47,16 @@ pub struct Found {
     pub facts: Vec<(String, String)>,
 }
 
-/// Watches one run.
+/// What became one run's record of the steps that a hook was told.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// The levels, as they will be stored.
+    pub steps: &'a [store::Step],
+    /// Of a level that was measured in slices: by step that the hook was told, whether it is one of them.
+    pub slices: Option<&'a [bool]>,
+}
+
+/// Watches one run, or the runs of one server life.
 pub trait Hook {
     /// Called on the coordinator's thread with everything that the load tells, once a second at least.
     fn event(&mut self, event: &load::Event<'_>);
@@ -56,9 +66,8 @@ pub trait Hook {
         Vec::new()
     }
 
-    /// The load is over and the server still runs. `steps` are the run's levels, as they will be stored; `duel` has the
-    /// slices that a duel's level was made of, in the order of the steps that the hook was told.
-    fn finish(self: Box<Self>, steps: &[store::Step], duel: Option<&store::Duel>) -> Found;
+    /// The load is over and the server still runs. What was found of each part, in their order.
+    fn finish(self: Box<Self>, parts: &[Part<'_>]) -> Vec<Found>;
 }
 
 /// Makes hooks for runs.

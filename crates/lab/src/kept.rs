@@ -101,7 +101,7 @@ pub fn record(ran: &Ran<'_>, onlooker: Onlooker) -> Record {
     // A script that uses no server has nothing but the client to be bound by.
     let mut why = "there was no server";
     if ran.target.is_some() {
-        recording.judge_load(ran.load);
+        recording.judge_load(std::slice::from_ref(ran.load));
         why = "not looked at in runs of another tool's command line";
     }
     let told = recording.look();
@@ -112,7 +112,9 @@ pub fn record(ran: &Ran<'_>, onlooker: Onlooker) -> Record {
         None => Ok(()),
     };
     recording.end.error = ended.err().map(|(_, error)| error.to_owned());
-    Record { start, end: recording.close(ended.map_err(|(status, _)| status), false, why) }
+    // There is one run to a life here.
+    let mut ends = recording.close(ended.map_err(|(status, _)| status), false, why);
+    Record { start, end: ends.swap_remove(0) }
 }
 
 fn server_facts(ran: &Ran<'_>) -> ServerFacts {

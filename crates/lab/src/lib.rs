@@ -18,6 +18,7 @@ mod error;
 pub mod fleet;
 mod hooks;
 pub mod host;
+mod intervene;
 mod judge;
 pub mod kept;
 pub mod line;
@@ -44,7 +45,7 @@ pub mod workloads;
 
 pub use ending::Ended;
 pub use error::{Class, Error};
-pub use hooks::{Attach, Found, Hook, NoHooks, RunContext};
+pub use hooks::{Attach, Found, Hook, NoHooks, Part, RunContext};
 pub use observe::{Event, Observer, Stage};
 pub use plan::Plan;
 pub use stop::StopSwitch;

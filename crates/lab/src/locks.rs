@@ -12,7 +12,7 @@ use telemetry::locks::performance_schema::{self, Observation};
 use telemetry::locks::wait_events::WaitEventSampler;
 use telemetry::locks::{LockTable, Source};
 
-use crate::hooks::{Attach, Found, Hook, RunContext};
+use crate::hooks::{Attach, Found, Hook, Part, RunContext};
 
 /// Locks kept of each source and level: what follows is never hot.
 const LOCKS_KEPT: usize = 25;
@@ -140,7 +140,7 @@ impl Hook for Watching {
         }
     }
 
-    fn finish(mut self: Box<Self>, _steps: &[store::Step], _duel: Option<&store::Duel>) -> Found {
+    fn finish(mut self: Box<Self>, parts: &[Part<'_>]) -> Vec<Found> {
         self.end();
         let mut found = Found::default();
         for (sessions, table) in self.seen {
@@ -149,7 +149,7 @@ impl Hook for Watching {
             }
             found.hot_locks.extend(stored(sessions, &table));
         }
-        found
+        vec![found; parts.len()]
     }
 }
 

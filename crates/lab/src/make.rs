@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::observe::{Event, RunLabel};
 use crate::progress::Detail;
 use crate::provision::Place;
-use crate::run::{Around, Ended, Order, run};
+use crate::run::{Around, Ended, Order, run, summary};
 
 /// A run that is to be made.
 pub(crate) struct Making<'a> {
@@ -60,10 +60,8 @@ pub(crate) fn make_together(
     seed: u64,
     around: Around<'_>,
 ) -> Result<Vec<Ended>, Error> {
-    let keys: Vec<_> = makings.iter().map(|making| making.label.key.clone()).collect();
-    for (side, making) in makings.iter_mut().enumerate() {
-        let others = keys.iter().enumerate().filter(|(at, _)| *at != side);
-        making.label.against = others.map(|(_, key)| difference(key, &keys[side])).collect();
+    tell_against(&mut makings);
+    for making in &mut makings {
         let load = &mut making.order.load;
         if making.order.line.is_none() {
             load.steps = duel::slices(load.steps[0], slices);
@@ -106,6 +104,53 @@ pub(crate) fn make_together(
         (around.observer)(Event::RunEnded { label, summary: &ended.summary });
     }
     Ok(ended)
+}
+
+/// Makes the runs of one life of a server, which is switched between their states.
+/// They are recorded together when the life is over: none of them is there without the others.
+///
+/// # Errors
+/// They could not be recorded.
+pub(crate) fn make_life(
+    mut makings: Vec<Making<'_>>,
+    mut study: Option<(&mut Store, StudyId)>,
+    around: Around<'_>,
+) -> Result<Vec<Ended>, Error> {
+    tell_against(&mut makings);
+    let mut ids = Vec::new();
+    for making in &makings {
+        (around.observer)(Event::RunStarted(&making.label));
+        if let Some((store, study)) = &mut study {
+            ids.push(store.begin_run(*study, &making.start)?);
+        }
+    }
+    let labels: Vec<RunLabel> = makings.iter().map(|making| making.label.clone()).collect();
+    let detail = if study.is_some() { Detail::Held } else { Detail::Dropped };
+    let Making { order, place, .. } = makings.swap_remove(0);
+    let Ended { end, others, summary: own, failure, result, found } = run(&order, place, around, detail);
+    let took = own.took;
+    let mut all = vec![Ended { end, others: Vec::new(), summary: own, failure, result, found }];
+    all.extend(others.into_iter().map(|end| {
+        let summary = summary(&end, None, took);
+        Ended { end, others: Vec::new(), summary, failure, result: None, found: None }
+    }));
+    if let Some((store, _)) = &mut study {
+        let ends = all.iter().map(|ended| &ended.end);
+        store.finish_runs(&ids.into_iter().zip(ends).collect::<Vec<_>>())?;
+    }
+    for (label, ended) in labels.iter().zip(&all) {
+        (around.observer)(Event::RunEnded { label, summary: &ended.summary });
+    }
+    Ok(all)
+}
+
+/// Each label says what the others have in place of its own value.
+fn tell_against(makings: &mut [Making<'_>]) {
+    let keys: Vec<_> = makings.iter().map(|making| making.label.key.clone()).collect();
+    for (side, making) in makings.iter_mut().enumerate() {
+        let others = keys.iter().enumerate().filter(|(at, _)| *at != side);
+        making.label.against = others.map(|(_, key)| difference(key, &keys[side])).collect();
+    }
 }
 
 /// Turns that a search may take.

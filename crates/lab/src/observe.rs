@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use store::Status;
 
+use crate::plan::INTERVENE;
+use crate::study::NO_INTERVENTION;
+
 /// Receives events, from the lab's thread and from those that load data.
 pub type Observer<'a> = &'a (dyn Fn(Event<'_>) + Sync);
 
@@ -94,7 +97,13 @@ impl RunLabel {
             !["server", "workload"].contains(&axis.as_str())
                 && value.as_str() != crate::plan::DEFAULT_SETTINGS
         });
-        let rest: Vec<String> = rest.map(|(axis, value)| format!("{axis} {value}")).collect();
+        let rest: Vec<String> = rest
+            .map(|(axis, value)| match (axis.as_str(), value.as_str()) {
+                (INTERVENE, NO_INTERVENTION) => "without".to_owned(),
+                (INTERVENE, name) => format!("with {name}"),
+                _ => format!("{axis} {value}"),
+            })
+            .collect();
         parts.extend(rest.iter().map(String::as_str));
         let sessions = match self.levels.as_slice() {
             [1] => "1 session".to_owned(),

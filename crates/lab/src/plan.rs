@@ -38,6 +38,9 @@ pub struct Cell {
     pub charset: Option<String>,
     /// Environment of the server process.
     pub env: Option<EnvChoice>,
+    /// What is switched on while it is measured, of the values of the axis `intervene`. Cells that differ in nothing else
+    /// share the lives of their servers.
+    pub intervene: Option<String>,
     /// The options that are axes, as the cell's key names them.
     pub option_axes: Vec<(String, String)>,
 }
@@ -53,9 +56,12 @@ impl Cell {
         put("server", server);
         put("workload", &self.workload_label);
         put("settings", if self.settings.label.is_empty() { DEFAULT_SETTINGS } else { &self.settings.label });
-        for (axis, value) in
-            [("engine", &self.engine), ("isolation", &self.isolation), ("charset", &self.charset)]
-        {
+        for (axis, value) in [
+            ("engine", &self.engine),
+            ("isolation", &self.isolation),
+            ("charset", &self.charset),
+            (INTERVENE, &self.intervene),
+        ] {
             if let Some(value) = value {
                 put(axis, value);
             }
@@ -75,6 +81,9 @@ impl Cell {
         key
     }
 }
+
+/// The axis of what is switched on and off within one server life.
+pub(crate) const INTERVENE: &str = "intervene";
 
 /// A cell and one of its runs' load levels, before blocks and order.
 #[derive(Debug, Clone, PartialEq)]
@@ -159,18 +168,20 @@ impl Plan {
     pub fn new(body: &Body, quick: bool, seed: u64, servers: Vec<Pinned>) -> Plan {
         let cells = cells(body);
         let points = points(body, &cells);
+        let lives = Lives::of(&cells, points);
+        let heads = &lives.heads;
         let groups = body.compare.as_ref().map(|compare| {
-            Groups::of(&points, |point| group(&cells[point.cell], &compare.axis, &point.levels))
+            Groups::of(heads, |point| group(&cells[point.cell], &[&compare.axis, INTERVENE], &point.levels))
         });
-        let mut runs = Vec::with_capacity(points.len() * body.load.blocks as usize);
+        let mut runs = Vec::new();
         for block in 1..=body.load.blocks {
             let block_seed = mix(seed ^ u64::from(block).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let mut order: Vec<&Point> = points.iter().collect();
+            let mut order: Vec<&Point> = heads.iter().collect();
             shuffle(&mut order, block_seed);
             if let Some(groups) = &groups {
-                order = groups.brought_together(&order, &points, block, seed);
+                order = groups.brought_together(&order, heads, block, seed);
             }
-            for point in order {
+            for point in order.into_iter().flat_map(|head| lives.points(head)) {
                 runs.push(PlannedRun {
                     index: runs.len() as u32,
                     block,
@@ -203,7 +214,7 @@ impl Plan {
 
     /// What all runs have in common that are compared with each other along `axis` in a block.
     pub(crate) fn group(&self, run: &PlannedRun, axis: &str) -> String {
-        group(&self.cells[run.cell], axis, &run.levels)
+        group(&self.cells[run.cell], &[axis], &run.levels)
     }
 
     /// Number of blocks.
@@ -212,11 +223,39 @@ impl Plan {
     }
 }
 
-/// All of a cell but its value on an axis, with the load levels.
-fn group(cell: &Cell, axis: &str, levels: &[u32]) -> String {
+/// All of a cell but its values on some axes, with the load levels.
+fn group(cell: &Cell, axes: &[&str], levels: &[u32]) -> String {
     let mut key = cell.key(&cell.server.to_string());
-    key.remove(axis);
+    axes.iter().for_each(|axis| drop(key.remove(*axis)));
     format!("{key:?} {levels:?}")
+}
+
+/// Points that are measured in one life of a server: those that differ in what is switched on in it, and in nothing else.
+struct Lives {
+    /// The first point of each life.
+    heads: Vec<Point>,
+    /// All of its points, the first one among them, by cell and levels of the first.
+    points: BTreeMap<(usize, Vec<u32>), Vec<Point>>,
+}
+
+impl Lives {
+    fn of(cells: &[Cell], points: Vec<Point>) -> Lives {
+        let mut lives = Lives { heads: Vec::new(), points: BTreeMap::new() };
+        let mut known: BTreeMap<String, (usize, Vec<u32>)> = BTreeMap::new();
+        for point in points {
+            let life = group(&cells[point.cell], &[INTERVENE], &point.levels);
+            let head = known.entry(life).or_insert_with(|| {
+                lives.heads.push(point.clone());
+                (point.cell, point.levels.clone())
+            });
+            lives.points.entry(head.clone()).or_default().push(point);
+        }
+        lives
+    }
+
+    fn points(&self, head: &Point) -> &[Point] {
+        self.points.get(&(head.cell, head.levels.clone())).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Which points are compared with each other: each one's group, by number.
@@ -290,6 +329,7 @@ pub(crate) fn cells_at_most(body: &Body) -> u128 {
         axes.isolation.len(),
         axes.charset.len(),
         axes.env.len(),
+        axes.interventions().len(),
     ];
     let options = axes.options.iter().map(|(_, values)| many(values.len()));
     let factors = plain.into_iter().map(many).chain(options);
@@ -324,6 +364,7 @@ pub fn cells(body: &Body) -> Vec<Cell> {
                 isolation: None,
                 charset: None,
                 env: None,
+                intervene: None,
                 option_axes: Vec::new(),
             });
         }
@@ -343,6 +384,8 @@ pub fn cells(body: &Body) -> Vec<Cell> {
     cells = product(cells, &axes.isolation, |cell, value| cell.isolation = Some(value.clone()));
     cells = product(cells, &axes.charset, |cell, value| cell.charset = Some(value.clone()));
     cells = product(cells, &axes.env, |cell, value| cell.env = Some(value.clone()));
+    // Last of all, so that those that share a life stand together.
+    cells = product(cells, &axes.interventions(), |cell, value| cell.intervene = Some(value.clone()));
     cells.retain(|cell| axes.ladder.levels().iter().any(|&level| !is_excluded(body, cell, level)));
     cells
 }

@@ -100,24 +100,15 @@ impl<'a> Progress<'a> {
         .collect()
     }
 
-    /// Makes one level of those that count, which were its slices: seconds of the measured phases follow each other, and
-    /// only the first warm-up is kept. Nothing of them may have been recorded yet.
-    pub(crate) fn splice(&mut self, is_counted: &[bool]) {
-        let mut all = Level::default();
-        let mut before = 0;
-        let levels = std::mem::take(&mut self.levels).into_iter().zip(is_counted);
-        let counted = levels.filter(|(_, is_counted)| **is_counted).map(|(level, _)| level);
-        for (at, level) in counted.enumerate() {
-            all.sessions = level.sessions;
-            let is_kept = |second: i64| at == 0 || second >= 1;
-            let seconds = level.seconds.into_iter().filter(|second| is_kept(second.second));
-            all.seconds.extend(seconds.map(|second| Second { second: before + second.second, ..second }));
-            let intervals = level.intervals.into_iter().filter(|interval| is_kept(interval.second));
-            let later = |interval: Interval| Interval { second: before + interval.second, ..interval };
-            all.intervals.extend(intervals.map(later));
-            before = all.seconds.last().map_or(0, |second| second.second.max(0));
-        }
-        self.levels = vec![all];
+    /// Makes levels of their slices: `parts` has for each which of those that there were are its own. Seconds of the measured
+    /// phases follow each other, and only the first warm-up is kept. Nothing of them may have been recorded yet.
+    pub(crate) fn splice(&mut self, parts: &[Vec<bool>]) {
+        let mut slices: Vec<Option<Level>> = std::mem::take(&mut self.levels).into_iter().map(Some).collect();
+        let mut own = |part: &Vec<bool>| {
+            let both = slices.iter_mut().zip(part);
+            spliced(both.filter(|(_, is_own)| **is_own).filter_map(|(slice, _)| slice.take()))
+        };
+        self.levels = parts.iter().map(&mut own).collect();
     }
 
     /// Passes on what has gathered, with the parts of series that the samplers have seen since the last time.
@@ -144,6 +135,23 @@ impl<'a> Progress<'a> {
         }
         Ok(())
     }
+}
+
+/// One level of its slices.
+fn spliced(slices: impl Iterator<Item = Level>) -> Level {
+    let mut all = Level::default();
+    let mut before = 0;
+    for (at, level) in slices.enumerate() {
+        all.sessions = level.sessions;
+        let is_kept = |second: i64| at == 0 || second >= 1;
+        let seconds = level.seconds.into_iter().filter(|second| is_kept(second.second));
+        all.seconds.extend(seconds.map(|second| Second { second: before + second.second, ..second }));
+        let intervals = level.intervals.into_iter().filter(|interval| is_kept(interval.second));
+        let later = |interval: Interval| Interval { second: before + interval.second, ..interval };
+        all.intervals.extend(intervals.map(later));
+        before = all.seconds.last().map_or(0, |second| second.second.max(0));
+    }
+    all
 }
 
 /// Adds parts of series to those of the same name.
@@ -233,7 +241,7 @@ mod tests {
                 progress.event(&event, Vec::new).unwrap();
             }
         }
-        progress.splice(&[true; 3]);
+        progress.splice(&[vec![true; 3]]);
         let seconds: Vec<i64> = progress.levels[0].seconds.iter().map(|second| second.second).collect();
         assert_eq!((progress.levels.len(), seconds), (1, vec![0, 1, 2, 3, 4, 5, 6]));
         assert_eq!(progress.levels[0].intervals.last().map(|interval| interval.second), Some(6));

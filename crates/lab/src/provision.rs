@@ -69,6 +69,11 @@ impl Provisioned<'_> {
         }
     }
 
+    /// Whether the server was started for this run, and goes with it.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.server, Running::Own(_))
+    }
+
     /// Restarts a server of the run's own with an empty page cache; says what state the caches are in.
     pub(crate) fn start_cold(&mut self, stop: &StopSwitch) -> Result<String, Error> {
         let Running::Own(sandbox) = &mut self.server else {

@@ -134,7 +134,8 @@ pub(crate) fn grow(
 pub(crate) fn study_row(request: &Request, body: &Body, plan: &Plan) -> Result<store::Study, Error> {
     let study = &request.study;
     let axes = crate::cells::axes(body, plan);
-    let comparisons = body.compare.iter().map(|compare| store::Comparison {
+    let asked = body.comparisons();
+    let comparisons = asked.iter().map(|compare| store::Comparison {
         axis: compare.axis.clone(),
         base: base_of(compare, body, plan).into(),
         metrics: compare.metrics.clone(),

@@ -1,13 +1,14 @@
 //! What is known of a run while it goes on, and the record that it becomes: the same for every run, whoever drives its
 //! load.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use load::{Length, LoadResult, StepResult};
 use store::{RunEnd, Slice, Status};
 
 use crate::duel::crowd::Taken;
-use crate::hooks::{Found, Hook};
+use crate::hooks::{Found, Hook, Part};
 use crate::judge;
 use crate::observe::Stage;
 use crate::progress::{Detail, Progress, append};
@@ -19,6 +20,10 @@ pub(crate) struct Recording<'a> {
     progress: Progress<'a>,
     /// Who watches the load.
     pub(crate) hooks: Vec<Box<dyn Hook>>,
+    /// What of it is of the other runs that this life is recorded as.
+    others: Vec<Other>,
+    /// Of a load in slices: by run, which of them are its own, of those that there were.
+    parts: Vec<Vec<bool>>,
     /// When the measured phase of each level began, in seconds since the run did.
     offsets_s: Vec<f64>,
     stage: Option<(Stage, Instant)>,
@@ -32,6 +37,8 @@ impl<'a> Recording<'a> {
             end,
             progress: Progress::new(detail),
             hooks: Vec::new(),
+            others: Vec::new(),
+            parts: Vec::new(),
             offsets_s: Vec::new(),
             stage: None,
         }
@@ -66,70 +73,162 @@ impl<'a> Recording<'a> {
         self.end.steps = self.progress.steps(planned, result, &self.offsets_s);
     }
 
-    /// [`Recording::load_ended`] for the slices of a duel, which are recorded, and answered, as one level: `taken` has for
-    /// each what others took of the machine meanwhile, and whether it counts.
+    /// [`Recording::load_ended`] for a load in slices. Those of each run are recorded, and answered, as one level: `of` has for
+    /// each slice the run that it is of, from 0, and what others took of the machine meanwhile.
     pub(crate) fn slices_ended(
         &mut self,
         planned: &[load::Step],
         result: LoadResult,
-        taken: &[Taken],
-    ) -> (LoadResult, Vec<Slice>) {
+        of: &[(usize, Taken)],
+        runs: usize,
+    ) -> Vec<LoadResult> {
         let slices = self.offsets_s.iter().zip(&result.steps).enumerate();
-        let slices: Vec<Slice> = slices
+        let slices: Vec<(usize, Slice)> = slices
             .map(|(at, (&at_s, step))| {
-                let Taken { share, is_counted } = taken.get(at).copied().unwrap_or(Taken::UNSEEN);
+                let (run, Taken { share, is_counted }) = of.get(at).copied().unwrap_or((0, Taken::UNSEEN));
                 let (duration_s, committed) = (step.duration_s, step.outcomes.committed);
-                Slice { at_s, duration_s, committed, taken_share: share, is_counted }
+                (run, Slice { at_s, duration_s, committed, taken_share: share, is_counted })
             })
             .collect();
-        let (mut counted, mut left_out) = (Vec::new(), Vec::new());
-        for (slice, step) in slices.iter().zip(result.steps) {
-            if slice.is_counted { &mut counted } else { &mut left_out }.push(step);
+        let is_of = |run: usize| slices.iter().map(move |(of, slice)| *of == run && slice.is_counted);
+        self.parts = (0..runs).map(|run| is_of(run).collect()).collect();
+        let merged = (0..runs).map(|run| {
+            let own = result.steps.iter().zip(&slices).filter(|(_, (of, _))| *of == run);
+            let (counted, left_out): (Vec<_>, Vec<_>) = own.partition(|(_, (_, slice))| slice.is_counted);
+            let counted: Vec<StepResult> = counted.into_iter().map(|(step, _)| step.clone()).collect();
+            let mut merged = StepResult::merged(&counted);
+            let cut_short = left_out.iter().find_map(|(step, _)| step.ended_by.clone());
+            merged.ended_by = merged.ended_by.or(cut_short);
+            LoadResult { steps: vec![merged], interrupted: result.interrupted }
+        });
+        let merged: Vec<LoadResult> = merged.collect();
+        self.progress.splice(&self.parts);
+        let first = |run: usize| slices.iter().find(|(of, slice)| *of == run && slice.is_counted);
+        self.offsets_s = (0..runs).map(|run| first(run).map_or(0.0, |(_, slice)| slice.at_s)).collect();
+        let level = |result: &LoadResult| {
+            let whole = Length::Time(Duration::from_secs_f64(result.steps[0].duration_s));
+            planned.first().map(|step| load::Step { length: whole, ..*step })
+        };
+        let levels: Vec<load::Step> = merged.iter().filter_map(level).collect();
+        let all = LoadResult {
+            steps: merged.iter().flat_map(|result| result.steps.iter().cloned()).collect(),
+            ..LoadResult::default()
+        };
+        let mut recorded = self.progress.steps(&levels, &all, &self.offsets_s).into_iter();
+        for run in 0..runs {
+            // One that was never begun has no level.
+            let steps: Vec<store::Step> =
+                recorded.next().filter(|_| first(run).is_some()).into_iter().collect();
+            let of_run = slices.iter().filter(|(of, _)| *of == run).map(|(_, slice)| *slice);
+            let duel = store::Duel { sides: runs as u32, side: run as u32, slices: of_run.collect() };
+            match run {
+                0 => (self.end.steps, self.end.duel) = (steps, Some(duel)),
+                _ => self.others.push(Other { steps, duel: Some(duel), ..Other::default() }),
+            }
         }
-        let mut merged = StepResult::merged(&counted);
-        merged.ended_by = merged.ended_by.or_else(|| left_out.iter().find_map(|step| step.ended_by.clone()));
-        let merged = LoadResult { steps: vec![merged], ..result };
-        let is_counted: Vec<bool> = slices.iter().map(|slice| slice.is_counted).collect();
-        self.progress.splice(&is_counted);
-        self.offsets_s = slices.iter().filter(|slice| slice.is_counted).map(|slice| slice.at_s).collect();
-        let whole = Length::Time(Duration::from_secs_f64(merged.steps[0].duration_s));
-        let level: Vec<load::Step> =
-            planned.iter().take(1).map(|step| load::Step { length: whole, ..*step }).collect();
-        self.load_ended(&level, &merged);
-        (merged, slices)
+        merged
     }
 
-    /// Adds what the load says about itself: whether the client set the limit, and how the server answered.
-    pub(crate) fn judge_load(&mut self, result: &LoadResult) {
-        self.end.gates.extend(judge::of_load(result, &self.end.steps));
+    /// The records of the runs that the life became, the own one first, where they may differ.
+    pub(crate) fn each(&mut self) -> impl Iterator<Item = Own<'_>> {
+        let own = Own {
+            duel: &mut self.end.duel,
+            headline: &mut self.end.workload.headline,
+            interventions: &mut self.end.interventions,
+            facts: &mut self.end.facts,
+        };
+        let others = self.others.iter_mut().map(|other| Own {
+            duel: &mut other.duel,
+            headline: &mut other.headline,
+            interventions: &mut other.interventions,
+            facts: &mut other.facts,
+        });
+        std::iter::once(own).chain(others)
+    }
+
+    /// Adds what the load says about itself, by run of the life: whether the client set the limit, and how the server answered.
+    pub(crate) fn judge_load(&mut self, results: &[LoadResult]) {
+        let Some((own, others)) = results.split_first() else { return };
+        self.end.gates.extend(judge::of_load(own, &self.end.steps));
+        for (other, result) in self.others.iter_mut().zip(others) {
+            other.gates.extend(judge::of_load(result, &other.steps));
+        }
     }
 
     /// Adds what those who watched have found. Their suspicions are answered, for they have to be told.
     pub(crate) fn look(&mut self) -> Vec<String> {
         let mut told = Vec::new();
         for hook in std::mem::take(&mut self.hooks) {
-            let Found { series, hot_locks, gates, warnings, facts } =
-                hook.finish(&self.end.steps, self.end.duel.as_ref());
-            append(&mut self.progress.series, series);
-            self.end.hot_locks.extend(hot_locks);
-            self.end.gates.extend(gates);
-            self.end.facts.extend(facts);
-            told.extend(warnings);
+            let steps = std::iter::once(&self.end.steps).chain(self.others.iter().map(|other| &other.steps));
+            let parts = steps.enumerate().map(|(run, steps)| {
+                let slices = self.parts.get(run).map(Vec::as_slice);
+                Part { steps, slices }
+            });
+            let mut found = hook.finish(&parts.collect::<Vec<_>>()).into_iter();
+            if let Some(Found { series, hot_locks, gates, warnings, facts }) = found.next() {
+                append(&mut self.progress.series, series);
+                self.end.hot_locks.extend(hot_locks);
+                self.end.gates.extend(gates);
+                self.end.facts.extend(facts);
+                told.extend(warnings);
+            }
+            for (other, Found { gates, facts, warnings, .. }) in self.others.iter_mut().zip(found) {
+                other.gates.extend(gates);
+                other.facts.extend(facts);
+                told.extend(warnings);
+            }
         }
         self.end.series = std::mem::take(&mut self.progress.series);
         told
     }
 
     /// The run is over: `Ok` where its load came to its end, else how the run stands. `why` tells of the gates that nobody
-    /// has looked at.
-    pub(crate) fn close(mut self, ended: Result<(), Status>, is_lenient: bool, why: &str) -> RunEnd {
+    /// has looked at. The records of all runs that the life became, the own one first; never none.
+    pub(crate) fn close(mut self, ended: Result<(), Status>, is_lenient: bool, why: &str) -> Vec<RunEnd> {
         self.stage(None);
-        self.end.status = match ended {
-            Ok(()) => judge::judge(&mut self.end, is_lenient),
-            Err(status) => status,
-        };
-        judge::complete(&mut self.end, why);
-        self.end.ended_at_ms = load::time::unix_ms();
-        self.end
+        let others = std::mem::take(&mut self.others).into_iter().map(|other| other.of(&self.end));
+        let mut all: Vec<RunEnd> = others.collect();
+        all.insert(0, self.end);
+        for end in &mut all {
+            end.status = match ended {
+                Ok(()) => judge::judge(end, is_lenient),
+                Err(status) => status,
+            };
+            judge::complete(end, why);
+            end.ended_at_ms = load::time::unix_ms();
+        }
+        all
     }
+}
+
+/// What one of several runs of a life has for itself.
+#[derive(Debug, Default)]
+struct Other {
+    steps: Vec<store::Step>,
+    duel: Option<store::Duel>,
+    headline: Option<(String, String, f64)>,
+    interventions: Vec<store::Intervention>,
+    gates: Vec<store::Gate>,
+    facts: BTreeMap<String, String>,
+}
+
+impl Other {
+    /// Its record: the rest is that of the life.
+    fn of(self, life: &RunEnd) -> RunEnd {
+        let Other { steps, duel, headline, interventions, mut gates, facts } = self;
+        let own: BTreeSet<String> = gates.iter().map(|gate| gate.name.clone()).collect();
+        gates.extend(life.gates.iter().filter(|gate| !own.contains(&gate.name)).cloned());
+        let mut end = RunEnd { steps, duel, interventions, gates, ..life.clone() };
+        end.workload.headline = headline;
+        end.facts.extend(facts);
+        end
+    }
+}
+
+/// See [`Recording::each`].
+pub(crate) struct Own<'a> {
+    pub(crate) duel: &'a mut Option<store::Duel>,
+    pub(crate) headline: &'a mut Option<(String, String, f64)>,
+    pub(crate) interventions: &'a mut Vec<store::Intervention>,
+    pub(crate) facts: &'a mut BTreeMap<String, String>,
 }

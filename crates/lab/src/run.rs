@@ -12,9 +12,12 @@ use workload::Ran;
 
 use crate::checks;
 use crate::clients::Clients;
+use crate::duel::crowd::Taken;
 use crate::duel::turns::Seat;
 use crate::error::{Class, Error};
 use crate::hooks::{Attach, RunContext};
+use crate::intervene::timed::Coming;
+use crate::intervene::{Phases, Switching};
 use crate::judge;
 use crate::line::{LineOrder, Sought, seek};
 use crate::observe::{Event, Observer, RunSummary, Stage};
@@ -23,6 +26,7 @@ use crate::provision::{Data, Failed, LOG_LINES, Place, Provisioned, Wanted, conn
 use crate::record;
 use crate::recording::Recording;
 use crate::stop::StopSwitch;
+use crate::study::Timed;
 use crate::workloads::Resolved;
 
 /// What to run.
@@ -40,6 +44,10 @@ pub(crate) struct Order<'a> {
     pub(crate) load: LoadPlan,
     /// In place of `load`, whose workers, cpus and retries it keeps: a search for load lines.
     pub(crate) line: Option<LineOrder<'a>>,
+    /// Cuts `load` into phases between which the server is switched; the run becomes one for each of its states.
+    pub(crate) phases: Option<Phases>,
+    /// Changes of the server that come at a moment of its one level.
+    pub(crate) timed: Vec<Timed>,
     /// What runs before it and is not recorded.
     pub(crate) prime: Option<LoadPlan>,
     /// The server is restarted before the load, and the page cache emptied.
@@ -115,6 +123,8 @@ impl Around<'_> {
 pub(crate) struct Ended {
     /// For the results file.
     pub(crate) end: RunEnd,
+    /// The other runs that its life became, where its server was switched.
+    pub(crate) others: Vec<RunEnd>,
     /// For people.
     pub(crate) summary: RunSummary,
     /// What kind of failure it was, if it was one.
@@ -150,6 +160,10 @@ struct Lived<'a> {
     found: Option<LineFound>,
     /// Of the present level.
     sessions: u32,
+    /// Where its server is switched.
+    switching: Option<Switching<'a>>,
+    /// Where changes come at a moment.
+    coming: Option<Coming>,
 }
 
 impl Lived<'_> {
@@ -170,9 +184,15 @@ impl Lived<'_> {
 
 /// Makes the run. Whatever happens is in what is returned, apart from what `detail` has passed on already: there is no
 /// way for a run not to be recorded.
-pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, detail: Detail<'_>) -> Ended {
+pub(crate) fn run<'a>(
+    order: &'a Order<'a>,
+    place: Place<'_>,
+    around: Around<'a>,
+    detail: Detail<'a>,
+) -> Ended {
     let recording = Recording::new(nothing_yet(order), detail);
-    let mut lived = Lived { recording, around, result: None, found: None, sessions: 0 };
+    let mut lived =
+        Lived { recording, around, result: None, found: None, sessions: 0, switching: None, coming: None };
     let result = life(&mut lived, order, place);
     let Lived { mut recording, result: load, found, .. } = lived;
     let mut failure = None;
@@ -195,21 +215,33 @@ pub(crate) fn run(order: &Order<'_>, place: Place<'_>, around: Around<'_>, detai
         if class == Class::Interrupted { Status::Interrupted } else { Status::Failed }
     });
     let (began, told) = (recording.began, recording.end.warnings.len());
-    let end = recording.close(ended, order.is_lenient, "the run ended before it could be looked at");
+    let mut ends = recording.close(ended, order.is_lenient, "the run ended before it could be looked at");
+    let end = ends.remove(0);
     end.warnings[told..].iter().for_each(|text| (around.observer)(Event::Warning(text)));
+    // One that failed before its load was cut into phases is each of them.
+    let sides = order.phases.as_ref().map_or(1, Phases::sides);
+    while ends.len() + 1 < sides {
+        ends.push(end.clone());
+    }
+    let log_tail = if is_log_told { String::new() } else { end.log_tail.clone() };
+    let summary = RunSummary { log_tail, ..summary(&end, found.as_ref(), began.elapsed()) };
+    Ended { end, others: ends, summary, failure, result: load, found }
+}
+
+/// How a run ended, for people.
+pub(crate) fn summary(end: &RunEnd, found: Option<&LineFound>, took: Duration) -> RunSummary {
     let length = |phase: &store::Phase| Duration::from_secs_f64(phase.duration_s);
-    let summary = RunSummary {
+    RunSummary {
         status: end.status,
         error: end.error.clone(),
-        tripped: judge::tripped(&end),
-        log_tail: if is_log_told { String::new() } else { end.log_tail.clone() },
+        tripped: judge::tripped(end),
+        log_tail: end.log_tail.clone(),
         steps: end.steps.iter().map(headline).collect(),
         lines: found.iter().flat_map(|found| &found.lines).map(|l| (l.promise.clone(), l.line_tps)).collect(),
         warnings: end.warnings.clone(),
-        took: began.elapsed(),
+        took,
         drained: end.phases.iter().filter(|phase| phase.name == Stage::Drain.phase()).map(length).sum(),
-    };
-    Ended { end, summary, failure, result: load, found }
+    }
 }
 
 /// The fact of a run that tells which version of a workload's file it ran: the SHA-256 of its content.
@@ -221,7 +253,7 @@ fn headline(step: &store::Step) -> (u32, f64, Option<f64>) {
     (step.sessions, tps, crate::kept::percentile_ms(step, 95.0))
 }
 
-fn life(lived: &mut Lived<'_>, order: &Order<'_>, place: Place<'_>) -> Result<(), Failed> {
+fn life<'a>(lived: &mut Lived<'a>, order: &'a Order<'a>, place: Place<'_>) -> Result<(), Failed> {
     let around = lived.around;
     let sessions_max = order.load.steps.iter().map(|step| step.sessions).max().unwrap_or(1);
     checks::descriptors(sessions_max.div_ceil(order.clients))?;
@@ -252,15 +284,17 @@ fn life(lived: &mut Lived<'_>, order: &Order<'_>, place: Place<'_>) -> Result<()
             lived.recording.end.log_file.clone_from(name);
         }
     }
+    // Its connection ends before the server does.
+    (lived.switching, lived.coming) = (None, None);
     lived.stage(Stage::Stop);
     let released = server.release(around.stop);
     outcome?;
     Ok(released?)
 }
 
-fn measured_life(
-    lived: &mut Lived<'_>,
-    order: &Order<'_>,
+fn measured_life<'a>(
+    lived: &mut Lived<'a>,
+    order: &'a Order<'a>,
     server: &mut Provisioned<'_>,
     sessions_max: u32,
 ) -> Result<(), Failed> {
@@ -285,6 +319,12 @@ fn measured_life(
         lived.recording.end.facts.insert("cache".to_owned(), state);
     }
     let mut clients = Clients::start(order, server)?;
+    if let Some(phases) = &order.phases {
+        lived.switching = Some(Switching::open(phases, &server.target)?);
+    }
+    if !order.timed.is_empty() {
+        lived.coming = Some(Coming::open(&order.timed, &server.target, lived.recording.began)?);
+    }
     let primed = prime(lived, order, server, clients.as_mut())?;
 
     lived.stage(Stage::Drain);
@@ -305,11 +345,14 @@ fn measured_life(
         is_cold: order.is_cold,
         only_reads: only_reads(&server.configured.statements()),
         // The level of a search is one probe, not slices that others' lie between.
-        is_dueled: around.seat.is_some() && order.line.is_none(),
+        is_sliced: around.seat.is_some() && order.line.is_none() || order.phases.is_some(),
     };
     lived.recording.hooks = around.attach.attach(&context, &|text| (around.observer)(Event::Doing(text)));
     if let Some(seat) = around.seat {
         seat.server(server_pid);
+    }
+    if let Some(switching) = &lived.switching {
+        switching.server(server_pid);
     }
     around.meet()?;
     lived.stage(Stage::Measure);
@@ -317,6 +360,7 @@ fn measured_life(
         None => drive(lived, order, server, clients.as_mut()).map(|result| (Ran::of(&result), result)),
         Some(line) => search(lived, order, line, server),
     };
+    let result = switched_back(lived, result, server.is_own());
     if let Some(seat) = around.seat
         && !result.as_ref().is_ok_and(|(_, result)| how_it_ended(result).is_ok())
     {
@@ -330,23 +374,23 @@ fn measured_life(
     }
     let result = result.map(|(ran, result)| match order.line {
         None => (ran, record_load(lived, order, server, result)),
-        Some(_) => (ran, result),
+        Some(_) => (ran, vec![result]),
     });
     let result = result.and_then(|result| met.map(|()| result));
 
     lived.stage(Stage::Verify);
-    if let Ok((_, result)) = &result {
-        judge_load(lived, result);
+    if let Ok((_, results)) = &result {
+        judge_load(lived, results);
     }
     lived.recording.look().into_iter().for_each(|warning| lived.warn(warning));
     let ended = match result {
-        Ok((ran, result)) => {
-            let interrupted = result.interrupted || around.stop.is_requested();
-            let mut ended = how_it_ended(&result);
+        Ok((ran, results)) => {
+            let interrupted = results.iter().any(|result| result.interrupted) || around.stop.is_requested();
+            let mut ended = results.iter().try_for_each(how_it_ended);
             if !interrupted && ended.is_ok() {
                 ended = verify(lived, order, server, &baseline, &add(primed, ran));
             }
-            lived.result = Some(result);
+            lived.result = results.into_iter().next();
             if interrupted { Err(Error::Interrupted) } else { ended }
         }
         Err(error) => Err(error),
@@ -486,31 +530,69 @@ fn drive(
     })
 }
 
-/// Makes the load's result part of the record; gives it with the slices of a duel as one level.
+/// The load of a server that is changed meanwhile is over: it is changed back, and a change that it refused is what the run
+/// failed of.
+fn switched_back<T>(lived: &mut Lived<'_>, result: Result<T, Error>, is_own: bool) -> Result<T, Error> {
+    let (mut told, mut failed) = (Vec::new(), None);
+    if let Some(switching) = &mut lived.switching {
+        (told, failed) = (switching.restore(), switching.failed());
+        lived.recording.end.gates.push(judge::stored(&switching.gate(), None));
+    }
+    if let Some(coming) = &mut lived.coming {
+        let (came, ended, more) = coming.end(is_own);
+        lived.recording.end.interventions = came;
+        told.extend(more);
+        failed = failed.or(ended.err());
+    }
+    told.into_iter().for_each(|text| lived.warn(text));
+    match failed {
+        Some(error) if result.is_ok() => Err(error),
+        _ => result,
+    }
+}
+
+/// Makes the load's result part of the record; gives it with the slices of each run that the life becomes as one level.
 fn record_load(
     lived: &mut Lived<'_>,
     order: &Order<'_>,
     server: &Provisioned<'_>,
     result: LoadResult,
-) -> LoadResult {
+) -> Vec<LoadResult> {
     let planned = &order.load.steps;
-    let result = match lived.around.seat {
-        None => {
-            lived.recording.load_ended(planned, &result);
-            result
+    let Lived { recording, around, switching, .. } = lived;
+    let results = match (around.seat, switching) {
+        (Some(seat), _) => {
+            let of: Vec<(usize, Taken)> = seat.slices().into_iter().map(|taken| (0, taken)).collect();
+            let results = recording.slices_ended(planned, result, &of, 1);
+            if let Some(duel) = &mut recording.end.duel {
+                (duel.sides, duel.side) = (seat.sides(), seat.side());
+            }
+            results
         }
-        Some(seat) => {
-            let (merged, slices) = lived.recording.slices_ended(planned, result, &seat.slices());
-            let counted = slices.iter().filter(|slice| slice.is_counted).count();
-            let text = format!("{counted} of {} counted, the others were disturbed", slices.len());
-            lived.recording.end.facts.insert("duel_slices".to_owned(), text);
-            lived.recording.end.duel = Some(store::Duel { sides: seat.sides(), side: seat.side(), slices });
-            merged
+        (None, Some(switching)) => {
+            let results = recording.slices_ended(planned, result, &switching.phases(), switching.sides());
+            for (side, own) in recording.each().enumerate() {
+                *own.interventions = vec![switching.record(side)];
+            }
+            results
+        }
+        (None, None) => {
+            recording.load_ended(planned, &result);
+            vec![result]
         }
     };
-    let headline = result.steps.last().and_then(|step| server.configured.figures(step).into_iter().next());
-    lived.recording.end.workload.headline = headline.map(|figure| (figure.name, figure.unit, figure.value));
-    result
+    for (own, result) in recording.each().zip(&results) {
+        if let Some(duel) = own.duel {
+            let counted = duel.slices.iter().filter(|slice| slice.is_counted).count();
+            let text = format!("{counted} of {} counted, the others were disturbed", duel.slices.len());
+            let name = if !own.interventions.is_empty() { "phases" } else { "duel_slices" };
+            own.facts.insert(name.to_owned(), text);
+        }
+        let headline =
+            result.steps.last().and_then(|step| server.configured.figures(step).into_iter().next());
+        *own.headline = headline.map(|figure| (figure.name, figure.unit, figure.value));
+    }
+    results
 }
 
 /// Searches for load lines. The level that stands for it becomes the run's.
@@ -528,7 +610,14 @@ fn search(
 
 /// Records what the load tells, and tells people of it.
 fn load_told(lived: &mut Lived<'_>, order: &Order<'_>, event: &load::Event<'_>) {
-    // The load does not begin with a step before this answers.
+    // The load does not begin with a step before these answer.
+    if let (Some(switching), load::Event::StepStarted { .. }) = (&mut lived.switching, event) {
+        let stop = lived.around.stop;
+        if !switching.begin(&|| stop.is_requested()) {
+            order.load.enough.request();
+            return;
+        }
+    }
     if let (Some(seat), load::Event::StepStarted { .. }) = (lived.around.seat, event) {
         let stop = lived.around.stop;
         if !seat.take(&|| stop.is_requested()) {
@@ -543,6 +632,9 @@ fn load_told(lived: &mut Lived<'_>, order: &Order<'_>, event: &load::Event<'_>) 
     match *event {
         load::Event::StepStarted { step, .. } => {
             lived.sessions = step.sessions;
+            if let Some(coming) = &mut lived.coming {
+                coming.begin(step.warmup);
+            }
             let length = match step.length {
                 load::Length::Time(length) => Some(step.warmup + length),
                 load::Length::Transactions { .. } => None,
@@ -556,6 +648,9 @@ fn load_told(lived: &mut Lived<'_>, order: &Order<'_>, event: &load::Event<'_>) 
         load::Event::StepEnded { .. } => {
             if let Some(seat) = lived.around.seat {
                 seat.pass();
+            }
+            if let Some(switching) = &mut lived.switching {
+                switching.end();
             }
         }
         load::Event::Connected { .. } => {}
@@ -585,17 +680,18 @@ fn how_it_ended(result: &LoadResult) -> Result<(), Error> {
 const RUN_QUEUE_SHARE_MAX: f64 = 0.25;
 
 /// What the load itself says about the run.
-fn judge_load(lived: &mut Lived<'_>, result: &LoadResult) {
+fn judge_load(lived: &mut Lived<'_>, results: &[LoadResult]) {
     let is_waiting = |step: &load::StepResult| step.client.run_queue_share > RUN_QUEUE_SHARE_MAX;
-    if result.steps.iter().any(|step| is_waiting(step) && !step.client.is_bound) {
+    let mut steps = results.iter().flat_map(|result| &result.steps);
+    if steps.any(|step| is_waiting(step) && !step.client.is_bound) {
         lived.warn(
             "client and server shared cpus that were busy: the client waited more than a quarter of the time for \
              one, and response times include that wait; more cpus, or client_cpus in the study's [load], tell them \
              apart",
         );
     }
-    lived.recording.judge_load(result);
-    judge::waits(result).into_iter().for_each(|told| lived.warn(told));
+    lived.recording.judge_load(results);
+    results.iter().flat_map(judge::waits).for_each(|told| lived.warn(told));
 }
 
 /// Looks whether the tables are what the outcomes imply, and reads back what the server really ran with.

@@ -11,7 +11,7 @@ use telemetry::residency::Residency;
 use telemetry::{Config, Kind, Sampler, Telemetry, Track, canary, drain, per_transaction, probe};
 use wire::Protocol;
 
-use crate::hooks::{Attach, Found, Hook, RunContext};
+use crate::hooks::{Attach, Found, Hook, Part, RunContext};
 use crate::judge::stored;
 
 /// Watches every run: lets the server pay its debt first, then samplers once a second, gates at the end.
@@ -45,14 +45,16 @@ impl Attach for Watch {
         });
         vec![Box::new(Watching {
             sampler,
-            canary_ratio: context.canary_ratio,
-            resident: context.is_cold.then(|| resident(context)),
-            limits: context.limits,
-            protocol: Some(context.target.protocol),
-            drained: Some(drained),
+            known: Known {
+                canary_ratio: context.canary_ratio,
+                resident: context.is_cold.then(|| resident(context)),
+                limits: context.limits,
+                protocol: Some(context.target.protocol),
+                drained: Some(drained),
+            },
             metrics: self.metrics.clone(),
             began: context.began,
-            slices: context.is_dueled.then(Vec::new),
+            slices: context.is_sliced.then(Vec::new),
         })]
     }
 }
@@ -76,11 +78,13 @@ pub(crate) fn onlooker(began: Instant, target: Option<&wire::Target>) -> Box<dyn
     });
     Box::new(Watching {
         sampler,
-        canary_ratio: None,
-        resident: None,
-        limits: sandbox::Limits::default(),
-        protocol: target.map(|target| target.protocol),
-        drained: None,
+        known: Known {
+            canary_ratio: None,
+            resident: None,
+            limits: sandbox::Limits::default(),
+            protocol: target.map(|target| target.protocol),
+            drained: None,
+        },
         metrics: None,
         began,
         slices: None,
@@ -98,6 +102,16 @@ fn resident(context: &RunContext) -> Result<Residency, String> {
 
 struct Watching {
     sampler: Sampler,
+    known: Known,
+    metrics: Option<Metrics>,
+    began: Instant,
+    /// Of a load in slices: from and to of each, in seconds since the run began. What was done between those of a run is not
+    /// the run's.
+    slices: Option<Vec<(f64, f64)>>,
+}
+
+/// What is known of a run before its load.
+struct Known {
     canary_ratio: Option<f64>,
     /// What the page cache held before a load that is declared cold; `None` for a warm one.
     resident: Option<Result<Residency, String>>,
@@ -106,11 +120,6 @@ struct Watching {
     protocol: Option<Protocol>,
     /// `None` where nobody waited.
     drained: Option<Result<drain::Drained, String>>,
-    metrics: Option<Metrics>,
-    began: Instant,
-    /// In a duel: from and to of each slice, in seconds since the run began. What the others did between them is not this
-    /// run's.
-    slices: Option<Vec<(f64, f64)>>,
 }
 
 impl Watching {
@@ -167,21 +176,27 @@ impl Hook for Watching {
         self.sampler.take_shown().iter().map(series).collect()
     }
 
-    fn finish(self: Box<Self>, steps: &[store::Step], duel: Option<&store::Duel>) -> Found {
-        let (seen, shown) = self.sampler.stop();
-        let seen = match (&self.slices, duel) {
-            (Some(windows), Some(duel)) => {
-                let both = windows.iter().zip(&duel.slices);
-                let counted: Vec<(f64, f64)> =
-                    both.filter(|(_, slice)| slice.is_counted).map(|(window, _)| *window).collect();
-                seen.spliced(&counted)
-            }
-            _ => seen,
-        };
-        if let Some(metrics) = &self.metrics {
+    fn finish(self: Box<Self>, parts: &[Part<'_>]) -> Vec<Found> {
+        let Watching { sampler, known, slices, metrics, .. } = *self;
+        let (whole, shown) = sampler.stop();
+        if let Some(metrics) = &metrics {
             metrics.clear();
         }
-        let mut facts = facts(&seen, steps, self.protocol);
+        let found = |part: &Part<'_>| match (&slices, part.slices) {
+            (Some(windows), Some(is_slice)) => {
+                let own = windows.iter().zip(is_slice).filter(|(_, is_slice)| **is_slice);
+                let own: Vec<(f64, f64)> = own.map(|(window, _)| *window).collect();
+                known.found(&whole.spliced(&own), &shown, part.steps)
+            }
+            _ => known.found(&whole, &shown, part.steps),
+        };
+        parts.iter().map(found).collect()
+    }
+}
+
+impl Known {
+    fn found(&self, seen: &Telemetry, shown: &[Track], steps: &[store::Step]) -> Found {
+        let mut facts = facts(seen, steps, self.protocol);
         let mut warnings = Vec::new();
         match &self.drained {
             Some(Ok(drained)) => {
@@ -204,11 +219,11 @@ impl Hook for Watching {
             Some(Err(error)) => facts.push(("not measured/debt before the load".to_owned(), error.clone())),
             None => {}
         }
-        warnings.extend(inherited_debts(&seen, steps, self.protocol));
+        warnings.extend(inherited_debts(seen, steps, self.protocol));
         Found {
             series: shown.iter().map(series).collect(),
             hot_locks: Vec::new(),
-            gates: judge(&seen, steps, self.canary_ratio, self.resident, &self.limits, self.protocol),
+            gates: judge(seen, steps, self),
             warnings,
             facts,
         }
@@ -289,14 +304,9 @@ const P95_STEADY: stats::SteadyRules =
     stats::SteadyRules { slope_share_min: 0.30, level_share_min: 0.40, ..stats::SteadyRules::DEFAULT };
 
 /// Every gate that the samplers serve, of each level.
-fn judge(
-    seen: &Telemetry,
-    steps: &[store::Step],
-    canary_ratio: Option<f64>,
-    resident: Option<Result<Residency, String>>,
-    limits: &sandbox::Limits,
-    protocol: Option<Protocol>,
-) -> Vec<store::Gate> {
+fn judge(seen: &Telemetry, steps: &[store::Step], known: &Known) -> Vec<store::Gate> {
+    let Known { canary_ratio, resident, limits, protocol, .. } = known;
+    let (canary_ratio, protocol) = (*canary_ratio, *protocol);
     let mut found = Vec::new();
     for step in steps {
         let level = (steps.len() > 1).then_some(step.sessions);
@@ -329,7 +339,7 @@ fn judge(
         let load_began_s = first.offset_s - first.warmup_s;
         let sampled = seen.track("server", "buffer_data_bytes").and_then(|track| track.points.first());
         let buffer_bytes = sampled.filter(|(t, _)| *t < load_began_s + 0.2).map(|(_, bytes)| *bytes);
-        found.push(stored(&gates::cache_cold(&ColdStart { files, buffer_bytes }), None));
+        found.push(stored(&gates::cache_cold(&ColdStart { files: files.clone(), buffer_bytes }), None));
     }
     let started = seen.track("process", "started");
     found.push(stored(&gates::server_restarted(started, seen.track("server", "started_unix_s")), None));

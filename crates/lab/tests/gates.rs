@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use lab::watch::Watch;
-use lab::{Attach, Hook, RunContext};
+use lab::{Attach, Hook, Part, RunContext};
 use sandbox::{Flavor, Limits, Sandbox};
 use store::{ClientUsage, Finding, Gate, Outcomes, Second, Step};
 use wire::Target;
@@ -44,8 +44,9 @@ impl Watched {
     }
 
     fn gate_of(self, name: &str, steps: &[Step]) -> Gate {
-        let gates: Vec<Gate> =
-            self.hooks.into_iter().flat_map(|hook| hook.finish(steps, None).gates).collect();
+        let part = Part { steps, slices: None };
+        let found = self.hooks.into_iter().flat_map(|hook| hook.finish(&[part]));
+        let gates: Vec<Gate> = found.flat_map(|found| found.gates).collect();
         let found = gates.iter().find(|gate| gate.name == name);
         found.unwrap_or_else(|| panic!("no {name} among {gates:?}")).clone()
     }

@@ -246,6 +246,11 @@
           ? marked.steps.map((step, i) => [{ xAxis: step[0], itemStyle: { color: i % 2 ? 'transparent' : t.hatch },
               label: { show: isFirst, formatter: `${step[2]}`, position: 'insideTop', color: t.soft, fontSize: 11 } }, { xAxis: step[1] }])
           : from < 0 ? [[{ xAxis: from, itemStyle: { color: t.hatch } }, { xAxis: 0 }]] : [];
+        // What was changed of the server at a moment: a line, as thin as an area can be.
+        const changed = group.runs.find((run) => run.changes);
+        for (const [at, name] of changed ? changed.changes : []) {
+          areas.push([{ xAxis: at, itemStyle: { color: t.soft }, label: { show: isFirst, formatter: name, position: 'insideTop', color: t.soft, fontSize: 11 } }, { xAxis: at + (to - from) / 400 }]);
+        }
         series[0].markArea = { silent: true, data: areas };
       }
       return Object.assign(base(t), {

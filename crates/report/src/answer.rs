@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stats::{Better, Rules, Verdict};
 
 use crate::lines::is_line;
-use crate::load::label;
+use crate::load::{INTERVENE, label};
 use crate::model::{Point, RunView, Sentence, StudyReport, VerdictView};
 use crate::text::{listed, metric_name, number, percent, ratio, ratio_span, value_text, would_decide};
 use crate::verdict::{better, doubts};
@@ -483,6 +483,13 @@ fn opening(study: &StudyReport, part: &[&VerdictView]) -> String {
     match better(&first.metric) {
         _ if is_line(&first.metric) => {
             format!("{other} carries {span} of what {base} carries under {}{on}{rest}", first.metric)
+        }
+        // Both are states of one server.
+        Better::Higher if first.axis == INTERVENE => {
+            format!("{other} the server has {span} of its {metric} {base}{on}{rest}")
+        }
+        Better::Lower if first.axis == INTERVENE => {
+            format!("{other} {metric}{on} is {span} of that {base}{rest}")
         }
         Better::Higher => format!("{other} carries {span} of {base}'s {metric}{on}{rest}"),
         Better::Lower => format!("{other}'s {metric}{on} is {span} of {base}'s{rest}"),

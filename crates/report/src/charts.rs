@@ -103,6 +103,9 @@ pub(crate) struct TimeRun {
     pub(crate) seconds: Vec<(f64, f64, Option<f64>, u64)>,
     /// `[from, to, sessions]` of each measured phase.
     pub(crate) steps: Vec<(f64, f64, u32)>,
+    /// `[at, what]` of what was changed of the server at a moment.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) changes: Vec<(f64, String)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -456,7 +459,18 @@ fn time_run(run: &RunView, is_climb: bool, percentile: &str) -> TimeRun {
             seconds.push((hundredths(at), round(interval.tps), response, interval.errors));
         }
     }
-    TimeRun { id: run.id.clone(), block: run.head.start.block, standing: run.standing.word(), seconds, steps }
+    let zero = if is_climb { 0.0 } else { run.steps.first().map_or(0.0, |step| step.offset_s) };
+    let interventions = run.end.iter().flat_map(|end| &end.interventions);
+    let changes =
+        interventions.filter_map(|one| Some((hundredths(one.at_s? - zero), one.name.clone()))).collect();
+    TimeRun {
+        id: run.id.clone(),
+        block: run.head.start.block,
+        standing: run.standing.word(),
+        seconds,
+        steps,
+        changes,
+    }
 }
 
 /// Series that explain throughput, in the order in which one looks; others follow as long as there is room. All of

@@ -1,6 +1,7 @@
 //! Verdicts as a gate: what has to hold so that a command ends well.
 //!
-//! A gate speaks about every comparison that a study asks for (or of one metric, where it names one). Whatever could not be
+//! A gate speaks about every comparison that a study asks for (or of one metric, where it names one), but not about what is
+//! switched on and off in a study that compares along another axis. Whatever could not be
 //! decided has not been shown, and what has not been shown does not pass: a gate that lets noise through would
 //! soon be trusted by nobody.
 
@@ -33,9 +34,13 @@ impl GateState {
 pub fn check(gate: &Gate, studies: &[StudyReport]) -> GateState {
     let mut state = GateState { asked: 0, doubted: 0, unmet: Vec::new(), met: Vec::new() };
     for study in studies {
+        // The comparison that the file asks for comes first.
+        let axis =
+            study.newest().and_then(|view| view.record.study.comparisons.first().map(|first| &first.axis));
         let asked = study
             .verdicts
             .iter()
+            .filter(|view| axis.is_none_or(|axis| *axis == view.axis))
             .filter(|view| gate.metric.as_ref().map_or(view.is_asked, |metric| *metric == view.metric));
         for view in asked {
             state.asked += 1;

@@ -112,8 +112,33 @@ fn run_of(report: &Report, run: &RunView, step: Option<usize>, sessions: u32) ->
         map.insert("settings_asked".to_owned(), json!(server.settings_asked));
         map.insert("checks".to_owned(), json!(end.checks));
         map.insert("headline".to_owned(), json!(end.workload.headline));
+        if !end.interventions.is_empty() {
+            let all = end.interventions.iter().map(|intervention| intervention_of(intervention, run, end));
+            map.insert("interventions".to_owned(), all.collect());
+        }
     }
     Value::Object(map)
+}
+
+/// What was changed of a server while it was loaded: with its phases where it was switched on and off, with what was before
+/// and after it where it came once. Times are from the run's start.
+fn intervention_of(intervention: &store::Intervention, run: &RunView, end: &store::RunEnd) -> Value {
+    let mut value = json!({
+        "name": intervention.name, "on": intervention.on, "off": intervention.off, "readings": intervention.readings,
+    });
+    if let Some(at_s) = intervention.at_s {
+        let sides = crate::interventions::before_after(run, intervention);
+        value["at_s"] = json!(at_s);
+        value["took_s"] = json!(intervention.took_s);
+        value["tps_before"] = json!(sides.map(|sides| sides.0));
+        value["tps_after"] = json!(sides.map(|sides| sides.1));
+    } else {
+        let phases = end.duel.iter().flat_map(|duel| &duel.slices).map(|phase| {
+            json!({"at_s": phase.at_s, "duration_s": phase.duration_s, "tps": phase.tps(), "is_counted": phase.is_counted})
+        });
+        value["phases"] = phases.collect();
+    }
+    value
 }
 
 /// What each node says, and which disagree.

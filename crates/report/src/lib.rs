@@ -20,6 +20,7 @@ mod gate;
 pub mod history;
 mod hot_locks;
 mod html;
+mod interventions;
 mod json;
 mod layout;
 mod lines;

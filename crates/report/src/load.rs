@@ -470,6 +470,9 @@ fn several(points: &[Point], axes: &[Axis], is_wanted: impl Fn(&str) -> bool) ->
 const BARE: [&str; 8] =
     ["server", "workload", "settings", "profile", "engine", "storage", "host", "isolation"];
 
+/// The axis of what is switched on and off within one life of a server.
+pub(crate) const INTERVENE: &str = "intervene";
+
 /// The values of `names` but `without`, in order.
 pub(crate) fn label(key: &Key, names: &[String], without: &[&str]) -> String {
     let parts: Vec<String> = names
@@ -479,6 +482,8 @@ pub(crate) fn label(key: &Key, names: &[String], without: &[&str]) -> String {
             let text = value_text(key.get(name)?);
             Some(match name.as_str() {
                 "cpus" => format!("{text} {}", if text == "1" { "cpu" } else { "cpus" }),
+                INTERVENE if text == "none" => "without".to_owned(),
+                INTERVENE => format!("with {text}"),
                 name if BARE.contains(&name) => text,
                 name => format!("{name} {text}"),
             })

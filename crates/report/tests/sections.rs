@@ -237,13 +237,18 @@ fn versions_and_the_cost_of_settings() {
         file_text: "[report]\nsections = [\"versions\"]\npublished = [\"maxia-2009\", \"mysql-bug-30414\"]\n",
         axes: &[
             ("server", &["mysql@5.5.34", "mysql@5.6.14", "mariadb@10.11.5"]),
-            ("settings", &["no-log", "general-table"]),
+            ("settings", &["no-log", "binlog"]),
+            ("intervene", &["none", "general-table"]),
             ("workload", &["read-write"]),
         ],
         levels: &[8],
         is_climb: false,
         compare: ("settings", "no-log"),
-        tps: &|key, _| if is(key, "settings", "no-log") { 2000.0 } else { 1000.0 },
+        tps: &|key, _| match (is(key, "settings", "no-log"), is(key, "intervene", "none")) {
+            (true, true) => 2000.0,
+            (true, false) => 1000.0,
+            (false, _) => 500.0,
+        },
     });
     assert!(page.contains("TPS by version"));
     let cost = section(&page, "cost").expect("settings are compared");
@@ -251,6 +256,11 @@ fn versions_and_the_cost_of_settings() {
     // The interval stands with it.
     assert!(cost.contains(" to -"), "{cost}");
     assert!(cost.contains("published 2009: MySQL 5.1 (about) – -50.0 %"), "{cost}");
+    assert!(cost.contains("TPS without") && cost.contains("What was switched on and off"), "{cost}");
+    let lines = lines_of(&page, "versions");
+    for name in ["no-log", "general-table", "binlog", "binlog with general-table"] {
+        assert!(lines.contains(&name.to_owned()), "{name} in {lines:?}");
+    }
     // A version that is not on the axis is a level to compare with.
     assert!(lines_of(&page, "versions").contains(&"MySQL 5.1.21, no log (published 2007)".to_owned()));
 }

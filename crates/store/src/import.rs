@@ -172,8 +172,7 @@ impl Beside {
 }
 
 /// Columns of `run` that are copied as they are; the others say where it stands in a file.
-const RUN_COLUMNS: &str =
-    "status, ended_at_ms, error, log_tail, server, workload, phases, warnings, gates, checks, facts, duel";
+const RUN_COLUMNS: &str = "status, ended_at_ms, error, log_tail, server, workload, phases, warnings, gates, checks, facts, duel, interventions";
 
 /// Copies one run with all that belongs to it, to the letter.
 fn take_over(sql: &Connection, source: &Connection, study: StudyId, coming: &Coming) -> Sql<()> {

@@ -423,6 +423,10 @@ fn end(row: &Row<'_>) -> Sql<Option<RunEnd>> {
         hot_locks: vec![],
         facts: json(row, "facts")?,
         duel: row.get::<_, Option<String>>("duel")?.map(|_| json(row, "duel")).transpose()?,
+        interventions: match row.get::<_, Option<String>>("interventions")? {
+            Some(_) => json(row, "interventions")?,
+            None => Vec::new(),
+        },
         line: row.get::<_, Option<i64>>("line_id")?.map(crate::line::LineId),
     }))
 }

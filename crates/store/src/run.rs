@@ -62,16 +62,36 @@ impl Status {
     }
 }
 
-/// A run that was one side of a duel: the other sides are the runs of the same study, cell but for the compared axis, block
-/// and attempt.
+/// A run whose load was cut into slices, with those of others between them. In a duel the others are those of the same study,
+/// cell but for the compared axis, block and attempt; where one server was switched ([`Intervention`]), those of its other
+/// states.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Duel {
-    /// Servers that were alive at once and loaded in turns.
+    /// Servers that were alive at once and loaded in turns, or states of one.
     pub sides: u32,
     /// Which of them this was, from 0.
     pub side: u32,
     /// In order of time.
     pub slices: Vec<Slice>,
+}
+
+/// What was changed of a server while it was loaded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Intervention {
+    /// As the study calls it; `none` for the run with nothing switched on.
+    pub name: String,
+    /// The statements that switch it on.
+    pub on: Vec<String>,
+    /// The statements that switch it off; none where nothing takes it back.
+    pub off: Vec<String>,
+    /// The variables that are looked at, with the values that the server said they had in this run, or had afterwards.
+    pub readings: BTreeMap<String, String>,
+    /// Where it came once in the middle of a level: when, in seconds since the run's start. `None` where it was switched on and
+    /// off: then the run is one state of a server's life, its phases are the slices of [`RunEnd::duel`], and between them lie
+    /// those of the other runs of that life, which are of the same study, cell but for the axis `intervene`, block and attempt.
+    pub at_s: Option<f64>,
+    /// How long its statements took, where it came once.
+    pub took_s: Option<f64>,
 }
 
 /// A second or so of load in a duel.
@@ -554,6 +574,8 @@ pub struct RunEnd {
     pub facts: BTreeMap<String, String>,
     /// Where it was a side of a duel. Its one step is all of its slices.
     pub duel: Option<Duel>,
+    /// What was changed of its server while it was loaded.
+    pub interventions: Vec<Intervention>,
     /// Where it was a search for load lines. Its one step is a line that was held.
     pub line: Option<LineId>,
 }
@@ -578,6 +600,7 @@ impl RunEnd {
             hot_locks: Vec::new(),
             facts: BTreeMap::new(),
             duel: None,
+            interventions: Vec::new(),
             line: None,
         }
     }

@@ -353,7 +353,7 @@ pub(crate) fn insert_run(sql: &Connection, study: StudyId, start: &RunStart) -> 
 fn insert_end(sql: &Connection, run: RunId, end: &RunEnd) -> Sql<()> {
     sql.execute(
         "UPDATE run SET status=?, error=?, log_tail=?, log_file=?, ended_at_ms=?, server=?, workload=?, phases=?,
-         warnings=?, gates=?, checks=?, facts=?, duel=?, line_id=? WHERE id=? AND status='running'",
+         warnings=?, gates=?, checks=?, facts=?, duel=?, interventions=?, line_id=? WHERE id=? AND status='running'",
         params![
             end.status.as_str(),
             end.error,
@@ -368,6 +368,7 @@ fn insert_end(sql: &Connection, run: RunId, end: &RunEnd) -> Sql<()> {
             to_json(&end.checks)?,
             to_json(&end.facts)?,
             end.duel.as_ref().map(to_json).transpose()?,
+            (!end.interventions.is_empty()).then(|| to_json(&end.interventions)).transpose()?,
             end.line.map(|line| line.0),
             run.0
         ],

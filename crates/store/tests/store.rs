@@ -213,7 +213,9 @@ fn a_step_of_an_earlier_version_is_kept_and_says_nothing_of_what_it_did_not_meas
     for table in ["look", "change_decision", "line_probe", "line_search"] {
         old.execute_batch(&format!("DROP TABLE {table}")).unwrap();
     }
-    old.execute_batch("ALTER TABLE run DROP COLUMN duel; ALTER TABLE run DROP COLUMN line_id").unwrap();
+    for column in ["duel", "line_id", "interventions"] {
+        old.execute_batch(&format!("ALTER TABLE run DROP COLUMN {column}")).unwrap();
+    }
     old.pragma_update(None, "user_version", 3).unwrap();
     drop(old);
     let mut expected = read_back(end(3)).steps;
@@ -345,8 +347,9 @@ fn a_search_of_an_earlier_version_is_kept_and_has_found_nothing_yet() {
     drop(store);
     // As version 8 wrote it: without the intervals of percentiles, too.
     let old = rusqlite::Connection::open(&path).unwrap();
-    old.execute_batch("ALTER TABLE run DROP COLUMN line_id; ALTER TABLE line_search DROP COLUMN found")
-        .unwrap();
+    for (table, column) in [("run", "line_id"), ("run", "interventions"), ("line_search", "found")] {
+        old.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN {column}")).unwrap();
+    }
     let probe = r#"{"purpose":"climb","rate":9.5,"sessions":4,"tps":9.5,"seconds":2.0,"p50_ms":null,"p95_ms":null,
         "p99_ms":null,"is_overloaded":false,"limited_by":null,"focus":0,"seen":[],"took_s":2.5,"error":null,"broken":[null]}"#;
     old.execute("INSERT INTO line_probe VALUES (?,0,?)", (line.0, probe)).unwrap();
@@ -355,5 +358,6 @@ fn a_search_of_an_earlier_version_is_kept_and_has_found_nothing_yet() {
     let store = Store::open(directory.path()).unwrap();
     let kept = store.last_line("f").unwrap().unwrap();
     assert_eq!((kept.found.clone(), kept.climb().unwrap().rate, kept.tried().len()), (None, 9.5, 0));
-    assert_eq!(store.run(run).unwrap().end.unwrap().line, None);
+    let end = store.run(run).unwrap().end.unwrap();
+    assert_eq!((end.line, end.interventions), (None, Vec::new()));
 }

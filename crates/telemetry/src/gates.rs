@@ -514,6 +514,24 @@ pub fn settings(asked: &[(String, String)], reported: &[(String, String)]) -> Ga
     Gate::new(name, !differing.is_empty(), detail, remedy)
 }
 
+/// `intervention`: whether the server was in every one of so many phases as it was asked to be, by so many variables of it.
+pub fn intervention(phases: usize, variables: usize, faults: &[String]) -> Gate {
+    let name = "intervention";
+    if phases == 0 {
+        return Gate::not_checked(name, "no phase of it was begun");
+    }
+    if variables == 0 {
+        return Gate::not_checked(name, "its statements set no variable that could be read back");
+    }
+    let detail = match faults {
+        [] => format!("in all of {phases} phases the server said what it was asked to be"),
+        [first] => first.clone(),
+        [first, rest @ ..] => format!("{first}; and {} more times", rest.len()),
+    };
+    let remedy = "somebody else changes the server, or it does so itself: measure where nobody does";
+    Gate::new(name, !faults.is_empty(), detail, remedy)
+}
+
 /// The same value in the notations of option files and servers: `1G` and 1073741824, `ON` and 1, `16MB` and 16 MB.
 fn is_same_value(asked: &str, reported: &str) -> bool {
     let plain = |text: &str| text.trim().trim_matches('\'').to_ascii_lowercase();

@@ -65,7 +65,7 @@ pub struct Cost {
 }
 
 /// Everything that was sampled.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Telemetry {
     /// Series, raw.
     pub tracks: Vec<Track>,
@@ -89,9 +89,9 @@ impl Telemetry {
 
     /// What was seen in the windows alone, as one span ([`Track::spliced`]).
     #[must_use]
-    pub fn spliced(mut self, windows: &[(f64, f64)]) -> Telemetry {
-        self.tracks.iter_mut().for_each(|track| *track = track.spliced(windows));
-        self
+    pub fn spliced(&self, windows: &[(f64, f64)]) -> Telemetry {
+        let tracks = self.tracks.iter().map(|track| track.spliced(windows)).collect();
+        Telemetry { tracks, ..self.clone() }
     }
 
     /// CPU of all samplers together, as a share of one core.

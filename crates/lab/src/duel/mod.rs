@@ -237,6 +237,8 @@ fn making<'a>(
         data: Data::Any,
         load: load::LoadPlan { steps: vec![level], seed, raise_priority: true, ..load::LoadPlan::default() },
         line: None,
+        phases: None,
+        timed: Vec::new(),
         prime: None,
         is_cold: false,
         is_lenient: false,

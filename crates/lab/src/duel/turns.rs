@@ -98,6 +98,11 @@ impl Turns {
         Turns { order, wanted: slices as usize, state: Mutex::new(state), changed: Condvar::new() }
     }
 
+    /// The side whose turn it is; `None` when the duel has all slices that it needs, or may have.
+    pub(crate) fn whose(&self) -> Option<usize> {
+        self.order.get(self.lock().at).copied()
+    }
+
     /// The seat of a side; when it is dropped the others go on without it.
     pub(crate) fn seat(&self, side: usize) -> Seat<'_> {
         Seat { turns: self, side }

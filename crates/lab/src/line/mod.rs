@@ -208,6 +208,8 @@ impl Search<'_> {
             data: request.data,
             load: base(&request.asked, request.workers, request.seed),
             line: Some(self.order(is_new)),
+            phases: None,
+            timed: Vec::new(),
             prime: None,
             is_cold: false,
             is_lenient: true,

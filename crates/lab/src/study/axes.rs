@@ -177,7 +177,7 @@ fn read_server(item: Item<'_>, problems: &mut Problems) -> Option<ServerChoice> 
     Some(ServerChoice { server: server.value, label })
 }
 
-fn label_of(item: Item<'_>, problems: &mut Problems) -> Option<String> {
+pub(super) fn label_of(item: Item<'_>, problems: &mut Problems) -> Option<String> {
     let text = item.text(problems)?;
     let fits =
         !text.value.is_empty() && text.value.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));

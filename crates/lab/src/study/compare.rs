@@ -11,7 +11,7 @@ use super::read::{At, Item, Problems, Table, word};
 use crate::line::Asked;
 
 /// Axes that are named in `[axes]`, `[[exclude]]` and `[compare]`; options of workloads come to them.
-pub(super) const AXES: [&str; 11] = [
+pub(super) const AXES: [&str; 12] = [
     "server",
     "workload",
     "settings",
@@ -21,6 +21,7 @@ pub(super) const AXES: [&str; 11] = [
     "isolation",
     "charset",
     "env",
+    "intervene",
     "sessions",
     "climb",
 ];
@@ -49,7 +50,7 @@ pub(super) fn read_compare(
             }
             at.value
         }
-        None => 0.05,
+        None => MARGIN,
     };
     let gates = table.get("gate").map_or_else(Vec::new, |item| read_gates(item, &metrics, load, problems));
     let primary = table.get("primary").and_then(|item| read_primary(item, &metrics, axes, problems));
@@ -269,6 +270,7 @@ pub(crate) fn axis_values(axes: &Axes, axis: &str) -> Vec<Vec<String>> {
         "cpus" => axes.cpus.iter().map(|choice| vec![choice.label()]).collect(),
         "isolation" => single(&axes.isolation),
         "charset" => single(&axes.charset),
+        "intervene" => single(&axes.interventions()),
         "env" => axes.env.iter().map(|choice| vec![choice.label.clone()]).collect(),
         "sessions" | "climb" => axes.ladder.levels().iter().map(|level| vec![level.to_string()]).collect(),
         option => axes

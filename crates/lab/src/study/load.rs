@@ -15,6 +15,9 @@ const RETRIES_MAX: u32 = 1_000_000;
 /// Threads; more than any machine has cpus.
 const WORKERS_MAX: u32 = 4096;
 
+/// Of what is switched on and off.
+const PHASE_MIN: Duration = Duration::from_millis(500);
+
 /// A study that has a budget and no `max`.
 const BLOCKS_IN_BUDGET_MAX: u32 = 100;
 
@@ -223,6 +226,17 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load,
     if let Some(at) = table.get("hot_locks").and_then(|item| item.truth(problems)) {
         load.hot_locks = at.value;
     }
+    load.phase = table.get("phase").and_then(|item| {
+        let at = item.duration(problems)?;
+        if at.value < PHASE_MIN {
+            problems.add(
+                &at.span,
+                "a phase this short is over before the server has settled",
+                "at least 500ms",
+            );
+        }
+        Some(at.value)
+    });
     load.client_cpus = table.get("client_cpus").and_then(|item| {
         let text = item.text(problems)?;
         cpu_list(&text, problems).then_some(text.value)

@@ -3,6 +3,7 @@
 mod axes;
 mod compare;
 mod draft;
+mod intervene;
 mod line;
 mod load;
 mod model;
@@ -16,10 +17,11 @@ pub mod units;
 
 pub(crate) use compare::{axis_values, position_on_axis};
 pub use draft::write_new;
+pub(crate) use intervene::PHASES_MIN;
 pub use model::{
-    Arrivals, Axes, Body, Compare, CpusChoice, EnvChoice, Exclude, Idle, Ladder, Length, Load, MachineWishes,
-    Pairing, Primary, Quick, ServerChoice, SettingsChoice, StorageChoice, Study, Turbo, Until,
-    WorkloadChoice,
+    Arrivals, Axes, Body, Change, Compare, CpusChoice, EnvChoice, Exclude, Idle, Intervention, Ladder,
+    Length, Load, MachineWishes, NO_INTERVENTION, Pairing, Primary, Quick, ServerChoice, SettingsChoice,
+    StorageChoice, Study, Timed, Turbo, Until, WorkloadChoice,
 };
 pub use parse::parse;
 pub use problem::{Problem, StudyError, one_of};

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::problem::{Problem, StudyError};
 use crate::error::Error;
 use crate::line::Asked;
+use crate::plan::INTERVENE;
 use crate::workloads::Resolved;
 
 /// A whole study.
@@ -80,7 +81,39 @@ pub struct Body {
     pub compare: Option<Compare>,
     /// Cells that are left out.
     pub excludes: Vec<Exclude>,
+    /// Changes of the server that come at a moment of each run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub timed: Vec<Timed>,
 }
+
+impl Body {
+    /// All comparisons: what the study asks for, and what is switched on against nothing of it. That one has the metrics
+    /// and the margin of the other, where there is one, but none of its gates.
+    pub(crate) fn comparisons(&self) -> Vec<Compare> {
+        let asked = self.compare.clone();
+        let is_asked = asked.as_ref().is_some_and(|compare| compare.axis == INTERVENE);
+        let own = (!self.axes.intervene.is_empty() && !is_asked).then(|| {
+            let like = asked.clone().unwrap_or_else(|| Compare {
+                axis: String::new(),
+                base: String::new(),
+                metrics: vec!["tps".to_owned()],
+                primary: None,
+                margin: MARGIN,
+                gates: Vec::new(),
+            });
+            Compare {
+                axis: INTERVENE.to_owned(),
+                base: NO_INTERVENTION.to_owned(),
+                gates: Vec::new(),
+                ..like
+            }
+        });
+        asked.into_iter().chain(own).collect()
+    }
+}
+
+/// Differences below this share count as none where a study says nothing else.
+pub(super) const MARGIN: f64 = 0.05;
 
 /// How the machine is to be while a study measures on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -136,8 +169,59 @@ pub struct Axes {
     pub charset: Vec<String>,
     /// Environments of the server process.
     pub env: Vec<EnvChoice>,
+    /// What is switched on and off while a server lives: values of the axis `intervene`, beside [`NO_INTERVENTION`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub intervene: Vec<Intervention>,
     /// Load levels.
     pub ladder: Ladder,
+}
+
+impl Axes {
+    /// The values of the axis `intervene`; none where the study switches nothing.
+    pub fn interventions(&self) -> Vec<String> {
+        if self.intervene.is_empty() {
+            return Vec::new();
+        }
+        let names = self.intervene.iter().map(|intervention| intervention.name.clone());
+        std::iter::once(NO_INTERVENTION.to_owned()).chain(names).collect()
+    }
+}
+
+/// The value of the axis `intervene` while nothing is switched on.
+pub const NO_INTERVENTION: &str = "none";
+
+/// What is switched on and off again while the server is loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Intervention {
+    /// What the study calls it.
+    pub name: String,
+    /// How.
+    pub change: Change,
+}
+
+/// A change that comes at a moment of each run, once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Timed {
+    /// What the study calls it.
+    pub name: String,
+    /// From the start of the measured phase.
+    pub at: Duration,
+    /// What.
+    pub change: Change,
+}
+
+/// How a server is changed while it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum Change {
+    /// By statements: those that switch it on, and those that switch it off.
+    Sql {
+        /// In their order.
+        on: Vec<String>,
+        /// In their order; none for a change that nothing takes back.
+        off: Vec<String>,
+    },
+    /// By variables, which get back the values that they had.
+    Settings(BTreeMap<String, String>),
 }
 
 /// Load levels of a study.
@@ -321,6 +405,9 @@ pub struct Load {
     pub is_lenient: bool,
     /// After the blocks, a pass of its own for each cell and level that finds the hot locks.
     pub hot_locks: bool,
+    /// How long one state of the server lasts before the next one is switched, where the study intervenes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Duration>,
 }
 
 fn is_one(clients: &u32) -> bool {
@@ -350,6 +437,7 @@ impl Default for Load {
             is_cold: false,
             is_lenient: false,
             hot_locks: false,
+            phase: None,
         }
     }
 }

@@ -12,6 +12,7 @@ use super::axes::{
     OptionAt, Places, check_options, choice, read_axes, read_ladder, read_options, read_plain_axes,
 };
 use super::compare::{read_compare, read_excludes};
+use super::intervene::{check_intervene, read_intervene};
 use super::line::{Beside, check_line, read_line, read_quick_line};
 use super::load::{
     LoadSpans, check_clients, check_duel, read_blocks, read_gates, read_length, read_load, read_prime,
@@ -176,6 +177,8 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         }
         inner.finish(problems);
     }
+    let (switched, timed, intervene_spans) = read_intervene(table.get("intervene"), problems);
+    axes.intervene = switched;
     let axes_span = table.key_span("axes");
     let mut option_spans = Vec::new();
     let options = read_options(table.get("options"), problems, &mut option_spans);
@@ -194,7 +197,8 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         Some(inner) => read_machine(inner, problems),
         None => MachineWishes::default(),
     };
-    let (load_span, has_compare) = (table.key_span("load"), table.has("compare"));
+    let load_span = table.key_span("load");
+    let has_compare = table.has("compare") || !axes.intervene.is_empty();
     if load.until.is_some() && !has_compare {
         let help = "add [compare] with axis and base, or leave `until` out";
         problems.add_help(
@@ -237,12 +241,13 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         None => Vec::new(),
     };
     table.finish(problems);
-    let body = Body { axes, options, load, line, machine, compare, excludes };
+    let body = Body { axes, options, load, line, machine, compare, excludes, timed };
     if problems.0.is_empty() {
         let both = [(&body, &axes_span, ""), (&quick.apply_to(&body), &quick_span, "with --quick, ")];
         for (body, span, when) in both {
             check_duel(body, &load_spans.pairing, when, problems);
             check_clients(body, &load_spans.clients, when, problems);
+            check_intervene(body, &intervene_spans, &load_span, when, problems);
             check_line(body, &line_spans, ((!when.is_empty()).then_some(span), when), problems);
             if !check_size(body, span, when, problems) {
                 break;

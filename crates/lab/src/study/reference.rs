@@ -57,6 +57,13 @@ const TOP: &[Key] = &[
     ),
     key("load", "table", "", "how the load is applied, and for how long", "load = { duration = \"30s\" }"),
     key("line", "table", "", "each run is a search for load lines", "line = { promises = \"p99 < 20ms\" }"),
+    key(
+        "intervene",
+        "tables",
+        "",
+        "what is changed of the server while it is loaded",
+        "intervene = [{ name = \"log\", settings = { general_log = \"ON\" } }]",
+    ),
     key("machine", "table", "", "how the machine is to be meanwhile", "machine = { idle = \"as-is\" }"),
     key("fleet", "table", "", "where its blocks are made", "fleet = { on = \"slurm\", nodes = 8 }"),
     key(
@@ -316,6 +323,41 @@ const LOAD: &[Key] = &[
         "cpus of the client; those that no server gets where `cpus` varies",
         "client_cpus = \"0-1\"",
     ),
+    key(
+        "phase",
+        "duration",
+        "",
+        "with [[intervene]]: how long a state lasts before the next one is switched (a second without this key); a level's `duration` is that of all phases \
+         of a state",
+        "phase = \"5s\"",
+    ),
+];
+
+const INTERVENE: &[Key] = &[
+    key("name", "text, needed", "", "what the study calls it", "name = \"general-log\""),
+    key("on", "SQL, or a list", "", "what switches it on", "on = \"SET GLOBAL general_log = ON\""),
+    key(
+        "off",
+        "SQL, or a list",
+        "",
+        "what switches it off; needed with `on`",
+        "off = \"SET GLOBAL general_log = OFF\"",
+    ),
+    key(
+        "settings",
+        "table",
+        "",
+        "in place of statements: variables that take effect without a restart; they get their values back",
+        "settings = { general_log = \"ON\" }",
+    ),
+    key(
+        "at",
+        "duration",
+        "",
+        "it comes once, so long after the measured phase began, and is not switched on and off: before and after are told, without a verdict",
+        "at = \"5s\"",
+    ),
+    key("sql", "SQL, or a list", "", "with `at`: what comes then", "sql = \"ANALYZE TABLE sbtest1\""),
 ];
 
 const LINE: &[Key] = &[
@@ -635,6 +677,13 @@ pub const SECTIONS: &[Section] = &[
                 "time_limit = \"2h\"",
             ),
         ],
+    },
+    Section {
+        name: "[[intervene]]",
+        about: "What is switched on and off while a server is loaded, by a connection of its own: the values of the axis \
+                `intervene`, whose first one is `none`. All are measured in phases of one server life, in random order, and compared \
+                with `none`; what the server says of its variables is read back at both ends of each phase.",
+        keys: INTERVENE,
     },
     Section {
         name: "[line]",

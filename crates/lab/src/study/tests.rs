@@ -516,3 +516,96 @@ fn the_machine_is_kept_awake_unless_the_study_says_otherwise() {
     let error = machine("idle = \"awke\"").unwrap_err().to_string();
     assert!(error.contains("s.toml:7:8") && error.contains("awake"), "{error}");
 }
+
+/// A study with an `[[intervene]]`, and more of it.
+fn intervening(intervene: &str, load: &str, more: &str) -> String {
+    format!(
+        "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_read_only\"\n{more}\n[load]\n{load}\n\
+         [[intervene]]\n{intervene}\n"
+    )
+}
+
+const ON_AND_OFF: &str =
+    "name = \"log\"\non = \"SET GLOBAL general_log = ON\"\noff = [\"SET GLOBAL general_log = OFF\"]";
+
+#[test]
+fn what_is_switched_is_an_axis_that_is_compared_with_nothing_switched() {
+    let two = format!("{ON_AND_OFF}\n[[intervene]]\nname = \"sync\"\nsettings = {{ sync_binlog = 0 }}");
+    let body = read(&intervening(&two, "blocks = 6", "sessions = [1, 8]")).body(false);
+    assert_eq!(body.axes.interventions(), ["none", "log", "sync"]);
+    let asked = body.comparisons();
+    let [own] = asked.as_slice() else { panic!("{asked:?}") };
+    assert_eq!((own.axis.as_str(), own.base.as_str(), own.margin), ("intervene", "none", 0.05));
+    // Those of one life stand together, whatever their order.
+    let plan = crate::plan::Plan::new(&body, false, 7, vec![pinned()]);
+    assert_eq!(plan.runs.len(), 6 * 2 * 3);
+    for life in plan.runs.chunks(3) {
+        let states: Vec<Option<&str>> =
+            life.iter().map(|run| plan.cells[run.cell].intervene.as_deref()).collect();
+        assert_eq!(states, [Some("none"), Some("log"), Some("sync")]);
+        assert!(life.iter().all(|run| run.levels == life[0].levels && run.block == life[0].block));
+    }
+    // Beside another comparison it is one more, which that one's gates are not about.
+    let more = "settings = [\"default\", \"fast\"]";
+    let compare = "[compare]\naxis = \"settings\"\nbase = \"default\"\nmetrics = [\"p95\"]\nmargin = 0.1\ngate = \"faster\"";
+    let body = read(&format!("{}{compare}", intervening(ON_AND_OFF, "", more))).body(false);
+    let axes: Vec<(String, usize)> =
+        body.comparisons().into_iter().map(|compare| (compare.axis, compare.gates.len())).collect();
+    assert_eq!(axes, [("settings".to_owned(), 1), ("intervene".to_owned(), 0)]);
+    assert_eq!(body.comparisons()[1].metrics, ["p95"]);
+}
+
+fn pinned() -> crate::plan::Pinned {
+    let name = || "mariadb@10.11".to_owned();
+    crate::plan::Pinned { selector: name(), name: name(), build_name: name(), build: "x".to_owned() }
+}
+
+#[test]
+fn interventions_that_cannot_be_are_refused_where_they_stand() {
+    let on = "name = \"log\"\non = \"SET GLOBAL general_log = ON\"";
+    let at = "name = \"log\"\nsql = \"SET GLOBAL general_log = ON\"";
+    let climb = "climb = [1, 2]";
+    let duel = "pairing = \"duel\"\n";
+    let session = "name = \"x\"\non = \"SET general_log = ON\"\noff = \"SET GLOBAL general_log = OFF\"";
+    let silent =
+        "name = \"x\"\non = \"ALTER SYSTEM SET synchronous_commit = off\"\noff = \"SELECT pg_reload_conf()\"";
+    let cases = [
+        (intervening(on, "", ""), "what switches it off again?", ":11:1"),
+        (intervening(session, "", ""), "nothing but the session that sends it", ":11:6"),
+        (intervening(silent, "", ""), "\"SELECT pg_reload_conf()\" behind it", ":11:6"),
+        (intervening(at, "", ""), "when does this come?", ":11:1"),
+        (intervening(&format!("{at}\nat = \"10s\""), "", ""), "too late", ":12:6"),
+        (intervening(&format!("{at}\nat = \"1s\""), "transactions = 9", ""), "too late", ":12:6"),
+        (
+            intervening(&format!("{ON_AND_OFF}\nat = \"1s\""), "", ""),
+            "`on` and `at` exclude each other",
+            ":11:1",
+        ),
+        (
+            intervening(&format!("{on}\nsettings = {{ x = 1 }}"), "", ""),
+            "`on` and `settings` both say",
+            ":11:1",
+        ),
+        (intervening(&ON_AND_OFF.replace("log\"", "none\""), "", ""), "cannot be called `none`", ":10:8"),
+        (intervening(ON_AND_OFF, "", climb), "with `climb`", ":9:1"),
+        (intervening(ON_AND_OFF, duel, ""), "with `pairing = \"duel\"`", ":10:1"),
+        (intervening(ON_AND_OFF, "transactions = 9", ""), "phases go by the clock", ":9:1"),
+        (intervening(ON_AND_OFF, "phase = \"6s\"", ""), "less than two phases of 6s", ":9:1"),
+        (intervening(ON_AND_OFF, "hot_locks = true", ""), "the pass for hot locks switches nothing", ":9:1"),
+        (
+            intervening("name = \"x\"\nsettings = { \"a b\" = 1 }", "", ""),
+            "not the name of a variable",
+            ":11:22",
+        ),
+    ];
+    for (text, why, place) in cases {
+        let told = refused(&text);
+        assert!(told.contains(why), "{why}:\n{told}");
+        assert!(told.contains(&format!("studies/s.toml{place}")), "{place}:\n{told}");
+    }
+    let line = "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_read_only\"\n[line]\npromises = \
+                \"p99 < 20ms\"\n[[intervene]]\n";
+    assert!(refused(&format!("{line}{ON_AND_OFF}")).contains("with [line]"));
+    let phase = "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_read_only\"\n[load]\nphase = \"2s\"";
+    assert!(refused(phase).contains("no [[intervene]]"));
+}

@@ -12,10 +12,11 @@ use crate::bench::Data;
 use crate::cells::{sandbox_spec, server_facts};
 use crate::duel::{self, room};
 use crate::error::Error;
+use crate::intervene::Phases;
 use crate::line::{LineOrder, goes_on};
-use crate::make::{Making, make, make_together};
+use crate::make::{Making, make, make_life, make_together};
 use crate::observe::{Event, RunLabel};
-use crate::plan::{Cell, PlannedRun};
+use crate::plan::{Cell, INTERVENE, PlannedRun};
 use crate::provision::Place;
 use crate::recorded::{attempts, base_of, standing};
 use crate::run::{Around, Order};
@@ -51,10 +52,11 @@ impl Work<'_> {
             let ratio_of =
                 |run: &PlannedRun| canary_ratios.get(place_of(&self.plan.cells[run.cell])).copied();
             let statuses = match unit.as_slice() {
-                [planned] => {
+                [planned] if !self.is_life(&unit) => {
                     let pass = Pass { purpose: Purpose::Measure, canary_ratio: ratio_of(planned) };
                     vec![self.make_run(store, planned, pass, around)?]
                 }
+                states if self.is_life(states) => self.make_life(store, states, &ratio_of, around)?,
                 sides => self.make_duel(store, sides, &ratio_of, around)?,
             };
             made += unit.len();
@@ -101,21 +103,60 @@ impl Work<'_> {
 
     /// What of these runs is made together.
     fn units<'a>(&self, runs: &[&'a PlannedRun]) -> Vec<Unit<'a>> {
-        let (Pairing::Duel, Some(compare)) = (self.body.load.pairing, &self.body.compare) else {
+        let Some(axis) = self.together() else {
             return runs.iter().map(|run| vec![*run]).collect();
         };
-        let group = |run: &PlannedRun| self.plan.group(run, &compare.axis);
+        let group = |run: &PlannedRun| self.plan.group(run, axis);
         runs.chunk_by(|one, next| group(one) == group(next)).map(<[_]>::to_vec).collect()
     }
 
-    /// A side of a duel never comes alone: the runs of `open` with all that they are dueled with.
-    pub(super) fn whole_duels<'a>(&'a self, open: Vec<&'a PlannedRun>) -> Vec<&'a PlannedRun> {
-        let (Pairing::Duel, Some(compare)) = (self.body.load.pairing, &self.body.compare) else {
-            return open;
-        };
-        let duel = |run: &PlannedRun| (run.block, self.plan.group(run, &compare.axis));
-        let wanted: BTreeSet<(u32, String)> = open.into_iter().map(duel).collect();
-        self.plan.runs.iter().filter(|run| wanted.contains(&duel(run))).collect()
+    /// The axis whose values are measured together: those that are in a duel, or are switched in one life.
+    fn together(&self) -> Option<&str> {
+        match (self.body.load.pairing, &self.body.compare) {
+            _ if !self.body.axes.intervene.is_empty() => Some(INTERVENE),
+            (Pairing::Duel, Some(compare)) => Some(&compare.axis),
+            _ => None,
+        }
+    }
+
+    /// What is made together never comes alone: the runs of `open` with all that they are made with.
+    pub(super) fn whole_units<'a>(&'a self, open: Vec<&'a PlannedRun>) -> Vec<&'a PlannedRun> {
+        let Some(axis) = self.together() else { return open };
+        let unit = |run: &PlannedRun| (run.block, self.plan.group(run, axis));
+        let wanted: BTreeSet<(u32, String)> = open.into_iter().map(unit).collect();
+        self.plan.runs.iter().filter(|run| wanted.contains(&unit(run))).collect()
+    }
+
+    /// Whether these runs are made in one life of a server that is switched between them.
+    fn is_life(&self, runs: &[&PlannedRun]) -> bool {
+        runs.iter().all(|run| self.plan.cells[run.cell].intervene.is_some())
+    }
+
+    /// Makes the runs of one life.
+    fn make_life(
+        &self,
+        store: &mut Store,
+        states: &[&PlannedRun],
+        ratio_of: &dyn Fn(&PlannedRun) -> Option<f64>,
+        around: Around<'_>,
+    ) -> Result<Vec<Status>, Error> {
+        let mut makings = Vec::new();
+        for planned in states {
+            let attempt = attempts(store, self.id, planned.index, Purpose::Measure)? + 1;
+            let pass = Pass { purpose: Purpose::Measure, canary_ratio: ratio_of(planned) };
+            makings.push(self.making(planned, attempt, pass)?);
+        }
+        let first = &self.plan.cells[states[0].cell];
+        let values: Vec<&str> =
+            states.iter().filter_map(|run| self.plan.cells[run.cell].intervene.as_deref()).collect();
+        let length = first.length.unwrap_or(self.body.load.length);
+        let phases = Phases::new(self.body, &values, length, states[0].seed ^ u64::from(states[0].index));
+        let order = &mut makings[0].order;
+        order.load.steps = order.load.steps.first().map(|level| phases.steps(*level)).unwrap_or_default();
+        order.load.enough = load::Stop::new();
+        order.phases = Some(phases);
+        let ended = make_life(makings, Some((store, self.id)), around)?;
+        Ok(ended.into_iter().map(|ended| ended.end.status).collect())
     }
 
     /// Makes the sides of a duel; searches for lines with fresh servers as long as one of them did not last.
@@ -265,6 +306,8 @@ impl Work<'_> {
             prime: crate::cells::priming_plan(self.body, &load),
             load,
             line: self.line_order(planned),
+            phases: None,
+            timed: self.body.timed.clone(),
             is_cold: self.body.load.is_cold,
             is_lenient: self.body.load.is_lenient,
             seed: planned.seed,

@@ -265,7 +265,7 @@ impl Work<'_> {
     fn go_on(&self, store: &mut Store, chosen: &[PlannedRun], around: Around<'_>) -> Result<Outcome, Error> {
         let heads = store.run_heads(self.id)?;
         let stands = statuses(store, &heads)?;
-        let open = self.whole_duels(to_make(chosen, |run| stands.get(&run.index).copied()));
+        let open = self.whole_units(to_make(chosen, |run| stands.get(&run.index).copied()));
         let own = self.own_runs();
         let left = to_make(&own, |run| stands.get(&run.index).copied()).len();
         let finished = own.len().saturating_sub(left);

@@ -9,6 +9,7 @@ use super::pins::{no_name_twice, pin};
 use super::{Request, only, sessions_are_possible};
 use crate::cells::{Controlled, Life, SettingsNotes};
 use crate::error::Error;
+use crate::intervene::{phase_of, phases_in};
 use crate::plan::{Plan, PlannedRun};
 use crate::servers::{self, Server};
 use crate::study::{Body, Ladder, Length, Pairing};
@@ -81,6 +82,7 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
     let notes = SettingsNotes::of(&request.study, &body.load, &plan, &controlled)?;
     let mut notes: Vec<String> = notes.all().cloned().collect();
     notes.extend(duels_note(&body));
+    notes.extend(phases_note(&body));
     notes.extend(crate::calibrate::note(home, &request.study, &body, &plan));
     super::has_blocks(request, &plan)?;
     let mut chosen = only::choose(&plan, &request.only)?;
@@ -106,6 +108,20 @@ fn duels_note(body: &Body) -> Option<String> {
         "duels: the {sides} values of `{}` live at the same time and are loaded in turns, {} slices of a second each",
         compare.axis,
         crate::duel::slices_in(length)
+    ))
+}
+
+/// How a server is switched, where the study does so.
+fn phases_note(body: &Body) -> Option<String> {
+    if body.axes.intervene.is_empty() {
+        return None;
+    }
+    let (phase, states) = (phase_of(body), body.axes.interventions());
+    Some(format!(
+        "interventions: in each life {} take turns, {} phases of {} each",
+        states.join(", "),
+        phases_in(body.load.length, phase),
+        crate::study::units::show(phase)
     ))
 }
 

@@ -27,7 +27,8 @@ pub(super) fn contradictions(results: &Store) -> Result<Vec<Different>, Error> {
                 let early = slices * u64::from(step.sessions) + before.map_or(0, |second| second.backlog);
                 histograms(step, &measured, early, &place, &mut found)?;
                 if let Some(duel) = &end.duel {
-                    let sum: u64 = duel.slices.iter().map(|slice| slice.committed).sum();
+                    let counted = duel.slices.iter().filter(|slice| slice.is_counted);
+                    let sum: u64 = counted.map(|slice| slice.committed).sum();
                     if step.outcomes.committed != sum {
                         found.push(different(&place, "committed in slices", step.outcomes.committed, sum));
                     }

@@ -52,6 +52,8 @@ pub(super) fn run_value(report: &Report, study: &StudyReport, run: &RunView) -> 
 fn end_value(end: &store::RunEnd) -> Value {
     let phases: Vec<Value> =
         end.phases.iter().map(|p| json!({"name": p.name, "s": number(p.duration_s)})).collect();
+    let mut facts = other_facts(&end.facts);
+    facts.extend(end.interventions.iter().flat_map(intervention_facts));
     json!({
         "ended": time_text(end.ended_at_ms), "server": end.server.name, "version": end.server.version_text,
         "command": end.server.command, "asked": pairs(&end.server.settings_asked),
@@ -59,8 +61,26 @@ fn end_value(end: &store::RunEnd) -> Value {
         "data_from": end.workload.data_from, "data": end.workload.data_bytes.map(bytes),
         "headline": end.workload.headline.as_ref().map(|(n, u, v)| json!({"name": n, "unit": u, "value": number(*v)})),
         "phases": phases, "warnings": end.warnings, "gates": end.gates.iter().map(gate_value).collect::<Vec<_>>(), "checks": end.checks,
-        "log_tail": end.log_tail, "log_file": end.log_file, "facts": other_facts(&end.facts),
+        "log_tail": end.log_tail, "log_file": end.log_file, "facts": facts,
     })
+}
+
+/// What was changed meanwhile, for people: the statements, and what the server said of itself.
+fn intervention_facts(intervention: &store::Intervention) -> Vec<Value> {
+    let readings: Vec<String> =
+        intervention.readings.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    let all = [
+        ("intervention", intervention.name.clone()),
+        (
+            "came at",
+            intervention.at_s.map_or_else(String::new, |at| format!("{at:.1} s since the start of the run")),
+        ),
+        ("changed by", intervention.on.join("; ")),
+        ("taken back by", intervention.off.join("; ")),
+        ("read back", readings.join(", ")),
+    ];
+    let known = all.into_iter().filter(|(_, text)| !text.is_empty());
+    known.map(|(name, value)| json!({"name": name, "value": value})).collect()
 }
 
 /// Green only for what was looked at and held; what could not be looked at is neither good nor bad.

@@ -3,6 +3,7 @@
 
 mod behaviour;
 mod cost;
+mod interventions;
 mod levels;
 mod lines;
 mod ranking;
@@ -72,6 +73,7 @@ pub(crate) fn sections(study: &StudyReport) -> Vec<Section> {
         .into_iter()
         .chain(ranking::section(study))
         .chain(all.into_iter().filter_map(|(_, _, make)| make(study, &wishes)))
+        .chain(interventions::section(study))
         .chain([behaviour::stalls(study), behaviour::gates(study)].into_iter().flatten())
         .filter(|section| {
             !section.charts.is_empty() || !section.drawings.is_empty() || !section.tables.is_empty()

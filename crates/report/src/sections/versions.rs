@@ -1,31 +1,34 @@
-//! Throughput by version, one line for each set of settings: one chart for each of the other axes' combinations.
+//! Throughput by version, one line for each set of settings and for what was switched on: one chart for each of the other axes' combinations.
+
+use serde_json::Value;
+use store::Key;
 
 use super::{Section, drawn, groups, name, values_of};
 use crate::charts::{Ladder, Line, gaps, published};
+use crate::load::INTERVENE;
 use crate::model::StudyReport;
 use crate::text::value_text;
 use crate::wishes::Wishes;
 
 pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> {
     let servers = values_of(study, "server");
-    let settings = values_of(study, "settings");
     if servers.len() < 2 {
         return None;
     }
-    let charts = groups(study, &["server", "settings"])
+    let variants = variants(study);
+    let charts = groups(study, &["server", "settings", INTERVENE])
         .into_iter()
         .map(|(key, points)| {
-            let line = |(style, variant): (usize, &serde_json::Value)| {
+            let line = |(style, variant): (usize, &Variant)| {
                 let point_of = |server| {
-                    points.iter().find(|point| {
-                        point.identity.get("server") == Some(server)
-                            && point.identity.get("settings") == Some(variant)
-                    })
+                    let mut of_server =
+                        points.iter().filter(|point| point.identity.get("server") == Some(server));
+                    of_server.find(|point| variant.is_of(&point.identity))
                 };
                 let found: Vec<_> = servers.iter().map(point_of).collect();
                 let spots: Vec<_> = found.iter().map(|point| point.and_then(|point| drawn(point))).collect();
                 Line {
-                    name: value_text(variant),
+                    name: variant.name.clone(),
                     style,
                     reference: false,
                     is_named_before: false,
@@ -36,7 +39,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
             };
             let facet = name(study, &key, &[]);
             let categories: Vec<String> = servers.iter().map(value_text).collect();
-            let mut lines: Vec<Line> = settings
+            let mut lines: Vec<Line> = variants
                 .iter()
                 .enumerate()
                 .map(line)
@@ -68,4 +71,38 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         charts,
         tables: Vec::new(),
     })
+}
+
+/// A set of settings, and what was switched on beside it.
+struct Variant {
+    settings: Value,
+    switched: Option<Value>,
+    name: String,
+}
+
+impl Variant {
+    fn is_of(&self, key: &Key) -> bool {
+        key.get("settings") == Some(&self.settings) && key.get(INTERVENE) == self.switched.as_ref()
+    }
+}
+
+/// Those that there are points of. What is switched on is named by itself beside the first set of settings.
+fn variants(study: &StudyReport) -> Vec<Variant> {
+    let (all, switched) = (values_of(study, "settings"), values_of(study, INTERVENE));
+    let states: Vec<Option<&Value>> =
+        if switched.is_empty() { vec![None] } else { switched.iter().map(Some).collect() };
+    let mut variants = Vec::new();
+    for (at, settings) in all.iter().enumerate() {
+        for state in &states {
+            let set = value_text(settings);
+            let name = match state.map(value_text).filter(|name| name != "none") {
+                None => set,
+                Some(state) if at == 0 => state,
+                Some(state) => format!("{set} with {state}"),
+            };
+            variants.push(Variant { settings: settings.clone(), switched: state.cloned(), name });
+        }
+    }
+    variants.retain(|variant| study.points.iter().any(|point| variant.is_of(&point.identity)));
+    variants
 }

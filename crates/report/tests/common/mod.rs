@@ -259,6 +259,7 @@ pub(crate) fn end(server: &str, workload: &str, steps: Vec<Step>) -> RunEnd {
         hot_locks: vec![],
         facts: BTreeMap::new(),
         duel: None,
+        interventions: Vec::new(),
         line: None,
     }
 }

@@ -144,6 +144,14 @@ pub(crate) fn end(seconds: i64) -> RunEnd {
         }],
         facts: BTreeMap::from([("limited".to_owned(), "no".to_owned())]),
         line: None,
+        interventions: vec![Intervention {
+            name: "log".to_owned(),
+            on: vec!["SET GLOBAL general_log = ON".to_owned()],
+            off: vec!["SET GLOBAL general_log = OFF".to_owned()],
+            readings: BTreeMap::from([("general_log".to_owned(), "ON".to_owned())]),
+            at_s: None,
+            took_s: Some(0.25),
+        }],
         duel: Some(Duel {
             sides: 2,
             side: 1,

@@ -82,6 +82,24 @@ fn study_with(section: &str, line: &str) -> String {
         "[load]" if line.starts_with("pairing") => {
             format!("{head}{}[load]\n{line}\n[compare]\naxis = \"server\"\nbase = \"mariadb\"\n", axes(""))
         }
+        "[[intervene]]" => {
+            let name = if line.starts_with("name") { "" } else { "name = \"n\"\n" };
+            let others = match line.split(' ').next().unwrap_or_default() {
+                "on" => "off = \"SET GLOBAL general_log = OFF\"\n",
+                "off" => "on = \"SET GLOBAL general_log = ON\"\n",
+                "at" => "sql = \"SET GLOBAL general_log = ON\"\n",
+                "sql" => "at = \"5s\"\n",
+                "settings" => "",
+                _ => "settings = { general_log = \"ON\" }\n",
+            };
+            format!("{head}{}[[intervene]]\n{name}{others}{line}\n", axes(""))
+        }
+        "[load]" if line.starts_with("phase") => {
+            format!(
+                "{head}{}[load]\n{line}\n[[intervene]]\nname = \"n\"\nsettings = {{ general_log = \"ON\" }}\n",
+                axes("")
+            )
+        }
         "[line]" => {
             let others = if line.starts_with("promises") { "" } else { "promises = \"p99 < 20ms\"\n" };
             format!("{head}{}[line]\n{others}{line}\n", axes(""))
