@@ -34,7 +34,7 @@ impl Session for Varied {
                 class: FailureClass::Deadlock,
                 code: "1213".into(),
                 text: "as drawn".into(),
-                retryable: draw % 2 == 0,
+                retryable: draw.is_multiple_of(2),
                 connection_lost: false,
                 fatal: false,
             }),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use load::net::{self, Socket};
 use load::{AnySession, Completion, Failure, FailureClass, Recorder, Session, SessionFactory};
-use testkit::latency_server::{Exchange, read_log};
+use testkit::latency_server::{Exchange, log_of, read_log};
 use wire::{Connection, Endpoint, ParamType, Protocol, Secret, Statement, Target, TlsMode, Value};
 
 /// A running fake server.
@@ -85,7 +85,13 @@ impl Drop for FakeServer {
 /// Stops the server and reads what it wrote, in order of arrival.
 pub(super) fn exchanges(server: FakeServer, log: &std::path::Path) -> Result<Vec<Exchange>> {
     server.stop()?;
-    let mut exchanges = read_log(log)?;
+    let mut exchanges = Vec::new();
+    for process in 0.. {
+        match log_of(log, process) {
+            path if process == 0 || path.exists() => exchanges.extend(read_log(&path)?),
+            _ => break,
+        }
+    }
     exchanges.sort_by_key(|exchange| exchange.arrived_ns);
     Ok(exchanges)
 }

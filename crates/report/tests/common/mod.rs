@@ -182,6 +182,7 @@ pub(crate) fn step(noise: &mut Noise, level: &Level, writes: bool) -> Step {
             run_queue_share: 0.02,
             schedule_lag_p99_ms: 0.12,
             is_bound: false,
+            ..ClientUsage::default()
         },
         ended_by: None,
         arrivals_offered: None,

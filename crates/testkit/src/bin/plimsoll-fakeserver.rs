@@ -6,10 +6,10 @@ use testkit::latency_server::{Options, Shape, Stall, serve};
 
 const USAGE: &str = "usage: plimsoll-fakeserver --socket PATH [--log FILE] [--seed N] \
 [--latency none|fixed:MICROSECONDS|lognormal:MEDIAN_MICROSECONDS:SIGMA] [--stall EVERY_MS:LASTS_MS[:COUNT]] \
-[--wait asleep|awake]
+[--wait asleep|awake] [--processes N]
 
 Speaks MySQL on a unix socket, answers SELECTs and prepared statements late, and writes a log of when each request
-arrived and its answer left. With `--wait awake` it takes a cpu and never sleeps. Ends, and writes the log, when
+arrived and its answer left. With `--processes` several share the socket, with logs named FILE, FILE.1, ... With `--wait awake` it takes a cpu and never sleeps. Ends, and writes the log, when
 standard input does.";
 
 fn main() -> ExitCode {
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 
 fn parse(arguments: &[String]) -> Result<Options, String> {
     let (mut socket, mut log, mut latency, mut stall, mut seed) = (None, None, Shape::None, None, 1);
-    let mut never_sleeps = false;
+    let (mut never_sleeps, mut processes) = (false, 1);
     for pair in arguments.chunks(2) {
         let [name, value] = pair else { return Err(format!("{}: a value is missing", pair[0])) };
         match name.as_str() {
@@ -41,10 +41,13 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             "--latency" => latency = Shape::parse(value).map_err(|error| error.to_string())?,
             "--stall" => stall = Some(Stall::parse(value).map_err(|error| error.to_string())?),
             "--seed" => seed = value.parse().map_err(|_| format!("--seed {value}: not a number"))?,
+            "--processes" => {
+                processes = value.parse().map_err(|_| format!("--processes {value}: not a number"))?;
+            }
             "--wait" if ["asleep", "awake"].contains(&value.as_str()) => never_sleeps = value == "awake",
             _ => return Err(format!("{name} {value}: unknown")),
         }
     }
     let socket = socket.ok_or("--socket is missing")?;
-    Ok(Options { socket, log, latency, stall, seed, never_sleeps })
+    Ok(Options { socket, log, latency, stall, seed, never_sleeps, processes })
 }

@@ -1,6 +1,6 @@
 //! A fake MySQL server that answers late on purpose and writes down when.
 //!
-//! It is a process of its own (`plimsoll-fakeserver`) with one thread, its own epoll and its own clock work: what a
+//! It is a process of its own (`plimsoll-fakeserver`) with one thread, its own epoll and its own clock work (or several processes of that kind, for many connections): what a
 //! load generator reports is compared with this log, so it must not share a runtime, or a mistake, with it.
 
 mod answer;
@@ -11,4 +11,4 @@ pub mod truth;
 
 pub use latency::{Latency, LatencyError, Shape, Stall};
 pub use log::{Exchange, read_log};
-pub use serve::{Options, serve};
+pub use serve::{Options, log_of, serve};

@@ -38,6 +38,17 @@ pub struct Options {
     /// Takes a cpu for itself and asks all the time: what arrives is then seen at once, however long a thread that
     /// sleeps would take to wake up.
     pub never_sleeps: bool,
+    /// Processes that accept on the socket, where one may not have as many files open as there are connections. Each has a
+    /// log of its own (see [`log_of`]) and draws its own latencies.
+    pub processes: u32,
+}
+
+/// The log of a process of several, from 0.
+pub fn log_of(log: &Path, process: u32) -> PathBuf {
+    match process {
+        0 => log.to_owned(),
+        _ => PathBuf::from(format!("{}.{process}", log.display())),
+    }
 }
 
 struct Peer {
@@ -69,9 +80,39 @@ struct Server {
 }
 
 /// Serves until standard input ends, then writes the log. Prints `ready` once connections are accepted.
-pub fn serve(options: Options) -> io::Result<()> {
+pub fn serve(mut options: Options) -> io::Result<()> {
     raise_descriptors();
     let listener = UnixListener::bind(&options.socket)?;
+    let (mut others, mut number) = (Vec::new(), 0);
+    for next in 1..options.processes {
+        // SAFETY: this process has one thread and holds no locks.
+        match unsafe { libc::fork() } {
+            -1 => return Err(io::Error::last_os_error()),
+            0 => {
+                number = next;
+                break;
+            }
+            child => others.push(child),
+        }
+    }
+    options.log = options.log.map(|log| log_of(&log, number));
+    options.seed += u64::from(number);
+    let served = serve_on(options, listener, number == 0);
+    if number > 0 {
+        std::process::exit(i32::from(served.is_err()));
+    }
+    for pid in others {
+        let mut status = 0;
+        // SAFETY: waits for a child of this process.
+        let is_well = unsafe { libc::waitpid(pid, &raw mut status, 0) } == pid && status == 0;
+        if !is_well {
+            return Err(io::Error::other("one of the processes failed"));
+        }
+    }
+    served
+}
+
+fn serve_on(options: Options, listener: UnixListener, is_first: bool) -> io::Result<()> {
     // The standard library asks for a queue of 128; calling listen(2) again sets a longer one.
     // SAFETY: plain system calls on descriptors that outlive them.
     let epoll = unsafe {
@@ -99,12 +140,16 @@ pub fn serve(options: Options) -> io::Result<()> {
     };
     server.watch(server.listener.as_raw_fd(), LISTENER)?;
     server.watch(io::stdin().as_raw_fd(), STDIN)?;
-    println!("ready");
-    io::stdout().flush()?;
+    if is_first {
+        println!("ready");
+        io::stdout().flush()?;
+    }
     let served = server.run();
     // SAFETY: closes the descriptor made above, once.
     unsafe { libc::close(epoll) };
-    remove(&server.options.socket);
+    if is_first {
+        remove(&server.options.socket);
+    }
     served?;
     match &server.options.log {
         Some(path) => write_log(path, &server.log),
@@ -143,6 +188,14 @@ impl Server {
         match unsafe { libc::epoll_ctl(self.epoll, libc::EPOLL_CTL_ADD, fd, &mut event) } {
             // A file or /dev/null as standard input cannot be watched: then a signal ends the server.
             -1 if data == STDIN => Ok(()),
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
+    fn forget(&self, fd: i32) -> io::Result<()> {
+        // SAFETY: takes no event.
+        match unsafe { libc::epoll_ctl(self.epoll, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
         }
@@ -195,6 +248,10 @@ impl Server {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // The others have room.
+                Err(error) if error.raw_os_error() == Some(libc::EMFILE) && self.options.processes > 1 => {
+                    return self.forget(self.listener.as_raw_fd());
+                }
                 Err(error) => return Err(error),
             };
             let connection = self.peers.len() as u32;
