@@ -217,6 +217,10 @@ pub(super) fn check_intervene(
         let help = "leave `pairing` out: states of one server are paired within its life already";
         refuse("a duel and an intervention both cut the load into slices", "with `pairing = \"duel\"`", help);
     }
+    if body.load.clients > 1 {
+        let help = "leave `clients` out: phases begin and end in the process that has the sessions";
+        refuse("the load of several clients is not cut into phases", "with `clients`", help);
+    }
     if body.load.hot_locks {
         refuse("the pass for hot locks switches nothing", "with `hot_locks`", "leave `hot_locks` out");
     }

@@ -593,6 +593,11 @@ fn interventions_that_cannot_be_are_refused_where_they_stand() {
         (intervening(ON_AND_OFF, "phase = \"6s\"", ""), "less than two phases of 6s", ":9:1"),
         (intervening(ON_AND_OFF, "hot_locks = true", ""), "the pass for hot locks switches nothing", ":9:1"),
         (
+            intervening(ON_AND_OFF, "clients = 2", ""),
+            "the load of several clients is not cut into phases",
+            ":9:1",
+        ),
+        (
             intervening("name = \"x\"\nsettings = { \"a b\" = 1 }", "", ""),
             "not the name of a variable",
             ":11:22",
