@@ -318,6 +318,7 @@ pub(crate) struct VerifyArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   plimsoll rerun quickstart.plimsoll --budget 20m
+  plimsoll rerun quickstart.plimsoll --untrusted
 The same order, seeds, settings and builds, which are fetched where they are missing. A claim is reproduced where the ratio \
 measured here is the published one up to the study's margin, by the interval of the ratio of the two. The same command goes \
 on with what is unfinished.")]
@@ -331,6 +332,12 @@ pub(crate) struct RerunArgs {
     /// Make only the runs with this value on this axis (repeatable)
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) only: Vec<(String, String)>,
+    /// Make only the runs of this claim, by its identity: what a hub shows, and the JSON
+    #[arg(long, value_name = "ID")]
+    pub(crate) claim: Option<String>,
+    /// It is a stranger's: measure it only where it is plain data, and end within the budget (20m unless given)
+    #[arg(long)]
+    pub(crate) untrusted: bool,
     /// Where results go: results.db, logs and the report of both machines
     #[arg(long, value_name = "DIR", default_value = "plimsoll-rerun", value_hint = ValueHint::DirPath)]
     pub(crate) results: PathBuf,
