@@ -11,7 +11,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub(crate) use fleet::{FleetArgs, FleetCommand, FleetStudy, PartArgs, Scheduler};
-pub(crate) use hub::{ExportArgs, HubArgs, HubCommand, HubPlaceArgs, ServeArgs, SubmitArgs, TokenCommand};
+pub(crate) use hub::{
+    ExportArgs, HubArgs, HubCommand, HubPlaceArgs, ServeArgs, SubmitArgs, TokenCommand, WorkerArgs,
+};
 pub(crate) use sandboxes::{DeployArgs, EnvFormat, SandboxArgs, SandboxCommand};
 pub(crate) use series::{
     BisectArgs, BuildArgs, ChangesArgs, DecisionArgs, HistoryArgs, HistoryCommand, HistorySeriesArgs, METRICS,

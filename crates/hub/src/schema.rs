@@ -5,7 +5,7 @@ use crate::db::Sql;
 use crate::error::Error;
 
 /// Each entry takes the tables from version `index` to `index + 1`.
-const MIGRATIONS: [&str; 1] = [V1];
+const MIGRATIONS: [&str; 2] = [V1, V2];
 
 /// Times are milliseconds since 1970. What a page shows of a bundle is in `listing` (JSON); what is searched, counted and
 /// ordered has columns of its own.
@@ -52,6 +52,23 @@ CREATE TABLE token (
   name TEXT PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, scopes TEXT NOT NULL,
   made_ms BIGINT NOT NULL, expires_ms BIGINT, revoked_ms BIGINT
 );
+";
+
+/// Claims that are measured again by workers of the hub. A bundle may be asked for again: the newest that has ended is what
+/// lists show, in `head` of its bundle.
+const V2: &str = "
+CREATE TABLE remeasurement (
+  id TEXT PRIMARY KEY, bundle_id TEXT NOT NULL REFERENCES bundle (id),
+  claim_id TEXT NOT NULL, -- drawn by the hub; empty where there was none to draw
+  claim TEXT NOT NULL, -- JSON, as published
+  asked_ms BIGINT NOT NULL, asked_by TEXT NOT NULL, -- policy or moderator
+  state TEXT NOT NULL, -- waiting, leased, done, refused, failed
+  attempts BIGINT NOT NULL, -- leases that were given
+  lease TEXT NOT NULL, worker TEXT NOT NULL, lease_until_ms BIGINT NOT NULL,
+  ended_ms BIGINT, outcome TEXT NOT NULL -- JSON
+);
+CREATE INDEX remeasurement_open ON remeasurement (state, asked_ms);
+CREATE INDEX remeasurement_bundle ON remeasurement (bundle_id, asked_ms);
 ";
 
 /// Brings the tables to this version; several hubs may begin at once.
