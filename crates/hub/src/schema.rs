@@ -96,3 +96,25 @@ pub(crate) fn migrate(sql: &mut Sql) -> Result<(), Error> {
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_the_first_version_get_what_is_new_and_keep_what_they_have() {
+        let mut sql = Sql::Sqlite(rusqlite::Connection::open_in_memory().unwrap());
+        sql.batch("CREATE TABLE hub_version (version BIGINT NOT NULL); INSERT INTO hub_version VALUES (1)")
+            .unwrap();
+        sql.batch(V1).unwrap();
+        let token = "INSERT INTO token (name, sha256, scopes, made_ms) VALUES ('ada', 'x', 'submit', 1)";
+        sql.batch(token).unwrap();
+        migrate(&mut sql).unwrap();
+        migrate(&mut sql).unwrap();
+        assert_eq!(sql.rows("SELECT version FROM hub_version", &[]).unwrap()[0].int(0), 2);
+        assert_eq!(sql.rows("SELECT name FROM token", &[]).unwrap()[0].text(0), "ada");
+        assert!(sql.rows("SELECT id FROM remeasurement", &[]).unwrap().is_empty());
+        sql.batch("UPDATE hub_version SET version = 3").unwrap();
+        assert!(migrate(&mut sql).unwrap_err().to_string().contains("newer"));
+    }
+}

@@ -229,6 +229,15 @@ mod tests {
             ("engine = \"../x\"".to_owned(), "engine ../x: not a plain name"),
             ("sessions = [1, 2000]".to_owned(), "2000 sessions: at most 1000"),
             ("[options]\ntable_size = 100000000".to_owned(), "data of oltp_read_only"),
+            (
+                "[options]\ntables = 2k\ntable_size = 1".replace("2k", "\"2k\""),
+                "tables 2000 of oltp_read_only: at most 1000",
+            ),
+            ("[options]\npoint_selects = 5000".to_owned(), "point_selects 5000"),
+            (
+                "[options]\ncreate_table_options = \"x\"".to_owned(),
+                "option create_table_options of oltp_read_only: a text",
+            ),
             ("[load]\nduration = \"100s\"".to_owned(), "two sides in 5 blocks take at least"),
             ("[load]\nthink_time = \"20m\"".to_owned(), "think_time of 20m"),
             ("[quick]\nworkload = \"x.sql\"".to_owned(), "workload x.sql"),

@@ -120,6 +120,17 @@ fn work_is_given_out_once(dir: &Path, db: &str, alter: &dyn Fn(&str)) {
         );
     }
 
+    let site = dir.join("site");
+    let mut args = vec!["hub", "export", site.to_str().unwrap(), "--db", db];
+    let bundles = dir.join("hub-bundles").display().to_string();
+    if db.starts_with("sqlite") {
+        args.extend(["--bundles", &bundles]);
+    }
+    run(&args).expect(0, &[]);
+    for page in ["index.html".to_owned(), format!("bundle/{id}/index.html")] {
+        assert!(std::fs::read_to_string(site.join(&page)).unwrap().contains(">disagrees</strong>"), "{page}");
+    }
+
     // What is hidden is not measured.
     assert_eq!(said(hub, &ask, &keeper, &json!({})).0, 201);
     assert_eq!(hub.ask("DELETE", &format!("/api/v1/bundles/{id}"), &keeper, &[]).0, 204);

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::plan::{Cell, cells};
 use crate::provision::dialect_of_flavor;
 use crate::servers::{self, Server};
-use crate::study::{Body, Ladder, Study};
+use crate::study::{Axes, Body, EnvChoice, Ladder, Load, SettingsChoice, Study};
 use crate::study_run::run_length;
 use crate::workloads;
 
@@ -58,6 +58,19 @@ impl Bounds {
 const SERVERS_MAX: usize = 8;
 const SESSIONS_MAX: u32 = 1000;
 const WORKERS_MAX: usize = 64;
+/// Files of a dataset, and statements of a transaction, which the client keeps for each session.
+const COUNTED: [&str; 9] = [
+    "tables",
+    "point_selects",
+    "simple_ranges",
+    "sum_ranges",
+    "order_ranges",
+    "distinct_ranges",
+    "index_updates",
+    "non_index_updates",
+    "delete_inserts",
+];
+const COUNT_MAX: u64 = 1000;
 /// A dataset on disk, with indexes.
 const DATA_BYTES_MAX: u64 = 4 << 30;
 
@@ -95,30 +108,49 @@ fn look(key: &str, value: &Spanned<DeValue<'_>>, found: &mut BTreeSet<String>) {
 }
 
 /// What of a study is more than plain data, or more than this machine gives. `study` names no file.
+///
+/// Every field is named: a new one is judged here before this compiles.
 pub(super) fn refusals(study: &Study, body: &Body, bounds: &Bounds) -> Vec<Refusal> {
+    let Body { axes, options: _, load, line: _, machine: _, compare: _, excludes: _ } = body;
+    let Axes {
+        server: _,
+        workload: _,
+        options: _,
+        settings,
+        engine,
+        storage,
+        cpus: _,
+        isolation: _,
+        charset,
+        env,
+        ladder: _,
+    } = axes;
     let mut all = of_servers(body);
     all.extend(of_cells(body));
-    let sets = body.axes.settings.iter();
-    let variables = sets.flat_map(|choice| choice.by_flavor.values().chain([&choice.set])).flatten();
-    for (name, value) in variables {
-        if let Some(why) = variables::why_not(name, value, bounds.bytes_max) {
-            all.push(refusal(format!("setting {name}"), why));
+    for SettingsChoice { label: _, profile: _, logging: _, set, by_flavor } in settings {
+        for (name, value) in by_flavor.values().chain([set]).flatten() {
+            if let Some(why) = variables::why_not(name, value, bounds.bytes_max) {
+                all.push(refusal(format!("setting {name}"), why));
+            }
         }
     }
-    for place in body.axes.storage.iter().filter(|place| place.datadir.is_some()) {
+    for place in storage.iter().filter(|place| place.datadir.is_some()) {
         all.push(refusal(format!("storage {}", place.label), "a place on its author's machine"));
     }
-    for env in body.axes.env.iter().filter(|env| !env.set.is_empty() || !env.preload.is_empty()) {
-        let why = "it gives the server process an environment or libraries of its author's";
-        all.push(refusal(format!("env {}", env.label), why));
+    for EnvChoice { label, set, preload } in env {
+        if !set.is_empty() || !preload.is_empty() {
+            let why = "it gives the server process an environment or libraries of its author's";
+            all.push(refusal(format!("env {label}"), why));
+        }
     }
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    for (axis, values) in [("engine", &body.axes.engine), ("charset", &body.axes.charset)] {
+    for (axis, values) in [("engine", engine), ("charset", charset)] {
         for value in values.iter().filter(|value| !value.split('/').all(plain) || value.len() > 80) {
             all.push(refusal(format!("{axis} {value}"), "not a plain name"));
         }
     }
-    all.extend(of_load(study, body, bounds));
+    all.extend(of_load(load, bounds));
+    all.extend(of_length(study, body, bounds));
     all.sort_by(|one, other| one.what.cmp(&other.what));
     all.dedup();
     all
@@ -163,12 +195,7 @@ fn of_cells(body: &Body) -> Vec<Refusal> {
             all.push(refusal(format!("workload {name}"), "not a built-in workload"));
             continue;
         }
-        for option in cell.workload.options() {
-            if option.kind == OptionKind::Text && cell.options.contains_key(&*option.name) {
-                let why = "a text of its author's: numbers, switches and known words are taken";
-                all.push(refusal(format!("option {} of {name}", option.name), why));
-            }
-        }
+        all.extend(of_options(&cell));
         match data_bytes(&cell, selector.flavor) {
             Err(why) => all.push(refusal(format!("workload {name}"), why)),
             Ok(bytes) if bytes > DATA_BYTES_MAX => {
@@ -180,6 +207,25 @@ fn of_cells(body: &Body) -> Vec<Refusal> {
                 all.push(refusal(format!("data of {name}"), why));
             }
             Ok(_) => {}
+        }
+    }
+    all
+}
+
+fn of_options(cell: &Cell) -> Vec<Refusal> {
+    let mut all = Vec::new();
+    let name = cell.workload.name();
+    for option in cell.workload.options() {
+        let Some(value) = cell.options.get(&*option.name) else { continue };
+        if option.kind == OptionKind::Text {
+            let why = "a text of its author's: numbers, switches and known words are taken";
+            all.push(refusal(format!("option {} of {name}", option.name), why));
+        }
+        let count =
+            option.canonical(value).ok().and_then(|value| value.parse::<u64>().ok()).unwrap_or_default();
+        if COUNTED.contains(&&*option.name) && count > COUNT_MAX {
+            let why = format!("at most {COUNT_MAX} for a stranger");
+            all.push(refusal(format!("{} {count} of {name}", option.name), why));
         }
     }
     all
@@ -198,40 +244,63 @@ fn data_bytes(cell: &Cell, flavor: sandbox::Flavor) -> Result<u64, String> {
     configured.map(|configured| configured.data_bytes()).map_err(|error| error.to_string())
 }
 
-fn of_load(study: &Study, body: &Body, bounds: &Bounds) -> Vec<Refusal> {
+fn of_load(load: &Load, bounds: &Bounds) -> Vec<Refusal> {
+    let Load {
+        warmup,
+        length: _,
+        pairing: _,
+        blocks: _,
+        until: _,
+        think_time,
+        rate_tps: _,
+        arrivals: _,
+        retries_max: _,
+        backoff,
+        workers,
+        seed: _,
+        client_cpus: _,
+        ramp,
+        drain,
+        // In time or transactions: what it is part of ends with the budget.
+        prime: _,
+        is_cold: _,
+        is_lenient: _,
+        hot_locks: _,
+    } = load;
+    let mut all = Vec::new();
+    if let Some(workers) = workers.filter(|workers| *workers > WORKERS_MAX) {
+        let why = format!("at most {WORKERS_MAX} are started for a stranger");
+        all.push(refusal(format!("{workers} workers"), why));
+    }
+    let shown = crate::study::units::show;
+    let durations = [
+        ("think_time", think_time),
+        ("backoff", backoff),
+        ("ramp", ramp),
+        ("drain", drain),
+        ("warmup", warmup),
+    ];
+    for (name, duration) in durations.into_iter().filter(|(_, duration)| **duration > bounds.budget) {
+        let why = format!("longer than all that there is for it, {}", shown(bounds.budget));
+        all.push(refusal(format!("{name} of {}", shown(*duration)), why));
+    }
+    all
+}
+
+/// Sessions, and whether a verdict fits into the time that there is.
+fn of_length(study: &Study, body: &Body, bounds: &Bounds) -> Vec<Refusal> {
     let mut all = Vec::new();
     let most = body.axes.ladder.levels().iter().copied().max().unwrap_or(1);
     if most > SESSIONS_MAX {
-        all.push(refusal(
-            format!("{most} sessions"),
-            format!("at most {SESSIONS_MAX} are opened for a stranger"),
-        ));
-    }
-    if let Some(workers) = body.load.workers.filter(|workers| *workers > WORKERS_MAX) {
-        all.push(refusal(
-            format!("{workers} workers"),
-            format!("at most {WORKERS_MAX} are started for a stranger"),
-        ));
-    }
-    let shown = crate::study::units::show;
-    let load = &body.load;
-    for (name, duration) in [
-        ("think_time", load.think_time),
-        ("backoff", load.backoff),
-        ("ramp", load.ramp),
-        ("drain", load.drain),
-        ("warmup", load.warmup),
-    ] {
-        if duration > bounds.budget {
-            let why = format!("longer than all that there is for it, {}", shown(bounds.budget));
-            all.push(refusal(format!("{name} of {}", shown(duration)), why));
-        }
+        let why = format!("at most {SESSIONS_MAX} are opened for a stranger");
+        all.push(refusal(format!("{most} sessions"), why));
     }
     // A comparison has two sides, and below so many blocks no verdict.
-    let blocks = load.blocks.min(stats::Rules::default().blocks_min as u32);
+    let blocks = body.load.blocks.min(stats::Rules::default().blocks_min as u32);
     let least = run_length(body).map(|run| run.saturating_mul(2 * blocks));
     if let Some(least) = least.filter(|least| *least > bounds.budget) {
         let levels = if matches!(body.axes.ladder, Ladder::Climb(_)) { " of all levels" } else { "" };
+        let shown = crate::study::units::show;
         let why = format!(
             "two sides in {blocks} blocks{levels} take at least {}, and there are {}",
             shown(least),
