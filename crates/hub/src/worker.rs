@@ -189,7 +189,7 @@ impl Worker<'_> {
         let every = Duration::from_millis((job.lease_ms / 5).clamp(50, 60_000) as u64);
         let (mut renewed, mut is_lost) = (Instant::now(), false);
         let status = loop {
-            if let Some(status) = child.try_wait().map_err(|source| of_child(source))? {
+            if let Some(status) = child.try_wait().map_err(of_child)? {
                 break status;
             }
             if (self.is_stopped)() || is_lost || Instant::now() > deadline {
