@@ -11,7 +11,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub(crate) use fleet::{FleetArgs, FleetCommand, FleetStudy, PartArgs, Scheduler};
-pub(crate) use hub::{ExportArgs, HubArgs, HubCommand, HubPlaceArgs, ServeArgs, SubmitArgs, TokenCommand};
+pub(crate) use hub::{
+    ExportArgs, HubArgs, HubCommand, HubPlaceArgs, ServeArgs, SubmitArgs, TokenCommand, WorkerArgs,
+};
 pub(crate) use sandboxes::{DeployArgs, EnvFormat, SandboxArgs, SandboxCommand};
 pub(crate) use series::{
     BisectArgs, BuildArgs, ChangesArgs, DecisionArgs, HistoryArgs, HistoryCommand, HistorySeriesArgs, METRICS,
@@ -321,6 +323,7 @@ pub(crate) struct VerifyArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   plimsoll rerun quickstart.plimsoll --budget 20m
+  plimsoll rerun quickstart.plimsoll --untrusted
 The same order, seeds, settings and builds, which are fetched where they are missing. A claim is reproduced where the ratio \
 measured here is the published one up to the study's margin, by the interval of the ratio of the two. The same command goes \
 on with what is unfinished.")]
@@ -334,6 +337,12 @@ pub(crate) struct RerunArgs {
     /// Make only the runs with this value on this axis (repeatable)
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) only: Vec<(String, String)>,
+    /// Make only the runs of this claim, by its identity: what a hub shows, and the JSON
+    #[arg(long, value_name = "ID")]
+    pub(crate) claim: Option<String>,
+    /// It is a stranger's: measure it only where it is plain data, and end within the budget (20m unless given)
+    #[arg(long)]
+    pub(crate) untrusted: bool,
     /// Where results go: results.db, logs and the report of both machines
     #[arg(long, value_name = "DIR", default_value = "plimsoll-rerun", value_hint = ValueHint::DirPath)]
     pub(crate) results: PathBuf,

@@ -153,6 +153,15 @@ const SPECIAL: &[(&str, How)] = &[
         ),
     ),
     ("plimsoll hub serve --db postgres://hub@db.example.org/hub", NotRun(OTHER_HUB)),
+    (
+        "plimsoll hub serve --remeasure 0.2",
+        Instead(
+            "timeout 3 plimsoll hub serve --remeasure 0.2 --listen 127.0.0.1:0 || test $? -eq 124",
+            "it serves until somebody ends it",
+        ),
+    ),
+    ("plimsoll hub worker --hub https://hub.example.org --budget 20m", NotRun(OTHER_HUB)),
+    ("plimsoll rerun quickstart.plimsoll --untrusted", NotRun("as above; tests/hub.rs has a worker do it")),
     ("plimsoll submit quickstart.plimsoll --to http://127.0.0.1:8030", NotRun(OTHER_HUB)),
     ("plimsoll submit quickstart.plimsoll --to https://hub.example.org", NotRun(OTHER_HUB)),
     // The help texts.

@@ -5,6 +5,8 @@ mod browser;
 mod common;
 #[path = "../../report/tests/common/mod.rs"]
 mod recorded;
+#[path = "hub/remeasure.rs"]
+mod remeasure;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -480,7 +482,7 @@ fn markup_of_a_submitter_stays_text() {
 #[test]
 fn the_json_is_as_its_description_says() {
     let dir = tempfile::tempdir().unwrap();
-    let hub = Hub::start(&sqlite(dir.path()), &[]);
+    let hub = Hub::start(&sqlite(dir.path()), &["--remeasure", "1"]);
     let token = hub.token("ada", &[]);
     let (_, bytes) = bundle(dir.path(), "m1", 1);
     assert_eq!(hub.submit(&token, &bytes).0, 201);

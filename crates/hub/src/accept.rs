@@ -8,6 +8,7 @@ use crate::check::Verified;
 use crate::db::{Cell, Db, Sql};
 use crate::error::Error;
 use crate::files::{BUNDLE, Keeping, REPORT};
+use crate::remeasure::{self, By};
 
 /// Texts of a submitter are shown up to here.
 const SHOWN_MAX: usize = 400;
@@ -20,6 +21,8 @@ pub(crate) struct Submission<'a> {
     /// Name of the token.
     pub(crate) token: &'a str,
     pub(crate) now_ms: i64,
+    /// The hub's policy has drawn it to be measured again.
+    pub(crate) is_drawn: bool,
 }
 
 /// Lists a bundle. When this returns it is kept and listed, also if everything loses power now.
@@ -34,7 +37,11 @@ pub(crate) fn accept(db: &Db, keeping: &Keeping, submission: &Submission<'_>) ->
             }
             keeping.keep_with(sql, id, BUNDLE, bytes)?;
             keeping.keep_with(sql, id, REPORT, verified.report.as_bytes())?;
-            insert(sql, submission)
+            insert(sql, submission)?;
+            if submission.is_drawn {
+                remeasure::ask(sql, id, By::Policy, submission.now_ms)?;
+            }
+            Ok(())
         })
     })
 }
@@ -43,7 +50,7 @@ pub(crate) fn is_here(sql: &mut Sql, id: &str) -> Result<bool, Error> {
     Ok(!sql.rows("SELECT id FROM bundle WHERE id = ?1", &[id.into()])?.is_empty())
 }
 
-fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     match text.char_indices().nth(SHOWN_MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
@@ -87,7 +94,7 @@ fn words(listing: &Listing) -> String {
 }
 
 fn insert(sql: &mut Sql, submission: &Submission<'_>) -> Result<(), Error> {
-    let Submission { id, bytes, verified, token, now_ms } = submission;
+    let Submission { id, bytes, verified, token, now_ms, .. } = submission;
     let (id, listing) = (*id, &verified.listing);
     let values: [Cell; 11] = [
         id.into(),
@@ -173,7 +180,7 @@ pub(crate) fn measured(sql: &mut Sql, claim: &str) -> Result<Vec<Measured>, Erro
     Ok(all)
 }
 
-fn span(claim: &ListedClaim) -> Option<RatioSpan> {
+pub(crate) fn span(claim: &ListedClaim) -> Option<RatioSpan> {
     Some(RatioSpan { ratio: claim.ratio?, low: claim.low?, high: claim.high? })
 }
 

@@ -24,6 +24,12 @@ pub enum Error {
     /// It is here already.
     #[error("this bundle is here already: {0}")]
     Known(String),
+    /// A worker's lease that is over.
+    #[error("this lease is over: the work is somebody else's now, or was asked back")]
+    LeaseOver,
+    /// A hub that does not answer.
+    #[error("{0}")]
+    Unreachable(String),
     /// The database does not answer, or says no.
     #[error("the hub's database: {0}")]
     Database(String),

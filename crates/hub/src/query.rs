@@ -10,6 +10,7 @@ use stats::{RatioSpan, replicated};
 use crate::accept::measured;
 use crate::db::{Cell, Row, Sql};
 use crate::error::Error;
+use crate::remeasure;
 
 /// Rows of a list.
 const PAGE: i64 = 50;
@@ -116,6 +117,7 @@ pub(crate) fn bundle(sql: &mut Sql, id: &str) -> Result<Value, Error> {
     value["bytes"] = json!(row.int(2));
     value["figures"] = json!(row.int(3));
     value["claims"] = json!(claims);
+    value["remeasured"] = json!(remeasure::of_bundle(sql, id)?);
     value["same_study"] = json!(heads(&others)?);
     Ok(value)
 }

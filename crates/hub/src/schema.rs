@@ -5,7 +5,7 @@ use crate::db::Sql;
 use crate::error::Error;
 
 /// Each entry takes the tables from version `index` to `index + 1`.
-const MIGRATIONS: [&str; 1] = [V1];
+const MIGRATIONS: [&str; 2] = [V1, V2];
 
 /// Times are milliseconds since 1970. What a page shows of a bundle is in `listing` (JSON); what is searched, counted and
 /// ordered has columns of its own.
@@ -54,6 +54,23 @@ CREATE TABLE token (
 );
 ";
 
+/// Claims that are measured again by workers of the hub. A bundle may be asked for again: the newest that has ended is what
+/// lists show, in `head` of its bundle.
+const V2: &str = "
+CREATE TABLE remeasurement (
+  id TEXT PRIMARY KEY, bundle_id TEXT NOT NULL REFERENCES bundle (id),
+  claim_id TEXT NOT NULL, -- drawn by the hub; empty where there was none to draw
+  claim TEXT NOT NULL, -- JSON, as published
+  asked_ms BIGINT NOT NULL, asked_by TEXT NOT NULL, -- policy or moderator
+  state TEXT NOT NULL, -- waiting, leased, done, refused, failed
+  attempts BIGINT NOT NULL, -- leases that were given
+  lease TEXT NOT NULL, worker TEXT NOT NULL, lease_until_ms BIGINT NOT NULL,
+  ended_ms BIGINT, outcome TEXT NOT NULL -- JSON
+);
+CREATE INDEX remeasurement_open ON remeasurement (state, asked_ms);
+CREATE INDEX remeasurement_bundle ON remeasurement (bundle_id, asked_ms);
+";
+
 /// Brings the tables to this version; several hubs may begin at once.
 pub(crate) fn migrate(sql: &mut Sql) -> Result<(), Error> {
     sql.transaction(|sql| {
@@ -78,4 +95,26 @@ pub(crate) fn migrate(sql: &mut Sql) -> Result<(), Error> {
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_the_first_version_get_what_is_new_and_keep_what_they_have() {
+        let mut sql = Sql::Sqlite(rusqlite::Connection::open_in_memory().unwrap());
+        sql.batch("CREATE TABLE hub_version (version BIGINT NOT NULL); INSERT INTO hub_version VALUES (1)")
+            .unwrap();
+        sql.batch(V1).unwrap();
+        let token = "INSERT INTO token (name, sha256, scopes, made_ms) VALUES ('ada', 'x', 'submit', 1)";
+        sql.batch(token).unwrap();
+        migrate(&mut sql).unwrap();
+        migrate(&mut sql).unwrap();
+        assert_eq!(sql.rows("SELECT version FROM hub_version", &[]).unwrap()[0].int(0), 2);
+        assert_eq!(sql.rows("SELECT name FROM token", &[]).unwrap()[0].text(0), "ada");
+        assert!(sql.rows("SELECT id FROM remeasurement", &[]).unwrap().is_empty());
+        sql.batch("UPDATE hub_version SET version = 3").unwrap();
+        assert!(migrate(&mut sql).unwrap_err().to_string().contains("newer"));
+    }
 }

@@ -11,7 +11,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{DefaultBodyLimit, Multipart, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -22,8 +22,9 @@ use crate::db::{Db, Place, Sql};
 use crate::error::Error;
 use crate::files::{BUNDLE, Keeping, REPORT};
 use crate::pages::{self, Pages};
+use crate::remeasure::{self, By};
 use crate::tokens::{self, Scope};
-use crate::{OPENAPI, query};
+use crate::{OPENAPI, query, random};
 
 /// How a hub is served.
 #[derive(Debug, Clone)]
@@ -42,6 +43,8 @@ pub struct Options {
     pub patience: Duration,
     /// By one token in an hour.
     pub submissions_max: usize,
+    /// Share of new submissions of which a worker is to measure a claim again, from 0 to 1.
+    pub remeasure_share: f64,
 }
 
 /// Bundles that are looked at at once, and that wait for it.
@@ -130,6 +133,10 @@ fn router(hub: Shared) -> Router {
         .route("/api/v1/front", get(api_front))
         .route("/api/v1/bundles", get(api_search).post(submit))
         .route("/api/v1/bundles/{id}", get(api_bundle).delete(hide))
+        .route("/api/v1/bundles/{id}/remeasurements", post(ask_again))
+        .route("/api/v1/remeasurements/lease", post(lease))
+        .route("/api/v1/remeasurements/{id}/renew", post(renew))
+        .route("/api/v1/remeasurements/{id}/end", post(ended))
         .route("/api/v1/claims/{id}", get(api_claim))
         .route("/api/v1/compare", get(api_compare))
         .route("/api/v1/places", get(api_places))
@@ -175,8 +182,10 @@ fn status_of(error: &Error) -> StatusCode {
         Error::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
         Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
         Error::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
-        Error::Known(_) => StatusCode::CONFLICT,
-        Error::Database(_) | Error::File { .. } | Error::Inside(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Known(_) | Error::LeaseOver => StatusCode::CONFLICT,
+        Error::Unreachable(_) | Error::Database(_) | Error::File { .. } | Error::Inside(_) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
     }
 }
 
@@ -461,7 +470,8 @@ impl Hub {
             Found::Verified(verified) => *verified,
         };
         let figures = verified.figures;
-        let submission = Submission { id: &id, bytes, verified, token, now_ms: now_ms() };
+        let is_drawn = random::share()? < self.options.remeasure_share;
+        let submission = Submission { id: &id, bytes, verified, token, now_ms: now_ms(), is_drawn };
         accept::accept(&self.db, &self.options.keeping, &submission)?;
         Ok(json!({"id": id, "path": format!("/bundle/{id}"), "figures": figures}))
     }
@@ -568,4 +578,63 @@ async fn hide(
     let id = bundle_id(id)?;
     waiting(&hub, move |hub| accept::hide(&hub.db, &id, &why.why)).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// A moderator asks for a claim of this bundle to be measured again.
+async fn ask_again(State(hub): State<Shared>, Path(id): Path<String>, headers: HeaderMap) -> Answered {
+    allowed(&hub, bearer(&headers)?, Scope::Moderate).await?;
+    let id = bundle_id(id)?;
+    let ask = move |hub: &Hub| {
+        hub.db.with(|sql| sql.transaction(|sql| remeasure::ask(sql, &id, By::Moderator, now_ms())))
+    };
+    let asked = waiting(&hub, ask).await?;
+    Ok((StatusCode::CREATED, as_json(&json!({"id": asked}))).into_response())
+}
+
+/// What a worker says, once its token has been looked at.
+async fn said_by_worker<T: serde::de::DeserializeOwned>(
+    hub: &Shared,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(String, T), Error> {
+    let worker = allowed(hub, bearer(headers)?, Scope::Measure).await?;
+    let bytes = read_bounded(body, SAID_BYTES_MAX).await?;
+    let said = serde_json::from_slice(&bytes);
+    Ok((worker, said.map_err(|error| Error::Wrong(format!("what the worker says cannot be read: {error}")))?))
+}
+
+/// Of a worker's words.
+const SAID_BYTES_MAX: u64 = 64 << 10;
+
+async fn lease(State(hub): State<Shared>, headers: HeaderMap, body: Body) -> Answered {
+    let (worker, _) = said_by_worker::<Value>(&hub, &headers, body).await?;
+    let job = waiting(&hub, move |hub| hub.db.with(|sql| remeasure::lease(sql, &worker, now_ms()))).await?;
+    Ok(as_json(&json!({"job": job})))
+}
+
+#[derive(Deserialize)]
+struct Lease {
+    lease: String,
+}
+
+async fn renew(
+    State(hub): State<Shared>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    let (_, said) = said_by_worker::<Lease>(&hub, &headers, body).await?;
+    waiting(&hub, move |hub| hub.db.with(|sql| remeasure::renew(sql, &id, &said.lease, now_ms()))).await?;
+    Ok(as_json(&json!({"lease_ms": remeasure::LEASE_MS})))
+}
+
+async fn ended(
+    State(hub): State<Shared>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered {
+    let (_, said) = said_by_worker::<remeasure::Report>(&hub, &headers, body).await?;
+    waiting(&hub, move |hub| hub.db.with(|sql| remeasure::end(sql, &id, &said, now_ms()))).await?;
+    Ok(as_json(&json!({})))
 }

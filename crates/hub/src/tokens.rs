@@ -1,15 +1,15 @@
-//! Tokens: who may submit and who may hide. Only hashes of them are kept.
-
-use std::io::Read;
+//! Tokens: who may submit, who may hide and who may measure again. Only hashes of them are kept.
 
 use crate::db::{Cell, Db, Place};
 use crate::error::Error;
+use crate::random;
 
 /// What a token lets somebody do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     Submit,
     Moderate,
+    Measure,
 }
 
 impl Scope {
@@ -18,12 +18,13 @@ impl Scope {
         match self {
             Scope::Submit => "submit",
             Scope::Moderate => "moderate",
+            Scope::Measure => "measure",
         }
     }
 
     /// By its word.
     pub fn of_word(word: &str) -> Option<Scope> {
-        [Scope::Submit, Scope::Moderate].into_iter().find(|scope| scope.word() == word)
+        [Scope::Submit, Scope::Moderate, Scope::Measure].into_iter().find(|scope| scope.word() == word)
     }
 }
 
@@ -67,12 +68,7 @@ impl Tokens {
         if name.is_empty() || name.len() > 60 {
             return Err(Error::Wrong("a token's name has 1 to 60 characters".to_owned()));
         }
-        let mut drawn = [0_u8; 32];
-        std::fs::File::open("/dev/urandom")
-            .and_then(|mut file| file.read_exact(&mut drawn))
-            .map_err(|source| Error::File { what: "/dev/urandom".to_owned(), source })?;
-        let token: String = drawn.iter().map(|byte| format!("{byte:02x}")).collect();
-        let token = format!("{PREFIX}{token}");
+        let token = format!("{PREFIX}{}", random::word::<32>()?);
         let words: Vec<&str> = scopes.iter().map(|scope| scope.word()).collect();
         self.0.with(|sql| {
             sql.transaction(|sql| {

@@ -166,13 +166,17 @@ impl<E: Into<Error>> From<E> for Failed {
 
 /// The dialect of a build.
 pub(crate) fn dialect_of(build: &Build, engine: Option<&str>) -> Dialect {
-    let flavor = match build.flavor {
+    dialect_of_flavor(build.flavor, &build.version, engine)
+}
+
+pub(crate) fn dialect_of_flavor(flavor: sandbox::Flavor, version: &str, engine: Option<&str>) -> Dialect {
+    let flavor = match flavor {
         sandbox::Flavor::Mysql => workload::Flavor::Mysql,
         sandbox::Flavor::Mariadb => workload::Flavor::Mariadb,
         sandbox::Flavor::Percona => workload::Flavor::Percona,
         sandbox::Flavor::Postgres => workload::Flavor::Postgres,
     };
-    Dialect { flavor, version: workload::Version::parse(&build.version), engine: engine.map(str::to_owned) }
+    Dialect { flavor, version: workload::Version::parse(version), engine: engine.map(str::to_owned) }
 }
 
 /// Asks an attached server who it is: version text and dialect.

@@ -1,25 +1,47 @@
 //! A published study measured here: the same plan with the same seeds, on the same builds.
 
+mod untrusted;
+mod variables;
+
 use std::path::Path;
 
-use store::Store;
+use store::{Key, Store};
 
 use crate::error::Error;
 use crate::plan::{Plan, StoredPlan, fingerprint};
 use crate::study_run::Request;
+
+pub use self::untrusted::{Bounds, Refusal};
+
+/// What of a published study is measured here, and by whose word.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// Only runs whose cells have these values.
+    pub only: &'a [(String, String)],
+    /// Only the two cells of one comparison, as it names them.
+    pub compared: Option<[&'a Key; 2]>,
+    /// A stranger's: measured only where it is plain data within these bounds.
+    pub untrusted: Option<Bounds>,
+    /// The command line, without secrets.
+    pub command: &'a str,
+    /// Version of plimsoll.
+    pub version: &'a str,
+}
+
+/// What came of a published study before its first run.
+#[derive(Debug)]
+pub enum Begun {
+    Ready(Box<Request>),
+    /// It is a stranger's and asks for what strangers do not get. Nothing was opened, fetched or written.
+    Refused(Vec<Refusal>),
+}
 
 /// Records a published study as one that is begun here and not yet measured, so that [`crate::study_run::run_study`] goes
 /// on with it: order, seeds and builds are those of its stored plan. A rerun that was begun before goes on.
 ///
 /// # Errors
 /// The study's name names no file, its text cannot be read by this version, or nothing can be written to `results`.
-pub fn begin(
-    published: &store::Study,
-    results: &Path,
-    only: &[(String, String)],
-    command: &str,
-    version: &str,
-) -> Result<Request, Error> {
+pub fn begin(published: &store::Study, results: &Path, asked: &Asked<'_>) -> Result<Begun, Error> {
     let name = &published.name;
     if !store::is_file_name(name) {
         return Err(Error::Usage(format!(
@@ -27,24 +49,41 @@ pub fn begin(
              directory: ask its author for a bundle under another name"
         )));
     }
+    if asked.untrusted.is_some() {
+        let refused = untrusted::files_named(&published.file_text)?;
+        if !refused.is_empty() {
+            return Ok(Begun::Refused(refused));
+        }
+    }
     let path = format!("{name}.toml");
     let study = crate::study::parse(Path::new(&path), &published.file_text)
         .map_err(|problems| Error::Study(Box::new(problems)))?;
     let mut body = study.body(published.is_quick);
     body.load.blocks = published.blocks.min(body.load.blocks);
+    if let Some(bounds) = &asked.untrusted {
+        let refused = untrusted::refusals(&study, &body, bounds);
+        if !refused.is_empty() {
+            return Ok(Begun::Refused(refused));
+        }
+    }
     let stored: StoredPlan = serde_json::from_value(published.plan.clone())
         .map_err(|error| Error::Usage(format!("the plan in the bundle cannot be read ({error})")))?;
+    if stored.servers.len() != body.axes.server.len() {
+        return Err(Error::Usage("the plan in the bundle has other servers than its study".to_owned()));
+    }
     // A version that orders runs in another way makes them in its own order.
-    let plan = Plan::new(&body, published.is_quick, stored.seed, stored.servers.clone()).stored();
-    let is_same_order = plan.begins_with(&stored);
-    let plan = if is_same_order { stored } else { plan };
+    let own = Plan::new(&body, published.is_quick, stored.seed, stored.servers.clone());
+    let only = [asked.only, &only_compared(&own, asked.compared)].concat();
+    let own = own.stored();
+    let is_same_order = own.begins_with(&stored);
+    let plan = if is_same_order { stored } else { own };
     let row = store::Study {
         plan: serde_json::to_value(&plan).map_err(|error| Error::Run(error.to_string()))?,
         file_path: path,
         // What was left out of the text on its way may be part of what the study means.
         fingerprint: fingerprint(&body, published.is_quick),
-        plimsoll_version: version.to_owned(),
-        command: command.to_owned(),
+        plimsoll_version: asked.version.to_owned(),
+        command: asked.command.to_owned(),
         created_at_ms: load::time::unix_ms(),
         ..published.clone()
     };
@@ -64,28 +103,54 @@ pub fn begin(
         );
         store.add_note(id, load::time::unix_ms(), &note)?;
     }
-    Ok(Request {
+    Ok(Begun::Ready(Box::new(Request {
         study,
         results: results.to_owned(),
         quick: published.is_quick,
-        only: only.to_vec(),
+        only,
         part: None,
         new: false,
-        command: command.to_owned(),
-        version: version.to_owned(),
-    })
+        command: asked.command.to_owned(),
+        version: asked.version.to_owned(),
+    })))
+}
+
+/// The values of the plan's axes that two cells have: what `--only` takes.
+fn only_compared(plan: &Plan, cells: Option<[&Key; 2]>) -> Vec<(String, String)> {
+    let (Some(cells), Some(run)) = (cells, plan.runs.first()) else { return Vec::new() };
+    // What tells cells apart beside the axes came out of the measurement, and is none of the plan's.
+    let axes = plan.key(run).into_keys().chain((run.levels.len() == 1).then(|| "sessions".to_owned()));
+    let each = axes.flat_map(|axis| {
+        let values = cells.into_iter().filter_map(|cell| Some((axis.clone(), text(cell.get(&axis)?))));
+        values.collect::<Vec<_>>()
+    });
+    let mut only: Vec<_> = each.collect();
+    only.dedup();
+    only
+}
+
+fn text(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn published(name: &str) -> store::Study {
-        let text =
-            "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_read_only\"\n";
-        let study = crate::study::parse(Path::new("s.toml"), text).unwrap();
+    const TINY: &str =
+        "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_read_only\"\n";
+
+    fn published(name: &str, text: &str) -> store::Study {
+        let study = crate::study::parse(Path::new("s.toml"), TINY).unwrap();
         let body = study.body(false);
-        let plan = Plan::new(&body, false, 7, Vec::new());
+        let name_of_build = || "mariadb@10.11.1".to_owned();
+        let pinned = crate::plan::Pinned {
+            selector: "mariadb".to_owned(),
+            name: name_of_build(),
+            build_name: name_of_build(),
+            build: "x".to_owned(),
+        };
+        let plan = Plan::new(&body, false, 7, vec![pinned]);
         store::Study {
             name: name.to_owned(),
             title: study.title.clone(),
@@ -107,17 +172,113 @@ mod tests {
         }
     }
 
+    fn asked(untrusted: Option<Bounds>) -> Asked<'static> {
+        Asked { only: &[], compared: None, untrusted, command: "plimsoll rerun", version: "0" }
+    }
+
     #[test]
     fn a_strangers_name_leads_nowhere() {
         let dir = tempfile::tempdir().unwrap();
         let results = dir.path().join("r");
-        let begun = |name: &str| begin(&published(name), &results, &[], "plimsoll rerun", "0");
+        let begun = |name: &str| begin(&published(name, TINY), &results, &asked(None));
         for name in ["../../x", "/tmp/x", "a/b", "a/", "..", ".", "", "a\0b"] {
             let Err(Error::Usage(why)) = begun(name) else { panic!("{name:?} is taken") };
             assert!(why.contains(&format!("{name:?}")) && why.contains("names no file"), "{why}");
             assert!(!results.exists(), "{name:?} has begun");
         }
-        assert_eq!(begun("tiny..x").unwrap().study.name, "tiny..x");
+        let Begun::Ready(request) = begun("tiny..x").unwrap() else { panic!("it is refused") };
+        assert_eq!(request.study.name, "tiny..x");
         assert!(results.join(store::FILE_NAME).is_file());
+    }
+
+    #[test]
+    fn a_plan_of_other_servers_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let two = TINY.replace("\"mariadb\"", "[\"mariadb\", \"postgres\"]");
+        let begun = begin(&published("tiny", &two), dir.path(), &asked(None));
+        assert!(begun.unwrap_err().to_string().contains("other servers than its study"));
+    }
+
+    /// Each is a line of the study or an axis of it, and what is said of it.
+    #[test]
+    fn a_stranger_gets_plain_data_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let results = dir.path().join("r");
+        let mine = dir.path().join("mine.sql");
+        std::fs::write(&mine, "a secret of mine;\n").unwrap();
+        let bounds = Bounds { budget: std::time::Duration::from_secs(600), bytes_max: 8 << 30 };
+        let mine = mine.display().to_string();
+        let table = |inner: &str| format!("workload = {{ {inner} }}");
+        for (line, says) in [
+            (format!("workload = \"{mine}\""), "mine.sql: a workload file"),
+            (table(&format!("workload = \"{mine}\", label = \"x\"")), "mine.sql: a workload file"),
+            (table("pgbench = [\"/etc/passwd\"], label = \"x\""), "workload /etc/passwd"),
+            (table("pgbench = [\"tpcb-like\"], init = \"/etc/passwd\""), "workload /etc/passwd"),
+            ("workload = \"pgbench:/etc/passwd\"".to_owned(), "workload pgbench:/etc/passwd"),
+            ("workload = \"w.smack\"".to_owned(), "workload w.smack"),
+            ("server = \"mysql://root:geheim@db/x\"".to_owned(), "runs elsewhere"),
+            ("server = \"my-sandbox\"".to_owned(), "sandbox of its author's"),
+            ("env = { name = \"e\", set = { A = \"b\" } }".to_owned(), "env e"),
+            ("env = { name = \"e\", preload = \"/tmp/x.so\" }".to_owned(), "env e"),
+            ("storage = { name = \"s\", datadir = \"/root\" }".to_owned(), "storage s"),
+            ("settings = { name = \"s\", set = { init_file = \"x\" } }".to_owned(), "setting init_file"),
+            (
+                "settings = { name = \"s\", mysql = { innodb_buffer_pool_size = \"9G\" } }".to_owned(),
+                "8192 MiB",
+            ),
+            ("engine = \"../x\"".to_owned(), "engine ../x: not a plain name"),
+            ("sessions = [1, 2000]".to_owned(), "2000 sessions: at most 1000"),
+            ("[options]\ntable_size = 100000000".to_owned(), "data of oltp_read_only"),
+            (
+                "[options]\ntables = 2k\ntable_size = 1".replace("2k", "\"2k\""),
+                "tables 2000 of oltp_read_only: at most 1000",
+            ),
+            ("[options]\npoint_selects = 5000".to_owned(), "point_selects 5000"),
+            (
+                "[options]\ncreate_table_options = \"x\"".to_owned(),
+                "option create_table_options of oltp_read_only: a text",
+            ),
+            ("[load]\nduration = \"100s\"".to_owned(), "two sides in 5 blocks take at least"),
+            ("[load]\nthink_time = \"20m\"".to_owned(), "think_time of 20m"),
+            ("[quick]\nworkload = \"x.sql\"".to_owned(), "workload x.sql"),
+        ] {
+            let key = line.split(" = ").next().unwrap_or_default();
+            let kept = TINY.lines().filter(|known| !known.starts_with(&format!("{key} = ")));
+            let text = format!("{}\n{line}\n", kept.collect::<Vec<_>>().join("\n"));
+            let begun = begin(&published("tiny", &text), &results, &asked(Some(bounds)));
+            let Ok(Begun::Refused(all)) = begun else { panic!("{line}: {begun:?}") };
+            let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+            let all = all.join("\n");
+            assert!(
+                all.contains(says) && !all.contains("geheim") && !all.contains("secret"),
+                "{line}: {all}"
+            );
+            assert!(!results.exists(), "{line} has begun");
+        }
+        let begun = begin(&published("tiny", TINY), &results, &asked(Some(bounds)));
+        assert!(matches!(begun, Ok(Begun::Ready(_))), "{begun:?}");
+    }
+
+    #[test]
+    fn the_runs_of_a_claim_are_those_of_its_two_cells() {
+        let plan: StoredPlan = serde_json::from_value(published("tiny", TINY).plan).unwrap();
+        let study = crate::study::parse(Path::new("s.toml"), TINY).unwrap();
+        let plan = Plan::new(&study.body, false, 7, plan.servers);
+        let cell = |sessions: u32| -> Key {
+            let key = serde_json::json!({"server": "mariadb@10.11.1", "workload": "oltp_read_only",
+                                         "settings": "default", "sessions": sessions, "options": "not an axis"});
+            serde_json::from_value(key).unwrap()
+        };
+        let only = only_compared(&plan, Some([&cell(1), &cell(8)]));
+        let pair = |axis: &str, value: &str| (axis.to_owned(), value.to_owned());
+        let expected = [
+            pair("server", "mariadb@10.11.1"),
+            pair("settings", "default"),
+            pair("workload", "oltp_read_only"),
+            pair("sessions", "1"),
+            pair("sessions", "8"),
+        ];
+        assert_eq!(only, expected);
+        assert_eq!(only_compared(&plan, None), []);
     }
 }

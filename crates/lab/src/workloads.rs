@@ -134,6 +134,12 @@ pub fn resolve(name: &str) -> Result<Resolved, Error> {
     }
 }
 
+/// Whether this is the name of a built-in workload. Nothing is opened to tell.
+pub(crate) fn is_of_catalogue(name: &str) -> bool {
+    let name = name.replace('-', "_");
+    names().iter().any(|known| known.replace('-', "_") == name)
+}
+
 /// Whether a name that is no built-in workload's is the path of a file, or names scripts of pgbench's language.
 pub(crate) fn is_path(name: &str) -> bool {
     name.starts_with(PGBENCH) || matches!(extension(name), "sql" | "smack")

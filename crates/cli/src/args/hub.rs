@@ -28,6 +28,8 @@ pub(crate) enum HubCommand {
     Token(TokenArgs),
     /// Write the whole hub as static pages
     Export(ExportArgs),
+    /// Measure claims of new submissions again, on this machine, as the hub asks for it
+    Worker(WorkerArgs),
     /// Look at a bundle on standard input (the hub's own child)
     #[command(hide = true)]
     Check(CheckArgs),
@@ -68,6 +70,9 @@ pub(crate) struct ServeArgs {
     /// Submissions of one token in an hour, refused ones included
     #[arg(long, value_name = "N", default_value_t = 60)]
     pub(crate) rate: usize,
+    /// Of this share of new submissions, from 0 to 1, a worker measures a claim again (see `plimsoll hub worker`)
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    pub(crate) remeasure: f64,
 }
 
 #[derive(Debug, Args)]
@@ -83,7 +88,7 @@ pub(crate) enum TokenCommand {
     Add {
         /// Whose it is
         name: String,
-        /// What it is for: submit, moderate
+        /// What it is for: submit, moderate, measure
         #[arg(long, value_name = "SCOPE", value_delimiter = ',', default_value = "submit", value_parser = scope)]
         scope: Vec<Scope>,
         /// It does nothing after so long
@@ -123,6 +128,33 @@ pub(crate) struct ExportArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Example:
+  plimsoll hub worker --hub https://hub.example.org --budget 20m
+The token, one to measure with, is taken from PLIMSOLL_HUB_TOKEN, or from a file. The hub draws the claim; it is measured where \
+the study is plain data (see `plimsoll rerun --untrusted`), and the hub shows what came of it. A worker that ends gives its work \
+back.")]
+pub(crate) struct WorkerArgs {
+    /// The hub
+    #[arg(long, value_name = "URL")]
+    pub(crate) hub: String,
+    /// A file with the token
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: Option<PathBuf>,
+    /// For measuring one claim
+    #[arg(long, value_name = "DURATION", default_value = "20m", value_parser = duration)]
+    pub(crate) budget: Duration,
+    /// End after one claim, or where there is none to measure
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Between two questions for work
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub(crate) pause: Duration,
+    /// What was measured stays here, in a folder for each claim
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-worker", value_hint = ValueHint::DirPath)]
+    pub(crate) results: PathBuf,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// Bytes
     #[arg(long)]
@@ -148,5 +180,10 @@ pub(crate) struct SubmitArgs {
 }
 
 fn scope(text: &str) -> Result<Scope, String> {
-    Scope::of_word(text).ok_or_else(|| "submit or moderate".to_owned())
+    Scope::of_word(text).ok_or_else(|| "submit, moderate or measure".to_owned())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "a share is a number from 0 (none) to 1 (all)".to_owned())
 }

@@ -1,14 +1,16 @@
 //! `plimsoll hub` and `plimsoll submit`.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ::hub::{Keeping, Options, Place, Tokens};
+use ::hub::{Keeping, Options, Place, TOKEN_VARIABLE, Tokens, Work};
 use ::report::history::time;
 use store::bundle::Limits;
 
-use crate::args::{ExportArgs, HubArgs, HubCommand, HubPlaceArgs, ServeArgs, SubmitArgs, TokenCommand};
-use crate::commands::print;
+use crate::args::{
+    ExportArgs, HubArgs, HubCommand, HubPlaceArgs, ServeArgs, SubmitArgs, TokenCommand, WorkerArgs,
+};
+use crate::commands::{print, stop_on_signals};
 use crate::exit::{End, Failure};
 use crate::show::terminal::tell;
 
@@ -17,6 +19,7 @@ pub(crate) fn hub(args: HubArgs) -> Result<End, Failure> {
         HubCommand::Serve(args) => serve(&args),
         HubCommand::Token(args) => token(args.command),
         HubCommand::Export(args) => export(&args),
+        HubCommand::Worker(args) => worker(&args),
         HubCommand::Check(args) => {
             ::hub::check_in_child(args.unpacked_max, args.seconds_max).map_err(failed)?;
             Ok(End::Done)
@@ -55,6 +58,7 @@ fn serve(args: &ServeArgs) -> Result<End, Failure> {
         unpacked_bytes_max: args.unpacked_max << 20,
         patience: args.patience,
         submissions_max: args.rate,
+        remeasure_share: args.remeasure,
     };
     let place = args.place.db.to_string();
     ::hub::serve(options, |address| tell!("the hub listens on http://{address}, {place}")).map_err(failed)?;
@@ -99,21 +103,41 @@ fn export(args: &ExportArgs) -> Result<End, Failure> {
     Ok(End::Done)
 }
 
-const TOKEN: &str = "PLIMSOLL_HUB_TOKEN";
+/// The token of whoever speaks to a hub: from a file, or from the environment.
+fn token_of(file: Option<&Path>) -> Result<String, Failure> {
+    let text = match file {
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|error| Failure::Usage(format!("--token-file {}: {error}", path.display())))?,
+        None => std::env::var(TOKEN_VARIABLE).map_err(|_| {
+            Failure::Usage(format!("no token: set {TOKEN_VARIABLE}, or name a file by --token-file"))
+        })?,
+    };
+    Ok(text.trim().to_owned())
+}
+
+fn worker(args: &WorkerArgs) -> Result<End, Failure> {
+    let work = Work {
+        hub: args.hub.clone(),
+        token: token_of(args.token_file.as_deref())?,
+        program: std::env::current_exe().map_err(|error| Failure::Other(error.into()))?,
+        results: args.results.clone(),
+        budget: args.budget,
+        is_once: args.once,
+        pause: args.pause,
+        host: lab::host::facts(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let stop = stop_on_signals()?;
+    let told = ::hub::work(&work, &|| stop.is_requested(), &|text| tell!("{text}"));
+    told.map_err(failed)?;
+    if stop.is_requested() { Err(Failure::Told(lab::Class::Interrupted)) } else { Ok(End::Done) }
+}
 
 pub(crate) fn submit(args: &SubmitArgs) -> Result<End, Failure> {
-    let from_file = |path: &PathBuf| {
-        std::fs::read_to_string(path)
-            .map_err(|error| Failure::Usage(format!("--token-file {}: {error}", path.display())))
-    };
-    let token = match &args.token_file {
-        Some(path) => from_file(path)?,
-        None => std::env::var(TOKEN)
-            .map_err(|_| Failure::Usage(format!("no token: set {TOKEN}, or name a file by --token-file")))?,
-    };
+    let token = token_of(args.token_file.as_deref())?;
     let bytes = ::report::bundle::read(&args.file, &Limits::default())
         .map_err(|error| Failure::Usage(format!("{}: {error}", args.file.display())))?;
-    let submitted = ::hub::submit(&bytes, &args.to, token.trim()).map_err(failed)?;
+    let submitted = ::hub::submit(&bytes, &args.to, &token).map_err(failed)?;
     let known = if submitted.was_known { " (it was there before)" } else { "" };
     print(&format!("{}{known}\n", submitted.url))?;
     Ok(End::Done)

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ::report::bundle::{Claim, Opened, claims, read, verify};
 use ::report::{Report, Selection, ratio, ratio_span};
+use lab::rerun::{Asked, Begun, Bounds, Refusal, begin};
 use lab::{Error, StopSwitch};
 use sandbox::Home;
 use store::bundle::Limits;
@@ -17,6 +18,9 @@ use crate::commands::run::run_shown;
 use crate::commands::{print, stop_on_signals};
 use crate::exit::{End, Failure};
 use crate::show::terminal::tell;
+
+/// What a stranger's study may take at most unless `--budget` says otherwise.
+const OF_STRANGERS: Duration = Duration::from_secs(20 * 60);
 
 pub(crate) fn rerun(args: &RerunArgs, command: &str) -> Result<End, Failure> {
     let name = args.file.display();
@@ -31,11 +35,39 @@ pub(crate) fn rerun(args: &RerunArgs, command: &str) -> Result<End, Failure> {
     let bundle = Opened::new(&bytes, &args.file, &limits).map_err(|error| wrong(&error))?;
     let published =
         bundle.results.studies()?.into_iter().next().ok_or_else(|| wrong(&"it has no study"))?.study;
+    let studies = Selection::Studies(vec![published.name.clone()]);
+    let load = |paths: &[PathBuf]| {
+        Report::load(paths, &studies).map_err(|error| Failure::Other(anyhow::Error::new(error)))
+    };
+    let there = load(std::slice::from_ref(&args.file))?;
+    let claim = args.claim.as_ref().map(|id| chosen(&there, id).ok_or_else(|| wrong(&no_claim(&there, id))));
+    let claim = claim.transpose()?;
     let mut json = args.json.as_deref().map(Out::create).transpose()?;
-    let request =
-        lab::rerun::begin(&published, &args.results, &args.only, command, env!("CARGO_PKG_VERSION"))?;
+    let budget = args.budget.or(args.untrusted.then_some(OF_STRANGERS));
+    let asked = Asked {
+        only: &args.only,
+        compared: claim.as_ref().map(|claim| [&claim.base, &claim.other]),
+        untrusted: budget.filter(|_| args.untrusted).map(Bounds::here),
+        command,
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    let request = match begin(&published, &args.results, &asked)? {
+        Begun::Ready(request) => request,
+        Begun::Refused(all) => {
+            let lines: Vec<_> = all.iter().map(Refusal::json).collect();
+            if let Some(out) = &mut json {
+                out.write(&format!(
+                    "{}\n",
+                    serde_json::json!({"schema": 2, "refused": lines, "claims": []})
+                ))?;
+            }
+            json.map_or(Ok(()), Out::finish)?;
+            let all: Vec<String> = all.iter().map(|one| format!("  {one}")).collect();
+            return Err(wrong(&format!("it is not measured for a stranger:\n{}", all.join("\n"))));
+        }
+    };
     let stop = stop_on_signals()?;
-    let is_spent = args.budget.map(|budget| press_after(budget, &stop));
+    let is_spent = budget.map(|budget| press_after(budget, &stop));
     let home = Home::find()?;
     let attach = lab::watch::Watch { metrics: None };
     let outcome = run_shown(&home, &request, &attach, &stop);
@@ -47,12 +79,9 @@ pub(crate) fn rerun(args: &RerunArgs, command: &str) -> Result<End, Failure> {
         }
         Err(error) => return Err(error.into()),
     };
-    let load = |paths: &[PathBuf]| {
-        let studies = Selection::Studies(vec![published.name.clone()]);
-        Report::load(paths, &studies).map_err(|error| Failure::Other(anyhow::Error::new(error)))
-    };
-    let (there, here) = (load(std::slice::from_ref(&args.file))?, load(std::slice::from_ref(&args.results))?);
-    let claims = claims(&there, &here);
+    let here = load(std::slice::from_ref(&args.results))?;
+    let mut claims = claims(&there, &here);
+    claims.retain(|one| claim.as_ref().is_none_or(|claim| claim.id == one.id));
     if let Some(out) = &mut json {
         let lines: Vec<_> = claims.iter().map(Claim::json).collect();
         out.write(&format!("{}\n", serde_json::json!({"schema": 2, "claims": lines})))?;
@@ -64,6 +93,17 @@ pub(crate) fn rerun(args: &RerunArgs, command: &str) -> Result<End, Failure> {
         print(&told(&claims, &html.display().to_string()))?;
     }
     Ok(if failed > 0 { End::RunFailed } else { End::Done })
+}
+
+/// The claim of that identity. Held against itself, a report has every claim that it publishes.
+fn chosen(there: &Report, id: &str) -> Option<Claim> {
+    claims(there, there).into_iter().find(|claim| claim.id == id)
+}
+
+fn no_claim(there: &Report, id: &str) -> String {
+    let known: Vec<String> = claims(there, there).into_iter().map(|claim| claim.id).collect();
+    let known = if known.is_empty() { "nothing".to_owned() } else { known.join(", ") };
+    format!("it has no claim {id} with an interval; it claims {known}")
 }
 
 /// Asks for the end when the time is over; true from then on.

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use sandbox::Home;
 use store::{BuildId, HostId, Status, Store, StudyId};
 
+pub(crate) use self::outline::run_length;
 pub use self::outline::{Outline, outline};
 pub use self::part::Part;
 use crate::cells::{Controlled, Life, SettingsNotes};

@@ -126,7 +126,7 @@ fn phases_note(body: &Body) -> Option<String> {
 }
 
 /// Warm-ups and measured phases of one run of one level; the longest of the ladder for a climb.
-pub(super) fn run_length(body: &Body) -> Option<Duration> {
+pub(crate) fn run_length(body: &Body) -> Option<Duration> {
     if let Some(asked) = &body.line {
         return Some(asked.budget);
     }

@@ -4,11 +4,14 @@ use serde_json::{Value, json};
 use stats::{RatioSpan, Replication, replicated};
 use store::Key;
 
+use crate::history::{hash, shape};
 use crate::model::{Report, StudyReport, VerdictView};
 
 /// A published comparison and what became of it here.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
+    /// As a listing has it: the same for the same question about the same study, on whatever machine.
+    pub id: String,
     /// `tps`, `p95` ...
     pub metric: String,
     /// The cell that is compared with, without its machine.
@@ -28,7 +31,7 @@ impl Claim {
     pub fn json(&self) -> Value {
         let span = |span: &RatioSpan| json!({"ratio": span.ratio, "low": span.low, "high": span.high});
         json!({
-            "metric": self.metric, "base": self.base, "other": self.other, "published": span(&self.published),
+            "id": self.id, "metric": self.metric, "base": self.base, "other": self.other, "published": span(&self.published),
             "here": self.here.as_ref().map(span), "between": self.between.as_ref().map(span),
             "verdict": self.verdict.word(),
         })
@@ -53,6 +56,7 @@ pub fn claims(published: &Report, here: &Report) -> Vec<Claim> {
         });
         let compared = again.and_then(|again| replicated(published, again, view.margin));
         claims.push(Claim {
+            id: identity(&shape_of(study), study, view),
             metric: view.metric.clone(),
             base: key(study, view.base),
             other: key(study, view.other),
@@ -68,6 +72,16 @@ pub fn claims(published: &Report, here: &Report) -> Vec<Claim> {
 fn span(view: &VerdictView) -> Option<RatioSpan> {
     let result = &view.result;
     Some(RatioSpan { ratio: result.ratio?, low: result.low?, high: result.high? })
+}
+
+fn shape_of(study: &StudyReport) -> String {
+    study.records.first().map(|recorded| shape(&recorded.record.study.file_text)).unwrap_or_default()
+}
+
+/// What names a claim, wherever it is measured; `shape` is that of the study's text.
+pub(super) fn identity(shape: &str, study: &StudyReport, view: &VerdictView) -> String {
+    let (base, other) = (key(study, view.base), key(study, view.other));
+    hash(&json!([shape, view.metric, view.axis, view.climb, base, other]).to_string())
 }
 
 /// The axes' values of a point; the machine is what differs.

@@ -7,11 +7,11 @@ use serde_json::Value;
 use store::Key;
 use store::bundle::{Author, LeftOut};
 
-use super::claims::key;
+use super::claims::{identity, key};
 use super::{Opened, study_of};
 use crate::error::Error;
 use crate::estimate::Estimate;
-use crate::history::{HistoryQuery, PointOfSeries, hash, points_of, shape};
+use crate::history::{HistoryQuery, PointOfSeries, points_of, shape};
 use crate::load::Selection;
 use crate::model::{Report, StudyReport, VerdictView};
 use crate::text::{metric_name, value_text};
@@ -219,14 +219,13 @@ fn cells(report: &Report, study: &StudyReport) -> Vec<ListedCell> {
 fn claim(report: &Report, study: &StudyReport, view: &VerdictView, shape: &str) -> ListedClaim {
     let (base, other) = (key(study, view.base), key(study, view.other));
     let host = study.points[view.other].runs.first().map(|(run, _)| study.runs[*run].host);
-    let identity = serde_json::json!([shape, view.metric, view.axis, view.climb, base, other]);
     let level = match &view.climb {
         Some(levels) => format!("climb over {} levels", levels.len()),
         None => format!("{} sessions", study.points[view.other].sessions),
     };
     let place = if view.at.is_empty() { String::new() } else { format!(", {}", view.at) };
     ListedClaim {
-        id: hash(&identity.to_string()),
+        id: identity(shape, study, view),
         metric: view.metric.clone(),
         text: format!(
             "{} of {} against {}{place}, {level}",
