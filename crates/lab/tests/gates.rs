@@ -120,7 +120,7 @@ fn context(target: Target, flavor: Flavor) -> RunContext {
         canary_ratio: None,
         is_cold: false,
         only_reads: false,
-        is_dueled: false,
+        is_sliced: false,
     }
 }
 

@@ -107,6 +107,30 @@ fn totals_that_are_not_those_of_their_seconds_are_found() {
     }
 }
 
+/// Slices that others disturbed are recorded and no part of the figures.
+#[test]
+fn slices_that_were_left_out_are_not_missed() {
+    let store = measured();
+    let sql = connection(&store);
+    let committed: i64 =
+        sql.query_row("SELECT committed FROM step WHERE run_id = 1", [], |row| row.get(0)).unwrap();
+    let committed = committed.unsigned_abs();
+    let slice = |at_s: f64, committed: u64, is_counted: bool| store::Slice {
+        at_s,
+        duration_s: 1.0,
+        committed,
+        taken_share: None,
+        is_counted,
+    };
+    for (is_counted, is_sound) in [(false, true), (true, false)] {
+        let slices = vec![slice(1.0, committed, true), slice(2.0, 7, is_counted)];
+        let duel = serde_json::to_string(&store::Duel { sides: 2, side: 0, slices }).unwrap();
+        sql.execute("UPDATE run SET duel = ?1 WHERE id = 1", [duel]).unwrap();
+        let proof = proof(&sealed(&store, Bundling::default()).bytes);
+        assert_eq!(proof.is_verified(), is_sound, "{:?}", proof.different);
+    }
+}
+
 #[test]
 fn results_with_anything_else_in_them_are_refused() {
     let store = measured();
