@@ -10,7 +10,7 @@ use crate::Error;
 use crate::limits::Limits;
 
 /// A named place for data directories.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Storage {
     /// Its name in reports: `nvme`.
@@ -33,7 +33,7 @@ const TMPFS_BYTES_MIN: u64 = 1 << 30;
 impl Storage {
     /// A directory as it is.
     pub fn at(name: impl Into<String>, datadir: PathBuf) -> Storage {
-        Storage { name: name.into(), datadir: Some(datadir), limits: Limits::default(), scheduler: None }
+        Storage { name: name.into(), datadir: Some(datadir), ..Storage::default() }
     }
 
     /// The directory under which data directories are made, if it is not the home.

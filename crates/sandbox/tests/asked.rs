@@ -160,7 +160,7 @@ fn places_outside_the_home_hold_the_data_and_are_cleaned() {
     std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     for datadir in [place.path().to_owned(), PathBuf::from("tmpfs")] {
         let is_tmpfs = datadir.as_os_str() == "tmpfs";
-        let storage = Storage { name: "there".to_owned(), datadir: Some(datadir), limits: Limits::default() };
+        let storage = Storage::at("there", datadir);
         let Some(server) = testing::server_with("postgres", |s| s.storage = Some(storage)) else { return };
         let data = server.datadir().to_owned();
         assert!(
@@ -191,7 +191,7 @@ fn a_limit_is_taken_only_when_it_holds() {
     let must_hold = std::env::var_os(MUST_HOLD).is_some();
     let Some((_dir, home, mut spec)) = spec_of("postgres") else { return };
     let limits = Limits { write_bytes_per_s: Some(2 << 20), ..Limits::default() };
-    spec.storage = Some(Storage { name: "slow".to_owned(), datadir: None, limits });
+    spec.storage = Some(Storage { name: "slow".to_owned(), limits, ..Storage::default() });
     match Sandbox::deploy(&home, &spec, &|_| ()) {
         // Control groups of version 2: it holds, and the server is in the group.
         Ok(server) => {
@@ -211,7 +211,7 @@ fn a_limit_is_taken_only_when_it_holds() {
     }
     nothing_is_left(&home);
     let limits = Limits { memory_bytes: Some(512 << 20), ..Limits::default() };
-    spec.storage = Some(Storage { name: "small".to_owned(), datadir: None, limits });
+    spec.storage = Some(Storage { name: "small".to_owned(), limits, ..Storage::default() });
     match Sandbox::deploy(&home, &spec, &|_| ()) {
         Ok(server) => {
             let group = group_of(&server);

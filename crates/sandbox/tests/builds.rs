@@ -130,7 +130,7 @@ fn all_builds_run_at_once_and_leave_nothing() {
         spec.listen = Listen::FreePort;
         // Every other one outside of its home.
         let datadir = (index % 2 == 0).then(|| place.clone());
-        spec.storage = Some(Storage { name: "there".to_owned(), datadir, limits });
+        spec.storage = Some(Storage { name: "there".to_owned(), datadir, limits, ..Storage::default() });
         let server = match Sandbox::deploy(&home, &spec, &|_| ()) {
             Err(sandbox::Error::Limit { why, .. }) => {
                 testkit::not_tested("limits on servers of every era, by control groups", why);
@@ -372,7 +372,7 @@ fn a_copy_leaves_data_outside_of_the_home_to_the_first_one() {
     let (dir, _) = open_home();
     let place = dir.path().join("disk");
     std::fs::create_dir(&place).unwrap();
-    let storage = Storage { name: "disk".to_owned(), datadir: Some(place), limits: Limits::default() };
+    let storage = Storage::at("disk", place);
     let Some(server) = testing::server_with("postgres@12.22", |spec| spec.storage = Some(storage)) else {
         return;
     };

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::plan::{Cell, cells};
 use crate::provision::dialect_of_flavor;
 use crate::servers::{self, Server};
-use crate::study::{Axes, Body, EnvChoice, Ladder, Load, SettingsChoice, Study};
+use crate::study::{Axes, Body, EnvChoice, Ladder, Load, SettingsChoice, StorageChoice, Study};
 use crate::study_run::run_length;
 use crate::workloads;
 
@@ -111,7 +111,7 @@ fn look(key: &str, value: &Spanned<DeValue<'_>>, found: &mut BTreeSet<String>) {
 ///
 /// Every field is named: a new one is judged here before this compiles.
 pub(super) fn refusals(study: &Study, body: &Body, bounds: &Bounds) -> Vec<Refusal> {
-    let Body { axes, options: _, load, line: _, machine: _, compare: _, excludes: _ } = body;
+    let Body { axes, options: _, load, line: _, machine: _, compare: _, excludes: _, timed } = body;
     let Axes {
         server: _,
         workload: _,
@@ -123,6 +123,7 @@ pub(super) fn refusals(study: &Study, body: &Body, bounds: &Bounds) -> Vec<Refus
         isolation: _,
         charset,
         env,
+        intervene,
         ladder: _,
     } = axes;
     let mut all = of_servers(body);
@@ -134,8 +135,32 @@ pub(super) fn refusals(study: &Study, body: &Body, bounds: &Bounds) -> Vec<Refus
             }
         }
     }
-    for place in storage.iter().filter(|place| place.datadir.is_some()) {
-        all.push(refusal(format!("storage {}", place.label), "a place on its author's machine"));
+    for place in storage {
+        let StorageChoice {
+            label,
+            datadir,
+            made,
+            scheduler,
+            read_iops: _,
+            write_iops: _,
+            read_bytes_s: _,
+            write_bytes_s: _,
+            memory_bytes: _,
+        } = place;
+        let what = || format!("storage {label}");
+        if datadir.is_some() {
+            all.push(refusal(what(), "a place on its author's machine"));
+        }
+        if made.is_some() || scheduler.is_some() {
+            all.push(refusal(what(), "it would mount a file system, or change a disk's scheduler"));
+        }
+    }
+    let timed = timed.iter().map(|change| &change.name);
+    for name in intervene.iter().map(|intervention| &intervention.name).chain(timed) {
+        all.push(refusal(
+            format!("intervention {name}"),
+            "it changes a server that runs by its author's statements",
+        ));
     }
     for EnvChoice { label, set, preload } in env {
         if !set.is_empty() || !preload.is_empty() {
@@ -266,11 +291,17 @@ fn of_load(load: &Load, bounds: &Bounds) -> Vec<Refusal> {
         is_cold: _,
         is_lenient: _,
         hot_locks: _,
+        clients,
+        // Phases share the level's length.
+        phase: _,
     } = load;
     let mut all = Vec::new();
     if let Some(workers) = workers.filter(|workers| *workers > WORKERS_MAX) {
         let why = format!("at most {WORKERS_MAX} are started for a stranger");
         all.push(refusal(format!("{workers} workers"), why));
+    }
+    if *clients > 1 {
+        all.push(refusal(format!("{clients} clients"), "one process loads for a stranger"));
     }
     let shown = crate::study::units::show;
     let durations = [

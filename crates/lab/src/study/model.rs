@@ -303,8 +303,10 @@ pub struct StorageChoice {
     /// when that is mounted.
     pub datadir: Option<PathBuf>,
     /// A file system that is made for the study.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub made: Option<sandbox::FilesystemWish>,
     /// I/O scheduler of the disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
     /// Limit of the device, operations per second.
     pub read_iops: Option<u64>,
