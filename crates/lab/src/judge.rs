@@ -19,14 +19,16 @@ const ALIKE_IN_DUELS: [&str; 2] = ["noisy_host", "cpu_frequency"];
 /// Done, or invalid where a gate found a fault of the measurement. What the server did is a result: it is told and
 /// excludes nothing, or servers that misbehave in some of their runs would be compared by the others alone.
 pub(crate) fn judge(end: &mut RunEnd, is_lenient: bool) -> Status {
-    let is_dueled = end.duel.is_some();
+    let is_in_turns = end.duel.is_some();
+    let all = if end.interventions.is_empty() { "sides of a duel" } else { "states of the server" };
+    let alike = format!("alike for all {all}");
     for gate in end.gates.iter_mut().filter(|gate| gate.is_tripped()) {
-        let is_alike = is_dueled && ALIKE_IN_DUELS.contains(&gate.name.as_str());
+        let is_alike = is_in_turns && ALIKE_IN_DUELS.contains(&gate.name.as_str());
         let may_pass = is_alike || is_lenient && MAY_PASS.contains(&gate.name.as_str());
         gate.is_allowed = may_pass && gate.kind() == GateKind::Measurement;
         let so = match gate.kind() {
             GateKind::Server => "how the server behaved, which counts",
-            GateKind::Measurement if is_alike => "alike for all sides of a duel",
+            GateKind::Measurement if is_alike => &alike,
             GateKind::Measurement if gate.is_allowed => "allowed by this study",
             GateKind::Measurement => continue,
         };
