@@ -103,7 +103,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Voice<'_> {
     fn say(&self, answer: &Answer) -> io::Result<()> {
-        send(answer, &mut **lock(&self.answers)).map_err(|_| left(self.abandoned))
+        send(answer, &mut **lock(&self.answers)).map_err(|_| self.left())
+    }
+
+    /// The leader is gone: a step that is under way ends.
+    fn left(&self) -> io::Error {
+        self.shared.stop.request();
+        left(self.abandoned)
     }
 
     /// Passes the leader's orders on.
@@ -123,9 +129,13 @@ impl Voice<'_> {
                 Some(Order::Halt { reason: Some(reason) }) => self.shared.end_with(reason),
                 Some(Order::Halt { reason: None }) => self.shared.stop.request(),
                 Some(Order::Clock) => self.say(&Answer::Clock { now: Moment::now() })?,
-                Some(Order::End) => return Ok(()),
+                Some(Order::End) => {
+                    // A load that ends in the middle of a step: another client was lost.
+                    self.shared.stop.request();
+                    return Ok(());
+                }
                 Some(Order::Team { .. }) => return Err(io::Error::other("a second set of workers")),
-                None => return Err(left(self.abandoned)),
+                None => return Err(self.left()),
             }
         }
     }
