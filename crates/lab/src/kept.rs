@@ -8,11 +8,11 @@ use load::LoadResult;
 use store::{Key, LatencyUnit, RunEnd, RunStart, ServerFacts, Status, Store, Study, StudyId, WorkloadFacts};
 use wire::Target;
 
+use crate::described::{describe, engine_of, reported_settings};
 use crate::error::Error;
 use crate::judge;
 use crate::progress::Detail;
 use crate::recording::Recording;
-use crate::run::{describe, engine_of, reported_settings};
 use crate::subject::attached_name;
 use crate::watch;
 

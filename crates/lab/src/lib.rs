@@ -12,6 +12,7 @@ mod cells;
 pub mod changes;
 pub mod checks;
 pub mod clients;
+mod described;
 pub mod duel;
 mod ending;
 mod error;

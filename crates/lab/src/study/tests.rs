@@ -109,6 +109,8 @@ fn clients_share_every_level_or_are_refused() {
         "{error}"
     );
     assert!(refused(&text(4)).contains("with --quick, 3 sessions cannot be shared out"));
+    let duel = refused(&text(2).replace("[load]\n", "[load]\npairing = \"duel\"\n"));
+    assert!(duel.contains("loaded by one process") && duel.contains("leave `clients` out"), "{duel}");
     // A study that says nothing of them is the one that it was.
     let one = GOOD.replace("[load]\n", "[load]\nclients = 1\n");
     let print = |text: &str| crate::plan::fingerprint(&read(text).body, false);

@@ -9,8 +9,8 @@ const USAGE: &str = "usage: plimsoll-fakeserver --socket PATH [--log FILE] [--se
 [--wait asleep|awake] [--processes N]
 
 Speaks MySQL on a unix socket, answers SELECTs and prepared statements late, and writes a log of when each request
-arrived and its answer left. With `--processes` several share the socket, with logs named FILE, FILE.1, ... With `--wait awake` it takes a cpu and never sleeps. Ends, and writes the log, when
-standard input does.";
+arrived and its answer left. With `--processes` several share the socket, with logs named FILE, FILE.1, ...
+With `--wait awake` it takes a cpu and never sleeps. Ends, and writes the log, when standard input does.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

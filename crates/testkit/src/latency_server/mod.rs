@@ -1,7 +1,8 @@
 //! A fake MySQL server that answers late on purpose and writes down when.
 //!
-//! It is a process of its own (`plimsoll-fakeserver`) with one thread, its own epoll and its own clock work (or several processes of that kind, for many connections): what a
-//! load generator reports is compared with this log, so it must not share a runtime, or a mistake, with it.
+//! It is a process of its own (`plimsoll-fakeserver`) with one thread, its own epoll and its own clock work (or several
+//! processes of that kind, for many connections): what a load generator reports is compared with this log, so it must not
+//! share a runtime, or a mistake, with it.
 
 mod answer;
 mod latency;
