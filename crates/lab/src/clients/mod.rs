@@ -87,7 +87,7 @@ struct SentTarget {
     user: String,
     password: String,
     database: Option<String>,
-    tls: u8,
+    tls: SentTls,
     tls_ca: Option<PathBuf>,
     tls_certificate: Option<PathBuf>,
     tls_key: Option<PathBuf>,
@@ -97,8 +97,39 @@ struct SentTarget {
     statement_timeout: Duration,
 }
 
-const TLS_MODES: [TlsMode; 5] =
-    [TlsMode::Disabled, TlsMode::Preferred, TlsMode::Required, TlsMode::VerifyCa, TlsMode::VerifyFull];
+/// A [`TlsMode`]; one that is new does not compile until it is here, rather than going unencrypted.
+#[derive(Serialize, Deserialize)]
+enum SentTls {
+    Disabled,
+    Preferred,
+    Required,
+    VerifyCa,
+    VerifyFull,
+}
+
+impl From<TlsMode> for SentTls {
+    fn from(mode: TlsMode) -> SentTls {
+        match mode {
+            TlsMode::Disabled => SentTls::Disabled,
+            TlsMode::Preferred => SentTls::Preferred,
+            TlsMode::Required => SentTls::Required,
+            TlsMode::VerifyCa => SentTls::VerifyCa,
+            TlsMode::VerifyFull => SentTls::VerifyFull,
+        }
+    }
+}
+
+impl From<SentTls> for TlsMode {
+    fn from(sent: SentTls) -> TlsMode {
+        match sent {
+            SentTls::Disabled => TlsMode::Disabled,
+            SentTls::Preferred => TlsMode::Preferred,
+            SentTls::Required => TlsMode::Required,
+            SentTls::VerifyCa => TlsMode::VerifyCa,
+            SentTls::VerifyFull => TlsMode::VerifyFull,
+        }
+    }
+}
 
 impl From<&Target> for SentTarget {
     fn from(target: &Target) -> SentTarget {
@@ -114,7 +145,7 @@ impl From<&Target> for SentTarget {
             user: target.user.clone(),
             password: target.password.reveal().to_owned(),
             database: target.database.clone(),
-            tls: TLS_MODES.iter().position(|mode| *mode == target.tls).unwrap_or(0) as u8,
+            tls: target.tls.into(),
             tls_ca: target.tls_ca.clone(),
             tls_certificate: target.tls_client.certificate.clone(),
             tls_key: target.tls_client.key.clone(),
@@ -138,7 +169,7 @@ impl From<SentTarget> for Target {
             user: sent.user,
             password: Secret::new(sent.password),
             database: sent.database,
-            tls: TLS_MODES.get(usize::from(sent.tls)).copied().unwrap_or_default(),
+            tls: sent.tls.into(),
             tls_ca: sent.tls_ca,
             tls_client: TlsClient {
                 certificate: sent.tls_certificate,
