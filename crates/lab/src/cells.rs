@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sandbox::cpus::Assignment;
 use sandbox::{Build, CpuRequest, Cpus, Flavor, Limits, Spec, Storage};
-use store::{Axis, ServerFacts};
+use store::{Axis, INTERVENE, ServerFacts};
 
 use crate::error::Error;
-use crate::plan::{Cell, INTERVENE, Plan, PlannedRun};
+use crate::plan::{Cell, Plan, PlannedRun};
 use crate::study::{Arrivals, Body, CpusChoice, Ladder, Length, Load, SettingsChoice, StorageChoice, Study};
 use crate::subject::next_number;
 

@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use store::Status;
-
-use crate::plan::INTERVENE;
-use crate::study::NO_INTERVENTION;
+use store::{INTERVENE, Status, intervention_text};
 
 /// Receives events, from the lab's thread and from those that load data.
 pub type Observer<'a> = &'a (dyn Fn(Event<'_>) + Sync);
@@ -98,9 +95,8 @@ impl RunLabel {
                 && value.as_str() != crate::plan::DEFAULT_SETTINGS
         });
         let rest: Vec<String> = rest
-            .map(|(axis, value)| match (axis.as_str(), value.as_str()) {
-                (INTERVENE, NO_INTERVENTION) => "without".to_owned(),
-                (INTERVENE, name) => format!("with {name}"),
+            .map(|(axis, value)| match axis.as_str() {
+                INTERVENE => intervention_text(value),
                 _ => format!("{axis} {value}"),
             })
             .collect();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use store::INTERVENE;
 
 use crate::study::{
     Body, CpusChoice, EnvChoice, Ladder, Length, SettingsChoice, StorageChoice, WorkloadChoice,
@@ -81,9 +82,6 @@ impl Cell {
         key
     }
 }
-
-/// The axis of what is switched on and off within one server life.
-pub(crate) const INTERVENE: &str = "intervene";
 
 /// A cell and one of its runs' load levels, before blocks and order.
 #[derive(Debug, Clone, PartialEq)]

@@ -92,12 +92,17 @@ impl<'a> Recording<'a> {
             .collect();
         let is_of = |run: usize| slices.iter().map(move |(of, slice)| *of == run && slice.is_counted);
         self.parts = (0..runs).map(|run| is_of(run).collect()).collect();
-        let merged = (0..runs).map(|run| {
-            let own = result.steps.iter().zip(&slices).filter(|(_, (of, _))| *of == run);
-            let (counted, left_out): (Vec<_>, Vec<_>) = own.partition(|(_, (_, slice))| slice.is_counted);
-            let counted: Vec<StepResult> = counted.into_iter().map(|(step, _)| step.clone()).collect();
-            let mut merged = StepResult::merged(&counted);
-            let cut_short = left_out.iter().find_map(|(step, _)| step.ended_by.clone());
+        let mut counted: Vec<Vec<StepResult>> = vec![Vec::new(); runs];
+        let mut cut_short: Vec<Option<String>> = vec![None; runs];
+        for (step, (run, slice)) in result.steps.into_iter().zip(&slices) {
+            if slice.is_counted {
+                counted[*run].push(step);
+            } else {
+                cut_short[*run] = cut_short[*run].take().or(step.ended_by);
+            }
+        }
+        let merged = counted.iter().zip(cut_short).map(|(counted, cut_short)| {
+            let mut merged = StepResult::merged(counted);
             merged.ended_by = merged.ended_by.or(cut_short);
             LoadResult { steps: vec![merged], interrupted: result.interrupted }
         });

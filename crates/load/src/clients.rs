@@ -100,16 +100,22 @@ pub(crate) enum Answer {
     },
 }
 
-/// One message a line.
-fn send(message: &impl Serialize, to: &mut dyn Write) -> io::Result<()> {
+/// Sends a message: one a line, in JSON.
+///
+/// # Errors
+/// Nobody reads any more.
+pub fn send(message: &impl Serialize, to: &mut dyn Write) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     to.write_all(&line)?;
     to.flush()
 }
 
-/// `None`: nothing more will come.
-fn receive<M: DeserializeOwned>(from: &mut dyn BufRead) -> io::Result<Option<M>> {
+/// The next message; `None`: nothing more will come.
+///
+/// # Errors
+/// It cannot be read, or is no such message.
+pub fn receive<M: DeserializeOwned>(from: &mut dyn BufRead) -> io::Result<Option<M>> {
     let mut line = Vec::new();
     // A process that was killed leaves half a line.
     if from.read_until(b'\n', &mut line)? == 0 || !line.ends_with(b"\n") {

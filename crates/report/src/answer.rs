@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stats::{Better, Rules, Verdict};
+use store::INTERVENE;
 
 use crate::lines::is_line;
-use crate::load::{INTERVENE, label};
+use crate::load::label;
 use crate::model::{Point, RunView, Sentence, StudyReport, VerdictView};
 use crate::text::{listed, metric_name, number, percent, ratio, ratio_span, value_text, would_decide};
 use crate::verdict::{better, doubts};

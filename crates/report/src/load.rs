@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use store::{Axis, BuildId, Host, HostId, Key, Purpose, RunIdentity, Store, StudyId, StudyRecord};
+use store::{
+    Axis, BuildId, Host, HostId, INTERVENE, Key, Purpose, RunIdentity, Store, StudyId, StudyRecord,
+    intervention_text,
+};
 
 use crate::answer::{Order, answer};
 use crate::error::Error;
@@ -470,9 +473,6 @@ fn several(points: &[Point], axes: &[Axis], is_wanted: impl Fn(&str) -> bool) ->
 const BARE: [&str; 8] =
     ["server", "workload", "settings", "profile", "engine", "storage", "host", "isolation"];
 
-/// The axis of what is switched on and off within one life of a server.
-pub(crate) const INTERVENE: &str = "intervene";
-
 /// The values of `names` but `without`, in order.
 pub(crate) fn label(key: &Key, names: &[String], without: &[&str]) -> String {
     let parts: Vec<String> = names
@@ -482,8 +482,7 @@ pub(crate) fn label(key: &Key, names: &[String], without: &[&str]) -> String {
             let text = value_text(key.get(name)?);
             Some(match name.as_str() {
                 "cpus" => format!("{text} {}", if text == "1" { "cpu" } else { "cpus" }),
-                INTERVENE if text == "none" => "without".to_owned(),
-                INTERVENE => format!("with {text}"),
+                INTERVENE => intervention_text(&text),
                 name if BARE.contains(&name) => text,
                 name => format!("{name} {text}"),
             })

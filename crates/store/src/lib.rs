@@ -37,9 +37,10 @@ pub use import::{Imported, RunIdentity};
 pub use line::{Line, LineCount, LineFound, LineHold, LineId, LineProbe, LineSearch, LineSeen, LineStart};
 pub use open::{FILE_NAME, Store};
 pub use run::{
-    Check, ClientUsage, Duel, ErrorTally, HotLock, Interval, Intervention, LatencyUnit, LockSource, Outcomes,
-    Phase, Purpose, Run, RunEnd, RunHead, RunStart, Second, SecondResponse, Series, ServerFacts, Slice,
-    Stalls, Statement, Status, Step, Unended, WorkloadFacts,
+    Check, ClientUsage, Duel, ErrorTally, HotLock, INTERVENE, Interval, Intervention, LatencyUnit,
+    LockSource, NO_INTERVENTION, Outcomes, Phase, Purpose, Run, RunEnd, RunHead, RunStart, Second,
+    SecondResponse, Series, ServerFacts, Slice, Stalls, Statement, Status, Step, Unended, WorkloadFacts,
+    intervention_text,
 };
 pub use study::{
     Axis, Build, BuildId, Canary, Comparison, Host, HostId, Key, Look, PUBLISHED, Primary, Probe, Quantity,

@@ -75,10 +75,20 @@ pub struct Duel {
     pub slices: Vec<Slice>,
 }
 
+/// The axis of what is switched on and off within one life of a server.
+pub const INTERVENE: &str = "intervene";
+/// Its value while nothing is switched on.
+pub const NO_INTERVENTION: &str = "none";
+
+/// `without`, or `with log`: a value of [`INTERVENE`] for people.
+pub fn intervention_text(value: &str) -> String {
+    if value == NO_INTERVENTION { "without".to_owned() } else { format!("with {value}") }
+}
+
 /// What was changed of a server while it was loaded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Intervention {
-    /// As the study calls it; `none` for the run with nothing switched on.
+    /// As the study calls it; [`NO_INTERVENTION`] for the run with nothing switched on.
     pub name: String,
     /// The statements that switch it on.
     pub on: Vec<String>,

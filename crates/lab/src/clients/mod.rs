@@ -5,7 +5,7 @@
 mod serve;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,9 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use load::clients::{Client, Process, Ran};
+use load::clients::{Client, Process, Ran, receive, send};
 use load::{LoadError, LoadPlan, LoadResult, Stop};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use wire::{Endpoint, Protocol, Secret, Target, TlsClient, TlsMode};
 use workload::{Configured, Dialect, Totals, ids};
@@ -87,7 +86,8 @@ struct SentTarget {
     user: String,
     password: String,
     database: Option<String>,
-    tls: SentTls,
+    #[serde(with = "SentTls")]
+    tls: TlsMode,
     tls_ca: Option<PathBuf>,
     tls_certificate: Option<PathBuf>,
     tls_key: Option<PathBuf>,
@@ -99,36 +99,13 @@ struct SentTarget {
 
 /// A [`TlsMode`]; one that is new does not compile until it is here, rather than going unencrypted.
 #[derive(Serialize, Deserialize)]
+#[serde(remote = "TlsMode")]
 enum SentTls {
     Disabled,
     Preferred,
     Required,
     VerifyCa,
     VerifyFull,
-}
-
-impl From<TlsMode> for SentTls {
-    fn from(mode: TlsMode) -> SentTls {
-        match mode {
-            TlsMode::Disabled => SentTls::Disabled,
-            TlsMode::Preferred => SentTls::Preferred,
-            TlsMode::Required => SentTls::Required,
-            TlsMode::VerifyCa => SentTls::VerifyCa,
-            TlsMode::VerifyFull => SentTls::VerifyFull,
-        }
-    }
-}
-
-impl From<SentTls> for TlsMode {
-    fn from(sent: SentTls) -> TlsMode {
-        match sent {
-            SentTls::Disabled => TlsMode::Disabled,
-            SentTls::Preferred => TlsMode::Preferred,
-            SentTls::Required => TlsMode::Required,
-            SentTls::VerifyCa => TlsMode::VerifyCa,
-            SentTls::VerifyFull => TlsMode::VerifyFull,
-        }
-    }
 }
 
 impl From<&Target> for SentTarget {
@@ -145,7 +122,7 @@ impl From<&Target> for SentTarget {
             user: target.user.clone(),
             password: target.password.reveal().to_owned(),
             database: target.database.clone(),
-            tls: target.tls.into(),
+            tls: target.tls,
             tls_ca: target.tls_ca.clone(),
             tls_certificate: target.tls_client.certificate.clone(),
             tls_key: target.tls_client.key.clone(),
@@ -169,7 +146,7 @@ impl From<SentTarget> for Target {
             user: sent.user,
             password: Secret::new(sent.password),
             database: sent.database,
-            tls: sent.tls.into(),
+            tls: sent.tls,
             tls_ca: sent.tls_ca,
             tls_client: TlsClient {
                 certificate: sent.tls_certificate,
@@ -181,23 +158,6 @@ impl From<SentTarget> for Target {
             statement_timeout: sent.statement_timeout,
         }
     }
-}
-
-/// One message a line, as those of [`load::clients`].
-fn send(message: &impl Serialize, to: &mut dyn Write) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    to.write_all(&line)?;
-    to.flush()
-}
-
-/// `None`: nothing more will come.
-fn receive<M: DeserializeOwned>(from: &mut dyn BufRead) -> std::io::Result<Option<M>> {
-    let mut line = Vec::new();
-    if from.read_until(b'\n', &mut line)? == 0 || !line.ends_with(b"\n") {
-        return Ok(None);
-    }
-    Ok(Some(serde_json::from_slice(&line)?))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

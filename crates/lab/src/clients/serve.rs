@@ -2,11 +2,11 @@
 
 use std::io::{self, BufReader};
 
-use load::clients::Serving;
+use load::clients::{Serving, receive, send};
 use wire::Target;
 use workload::{Configured, Tally, ids};
 
-use super::{Begin, Farewell, Ready, Setup, receive, send};
+use super::{Begin, Farewell, Ready, Setup};
 use crate::error::Error;
 
 /// Serves loads as the process that started this one says, by standard input and output, until there are no more.

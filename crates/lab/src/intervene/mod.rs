@@ -11,13 +11,14 @@ pub(crate) mod variable;
 use std::time::Duration;
 
 use load::Step;
+use store::NO_INTERVENTION;
 
 use crate::duel::crowd::Taken;
 use crate::duel::turns::{ROUNDS_FACTOR, Seat, Turns};
 use crate::duel::{SLICE, SLICE_WARMUP};
 use crate::error::Error;
 use crate::intervene::server::{Readings, Server};
-use crate::study::{Body, Change, Length, NO_INTERVENTION};
+use crate::study::{Body, Change, Length};
 
 /// What a run switches between.
 pub(crate) struct Phases {

@@ -192,7 +192,7 @@ impl Server {
     pub(crate) fn statements_off(&self, change: &Change) -> Vec<String> {
         match change {
             Change::Sql { off, .. } => off.clone(),
-            Change::Settings(_) => self.back(&variables(change)),
+            Change::Settings(_) => self.statements_back(change),
         }
     }
 
@@ -205,10 +205,9 @@ impl Server {
     /// What does so; none where it sets no variable.
     pub(crate) fn statements_back(&self, change: &Change) -> Vec<String> {
         let names = variables(change);
-        if names.is_empty() { Vec::new() } else { self.back(&names) }
-    }
-
-    fn back(&self, names: &BTreeSet<String>) -> Vec<String> {
+        if names.is_empty() {
+            return Vec::new();
+        }
         let back = names.iter().filter_map(|name| {
             let before = self.found.0.get(name)?;
             let is_reset = self.target.protocol == Protocol::Postgres && !self.configured.contains(name);

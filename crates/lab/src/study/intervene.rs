@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use store::NO_INTERVENTION;
+
 use super::model::*;
 use super::read::{At, Item, Problems, Table};
 use crate::duel::SLICE;

@@ -20,8 +20,8 @@ pub use draft::write_new;
 pub(crate) use intervene::PHASES_MIN;
 pub use model::{
     Arrivals, Axes, Body, Change, Compare, CpusChoice, EnvChoice, Exclude, Idle, Intervention, Ladder,
-    Length, Load, MachineWishes, NO_INTERVENTION, Pairing, Primary, Quick, ServerChoice, SettingsChoice,
-    StorageChoice, Study, Timed, Turbo, Until, WorkloadChoice,
+    Length, Load, MachineWishes, Pairing, Primary, Quick, ServerChoice, SettingsChoice, StorageChoice, Study,
+    Timed, Turbo, Until, WorkloadChoice,
 };
 pub use parse::parse;
 pub use problem::{Problem, StudyError, one_of};

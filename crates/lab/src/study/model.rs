@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
+use store::{INTERVENE, NO_INTERVENTION};
 
 use super::problem::{Problem, StudyError};
 use crate::error::Error;
 use crate::line::Asked;
-use crate::plan::INTERVENE;
 use crate::workloads::Resolved;
 
 /// A whole study.
@@ -186,9 +186,6 @@ impl Axes {
         std::iter::once(NO_INTERVENTION.to_owned()).chain(names).collect()
     }
 }
-
-/// The value of the axis `intervene` while nothing is switched on.
-pub const NO_INTERVENTION: &str = "none";
 
 /// What is switched on and off again while the server is loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

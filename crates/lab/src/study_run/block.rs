@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use store::{Purpose, RunStart, Status, Store};
+use store::{INTERVENE, Purpose, RunStart, Status, Store};
 
 use super::Work;
 use super::places::place_of;
@@ -16,7 +16,7 @@ use crate::intervene::Phases;
 use crate::line::{LineOrder, goes_on};
 use crate::make::{Making, make, make_life, make_together};
 use crate::observe::{Event, RunLabel};
-use crate::plan::{Cell, INTERVENE, PlannedRun};
+use crate::plan::{Cell, PlannedRun};
 use crate::provision::Place;
 use crate::recorded::{attempts, base_of, standing};
 use crate::run::{Around, Order};
@@ -132,6 +132,21 @@ impl Work<'_> {
         runs.iter().all(|run| self.plan.cells[run.cell].intervene.is_some())
     }
 
+    /// The next attempts of runs that are made together.
+    fn makings(
+        &self,
+        store: &Store,
+        unit: &[&PlannedRun],
+        ratio_of: &dyn Fn(&PlannedRun) -> Option<f64>,
+    ) -> Result<Vec<Making<'_>>, Error> {
+        let next = |planned: &&PlannedRun| {
+            let attempt = attempts(store, self.id, planned.index, Purpose::Measure)? + 1;
+            let pass = Pass { purpose: Purpose::Measure, canary_ratio: ratio_of(planned) };
+            self.making(planned, attempt, pass)
+        };
+        unit.iter().map(next).collect()
+    }
+
     /// Makes the runs of one life.
     fn make_life(
         &self,
@@ -140,12 +155,7 @@ impl Work<'_> {
         ratio_of: &dyn Fn(&PlannedRun) -> Option<f64>,
         around: Around<'_>,
     ) -> Result<Vec<Status>, Error> {
-        let mut makings = Vec::new();
-        for planned in states {
-            let attempt = attempts(store, self.id, planned.index, Purpose::Measure)? + 1;
-            let pass = Pass { purpose: Purpose::Measure, canary_ratio: ratio_of(planned) };
-            makings.push(self.making(planned, attempt, pass)?);
-        }
+        let mut makings = self.makings(store, states, ratio_of)?;
         let first = &self.plan.cells[states[0].cell];
         let values: Vec<&str> =
             states.iter().filter_map(|run| self.plan.cells[run.cell].intervene.as_deref()).collect();
@@ -183,12 +193,7 @@ impl Work<'_> {
         ratio_of: &dyn Fn(&PlannedRun) -> Option<f64>,
         around: Around<'_>,
     ) -> Result<Vec<Status>, Error> {
-        let mut makings = Vec::new();
-        for planned in sides {
-            let attempt = attempts(store, self.id, planned.index, Purpose::Measure)? + 1;
-            let pass = Pass { purpose: Purpose::Measure, canary_ratio: ratio_of(planned) };
-            makings.push(self.making(planned, attempt, pass)?);
-        }
+        let makings = self.makings(store, sides, ratio_of)?;
         let places: Vec<&Place<'_>> = makings.iter().map(|making| &making.place).collect();
         if let Err(why) = room::together(&places) {
             let note = format!("no duel: {why}; its runs were made next to each other instead");

@@ -13,7 +13,7 @@ use crate::plan::{Cell, Plan, PlannedRun};
 use crate::provision::tell;
 use crate::run::Around;
 use crate::stop::StopSwitch;
-use crate::study::{Body, Pairing, Study};
+use crate::study::{Body, Pairing, StorageChoice, Study};
 use crate::watch::Places;
 
 /// Label of the place of a cell's data directories.
@@ -52,7 +52,10 @@ pub(super) fn check(home: &Home, study: &Study, body: &Body, plan: &Plan) -> Res
             "see docs/study-file.md, \"a place\"",
         )
     };
-    for place in plan.cells.iter().filter_map(|cell| cell.storage.as_ref()) {
+    // Many cells share a place.
+    let places = plan.cells.iter().filter_map(|cell| cell.storage.as_ref());
+    let places: BTreeMap<&str, &StorageChoice> = places.map(|place| (place.label.as_str(), place)).collect();
+    for place in places.values() {
         if let Some(made) = &place.made {
             sandbox::filesystem::check(made).map_err(refuse)?;
         }
@@ -86,8 +89,8 @@ pub(super) fn make(
     let mut made = Made { filesystems: Vec::new(), doubts: Vec::new() };
     let mut mounted: BTreeMap<String, PathBuf> = BTreeMap::new();
     let used: BTreeSet<usize> = chosen.iter().map(|run| run.cell).collect();
-    for (_, cell) in plan.cells.iter_mut().enumerate().filter(|(index, _)| used.contains(index)) {
-        let Some(place) = cell.storage.as_mut() else { continue };
+    for index in used {
+        let Some(place) = plan.cells[index].storage.as_mut() else { continue };
         let Some(wish) = &place.made else { continue };
         let path = match mounted.get(&place.label) {
             Some(path) => path.clone(),

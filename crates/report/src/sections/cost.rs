@@ -1,9 +1,9 @@
 //! What each set of settings costs against the one that the study compares with.
 
 use serde_json::Value;
+use store::INTERVENE;
 
 use super::{Section, Table, dash, groups, name, ratio, values_of};
-use crate::load::INTERVENE;
 use crate::model::StudyReport;
 use crate::text::{number, value_text};
 use crate::wishes::Wishes;

@@ -1,8 +1,9 @@
 //! What was changed of servers while they were loaded: by which statements, and what they said of themselves then.
 
+use store::INTERVENE;
+
 use super::{Section, Table, dash, values_of};
 use crate::interventions::before_after;
-use crate::load::INTERVENE;
 use crate::model::{Point, RunView, Standing, StudyReport};
 use crate::text::{number, ratio, value_text};
 
@@ -112,7 +113,7 @@ fn row(name: &str, runs: &[&RunView], of: &store::Intervention) -> Vec<String> {
         || runs.iter().filter_map(|run| run.end.as_ref()?.duel.as_ref()).flat_map(|duel| &duel.slices);
     let counted = slices().filter(|slice| slice.is_counted).count();
     let readings: Vec<String> = of.readings.iter().map(|(name, value)| format!("{name} = {value}")).collect();
-    let state = if name == "none" { "without".to_owned() } else { format!("with {name}") };
+    let state = store::intervention_text(name);
     let text = |parts: &[String], between: &str| {
         if parts.is_empty() { "\u{2013}".to_owned() } else { parts.join(between) }
     };

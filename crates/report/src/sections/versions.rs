@@ -1,11 +1,10 @@
 //! Throughput by version, one line for each set of settings and for what was switched on: one chart for each of the other axes' combinations.
 
 use serde_json::Value;
-use store::Key;
+use store::{INTERVENE, Key, NO_INTERVENTION};
 
 use super::{Section, drawn, groups, name, values_of};
 use crate::charts::{Ladder, Line, gaps, published};
-use crate::load::INTERVENE;
 use crate::model::StudyReport;
 use crate::text::value_text;
 use crate::wishes::Wishes;
@@ -95,7 +94,7 @@ fn variants(study: &StudyReport) -> Vec<Variant> {
     for (at, settings) in all.iter().enumerate() {
         for state in &states {
             let set = value_text(settings);
-            let name = match state.map(value_text).filter(|name| name != "none") {
+            let name = match state.map(value_text).filter(|name| name != NO_INTERVENTION) {
                 None => set,
                 Some(state) if at == 0 => state,
                 Some(state) => format!("{set} with {state}"),
