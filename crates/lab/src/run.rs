@@ -338,6 +338,7 @@ fn measured_life<'a>(
         server_pid,
         client_pids: clients.as_ref().map(Clients::pids).unwrap_or_default(),
         datadir,
+        log_file: server.sandbox().map(|sandbox| sandbox.log_path()),
         is_ours: server.sandbox().is_some(),
         limits: server.sandbox().map(|sandbox| *sandbox.limits()).unwrap_or_default(),
         began: lived.recording.began,

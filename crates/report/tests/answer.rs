@@ -218,7 +218,8 @@ fn a_change_at_a_moment_is_answered_by_what_was_before_and_after() {
     for block in 1..=3 {
         let key =
             Key::from([("server".to_owned(), "a".into()), ("workload".to_owned(), "oltp_read_write".into())]);
-        let start = RunStart { block, repeat: block, host, ..RunStart::new(key, vec![8], 1, i64::from(block)) };
+        let start =
+            RunStart { block, repeat: block, host, ..RunStart::new(key, vec![8], 1, i64::from(block)) };
         let level = common::Level { sessions: 8, tps: 1000.0, offset_s: 3.0, seconds: 10 };
         let mut step = common::step(&mut noise, &level, false);
         for interval in step.intervals.iter_mut().filter(|interval| interval.second > 5) {
