@@ -94,7 +94,7 @@ pub(crate) fn sentences(study: &StudyReport) -> Vec<Sentence> {
 
 /// Committed transactions per second before and after a change that came at a moment: over the whole seconds that lie on one
 /// side of it. `None` where one side has none.
-fn before_after(run: &RunView, of: &store::Intervention) -> Option<(f64, f64)> {
+pub(crate) fn before_after(run: &RunView, of: &store::Intervention) -> Option<(f64, f64)> {
     let (began, took) = (of.at_s?, of.took_s.unwrap_or_default());
     let (mut before, mut after) = (Vec::new(), Vec::new());
     for step in &run.steps {
