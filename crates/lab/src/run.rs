@@ -585,7 +585,10 @@ fn record_load(
     for (own, result) in recording.each().zip(&results) {
         if let Some(duel) = own.duel {
             let counted = duel.slices.iter().filter(|slice| slice.is_counted).count();
-            let text = format!("{counted} of {} counted, the others were disturbed", duel.slices.len());
+            let text = match duel.slices.len() {
+                all if all == counted => format!("all {all} count"),
+                all => format!("{counted} of {all} count, the others were disturbed by other processes"),
+            };
             let name = if !own.interventions.is_empty() { "phases" } else { "duel_slices" };
             own.facts.insert(name.to_owned(), text);
         }

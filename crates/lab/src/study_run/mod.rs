@@ -27,7 +27,7 @@ use crate::machine::{prepare, take_results};
 use crate::observe::{Event, Observer};
 use crate::plan::{Plan, PlannedRun, draw_seed, fingerprint};
 use crate::record;
-use crate::recorded::{grow, planned_before, statuses, study_row, unfinished};
+use crate::recorded::{earlier, grow, planned_before, statuses, study_row, unfinished};
 use crate::run::Around;
 use crate::stop::StopSwitch;
 use crate::study::{Body, Study};
@@ -184,6 +184,10 @@ pub(crate) fn begin(
             has_blocks(request, &plan)?;
             let id = store.add_study(&study_row(request, body, &plan)?)?;
             if let Some(note) = crate::calibrate::note(home, &request.study, body, &plan) {
+                store.add_note(id, load::time::unix_ms(), &note)?;
+            }
+            if let Some(note) = earlier(store, id)? {
+                observer(Event::Warning(&note));
                 store.add_note(id, load::time::unix_ms(), &note)?;
             }
             (plan, id)
