@@ -56,8 +56,11 @@ pub fn begin(published: &store::Study, results: &Path, asked: &Asked<'_>) -> Res
         }
     }
     let path = format!("{name}.toml");
-    let study = crate::study::parse(Path::new(&path), &published.file_text)
+    let mut study = crate::study::parse(Path::new(&path), &published.file_text)
         .map_err(|problems| Error::Study(Box::new(problems)))?;
+    if asked.untrusted.is_none() {
+        crate::study::expand(&mut study)?;
+    }
     let mut body = study.body(published.is_quick);
     body.load.blocks = published.blocks.min(body.load.blocks);
     if let Some(bounds) = &asked.untrusted {
