@@ -221,6 +221,7 @@ mod tests {
             ("workload = \"w.smack\"".to_owned(), "workload w.smack"),
             ("server = \"mysql://root:geheim@db/x\"".to_owned(), "runs elsewhere"),
             ("server = \"my-sandbox\"".to_owned(), "sandbox of its author's"),
+            ("server = { git = \"/root\", refs = \"v1..v2\" }".to_owned(), "its recipe is code"),
             ("env = { name = \"e\", set = { A = \"b\" } }".to_owned(), "env e"),
             ("env = { name = \"e\", preload = \"/tmp/x.so\" }".to_owned(), "env e"),
             ("storage = { name = \"s\", datadir = \"/root\" }".to_owned(), "storage s"),
