@@ -68,6 +68,41 @@ pub(crate) struct Order<'a> {
     pub(crate) notes: Vec<String>,
 }
 
+impl<'a> Order<'a> {
+    /// A load and nothing beside it: by this process, on tables that may come from a snapshot, with all gates. `server` is
+    /// `flavor@version[+label]`.
+    pub(crate) fn new(
+        home: &'a Home,
+        (server, flavor): (String, sandbox::Flavor),
+        (workload, options): (&'a Resolved, &'a BTreeMap<String, String>),
+        load: LoadPlan,
+    ) -> Order<'a> {
+        Order {
+            home,
+            clients: 1,
+            server_name: server,
+            flavor,
+            workload,
+            options,
+            engine: None,
+            data: Data::Any,
+            seed: load.seed,
+            load,
+            line: None,
+            phases: None,
+            timed: Vec::new(),
+            prime: None,
+            is_cold: false,
+            is_lenient: false,
+            asked: Asked::default(),
+            server_facts: ServerFacts::default(),
+            log_file: None,
+            canary_ratio: None,
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// Server variables that a server was started with.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
