@@ -185,7 +185,6 @@ fn making<'a>(
     let order = Order {
         clients: request.clients,
         data,
-        seed: request.seed,
         asked,
         notes: machine.doubt.iter().cloned().chain(notes).collect(),
         ..Order::new(home, server, work, load)

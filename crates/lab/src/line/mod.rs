@@ -203,7 +203,6 @@ impl Search<'_> {
             data: request.data,
             line: Some(self.order(is_new)),
             is_lenient: true,
-            seed: request.seed,
             asked,
             notes: self.notes.clone(),
             ..Order::new(self.home, server, (&request.workload, &request.options), load)
