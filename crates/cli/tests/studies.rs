@@ -125,10 +125,14 @@ fn a_cell_that_fails_is_recorded_and_the_rest_goes_on() {
     let path = dir.path().join("failing.toml");
     let text = "title = \"failing\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_point_select\"\n\
         settings = [\"default\", { name = \"broken\", set = { innodb_data_file_path = \"nonsense\" } }]\n[options]\ntable_size = 1000\n\
-        [load]\nwarmup = \"0s\"\nduration = \"500ms\"\nblocks = 1\n";
+        [load]\nwarmup = \"0s\"\nduration = \"500ms\"\nblocks = 1\n[compare]\naxis = \"settings\"\nbase = \"default\"\n";
     std::fs::write(&path, text).unwrap();
-    let run_it = plimsoll().arg("run").arg(&path).arg("--results").arg(&results).output().unwrap();
-    let done = Done::of(run_it).expect(1, &["failed"]);
+    let run_it = |more: &[&str]| {
+        let run = plimsoll().arg("run").arg(&path).arg("--results").arg(&results).args(more).output();
+        Done::of(run.unwrap()).expect(1, &["failed"])
+    };
+    let done = run_it(&[]);
+    assert!(!done.err.contains("an earlier record"), "{}", done.err);
     assert!(done.out.contains("1 of 2 runs failed"), "{}", done.out);
     let found = statuses(&results);
     assert_eq!(found.len(), 2);
@@ -138,6 +142,17 @@ fn a_cell_that_fails_is_recorded_and_the_rest_goes_on() {
     let failed = heads.iter().find(|head| head.status == Status::Failed).unwrap();
     let end = store.run(failed.id).unwrap().end.unwrap();
     assert!(end.error.is_some_and(|error| !error.is_empty()));
+
+    // Whoever asks again says what the first answer was.
+    let again = run_it(&["--new"]);
+    let said = "0 of 1 comparisons have a verdict; whoever shows one of the two shows both";
+    assert!(
+        again.err.contains("an earlier record of this study, begun ") && again.err.contains(said),
+        "{}",
+        again.err
+    );
+    let store = Store::open_read_only(&results).unwrap();
+    assert!(store.studies().unwrap()[1].notes.iter().any(|(_, note)| note.contains(said)));
 }
 
 #[test]

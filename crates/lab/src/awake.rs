@@ -52,7 +52,13 @@ impl Awake {
         let mut awake = Awake { _latency: None, _changed: None, doubts: Vec::new() };
         let mut held = Vec::new();
         if wishes.idle == Idle::Awake {
-            awake._latency = wake();
+            match wake() {
+                Ok(latency) => awake._latency = latency,
+                Err(why) => awake.doubts.push(format!(
+                    "cpus that sleep between requests cannot be kept awake: {DMA_LATENCY}: {why}; run it as root, or say \
+                     idle = \"as-is\" under [machine]"
+                )),
+            }
             held.extend(awake._latency.as_ref().map(|_| "awake".to_owned()));
         }
         match Changed::make(Path::new("/sys/devices/system/cpu"), wishes) {
@@ -70,15 +76,18 @@ impl Awake {
     }
 }
 
-/// By the kernel's own request, where it has a driver that heeds it and we may ask.
-fn wake() -> Option<File> {
+const DMA_LATENCY: &str = "/dev/cpu_dma_latency";
+
+/// By the kernel's own request. `None` where it has no driver that heeds it, as in most virtual machines: there the host puts
+/// cpus to sleep, which nobody in it can change.
+fn wake() -> io::Result<Option<File>> {
     let driver = fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver").unwrap_or_default();
     if matches!(driver.trim(), "" | "none") {
-        return None;
+        return Ok(None);
     }
-    let mut file = OpenOptions::new().write(true).open("/dev/cpu_dma_latency").ok()?;
-    file.write_all(&0i32.to_ne_bytes()).ok()?;
-    Some(file)
+    let mut file = OpenOptions::new().write(true).open(DMA_LATENCY)?;
+    file.write_all(&0i32.to_ne_bytes())?;
+    Ok(Some(file))
 }
 
 impl Drop for Awake {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sandbox::{Assignment, Build, CpuRequest, Cpus, Home, Isolation, Profile, Spec};
-use store::{Key, RunEnd, RunStart, ServerFacts, Status, WorkloadFacts};
+use store::{Key, RunEnd, RunStart, Status, WorkloadFacts};
 
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
@@ -181,28 +181,13 @@ fn making<'a>(
     load.cpus = client.map_or_else(Vec::new, |cpus| cpus.0.iter().map(|&cpu| cpu as usize).collect());
     let (place, asked) = subject.place(|build| Ok(spec(request, build)))?;
     let notes = assigned.map(|assigned| assigned.notes).unwrap_or_default();
+    let (server, work) = ((subject.name(), subject.flavor()), (&request.workload, &request.options));
     let order = Order {
         clients: request.clients,
-        home,
-        server_name: subject.name(),
-        flavor: subject.flavor(),
-        workload: &request.workload,
-        options: &request.options,
-        engine: None,
         data,
-        load,
-        line: None,
-        phases: None,
-        timed: Vec::new(),
-        prime: None,
-        is_cold: false,
-        is_lenient: false,
-        seed: request.seed,
         asked,
-        server_facts: ServerFacts::default(),
-        log_file: None,
-        canary_ratio: None,
         notes: machine.doubt.iter().cloned().chain(notes).collect(),
+        ..Order::new(home, server, work, load)
     };
     Ok(Making { start: start_of(request, &subject.name(), index), label, order, place })
 }

@@ -21,7 +21,7 @@ pub(crate) struct Controlled<'a> {
 pub(crate) enum Life<'a> {
     /// Plimsoll, for each run.
     Own(&'a Build),
-    /// Plimsoll, once its build has been fetched.
+    /// Plimsoll, once its build has been fetched or made.
     ToFetch,
     /// Somebody else.
     Foreign,

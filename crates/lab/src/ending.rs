@@ -75,9 +75,7 @@ pub(crate) fn look(
     block: u32,
     observer: Observer<'_>,
 ) -> Result<Look, Error> {
-    let report = report::Report::of_stores(&[store], &report::Selection::Records(vec![study]))
-        .map_err(|error| Error::Run(format!("looking at the verdicts: {error}")))?;
-    let (decided, open) = report.studies.first().map_or((0, 0), report::StudyReport::decided);
+    let (decided, open) = standing(store, study)?;
     let look = Look { at_ms: load::time::unix_ms(), block, decided: decided as u32, open: open as u32 };
     let looks = store.looks(study)?;
     // A command that goes on without a new run since has seen nothing new.
@@ -87,6 +85,13 @@ pub(crate) fn look(
         observer(Event::Looked { number: looks.len() + 1, look: &look });
     }
     Ok(look)
+}
+
+/// How many primary comparisons of a record have a verdict, and how many have none.
+pub(crate) fn standing(store: &Store, study: StudyId) -> Result<(usize, usize), Error> {
+    let report = report::Report::of_stores(&[store], &report::Selection::Records(vec![study]))
+        .map_err(|error| Error::Run(format!("looking at the verdicts: {error}")))?;
+    Ok(report.studies.first().map_or((0, 0), report::StudyReport::decided))
 }
 
 /// What the runs took that were made, all attempts and commands. The runs of a duel go on at the same time, which counts

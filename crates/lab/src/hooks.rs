@@ -15,6 +15,8 @@ pub struct RunContext {
     pub client_pids: Vec<u32>,
     /// Its data directory; `None` where it is not on this machine or cannot be seen.
     pub datadir: Option<PathBuf>,
+    /// Its log; `None` where it is not ours.
+    pub log_file: Option<PathBuf>,
     /// It is a sandbox: its settings may be changed for a moment, its tables vacuumed.
     pub is_ours: bool,
     /// Limits that it runs under.

@@ -37,6 +37,7 @@ pub mod rerun;
 mod run;
 pub mod servers;
 pub mod source;
+mod stalled;
 mod stop;
 pub mod study;
 pub mod study_run;

@@ -110,6 +110,28 @@ pub(crate) fn planned_before(record: &StudyRecord, body: &Body, quick: bool) -> 
     )))
 }
 
+/// What a reader of a new record has to know of the one before it: a question that is asked until the answer pleases has not
+/// been answered. `None` where there is none that compares anything.
+pub(crate) fn earlier(store: &Store, new: StudyId) -> Result<Option<String>, Error> {
+    let studies = store.studies()?;
+    let Some(record) = studies.iter().find(|record| record.id == new) else { return Ok(None) };
+    let is_same = |known: &&StudyRecord| {
+        (&known.study.name, known.study.is_quick) == (&record.study.name, record.study.is_quick)
+    };
+    let Some(known) = studies.iter().rev().filter(is_same).find(|known| known.id != new) else {
+        return Ok(None);
+    };
+    let (decided, open) = crate::ending::standing(store, known.id)?;
+    Ok((decided + open > 0).then(|| {
+        format!(
+            "an earlier record of this study, begun {}: {decided} of {} comparisons have a verdict; whoever shows one of the \
+             two shows both",
+            crate::study::units::utc(known.study.created_at_ms),
+            decided + open
+        )
+    }))
+}
+
 /// Gives a recorded study the blocks that its file has got since. Its verdicts may have been seen before, so from now on
 /// they are judged as those of a study that is watched.
 pub(crate) fn grow(

@@ -56,8 +56,11 @@ pub fn begin(published: &store::Study, results: &Path, asked: &Asked<'_>) -> Res
         }
     }
     let path = format!("{name}.toml");
-    let study = crate::study::parse(Path::new(&path), &published.file_text)
+    let mut study = crate::study::parse(Path::new(&path), &published.file_text)
         .map_err(|problems| Error::Study(Box::new(problems)))?;
+    if asked.untrusted.is_none() {
+        crate::study::expand(&mut study)?;
+    }
     let mut body = study.body(published.is_quick);
     body.load.blocks = published.blocks.min(body.load.blocks);
     if let Some(bounds) = &asked.untrusted {
@@ -218,6 +221,7 @@ mod tests {
             ("workload = \"w.smack\"".to_owned(), "workload w.smack"),
             ("server = \"mysql://root:geheim@db/x\"".to_owned(), "runs elsewhere"),
             ("server = \"my-sandbox\"".to_owned(), "sandbox of its author's"),
+            ("server = { git = \"/root\", refs = \"v1..v2\" }".to_owned(), "its recipe is code"),
             ("env = { name = \"e\", set = { A = \"b\" } }".to_owned(), "env e"),
             ("env = { name = \"e\", preload = \"/tmp/x.so\" }".to_owned(), "env e"),
             ("storage = { name = \"s\", datadir = \"/root\" }".to_owned(), "storage s"),

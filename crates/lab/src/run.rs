@@ -68,6 +68,41 @@ pub(crate) struct Order<'a> {
     pub(crate) notes: Vec<String>,
 }
 
+impl<'a> Order<'a> {
+    /// A load and nothing beside it: by this process, on tables that may come from a snapshot, with all gates. `server` is
+    /// `flavor@version[+label]`.
+    pub(crate) fn new(
+        home: &'a Home,
+        (server, flavor): (String, sandbox::Flavor),
+        (workload, options): (&'a Resolved, &'a BTreeMap<String, String>),
+        load: LoadPlan,
+    ) -> Order<'a> {
+        Order {
+            home,
+            clients: 1,
+            server_name: server,
+            flavor,
+            workload,
+            options,
+            engine: None,
+            data: Data::Any,
+            seed: load.seed,
+            load,
+            line: None,
+            phases: None,
+            timed: Vec::new(),
+            prime: None,
+            is_cold: false,
+            is_lenient: false,
+            asked: Asked::default(),
+            server_facts: ServerFacts::default(),
+            log_file: None,
+            canary_ratio: None,
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// Server variables that a server was started with.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
@@ -338,6 +373,7 @@ fn measured_life<'a>(
         server_pid,
         client_pids: clients.as_ref().map(Clients::pids).unwrap_or_default(),
         datadir,
+        log_file: server.sandbox().map(|sandbox| sandbox.log_path()),
         is_ours: server.sandbox().is_some(),
         limits: server.sandbox().map(|sandbox| *sandbox.limits()).unwrap_or_default(),
         began: lived.recording.began,
@@ -584,7 +620,10 @@ fn record_load(
     for (own, result) in recording.each().zip(&results) {
         if let Some(duel) = own.duel {
             let counted = duel.slices.iter().filter(|slice| slice.is_counted).count();
-            let text = format!("{counted} of {} counted, the others were disturbed", duel.slices.len());
+            let text = match duel.slices.len() {
+                all if all == counted => format!("all {all} count"),
+                all => format!("{counted} of {all} count, the others were disturbed by other processes"),
+            };
             let name = if !own.interventions.is_empty() { "phases" } else { "duel_slices" };
             own.facts.insert(name.to_owned(), text);
         }

@@ -3,6 +3,7 @@
 
 use sandbox::{Build, Flavor, Home, Sandbox, Spec};
 
+use crate::cells::Life;
 use crate::error::Error;
 use crate::observe::Observer;
 use crate::provision::{Place, introduce};
@@ -13,7 +14,17 @@ use crate::servers::{self, Server};
 pub(crate) enum Subject {
     Build(Box<Build>),
     Sandbox(Box<Sandbox>),
-    Attached { target: Box<wire::Target>, name: String, flavor: Flavor },
+    Attached {
+        target: Box<wire::Target>,
+        name: String,
+        flavor: Flavor,
+    },
+    /// A commit that does not build, which is a finding: its runs fail, with the reason.
+    Unbuilt {
+        name: String,
+        flavor: Flavor,
+        why: String,
+    },
 }
 
 impl Subject {
@@ -36,7 +47,7 @@ impl Subject {
         match self {
             Subject::Build(build) => build.name(),
             Subject::Sandbox(sandbox) => sandbox.build().name(),
-            Subject::Attached { name, .. } => name.clone(),
+            Subject::Attached { name, .. } | Subject::Unbuilt { name, .. } => name.clone(),
         }
     }
 
@@ -44,7 +55,7 @@ impl Subject {
         match self {
             Subject::Build(build) => build.flavor,
             Subject::Sandbox(sandbox) => sandbox.build().flavor,
-            Subject::Attached { flavor, .. } => *flavor,
+            Subject::Attached { flavor, .. } | Subject::Unbuilt { flavor, .. } => *flavor,
         }
     }
 
@@ -53,7 +64,7 @@ impl Subject {
         match self {
             Subject::Build(build) => Some(build),
             Subject::Sandbox(sandbox) => Some(sandbox.build()),
-            Subject::Attached { .. } => None,
+            Subject::Attached { .. } | Subject::Unbuilt { .. } => None,
         }
     }
 
@@ -62,6 +73,15 @@ impl Subject {
         match self {
             Subject::Build(build) => Some(build),
             _ => None,
+        }
+    }
+
+    /// Whose its runs' servers are, for what is checked before them.
+    pub(crate) fn life(&self) -> Life<'_> {
+        match self {
+            Subject::Build(build) => Life::Own(build),
+            Subject::Unbuilt { .. } => Life::ToFetch,
+            Subject::Sandbox(_) | Subject::Attached { .. } => Life::Foreign,
         }
     }
 
@@ -78,6 +98,7 @@ impl Subject {
             }
             Subject::Sandbox(sandbox) => (Place::Deployed(sandbox), Asked::of_sandbox(sandbox)),
             Subject::Attached { target, .. } => (Place::Attached(target), Asked::default()),
+            Subject::Unbuilt { why, .. } => (Place::Unbuilt(why), Asked::default()),
         })
     }
 }

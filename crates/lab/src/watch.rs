@@ -13,6 +13,7 @@ use wire::Protocol;
 
 use crate::hooks::{Attach, Found, Hook, Part, RunContext};
 use crate::judge::stored;
+use crate::stalled::{self, LogMarks};
 
 /// Watches every run: lets the server pay its debt first, then samplers once a second, gates at the end.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +56,7 @@ impl Attach for Watch {
             metrics: self.metrics.clone(),
             began: context.began,
             slices: context.is_sliced.then(Vec::new),
+            log: context.log_file.clone().map(LogMarks::new),
         })]
     }
 }
@@ -88,6 +90,7 @@ pub(crate) fn onlooker(began: Instant, target: Option<&wire::Target>) -> Box<dyn
         metrics: None,
         began,
         slices: None,
+        log: None,
     })
 }
 
@@ -108,6 +111,8 @@ struct Watching {
     /// Of a load in slices: from and to of each, in seconds since the run began. What was done between those of a run is not
     /// the run's.
     slices: Option<Vec<(f64, f64)>>,
+    /// Of a server of ours.
+    log: Option<LogMarks>,
 }
 
 /// What is known of a run before its load.
@@ -146,6 +151,9 @@ impl Watching {
 
 impl Hook for Watching {
     fn event(&mut self, event: &load::Event<'_>) {
+        if let Some(log) = &mut self.log {
+            log.mark(self.began.elapsed().as_secs_f64());
+        }
         match event {
             load::Event::Interval { interval, .. } => {
                 self.sampler.tick();
@@ -177,7 +185,10 @@ impl Hook for Watching {
     }
 
     fn finish(self: Box<Self>, parts: &[Part<'_>]) -> Vec<Found> {
-        let Watching { sampler, known, slices, metrics, .. } = *self;
+        let Watching { sampler, known, slices, metrics, mut log, began } = *self;
+        if let Some(log) = &mut log {
+            log.mark(began.elapsed().as_secs_f64());
+        }
         let (whole, shown) = sampler.stop();
         if let Some(metrics) = &metrics {
             metrics.clear();
@@ -188,7 +199,11 @@ impl Hook for Watching {
                 let own: Vec<(f64, f64)> = own.map(|(window, _)| *window).collect();
                 known.found(&whole.spliced(&own), &shown, part.steps)
             }
-            _ => known.found(&whole, &shown, part.steps),
+            _ => {
+                let mut found = known.found(&whole, &shown, part.steps);
+                found.facts.extend(stalled::facts(&whole, part.steps, log.as_ref()));
+                found
+            }
         };
         parts.iter().map(found).collect()
     }

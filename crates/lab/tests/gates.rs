@@ -114,6 +114,7 @@ fn context(target: Target, flavor: Flavor) -> RunContext {
         flavor,
         server_pid: None,
         datadir: None,
+        log_file: None,
         is_ours: false,
         limits: Limits::default(),
         began: Instant::now(),

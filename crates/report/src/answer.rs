@@ -43,15 +43,17 @@ pub(crate) fn answer(study: &StudyReport, order: &Order<'_>) -> Vec<Sentence> {
         if !all.is_empty() {
             sentences.push(Sentence::plain("No answer yet: no comparison has valid runs on both sides."));
         }
-        let lines = crate::lines::sentences(study);
-        if !lines.is_empty() {
+        // What the study is about, if not about a comparison: its load lines, its changes, or what carried most.
+        let candidates: [(fn(&StudyReport) -> Vec<Sentence>, &str); 3] = [
+            (crate::lines::sentences, "cells"),
+            (crate::interventions::sentences, "changes"),
+            (peaks, "workloads"),
+        ];
+        let told = candidates.iter().map(|(sentences, what)| (sentences(study), what));
+        if let Some((told, what)) = told.into_iter().find(|(told, _)| !told.is_empty()) {
             let left = SENTENCES_MAX - sentences.len();
-            sentences.extend(within(lines, left, "cells"));
-            return sentences;
+            sentences.extend(within(told, left, what));
         }
-        let peaks = peaks(study);
-        let left = SENTENCES_MAX - sentences.len();
-        sentences.extend(within(peaks, left, "workloads"));
         return sentences;
     }
     let left = SENTENCES_MAX - sentences.len();

@@ -205,3 +205,41 @@ fn the_primary_comparison_is_told_first() {
     assert!(said[0].contains("] of a's at 16 sessions (faster, 8 blocks); ×0."), "{}", said[0]);
     assert!(said[1].starts_with("b carries ×1."), "{}", said[1]);
 }
+
+/// A change at a moment is what such a study is about: the before and after is said first, without a verdict.
+#[test]
+fn a_change_at_a_moment_is_answered_by_what_was_before_and_after() {
+    let results = tempfile::tempdir().unwrap();
+    let mut store = Store::open(results.path()).unwrap();
+    let axes = vec![Axis { name: "server".to_owned(), values: vec!["a".into()] }];
+    let id = store.add_study(&common::study("moment", axes, Vec::new(), 3, 3)).unwrap();
+    let host = store.add_host(&common::host("bench1", "Linux")).unwrap();
+    let mut noise = common::Noise::new(1);
+    for block in 1..=3 {
+        let key =
+            Key::from([("server".to_owned(), "a".into()), ("workload".to_owned(), "oltp_read_write".into())]);
+        let start =
+            RunStart { block, repeat: block, host, ..RunStart::new(key, vec![8], 1, i64::from(block)) };
+        let level = common::Level { sessions: 8, tps: 1000.0, offset_s: 3.0, seconds: 10 };
+        let mut step = common::step(&mut noise, &level, false);
+        for interval in step.intervals.iter_mut().filter(|interval| interval.second > 5) {
+            interval.outcomes.committed /= 2;
+        }
+        let changed = Intervention {
+            name: "drop_index".to_owned(),
+            on: vec!["DROP INDEX k".to_owned()],
+            off: Vec::new(),
+            readings: Default::default(),
+            at_s: Some(8.0),
+            took_s: Some(0.0),
+        };
+        let ended = common::end("a", "oltp_read_write", vec![step]);
+        store.record_run(id, &start, &RunEnd { interventions: vec![changed], ..ended }).unwrap();
+    }
+    let report = Report::of_stores(&[&store], &Selection::Latest).unwrap();
+    let said = said(&report.studies[0]);
+    assert!(said[0].starts_with("drop_index after 5 s: "), "{said:#?}");
+    assert!(said[0].contains("(×0.5"), "{said:#?}");
+    assert!(said[0].ends_with("], median of 3 lives; a before and after, no verdict)."), "{said:#?}");
+    assert!(!said.iter().any(|one| one.contains("Highest throughput")), "{said:#?}");
+}

@@ -58,6 +58,10 @@ fn line(promise: &str, limit_ms: f64, line_tps: Option<f64>) -> Line {
 
 /// Two servers of which the other one carries 1.18 times as much under 20 ms; nothing is known under 50 ms of one.
 fn lines(directory: &Path, blocks: u32) -> Store {
+    recorded(directory, blocks, PROMISES, true)
+}
+
+fn recorded(directory: &Path, blocks: u32, promises: [&str; 2], is_compared: bool) -> Store {
     let mut store = Store::open(directory).unwrap();
     let axis = |name: &str, values: &[&str]| Axis {
         name: name.to_owned(),
@@ -67,12 +71,13 @@ fn lines(directory: &Path, blocks: u32) -> Store {
     let comparison = Comparison {
         axis: "server".to_owned(),
         base: SERVERS[0].into(),
-        metrics: PROMISES.map(str::to_owned).to_vec(),
+        metrics: promises.map(str::to_owned).to_vec(),
         margin: 0.05,
         primary: None,
         is_watched: false,
     };
-    let id = store.add_study(&study("lines", axes, vec![comparison], blocks, 2 * blocks)).unwrap();
+    let comparisons = is_compared.then_some(comparison).into_iter().collect();
+    let id = store.add_study(&study("lines", axes, comparisons, blocks, 2 * blocks)).unwrap();
     let machine = store.add_host(&host("bench1", "Linux 6.1")).unwrap();
     let mut noise = Noise::new(7);
     for block in 1..=blocks {
@@ -87,7 +92,7 @@ fn lines(directory: &Path, blocks: u32) -> Store {
             probes.enumerate().for_each(|(at, probe)| store.add_line_probe(search, at, &probe).unwrap());
             let under_50 = (at == 0).then_some(1.1 * tps);
             let found = LineFound {
-                lines: vec![line(PROMISES[0], 20.0, Some(tps)), line(PROMISES[1], 50.0, under_50)],
+                lines: vec![line(promises[0], 20.0, Some(tps)), line(promises[1], 50.0, under_50)],
                 seconds_total: 120.0,
             };
             store.finish_line(search, &found).unwrap();
@@ -145,6 +150,22 @@ fn without_a_verdict_each_cell_has_its_line_and_its_peak() {
         (study.line(&study.points[0], "p99 < 20ms").unwrap(), study.peak(&study.points[0]).unwrap());
     assert!((peak.median / line.median - 2.0).abs() < 1e-9);
     assert!(study.line(&study.points[1], "p99 < 50ms").is_none());
+}
+
+/// Promises of two kinds: the rate up to which both are kept, and which of them ends there.
+#[test]
+fn a_cell_says_up_to_where_all_promises_are_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = recorded(directory.path(), 1, ["p99 < 20ms", "errors < 0.1%"], false);
+    let report = Report::of_stores(&[&store], &Selection::Latest).unwrap();
+    let answer: Vec<&str> = report.studies[0].answer.iter().map(|sentence| sentence.text.as_str()).collect();
+    assert!(answer[0].contains("; all are kept up to "), "{answer:#?}");
+    assert!(answer[0].contains(", where p99 < 20ms ends; the closed loop's peak"), "{answer:#?}");
+    // The other server has no line under the second: nothing is known of both.
+    assert!(!answer[1].contains("all are kept"), "{answer:#?}");
+    assert!(report::markdown(&report).contains("| All of them |"));
+    // Of one kind the tightest ends the rest, as everybody sees.
+    assert!(!report::markdown(&self::report(1)).contains("All of them"));
 }
 
 #[test]

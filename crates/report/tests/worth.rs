@@ -235,9 +235,13 @@ fn stalls_have_a_table_and_columns() {
         let stalls = if (block, server) == (2, "b") { (2, 2.4) } else { (0, 0.1) };
         end.steps[0].stalls = Some(Stalls { seconds: stalls.0, longest_s: stalls.1 });
         end.steps[0].writes = 0;
+        if stalls.0 > 0 {
+            end.facts.insert("stalled/8/2".to_owned(), "for 2 s; its log: checkpoint starting".to_owned());
+        }
     });
     let markdown = report::markdown(&report);
     assert!(markdown.contains("## Stalls and marks"), "{markdown}");
+    assert!(markdown.contains("| for 2 s; its log: checkpoint starting | 2 |"), "{markdown}");
     assert!(markdown.contains("| b | – | 8 | 1 of 2 | 2 | 2.40 |"), "{markdown}");
     assert!(!markdown.contains("| a | – | 8 | 0 of 2"), "{markdown}");
     let out = tempfile::tempdir().unwrap();

@@ -19,6 +19,7 @@ mod measurement_error;
 mod oltp_cost;
 mod pgbench_cost;
 mod power;
+mod quickstart;
 mod sampler_cost;
 mod soak;
 mod statement_mix;
@@ -83,6 +84,11 @@ const ALL: &[Benchmark] = &[
         lives::run,
     ),
     ("power", "what a minute of duels tells, against a minute of interleaved runs", power::run),
+    (
+        "quickstart",
+        "the quickstart again and again: its time, and the share of its questions that it decides",
+        quickstart::run,
+    ),
     ("bisect-search", "simulated bisections: how often the guilty build is found", bisect_search::run),
     (
         "change-points",

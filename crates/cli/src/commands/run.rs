@@ -135,8 +135,8 @@ fn dry(request: &Request, outline: &Outline) -> String {
     let plan = &outline.plan;
     let mut text = format!("{}\n{}\n\n", request.study.title, request.study.question.trim());
     for server in &plan.servers {
-        let fetch = outline.to_fetch.iter().find(|(name, _)| *name == server.build_name);
-        let from = fetch.map_or_else(String::new, |(_, source)| format!(", to be fetched from {source}"));
+        let obtain = outline.to_obtain.iter().find(|(name, _)| *name == server.build_name);
+        let from = obtain.map_or_else(String::new, |(_, from)| format!(", {from}"));
         text.push_str(&format!("{} is {}{from}\n", server.selector, server.name));
     }
     let load = request.study.body(request.quick).load;

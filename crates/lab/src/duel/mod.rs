@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use sandbox::{Build, Home, Profile, Spec};
-use store::{Key, RunEnd, RunStart, ServerFacts, Slice, Status};
+use store::{Key, RunEnd, RunStart, Slice, Status};
 
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
@@ -21,7 +21,7 @@ use crate::machine::prepare;
 use crate::make::{Making, make_together};
 use crate::observe::{Observer, RunLabel};
 use crate::plan::mix;
-use crate::provision::{Data, Place};
+use crate::provision::Place;
 use crate::run::{Around, Asked, Order};
 use crate::stop::{SIDES_MAX, StopSwitch};
 use crate::study::MachineWishes;
@@ -226,28 +226,11 @@ fn making<'a>(
         length: load::Length::Time(SLICE),
         pacing: request.pacing,
     };
+    let load = load::LoadPlan { steps: vec![level], seed, raise_priority: true, ..load::LoadPlan::default() };
     let order = Order {
-        clients: 1,
-        home,
-        server_name: name.clone(),
-        flavor: build.flavor,
-        workload: &request.workload,
-        options: &request.options,
-        engine: None,
-        data: Data::Any,
-        load: load::LoadPlan { steps: vec![level], seed, raise_priority: true, ..load::LoadPlan::default() },
-        line: None,
-        phases: None,
-        timed: Vec::new(),
-        prime: None,
-        is_cold: false,
-        is_lenient: false,
-        seed,
         asked: Asked::of(&spec),
-        server_facts: ServerFacts::default(),
-        log_file: None,
-        canary_ratio: None,
         notes: notes.to_vec(),
+        ..Order::new(home, (name.clone(), build.flavor), (&request.workload, &request.options), load)
     };
     let start = RunStart {
         index,

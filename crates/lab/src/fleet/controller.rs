@@ -9,7 +9,7 @@ use store::{Status, Store, StudyId};
 
 use super::desk::{Desk, Ended, Fleet, Try};
 use super::slurm::{self, Queued};
-use super::standing::FleetStanding;
+use super::standing::{FleetStanding, Place};
 use super::{Wishes, task};
 use crate::ending::{self, Ended as Early};
 use crate::error::Error;
@@ -33,6 +33,8 @@ pub struct Order {
 
 /// How often the directory and the queue are looked at.
 const POLL: Duration = Duration::from_secs(2);
+/// How often Slurm is asked for its nodes while blocks wait.
+const POLL_NODES: Duration = Duration::from_secs(30);
 /// Looks at which a task must be missing in the queue before it counts as gone: shared directories and schedulers are late.
 const MISSING_LOOKS: u32 = 2;
 /// Submissions of a block by one command.
@@ -100,6 +102,7 @@ pub fn run_fleet(
         looked_after: 0,
         ended: None,
         shown: FleetStanding::default(),
+        away: (Vec::new(), None),
         made: 0,
     };
     let finished = begun.plan.runs.len() - open.len();
@@ -171,6 +174,8 @@ struct Controller<'a> {
     looked_after: usize,
     ended: Option<Early>,
     shown: FleetStanding,
+    /// Nodes that take no job, as they were told last, and when Slurm was asked for them.
+    away: (Vec<String>, Option<Instant>),
     /// Runs that were taken over.
     made: usize,
 }
@@ -416,10 +421,30 @@ impl Controller<'_> {
                 self.told.insert(block, text);
             }
         }
+        let is_waiting = now.blocks.iter().any(|one| matches!(one.place, Place::Waiting(_)));
         if now != self.shown {
             (self.observer)(Event::Fleet(&now));
             self.shown = now;
         }
+        if is_waiting {
+            self.tell_of_nodes();
+        }
+    }
+
+    /// Why blocks may wait for ever: nodes that Slurm gives no job. Where it cannot be asked, the queue's error tells that.
+    fn tell_of_nodes(&mut self) {
+        if self.away.1.is_some_and(|asked| asked.elapsed() < POLL_NODES) {
+            return;
+        }
+        let Ok(away) = slurm::out_of_use(&self.fleet.wishes()) else { return };
+        if !away.is_empty() && away != self.away.0 {
+            (self.observer)(Event::Warning(&format!(
+                "blocks wait, and nodes take no job: {}; `sinfo -R` says why, `scontrol update NodeName=... State=RESUME` \
+                 brings a node back",
+                away.join(", ")
+            )));
+        }
+        self.away = (away, Some(Instant::now()));
     }
 
     /// Somebody wants it to end.

@@ -121,26 +121,45 @@ pub fn commands() -> Result<(), Error> {
 /// # Errors
 /// What is missing, with what there is instead.
 pub fn nodes(wishes: &Wishes) -> Result<Vec<String>, Error> {
-    let lines = asked("sinfo", &words(&["-h", "-N", "-o", "%R|%P|%N|%T|%f"]), "")?;
-    wanted(&node_lines(&lines), wishes).map_err(Error::Usage)
+    wanted(&all_nodes()?, wishes).map_err(Error::Usage)
+}
+
+/// Nodes of the partition that take no job before somebody helps them, each with its state: `n3 is drained`.
+///
+/// # Errors
+/// Slurm cannot be asked, or has no such partition.
+pub(super) fn out_of_use(wishes: &Wishes) -> Result<Vec<String>, Error> {
+    away(&all_nodes()?, wishes).map_err(Error::Usage)
+}
+
+fn all_nodes() -> Result<Vec<NodeLine>, Error> {
+    Ok(node_lines(&asked("sinfo", &words(&["-h", "-N", "-o", "%R|%P|%N|%T|%f"]), "")?))
+}
+
+fn away(lines: &[NodeLine], wishes: &Wishes) -> Result<Vec<String>, String> {
+    let partition = partition(lines, wishes)?;
+    let inside = lines.iter().filter(|line| line.partition == partition && !is_of_use(&line.state));
+    Ok(inside.map(|line| format!("{} is {}", line.node, line.state)).collect())
+}
+
+/// The partition that is wished for, or the default one.
+fn partition(lines: &[NodeLine], wishes: &Wishes) -> Result<String, String> {
+    let names: BTreeSet<&str> = lines.iter().map(|line| line.partition.as_str()).collect();
+    let listed = || names.iter().copied().collect::<Vec<_>>().join(", ");
+    match &wishes.partition {
+        Some(name) if !names.contains(name.as_str()) => {
+            Err(format!("--partition {name}: the cluster has no such partition; it has {}", listed()))
+        }
+        Some(name) => Ok(name.clone()),
+        None => match lines.iter().find(|line| line.is_default) {
+            Some(line) => Ok(line.partition.clone()),
+            None => Err(format!("no partition is the default one: --partition one of {}", listed())),
+        },
+    }
 }
 
 fn wanted(lines: &[NodeLine], wishes: &Wishes) -> Result<Vec<String>, String> {
-    let names: BTreeSet<&str> = lines.iter().map(|line| line.partition.as_str()).collect();
-    let listed = || names.iter().copied().collect::<Vec<_>>().join(", ");
-    let partition = match &wishes.partition {
-        Some(name) if !names.contains(name.as_str()) => {
-            return Err(format!(
-                "--partition {name}: the cluster has no such partition; it has {}",
-                listed()
-            ));
-        }
-        Some(name) => name.clone(),
-        None => match lines.iter().find(|line| line.is_default) {
-            Some(line) => line.partition.clone(),
-            None => return Err(format!("no partition is the default one: --partition one of {}", listed())),
-        },
-    };
+    let partition = partition(lines, wishes)?;
     let inside: Vec<&NodeLine> = lines.iter().filter(|line| line.partition == partition).collect();
     let features: BTreeSet<&str> =
         inside.iter().flat_map(|line| &line.features).map(String::as_str).collect();
@@ -331,6 +350,14 @@ mod tests {
         let down = node_lines("lab|lab*|n1|down*|(null)\n");
         assert!(wanted(&down, &wish(None, None, None)).unwrap_err().contains("n1 is down*"));
         assert!(wanted(&[], &wish(None, None, None)).is_err());
+    }
+
+    #[test]
+    fn nodes_that_take_no_job_are_named() {
+        let of = |text: &str, partition: Option<&str>| away(&node_lines(text), &wish(partition, None, None));
+        assert_eq!(of(SINFO, None), Ok(vec!["n3 is down*".to_owned()]));
+        assert_eq!(of(SINFO, Some("old")), Ok(vec!["o2 is drained".to_owned()]));
+        assert_eq!(of("lab|lab*|n1|idle|(null)\n", None), Ok(vec![]));
     }
 
     /// Recorded while a task ran, one was being taken down, one waited and one had been killed.

@@ -197,28 +197,15 @@ impl Search<'_> {
             spec.profile = request.profile;
             Ok(spec)
         })?;
+        let server = (self.subject.name(), self.subject.flavor());
+        let load = base(&request.asked, request.workers, request.seed);
         let order = Order {
-            clients: 1,
-            home: self.home,
-            server_name: self.subject.name(),
-            flavor: self.subject.flavor(),
-            workload: &request.workload,
-            options: &request.options,
-            engine: None,
             data: request.data,
-            load: base(&request.asked, request.workers, request.seed),
             line: Some(self.order(is_new)),
-            phases: None,
-            timed: Vec::new(),
-            prime: None,
-            is_cold: false,
             is_lenient: true,
-            seed: request.seed,
             asked,
-            server_facts: store::ServerFacts::default(),
-            log_file: None,
-            canary_ratio: None,
             notes: self.notes.clone(),
+            ..Order::new(self.home, server, (&request.workload, &request.options), load)
         };
         Ok(Making { start, label, order, place })
     }

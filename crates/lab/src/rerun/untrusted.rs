@@ -189,6 +189,7 @@ fn of_servers(body: &Body) -> Vec<Refusal> {
     let mut all = Vec::new();
     for choice in &body.axes.server {
         let why = match servers::parse(&choice.server) {
+            _ if choice.source.is_some() => "a build from source: its recipe is code",
             Ok(Server::Selector(_)) => continue,
             Ok(Server::Url(_)) => "a server that runs elsewhere: only builds are measured for strangers",
             Ok(Server::Sandbox(_)) => "a sandbox of its author's: only builds are measured for strangers",
@@ -209,9 +210,8 @@ fn of_cells(body: &Body) -> Vec<Refusal> {
     let mut all = Vec::new();
     let mut seen = BTreeSet::new();
     for cell in cells(body) {
-        let Ok(Server::Selector(selector)) = servers::parse(&body.axes.server[cell.server].server) else {
-            continue;
-        };
+        let choice = &body.axes.server[cell.server];
+        let Ok(Server::Selector(selector)) = servers::parse(&choice.server) else { continue };
         if !seen.insert(format!("{} {} {:?}", selector.flavor, cell.workload_label, cell.options)) {
             continue;
         }

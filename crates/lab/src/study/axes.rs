@@ -11,6 +11,7 @@ use super::load::read_length;
 use super::model::*;
 use super::problem::one_of;
 use super::read::{At, Item, Problems, Table, word};
+use super::source::read_source;
 use crate::workloads::Resolved;
 
 const ISOLATIONS: [&str; 4] = ["read-uncommitted", "read-committed", "repeatable-read", "serializable"];
@@ -158,6 +159,9 @@ fn names(item: Item<'_>, problems: &mut Problems, what: &str) -> Vec<String> {
 fn read_server(item: Item<'_>, problems: &mut Problems) -> Option<ServerChoice> {
     let (server, label) = if item.is_table() {
         let mut table = item.table(problems, "a server")?;
+        if table.has("git") {
+            return read_source(table, problems);
+        }
         let server = table.need("server", problems, "{ server = \"mariadb\", label = \"again\" }");
         let server = server.and_then(|item| item.text(problems));
         let label = table.get("label").and_then(|item| label_of(item, problems));
@@ -174,7 +178,7 @@ fn read_server(item: Item<'_>, problems: &mut Problems) -> Option<ServerChoice> 
         problems.add_help(&server.span, why.message, "not a server", why.help);
         return None;
     }
-    Some(ServerChoice { server: server.value, label })
+    Some(ServerChoice { server: server.value, label, source: None })
 }
 
 pub(super) fn label_of(item: Item<'_>, problems: &mut Problems) -> Option<String> {

@@ -11,6 +11,7 @@ mod parse;
 mod problem;
 mod read;
 pub mod reference;
+mod source;
 #[cfg(test)]
 mod tests;
 pub mod units;
@@ -25,6 +26,8 @@ pub use model::{
 };
 pub use parse::parse;
 pub use problem::{Problem, StudyError, one_of};
+pub use source::SourceChoice;
+pub(crate) use source::expand;
 
 use std::path::Path;
 
@@ -43,5 +46,7 @@ pub fn read(path: &Path) -> Result<Study, Error> {
             cause.utf8_error().valid_up_to()
         ))
     })?;
-    parse(path, &text).map_err(|problems| Error::Study(Box::new(problems)))
+    let mut study = parse(path, &text).map_err(|problems| Error::Study(Box::new(problems)))?;
+    expand(&mut study)?;
+    Ok(study)
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use store::{INTERVENE, NO_INTERVENTION};
 
 use super::problem::{Problem, StudyError};
+use super::source::SourceChoice;
 use crate::error::Error;
 use crate::line::Asked;
 use crate::workloads::Resolved;
@@ -248,11 +249,14 @@ impl Ladder {
 /// A server of the study.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ServerChoice {
-    /// `flavor[@version]`, a sandbox's name, or a URL (the password stays in memory).
+    /// `flavor[@version]`, a sandbox's name, or a URL (the password stays in memory); the commit of one that is built.
     #[serde(serialize_with = "masked")]
     pub server: String,
     /// Tells two entries of the same build apart.
     pub label: Option<String>,
+    /// Where it is built from, where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceChoice>,
 }
 
 fn masked<S: serde::Serializer>(server: &str, serializer: S) -> Result<S::Ok, S::Error> {

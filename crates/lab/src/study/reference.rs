@@ -464,6 +464,31 @@ pub const SECTIONS: &[Section] = &[
         ],
     },
     Section {
+        name: "a server from source",
+        about: "A commit of a clone, built before the first run (see builds-and-sandboxes.md): by an unprivileged user, without \
+                network, once for each commit. Its value on the axis is what `ref` says, or the first ten digits of a commit \
+                of `refs`. One that does not build has failed runs; the others go on.",
+        keys: &[
+            key("git", "path, needed", "", "the clone, in which nothing is changed", "git = \"../postgres\""),
+            key("ref", "text", "", "a commit, by any name that git knows", "ref = \"REL_17_2\""),
+            key(
+                "refs",
+                "text",
+                "",
+                "in its place, all commits after one up to another, along the first parents, oldest first",
+                "refs = \"REL_17_1..REL_17_2\"",
+            ),
+            key(
+                "recipe",
+                "text",
+                "",
+                "how it is built: postgres, postgres-meson, mariadb, mysql, or a file; without it the sources say so",
+                "recipe = \"postgres-meson\"",
+            ),
+            key("label", "text", "", "tells two entries of one commit apart", "label = \"again\""),
+        ],
+    },
+    Section {
         name: "a workload",
         about: "A workload is a text, or a table where it has options or a length of its own.",
         keys: &[

@@ -616,3 +616,28 @@ fn interventions_that_cannot_be_are_refused_where_they_stand() {
     let phase = "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_read_only\"\n[load]\nphase = \"2s\"";
     assert!(refused(phase).contains("no [[intervene]]"));
 }
+
+#[test]
+fn a_server_is_a_commit_of_a_clone_or_many_of_them() {
+    let with = |server: &str| {
+        format!("title = \"t\"\nquestion = \"q\"\n[axes]\nserver = {server}\nworkload = \"oltp_read_only\"\n")
+    };
+    let study = read(&with(
+        "[{ git = \"..\", ref = \"v1~2\" }, { git = \"..\", refs = \"v1..v2\", recipe = \"mine.toml\" }]",
+    ));
+    let servers = &study.body.axes.server;
+    assert_eq!((servers[0].server.as_str(), servers[1].server.as_str()), ("v1~2", "v1..v2"));
+    let source = servers[1].source.as_ref().unwrap();
+    assert_eq!((source.recipe.as_deref(), source.is_range), (Some("mine.toml"), true));
+    for (server, wanted) in [
+        ("{ git = \"..\" }", "a server that is built needs its commit"),
+        ("{ git = \"..\", ref = \"--upload-pack=x\" }", "`--upload-pack=x` is not the name of a commit"),
+        ("{ git = \"..\", ref = \"v1..v2\" }", "`v1..v2` is not the name of a commit"),
+        ("{ git = \"..\", refs = \"v1\" }", "`v1` is not the name of a range of commits"),
+        ("{ git = \"..\", ref = \"v1\", refs = \"v1..v2\" }", "`ref` and `refs` exclude each other"),
+        ("{ git = \"..\", refs = \"v1..v2\", label = \"x\" }", "has no label"),
+    ] {
+        let error = refused(&with(server));
+        assert!(error.contains(wanted) && error.contains("studies/s.toml:4:"), "{error}");
+    }
+}

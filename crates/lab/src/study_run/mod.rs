@@ -18,7 +18,7 @@ use store::{BuildId, HostId, Status, Store, StudyId};
 pub(crate) use self::outline::run_length;
 pub use self::outline::{Outline, outline};
 pub use self::part::Part;
-use crate::cells::{Controlled, Life, SettingsNotes};
+use crate::cells::{Controlled, SettingsNotes};
 use crate::ending::{self, Ended};
 use crate::error::Error;
 use crate::hooks::Attach;
@@ -27,7 +27,7 @@ use crate::machine::{prepare, take_results};
 use crate::observe::{Event, Observer};
 use crate::plan::{Plan, PlannedRun, draw_seed, fingerprint};
 use crate::record;
-use crate::recorded::{grow, planned_before, statuses, study_row, unfinished};
+use crate::recorded::{earlier, grow, planned_before, statuses, study_row, unfinished};
 use crate::run::Around;
 use crate::stop::StopSwitch;
 use crate::study::{Body, Study};
@@ -106,7 +106,8 @@ pub fn run_study(
     let mut store = Store::open(&request.results)?;
     let _results = take_results(&request.results)?;
     let before = if request.new { None } else { unfinished(&store, request, &body)? };
-    let Begun { subjects, plan, id, notes } = begin(home, request, &body, &mut store, before, observer)?;
+    let Begun { subjects, plan, id, notes } =
+        begin(home, request, &body, &mut store, before, observer, stop)?;
     let mut chosen = only::choose(&plan, &request.only)?;
     chosen.retain(|run| request.part.as_ref().is_none_or(|part| part.has(run.block)));
     store.interrupt_running(id)?;
@@ -159,15 +160,13 @@ pub(crate) fn begin(
     store: &mut Store,
     before: Option<store::StudyRecord>,
     observer: Observer<'_>,
+    stop: &StopSwitch,
 ) -> Result<Begun, Error> {
-    let (subjects, pinned) = pins::look_up(home, request, body, before.as_ref(), observer)?;
+    let (subjects, pinned) = pins::look_up(home, request, body, before.as_ref(), observer, stop)?;
     pins::no_name_twice(&request.study, &pinned)?;
     let controlled: Vec<Controlled<'_>> = subjects
         .iter()
-        .map(|subject| Controlled {
-            flavor: subject.flavor(),
-            life: subject.own_build().map_or(Life::Foreign, Life::Own),
-        })
+        .map(|subject| Controlled { flavor: subject.flavor(), life: subject.life() })
         .collect();
     let (plan, id) = match before {
         Some(record) => {
@@ -184,6 +183,10 @@ pub(crate) fn begin(
             has_blocks(request, &plan)?;
             let id = store.add_study(&study_row(request, body, &plan)?)?;
             if let Some(note) = crate::calibrate::note(home, &request.study, body, &plan) {
+                store.add_note(id, load::time::unix_ms(), &note)?;
+            }
+            if let Some(note) = earlier(store, id)? {
+                observer(Event::Warning(&note));
                 store.add_note(id, load::time::unix_ms(), &note)?;
             }
             (plan, id)

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use sandbox::builds::Resolved;
-use sandbox::{Home, Sandbox};
+use sandbox::builds::source::Recipe;
+use sandbox::{Flavor, Home, Sandbox};
 
 use super::pins::{no_name_twice, pin};
 use super::{Request, only, sessions_are_possible};
@@ -12,15 +13,15 @@ use crate::error::Error;
 use crate::intervene::{phase_of, phases_in};
 use crate::plan::{Plan, PlannedRun};
 use crate::servers::{self, Server};
-use crate::study::{Body, Ladder, Length, Pairing};
+use crate::study::{Body, Ladder, Length, Pairing, SourceChoice};
 
 /// A plan that has not been begun.
 #[derive(Debug, Clone)]
 pub struct Outline {
     /// The plan, with the seed that it would have, or has.
     pub plan: Plan,
-    /// Servers that would have to be fetched, and where from.
-    pub to_fetch: Vec<(String, String)>,
+    /// Servers that would have to be fetched or built, and where from.
+    pub to_obtain: Vec<(String, String)>,
     /// Length of one run's warm-ups and measured phases, where the clock decides.
     pub run_length: Option<Duration>,
     /// The runs that `only` leaves.
@@ -38,14 +39,26 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
     let body = request.study.body(request.quick);
     sessions_are_possible(&request.study, &body)?;
     let mut pinned = Vec::new();
-    let mut to_fetch = Vec::new();
+    let mut to_obtain = Vec::new();
     let mut found = Vec::new();
     for choice in &body.axes.server {
+        if let Some(source) = &choice.source {
+            let commit = sandbox::builds::commit_of(&source.clone, &choice.server)?;
+            let from = format!(
+                "to be built, unless it has been, from commit {commit} of {}",
+                source.clone.display()
+            );
+            to_obtain.push((choice.server.clone(), from));
+            pinned.push(pin(&choice.server, choice.label.as_deref(), &choice.server, ""));
+            found.push((flavor_of(source), Some(None)));
+            continue;
+        }
         let (name, flavor, build) = match servers::parse_argument(&choice.server)? {
             Server::Selector(selector) => match sandbox::builds::find(home, &selector)? {
                 Resolved::Here(build) => (build.name(), build.flavor, Some(Some(build))),
                 Resolved::Away(fetchable) => {
-                    to_fetch.push((fetchable.name(), fetchable.source.clone()));
+                    let from = format!("to be fetched from {}", fetchable.source);
+                    to_obtain.push((fetchable.name(), from));
                     (fetchable.name(), selector.flavor, Some(None))
                 }
             },
@@ -87,7 +100,15 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
     super::has_blocks(request, &plan)?;
     let mut chosen = only::choose(&plan, &request.only)?;
     chosen.retain(|run| request.part.as_ref().is_none_or(|part| part.has(run.block)));
-    Ok(Outline { chosen, plan, to_fetch, run_length: run_length(&body), notes })
+    Ok(Outline { chosen, plan, to_obtain, run_length: run_length(&body), notes })
+}
+
+/// What the checkout of a clone is; of sources with a recipe of their own, nobody knows before they are built.
+fn flavor_of(source: &SourceChoice) -> Flavor {
+    let recipe = Recipe::of_source(&source.clone).ok();
+    let is_of =
+        |flavor: &Flavor| recipe.as_ref().is_some_and(|recipe| recipe.name.starts_with(flavor.name()));
+    Flavor::ALL.into_iter().find(is_of).unwrap_or(Flavor::Postgres)
 }
 
 /// How duels go, where the study has them.

@@ -1,14 +1,17 @@
 //! The servers of a study, looked up once and pinned: a study that goes on has exactly those that it began with.
 
-use sandbox::Home;
+use sandbox::builds::Resolved;
+use sandbox::builds::source::Made;
+use sandbox::{Flavor, Home};
 use store::StudyRecord;
 
 use super::Request;
 use crate::error::Error;
-use crate::observe::Observer;
+use crate::observe::{Event, Observer};
 use crate::plan::{Pinned, StoredPlan};
 use crate::servers::{self, Server};
-use crate::study::{Body, Study};
+use crate::stop::StopSwitch;
+use crate::study::{Body, ServerChoice, SourceChoice, Study};
 use crate::subject::Subject;
 
 pub(super) fn pin(selector: &str, label: Option<&str>, build_name: &str, identity: &str) -> Pinned {
@@ -44,6 +47,7 @@ pub(super) fn look_up(
     body: &Body,
     before: Option<&StudyRecord>,
     observer: Observer<'_>,
+    stop: &StopSwitch,
 ) -> Result<(Vec<Subject>, Vec<Pinned>), Error> {
     let stored: Option<StoredPlan> =
         before.and_then(|record| serde_json::from_value(record.study.plan.clone()).ok());
@@ -51,12 +55,10 @@ pub(super) fn look_up(
     let mut pinned = Vec::new();
     for (index, choice) in body.axes.server.iter().enumerate() {
         let pin_before = stored.as_ref().and_then(|plan| plan.servers.get(index));
-        let mut server = servers::parse_argument(&choice.server)?;
-        if let (Server::Selector(selector), Some(pin)) = (&mut server, pin_before) {
-            *selector = pin.build_name.parse()?;
-        }
-        let subject = Subject::find(home, &server, observer)
-            .map_err(|error| in_study(&request.study, &choice.server, error))?;
+        let subject = match &choice.source {
+            Some(source) => built(home, (choice, source), pin_before, observer, stop)?,
+            None => found(home, &request.study, choice, pin_before, observer)?,
+        };
         let name = subject.name();
         let identity = subject.build().map_or_else(|| name.clone(), |build| build.identity.clone());
         if let Some(pin) = pin_before
@@ -71,7 +73,68 @@ pub(super) fn look_up(
         pinned.push(pin(&choice.server, choice.label.as_deref(), &name, &identity));
         subjects.push(subject);
     }
+    with_flavors(&mut subjects)?;
     Ok((subjects, pinned))
+}
+
+fn found(
+    home: &Home,
+    study: &Study,
+    choice: &ServerChoice,
+    pin_before: Option<&Pinned>,
+    observer: Observer<'_>,
+) -> Result<Subject, Error> {
+    let mut server = servers::parse_argument(&choice.server)?;
+    if let (Server::Selector(selector), Some(pin)) = (&mut server, pin_before) {
+        *selector = pin.build_name.parse()?;
+    }
+    Subject::find(home, &server, observer).map_err(|error| in_study(study, &choice.server, error))
+}
+
+/// A server that is built from source, unless it has been. What its commit was when the study began is kept to, whatever
+/// its name means by now.
+fn built(
+    home: &Home,
+    (choice, source): (&ServerChoice, &SourceChoice),
+    pin_before: Option<&Pinned>,
+    observer: Observer<'_>,
+    stop: &StopSwitch,
+) -> Result<Subject, Error> {
+    // Its runs fail before anything asks for its flavour but the checks of settings, which `with_flavors` is for.
+    let unbuilt =
+        |why: String| Subject::Unbuilt { name: choice.server.clone(), flavor: Flavor::Postgres, why };
+    if let Some(pin) = pin_before {
+        if pin.build == pin.build_name {
+            let why = format!("{} did not build when this study began: --new builds it again", choice.server);
+            return Ok(unbuilt(why));
+        }
+        if let Resolved::Here(build) = sandbox::builds::find(home, &pin.build_name.parse()?)? {
+            return Ok(Subject::Build(Box::new(build)));
+        }
+    }
+    Ok(match crate::source::of_study(home, source, &choice.server, observer, stop)? {
+        Made::Build(build) => Subject::Build(Box::new(build)),
+        Made::Broken { commit, step, log, log_file } => {
+            let why = format!(
+                "{} (commit {commit}) does not build: {step} failed; its log, {}, ends with\n{log}",
+                choice.server,
+                log_file.display()
+            );
+            observer(Event::Warning(&format!("{why}\nIts runs fail; the others are made")));
+            unbuilt(why)
+        }
+    })
+}
+
+/// What does not build is taken for what the others are.
+fn with_flavors(subjects: &mut [Subject]) -> Result<(), Error> {
+    let known = subjects.iter().find(|one| !matches!(one, Subject::Unbuilt { .. })).map(Subject::flavor);
+    for subject in subjects {
+        if let Subject::Unbuilt { flavor, why, .. } = subject {
+            *flavor = known.ok_or_else(|| Error::Server(format!("no server of the study builds: {why}")))?;
+        }
+    }
+    Ok(())
 }
 
 /// An error about a name in the study file, shown where the name stands.

@@ -115,6 +115,10 @@ fn step_value(step: &crate::StepFigures) -> Value {
         .filter(|(name, count)| *count > 0 || *name == "committed")
         .map(|(name, count)| format!("{name} {}", thousands(count as f64)))
         .collect();
+    let failed = step.failed.map_or_else(String::new, |times| {
+        let (mean, max) = (number(times.mean), number(times.max));
+        format!("; those that failed took {mean} ms on average, {max} ms at most")
+    });
     let of = |name: &str| step.response.and_then(|latency| latency.by_name(name)).map(number);
     json!({
         "sessions": step.sessions, "duration": number(step.duration_s), "warmup": number(step.warmup_s),
@@ -122,7 +126,7 @@ fn step_value(step: &crate::StepFigures) -> Value {
         "tps": number(step.tps), "best": number(step.tps_max), "worst": number(step.tps_min), "qps": number(step.qps),
         "mean": of("mean"), "p50": of("p50"), "p95": of("p95"), "p99": of("p99"), "p999": of("p999"), "max": of("max"),
         "service_p99": step.service.filter(|_| step.rate_tps.is_some()).and_then(|l| l.p99).map(number),
-        "outcomes": outcomes.join(", "), "retries": thousands(step.retries as f64),
+        "outcomes": format!("{}{failed}", outcomes.join(", ")), "retries": thousands(step.retries as f64),
         "in_flight": step.in_flight_at_end, "backlog": step.backlog_at_end,
         "client": format!("{} worker{}{}, busiest {} of a cpu, {} s user, {} s system", step.client.workers,
             if step.client.workers == 1 { "" } else { "s" },

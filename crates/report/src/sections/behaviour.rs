@@ -100,7 +100,7 @@ pub(super) fn stalls(study: &StudyReport) -> Option<Section> {
                runs count like the others."
             .to_owned(),
         charts: Vec::new(),
-        tables: vec![Table {
+        tables: std::iter::once(Table {
             heads: ["Cell", "Marks", "Sessions", "Runs with such seconds", "Seconds", "Longest freeze s"]
                 .map(str::to_owned)
                 .to_vec(),
@@ -108,7 +108,38 @@ pub(super) fn stalls(study: &StudyReport) -> Option<Section> {
             rows,
             notes,
             ..Table::default()
-        }],
+        })
+        .chain(meanwhile(study))
+        .collect(),
+    })
+}
+
+/// Stalls of a report that are told one by one.
+const MEANWHILE_MAX: usize = 12;
+
+/// What servers said of themselves while they committed nothing (the facts `stalled/SESSIONS/SECOND` of their runs).
+fn meanwhile(study: &StudyReport) -> Option<Table> {
+    let mut rows = Vec::new();
+    for point in &study.points {
+        let prefix = format!("stalled/{}/", point.sessions);
+        for (run, _) in study.counted(point) {
+            for (name, said) in run.end.iter().flat_map(|end| &end.facts) {
+                let Some(second) = name.strip_prefix(&prefix) else { continue };
+                rows.push(vec![point.label.clone(), run.id.clone(), said.clone(), second.to_owned()]);
+            }
+        }
+    }
+    let more = rows.len().saturating_sub(MEANWHILE_MAX);
+    rows.truncate(MEANWHILE_MAX);
+    (!rows.is_empty()).then(|| Table {
+        caption: "What the server said meanwhile".to_owned(),
+        heads: ["Cell", "Run", "Stall", "From second"].map(str::to_owned).to_vec(),
+        words: 3,
+        rows,
+        notes: (more > 0)
+            .then(|| format!("{more} more stand among the facts of their runs."))
+            .into_iter()
+            .collect(),
     })
 }
 

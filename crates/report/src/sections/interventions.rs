@@ -3,9 +3,9 @@
 use store::INTERVENE;
 
 use super::{Section, Table, dash, values_of};
-use crate::interventions::before_after;
+use crate::interventions::Moment;
 use crate::model::{Point, RunView, Standing, StudyReport};
-use crate::text::{number, ratio, value_text};
+use crate::text::{number, value_text};
 
 pub(super) fn section(study: &StudyReport) -> Option<Section> {
     let tables: Vec<Table> = [states(study), moments(study)].into_iter().flatten().collect();
@@ -46,14 +46,7 @@ fn states(study: &StudyReport) -> Option<Table> {
 fn moments(study: &StudyReport) -> Option<Table> {
     let mut rows = Vec::new();
     for point in &study.points {
-        let mut names: Vec<&str> = Vec::new();
-        for (run, _) in study.counted(point) {
-            let timed = run.end.iter().flat_map(|end| &end.interventions).filter(|one| one.at_s.is_some());
-            for one in timed.filter(|one| !names.contains(&one.name.as_str())).collect::<Vec<_>>() {
-                names.push(&one.name);
-            }
-        }
-        rows.extend(names.into_iter().map(|name| moment(study, point, name)));
+        rows.extend(Moment::of(study, point).iter().map(|moment| moment_row(point, moment)));
     }
     let heads =
         ["Cell", "Change", "Statements", "Second", "TPS before", "TPS after", "After over before", "Lives"];
@@ -70,36 +63,17 @@ fn moments(study: &StudyReport) -> Option<Table> {
     })
 }
 
-fn moment(study: &StudyReport, point: &Point, name: &str) -> Vec<String> {
-    let mut statements = String::new();
-    let (mut at, mut before, mut after, mut ratios) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (run, step) in study.counted(point) {
-        let of_run = run.end.iter().flat_map(|end| &end.interventions);
-        for one in of_run.filter(|one| one.name == name) {
-            statements = one.on.join("; ");
-            at.extend(one.at_s.map(|at_s| at_s - step.offset_s));
-            if let Some(sides) = before_after(run, one) {
-                before.push(sides.0);
-                after.push(sides.1);
-                ratios.push(sides.1 / sides.0.max(f64::MIN_POSITIVE));
-            }
-        }
-    }
-    let median = |values: &[f64]| dash(stats::median(values).map(number));
-    let span = stats::median(&ratios).map(|middle| {
-        let (low, high) =
-            ratios.iter().fold((f64::MAX, f64::MIN), |(low, high), one| (low.min(*one), high.max(*one)));
-        format!("{} [{} to {}]", ratio(middle), ratio(low), ratio(high))
-    });
+fn moment_row(point: &Point, of: &Moment<'_>) -> Vec<String> {
+    let sides = of.sides_tps();
     vec![
         point.label.clone(),
-        name.to_owned(),
-        statements,
-        median(&at),
-        median(&before),
-        median(&after),
-        dash(span),
-        ratios.len().to_string(),
+        of.name.to_owned(),
+        of.statements.join("; "),
+        dash(stats::median(&of.at_s).map(number)),
+        dash(sides.map(|(before, _)| number(before))),
+        dash(sides.map(|(_, after)| number(after))),
+        dash(of.ratio_text()),
+        of.lives().to_string(),
     ]
 }
 

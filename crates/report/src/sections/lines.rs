@@ -32,7 +32,13 @@ pub(super) fn section(study: &StudyReport) -> Option<Section> {
 fn cells(study: &StudyReport, promises: &[String]) -> Table {
     let mut heads = vec!["Cell".to_owned(), "Peak TPS".to_owned()];
     heads.extend(promises.iter().cloned());
-    let rows = study.points.iter().map(|point| {
+    let together: Vec<Option<(f64, String)>> =
+        study.points.iter().map(|point| study.line_of_all(point)).collect();
+    let has_together = together.iter().any(Option::is_some);
+    if has_together {
+        heads.push("All of them".to_owned());
+    }
+    let rows = study.points.iter().zip(&together).map(|(point, together)| {
         let peak = study.peak(point);
         let mut row = vec![point.label.clone(), dash(peak.map(|peak| number(peak.median)))];
         row.extend(
@@ -50,6 +56,10 @@ fn cells(study: &StudyReport, promises: &[String]) -> Table {
                 })
                 .map(dash),
         );
+        if has_together {
+            let by = |(line_tps, promise): &(f64, String)| format!("{}, by {promise}", number(*line_tps));
+            row.push(dash(together.as_ref().map(by)));
+        }
         row
     });
     let rows = rows.collect();

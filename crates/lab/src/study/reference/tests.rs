@@ -47,6 +47,11 @@ fn study_with(section: &str, line: &str) -> String {
             format!("{head}[axes]\n{others}{line}\n")
         }
         "a server" => entry("server", &named(line, "server = \"mariadb\"")),
+        "a server from source" => {
+            let line = named(line, "git = \"..\"");
+            let has_commit = line.contains("ref = ") || line.contains("refs = ");
+            entry("server", &if has_commit { line } else { named(&line, "ref = \"main\"") })
+        }
         "a workload" if line.starts_with("pgbench") => entry("workload", line),
         // One that is there.
         "a workload" if line.starts_with("init") => {

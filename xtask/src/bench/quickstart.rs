@@ -1,0 +1,118 @@
+//! The first study of a newcomer, made again and again: how long it takes, and how much of what it asks it decides, on this
+//! machine as it is and beside a neighbour that loads it in random bursts.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use lab::study_run::{Request, run_study};
+use lab::watch::Watch;
+use lab::{Event, StopSwitch};
+use report::{Report, Selection};
+use sandbox::Home;
+use stats::Verdict;
+use store::Store;
+
+use super::duels;
+
+const USAGE: &str = "usage: cargo xtask bench quickstart [--times N] [--neighbour on|off] [--results FOLDER]";
+
+/// What is asked for: the share of the primary questions that get a verdict, and in what time.
+struct Wanted {
+    decided_share: f64,
+    limit: Duration,
+}
+
+const QUIET: Wanted = Wanted { decided_share: 0.95, limit: Duration::from_secs(300) };
+const BESIDE_NEIGHBOUR: Wanted = Wanted { decided_share: 0.80, limit: Duration::from_secs(480) };
+
+pub(super) fn run(arguments: &[&str]) -> Result<bool> {
+    let (mut times, mut has_neighbour, mut results) = (1, false, None);
+    let mut rest = arguments;
+    while let [name, value, more @ ..] = rest {
+        match *name {
+            "--times" => times = value.parse().context(USAGE)?,
+            "--neighbour" if ["on", "off"].contains(value) => has_neighbour = *value == "on",
+            "--results" => results = Some(PathBuf::from(value)),
+            _ => bail!(USAGE),
+        }
+        rest = more;
+    }
+    ensure!(rest.is_empty() && times > 0, USAGE);
+    let home = Home::find()?;
+    // Builds are not part of the time.
+    for server in ["mariadb", "postgres"] {
+        duels::build(&home, server)?;
+    }
+    let folder = tempfile::tempdir()?;
+    let results = results.unwrap_or_else(|| folder.path().join("results"));
+    let wanted = if has_neighbour { BESIDE_NEIGHBOUR } else { QUIET };
+    let at_work =
+        if has_neighbour { Some(duels::neighbour(folder.path(), duels::now_ms() as u64)?) } else { None };
+    let (mut asked, mut decided, mut longest) = (0, 0, Duration::ZERO);
+    let mut answers: BTreeMap<String, Vec<Verdict>> = BTreeMap::new();
+    for time in 1..=times {
+        let (took, found) = once(&home, &results.join(time.to_string()))?;
+        println!("{time} of {times}: {:.0} s", took.as_secs_f64());
+        longest = longest.max(took);
+        for (question, verdict, text) in found {
+            println!("  {text}");
+            asked += 1;
+            if verdict != Verdict::Undecided {
+                decided += 1;
+                answers.entry(question).or_default().push(verdict);
+            }
+        }
+    }
+    drop(at_work);
+    let is_same = answers.values().all(|verdicts| verdicts.iter().all(|one| *one == verdicts[0]));
+    let share = f64::from(decided) / f64::from(asked.max(1));
+    println!(
+        "{decided} of {asked} primary questions decided ({:.0} %, asked for: {:.0} %), the longest study {:.0} s (at most {:.0} s), \
+         answers {}",
+        100.0 * share,
+        100.0 * wanted.decided_share,
+        longest.as_secs_f64(),
+        wanted.limit.as_secs_f64(),
+        if is_same { "the same each time" } else { "NOT the same each time" }
+    );
+    Ok(asked > 0 && share >= wanted.decided_share && longest <= wanted.limit && is_same)
+}
+
+/// A primary question, its verdict, and both in words.
+type Found = (String, Verdict, String);
+
+/// The whole study, in a folder of its own.
+fn once(home: &Home, results: &Path) -> Result<(Duration, Vec<Found>)> {
+    std::fs::create_dir_all(results)?;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../studies/quickstart.toml");
+    let request = Request {
+        study: lab::study::read(&path)?,
+        results: results.to_owned(),
+        quick: false,
+        only: Vec::new(),
+        part: None,
+        new: false,
+        command: "cargo xtask bench quickstart".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let tell = |event: Event<'_>| {
+        if let Event::Warning(text) = event {
+            eprintln!("{text}");
+        }
+    };
+    let began = Instant::now();
+    run_study(home, &request, &Watch { metrics: None }, &tell, &StopSwitch::new())?;
+    let took = began.elapsed();
+    let report = Report::of_stores(&[&Store::open_read_only(results)?], &Selection::Latest)?;
+    let study = report.studies.first().context("the study left no record")?;
+    let primary = study.verdicts.iter().filter(|verdict| verdict.is_asked && verdict.is_primary);
+    let found = primary.map(|verdict| {
+        let (question, result) = (study.verdict_name(verdict), &verdict.result);
+        let ratio = result.ratio.map_or_else(|| "no ratio".to_owned(), report::ratio);
+        let text = format!("{question}: {} ({ratio}, {} blocks)", result.verdict.word(), result.n);
+        (question, result.verdict, text)
+    });
+    Ok((took, found.collect()))
+}
