@@ -157,7 +157,7 @@ mod tests {
         let committed = [0, 0, 5, 0, 7, 0, 0, 0, 9, 0, 4, 0, 0];
         let seconds: Vec<store::Second> =
             committed.iter().zip(-1..).map(|(committed, at)| second(at, *committed)).collect();
-        assert_eq!(stalls(&seconds), [(4, 3), (8, 1), (10, 2)]);
+        assert_eq!(stalls(&seconds), [(2, 1), (4, 3), (10, 2)]);
         assert_eq!(stalls(&seconds[2..3]), []);
     }
 

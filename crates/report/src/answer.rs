@@ -44,16 +44,15 @@ pub(crate) fn answer(study: &StudyReport, order: &Order<'_>) -> Vec<Sentence> {
             sentences.push(Sentence::plain("No answer yet: no comparison has valid runs on both sides."));
         }
         // What the study is about, if not about a comparison: its load lines, its changes, or what carried most.
-        let candidates: [(fn(&StudyReport) -> Vec<Sentence>, &str); 3] = [
-            (crate::lines::sentences, "cells"),
-            (crate::interventions::sentences, "changes"),
-            (peaks, "workloads"),
-        ];
-        let told = candidates.iter().map(|(sentences, what)| (sentences(study), what));
-        if let Some((told, what)) = told.into_iter().find(|(told, _)| !told.is_empty()) {
-            let left = SENTENCES_MAX - sentences.len();
-            sentences.extend(within(told, left, what));
+        let (mut told, mut what) = (crate::lines::sentences(study), "cells");
+        if told.is_empty() {
+            (told, what) = (crate::interventions::sentences(study), "changes");
         }
+        if told.is_empty() {
+            (told, what) = (peaks(study), "workloads");
+        }
+        let left = SENTENCES_MAX - sentences.len();
+        sentences.extend(within(told, left, what));
         return sentences;
     }
     let left = SENTENCES_MAX - sentences.len();

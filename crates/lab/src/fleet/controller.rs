@@ -67,7 +67,7 @@ pub fn run_fleet(
     if before.is_none() {
         slurm::nodes(&order.wishes)?;
     }
-    let begun = begin(home, request, &body, &mut store, before, observer)?;
+    let begun = begin(home, request, &body, &mut store, before, observer, stop)?;
     if body.load.hot_locks {
         observer(Event::Warning(
             "a fleet makes no passes for hot locks: `plimsoll run` without --on makes them afterwards",
