@@ -81,9 +81,8 @@ pub(crate) fn sentences(study: &StudyReport) -> Vec<Sentence> {
             let lives = moment.lives();
             let lives = if lives == 1 { "one life".to_owned() } else { format!("median of {lives} lives") };
             all.push(Sentence::plain(&format!(
-                "{} after {} s: {cell} went from {} to {} TPS{on} ({ratio}, {lives}; a before and after, no verdict).",
+                "{} after {at_s:.0} s: {cell} went from {} to {} TPS{on} ({ratio}, {lives}; a before and after, no verdict).",
                 moment.name,
-                number(at_s),
                 number(before),
                 number(after),
             )));
