@@ -411,15 +411,15 @@ impl<'a> Coordinator<'a> {
                 let sum = result.errors.entry(code).or_insert(ErrorTally { count: 0, text: tally.text });
                 sum.count += tally.count;
             }
-            totals.response.add(&step.late.response);
-            if !step.late.service.is_empty() {
-                totals.service.get_or_insert_with(Total::new).add(&step.late.service);
+            totals.response.add(&step.beside.response);
+            if !step.beside.service.is_empty() {
+                totals.service.get_or_insert_with(Total::new).add(&step.beside.service);
             }
-            for (class, late) in &step.late.classes {
+            for (class, late) in &step.beside.classes {
                 late_by_class.entry(*class).or_insert_with(Total::new).add(late);
             }
-            failed.add(&step.late.failed);
-            unended.add(&step.late.unended);
+            failed.add(&step.beside.failed);
+            unended.add(&step.beside.unended);
             thawed = [thawed, step.first_drained].into_iter().flatten().min();
             closed = closed.max(step.closed);
             if let Some(theirs) = step.end {

@@ -50,7 +50,7 @@ pub enum Length {
 pub struct Step {
     /// Sessions that run at once.
     pub sessions: u32,
-    /// Run but not recorded.
+    /// Run and told by second, and not part of the level's figures.
     pub warmup: Duration,
     /// The measured phase.
     pub length: Length,
@@ -91,7 +91,8 @@ pub struct LoadPlan {
     pub workers: Option<usize>,
     /// Cpus to pin workers to, in turn; empty: those that this process may use.
     pub cpus: Vec<usize>,
-    /// Pause of a session between two transactions (closed loop).
+    /// Pause of a session between two transactions. With an open loop it takes sessions out of those that arrivals find idle:
+    /// studies refuse the two together.
     pub think_time: Duration,
     /// The connections of a step are opened evenly over this time; zero: as fast as they come.
     pub ramp: Duration,
@@ -131,7 +132,7 @@ impl LoadPlan {
 }
 
 impl Default for LoadPlan {
-    /// No steps, one worker for each cpu that the process may use, no think time, no ramp, a drain of 10 s.
+    /// No steps, as many workers as [`LoadPlan::workers`] says where nobody has, no think time, no ramp, a drain of 10 s.
     fn default() -> LoadPlan {
         LoadPlan {
             steps: Vec::new(),

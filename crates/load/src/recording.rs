@@ -158,9 +158,10 @@ enum Note {
     Committed { response_ns: u64 },
 }
 
-/// What belongs to the measured phase and stands in none of its intervals.
+/// What belongs to the measured phase and stands in none of its intervals: what ended in the drain or never, and how long
+/// failures took.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Late {
+pub(crate) struct Beside {
     pub(crate) response: Counts,
     pub(crate) service: Counts,
     /// Response times by class of transaction.
@@ -171,10 +172,10 @@ pub(crate) struct Late {
     pub(crate) unended: Total,
 }
 
-impl Default for Late {
-    fn default() -> Late {
+impl Default for Beside {
+    fn default() -> Beside {
         let (response, service, failed) = (Counts::new(), Counts::new(), Counts::new());
-        Late { response, service, classes: BTreeMap::new(), failed, unended: Total::new() }
+        Beside { response, service, classes: BTreeMap::new(), failed, unended: Total::new() }
     }
 }
 
@@ -201,7 +202,7 @@ pub(crate) struct Recording {
     /// Ended after the measured phase.
     pub(crate) drained: u64,
     /// Latencies of transactions of the measured phase that ended after it.
-    pub(crate) late: Late,
+    pub(crate) beside: Beside,
     pub(crate) errors: BTreeMap<String, ErrorTally>,
 }
 
@@ -218,7 +219,7 @@ impl Recording {
             current: Box::new(IntervalData::new(classes)),
             first_commit: None,
             drained: 0,
-            late: Late::default(),
+            beside: Beside::default(),
             errors: BTreeMap::new(),
         }
     }
@@ -232,7 +233,7 @@ impl Recording {
         self.stage = Stage::Warmup;
         self.counted_from = Moment::START;
         self.first_commit = None;
-        self.late = Late::default();
+        self.beside = Beside::default();
         self.is_open_loop = is_open_loop;
         self.whole = Outcomes::default();
         self.drained = 0;
@@ -260,7 +261,7 @@ impl Recording {
     /// `intended` in the measured phase.
     pub(crate) fn unended(&mut self, intended: Moment, now: Moment) {
         if intended >= self.counted_from {
-            self.late.unended.record_many(now.nanos_since(intended), 1);
+            self.beside.unended.record_many(now.nanos_since(intended), 1);
         }
     }
 
@@ -346,7 +347,7 @@ impl Recording {
                 *self.current.earlier_by_class.entry(class).or_default() += 1;
             }
             Stage::Drain if is_of_step => {
-                self.late.classes.entry(class).or_insert_with(Counts::new).record(response_ns);
+                self.beside.classes.entry(class).or_insert_with(Counts::new).record(response_ns);
             }
             Stage::Drain | Stage::Off => {}
         }
@@ -388,7 +389,7 @@ impl Recording {
         self.count(ended, |outcomes| *outcomes.of_failure(failure.class) += 1);
         let is_of_step = matches!(self.stage, Stage::Measured | Stage::Drain);
         if is_of_step && ended.is_counted && ended.intended >= self.counted_from {
-            self.late.failed.record(ended.end.nanos_since(ended.intended));
+            self.beside.failed.record(ended.end.nanos_since(ended.intended));
         }
     }
 
@@ -410,9 +411,9 @@ impl Recording {
         match self.stage {
             Stage::Off => {}
             Stage::Drain if is_of_step => {
-                self.late.response.record(response_ns);
+                self.beside.response.record(response_ns);
                 if self.is_open_loop {
-                    self.late.service.record(service_ns);
+                    self.beside.service.record(service_ns);
                 }
             }
             Stage::Drain => {}
@@ -517,7 +518,7 @@ mod tests {
         recording.begin_drain();
         recording.transaction(1, &ended(900, 2100));
         recording.transaction(1, &ended(1500, 2100));
-        let late = recording.late.classes[&1].to_histogram();
+        let late = recording.beside.classes[&1].to_histogram();
         assert_eq!((late.len(), late.max_ms()), (1, 600.0));
     }
 

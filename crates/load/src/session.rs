@@ -61,8 +61,9 @@ pub trait Session {
     /// failure with `connection_lost`. On the executor: sockets come from [`crate::net`].
     fn open(&mut self) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Draws the parameters of the next transaction. Outside of all timing: everything that is not the exchange
-    /// with the server and can be done before belongs here.
+    /// Draws the parameters of the next transaction: everything that is not the exchange with the server and can be done before
+    /// belongs here. It is outside of service times, and of response times but in the backlog of an open loop, where whoever
+    /// waits waits for it, too.
     fn prepare(&mut self) {}
 
     /// How long the session waits, in closed loop, before it starts the transaction that [`Session::prepare`] drew:

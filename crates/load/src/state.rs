@@ -425,7 +425,8 @@ impl WorkerState {
     }
 
     /// Ends the intervals that are over at `now`. Every reading of the clock that is noted comes through here
-    /// first, so that each note falls into the interval of its own time.
+    /// first, so that each note falls into the interval of its own time (but for a failure that only a failed recovery made
+    /// final, which falls into that of the recovery's end).
     #[inline]
     pub(crate) fn roll_if_due(&self, now: Moment) {
         if now >= self.boundary.get() {
@@ -540,7 +541,7 @@ impl WorkerState {
         });
         if let Some(schedule) = self.schedule.borrow_mut().take() {
             censored += schedule.due(now);
-            schedule.waits(step.timeline.measured, now, &mut recording.late.unended);
+            schedule.waits(step.timeline.measured, now, &mut recording.beside.unended);
         }
         self.idle.borrow_mut().clear();
         recording.stage = Stage::Off;

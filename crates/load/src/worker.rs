@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::driver::Driver;
 use crate::executor::{Entered, Executor};
 use crate::histogram::Counts;
-use crate::recording::{IntervalData, Late, Timeline};
+use crate::recording::{Beside, IntervalData, Timeline};
 use crate::result::{ErrorTally, Outcomes};
 use crate::rng::Rng;
 use crate::schedule::{Schedule, Share};
@@ -63,7 +63,7 @@ pub(crate) struct WorkerStep {
     pub(crate) censored: u64,
     pub(crate) errors: BTreeMap<String, ErrorTally>,
     pub(crate) lag: Counts,
-    pub(crate) late: Late,
+    pub(crate) beside: Beside,
     /// When the first transaction after the measured phase was committed.
     pub(crate) first_drained: Option<Moment>,
     /// When nothing more was waited for.
@@ -235,7 +235,7 @@ impl Worker<'_> {
             censored,
             errors: std::mem::take(&mut recording.errors),
             lag: self.executor.timers.lag.borrow().clone(),
-            late: std::mem::take(&mut recording.late),
+            beside: std::mem::take(&mut recording.beside),
             first_drained,
             closed: self.executor.now(),
         };
