@@ -107,12 +107,15 @@ fn counters(seen: &Telemetry, level: (f64, f64), stall: (f64, f64)) -> String {
     let mut has_any = false;
     for track in seen.tracks.iter().filter(|track| matches!(track.source, "server" | "device" | "host")) {
         let points = track.shown();
-        let of_level = points.iter().filter(|(t, _)| (level.0..=level.1).contains(t));
         // A sample tells of the second before it.
-        let (inside, outside): (Vec<(f64, f64)>, Vec<(f64, f64)>) =
-            of_level.partition(|(t, _)| (stall.0 + 0.5..=stall.1 + 0.5).contains(t));
+        let is_inside = |t: f64| (stall.0 + 0.5..=stall.1 + 0.5).contains(&t);
+        let of_level = || points.iter().filter(|(t, _)| (level.0..=level.1).contains(t));
+        let values = |wanted: bool| -> Vec<f64> {
+            of_level().filter(|(t, _)| is_inside(*t) == wanted).map(|(_, value)| *value).collect()
+        };
+        let (inside, outside) = (values(true), values(false));
         has_any |= track.source == "server" && !inside.is_empty();
-        let most = |points: &[(f64, f64)]| points.iter().map(|(_, value)| *value).reduce(f64::max);
+        let most = |values: &[f64]| values.iter().copied().reduce(f64::max);
         let (Some(during), Some(else_most)) = (most(&inside), most(&outside)) else { continue };
         if during <= 2.0 * else_most.max(0.0) || outside.len() < 3 {
             continue;
