@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use stats::{RatioSpan, Replication, replicated};
 
 use crate::check::Verified;
-use crate::db::{Cell, Db, Sql};
+use crate::db::{Cell, Db, Place, Sql};
 use crate::error::Error;
 use crate::files::{BUNDLE, Keeping, REPORT};
 use crate::remeasure::{self, By};
@@ -38,6 +38,11 @@ pub(crate) fn accept(db: &Db, keeping: &Keeping, submission: &Submission<'_>) ->
             keeping.keep_with(sql, id, BUNDLE, bytes)?;
             keeping.keep_with(sql, id, REPORT, verified.report.as_bytes())?;
             insert(sql, submission)?;
+            let mut claims: Vec<&str> =
+                submission.verified.listing.claims.iter().map(|claim| &*claim.id).collect();
+            claims.sort_unstable();
+            claims.dedup();
+            claims.into_iter().try_for_each(|claim| count(sql, claim))?;
             if submission.is_drawn {
                 remeasure::ask(sql, id, By::Policy, submission.now_ms)?;
             }
@@ -146,10 +151,57 @@ fn insert(sql: &mut Sql, submission: &Submission<'_>) -> Result<(), Error> {
             "INSERT INTO point (bundle_id, ordinal, flavor, metric, point) VALUES (?1, ?2, ?3, ?4, ?5)";
         sql.execute(sentence, &values)?;
     }
-    let mut claims: Vec<&str> = listing.claims.iter().map(|claim| &*claim.id).collect();
-    claims.sort_unstable();
-    claims.dedup();
-    claims.into_iter().try_for_each(|claim| count(sql, claim))
+    Ok(())
+}
+
+/// What is listed of a bundle that nobody submitted.
+#[derive(Debug, Clone)]
+pub struct Made {
+    /// As long as a SHA-256 in hexadecimal digits.
+    pub id: String,
+    /// In milliseconds since 1970.
+    pub received_ms: i64,
+    pub listing: Listing,
+}
+
+/// Made ones that are listed in one transaction.
+const MADE_AT_ONCE: usize = 250;
+
+/// Lists made bundles as those that verified are listed; there are no files of them. For benchmarks of pages, in a database
+/// that has nothing else.
+///
+/// # Errors
+/// The database cannot be had, or has bundles.
+pub fn list_made(place: &Place, made: impl IntoIterator<Item = Made>) -> Result<(), Error> {
+    let mut made = made.into_iter().peekable();
+    Db::open(place)?.with(|sql| {
+        if !sql.rows("SELECT id FROM bundle LIMIT 1", &[])?.is_empty() {
+            return Err(Error::Wrong(
+                "this database has bundles: made ones need one of their own".to_owned(),
+            ));
+        }
+        while made.peek().is_some() {
+            sql.transaction(|sql| {
+                made.by_ref().take(MADE_AT_ONCE).try_for_each(|one| {
+                    let verified = Verified { figures: 0, listing: one.listing, report: String::new() };
+                    let submission = Submission {
+                        id: &one.id,
+                        bytes: &[],
+                        verified,
+                        token: "made",
+                        now_ms: one.received_ms,
+                        is_drawn: false,
+                    };
+                    insert(sql, &submission)
+                })
+            })?;
+        }
+        // Once each: one by one a claim that thousands measured would be counted thousands of times.
+        sql.transaction(|sql| {
+            let claims = sql.rows("SELECT DISTINCT id FROM claim", &[])?;
+            claims.iter().try_for_each(|row| count(sql, &row.text(0)))
+        })
+    })
 }
 
 /// A bundle's part in a claim, and what it says of the first one.
