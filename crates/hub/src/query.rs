@@ -39,12 +39,25 @@ fn standing(row: &Row) -> Value {
 const STANDING: &str =
     "SELECT claim_id, text, bundle_id, bundles, hosts, reproduced, contradicted, undecided FROM standing";
 
+fn newest(sql: &mut Sql) -> Result<Vec<Value>, Error> {
+    let sentence = "SELECT head FROM bundle WHERE is_hidden = 0 ORDER BY received_ms DESC, id LIMIT ?1";
+    heads(&sql.rows(sentence, &[NEWEST.into()])?)
+}
+
+/// The newest, each with when something was last said of it: received, or measured again.
+pub(crate) fn feed(sql: &mut Sql) -> Result<Value, Error> {
+    let mut all = newest(sql)?;
+    for head in &mut all {
+        let again = &head["remeasured"]["ended_at"];
+        head["updated"] = if again.is_string() { again.clone() } else { head["received_at"].clone() };
+    }
+    let last = all.iter().filter_map(|head| head["updated"].as_str()).max();
+    Ok(json!({"updated": last.unwrap_or("1970-01-01T00:00:00Z"), "newest": all}))
+}
+
 /// Newest and best proven.
 pub(crate) fn front(sql: &mut Sql) -> Result<Value, Error> {
-    let newest = sql.rows(
-        "SELECT head FROM bundle WHERE is_hidden = 0 ORDER BY received_ms DESC, id LIMIT ?1",
-        &[NEWEST.into()],
-    )?;
+    let newest = newest(sql)?;
     let proven = sql.rows(
         &format!("{STANDING} WHERE reproduced > 0 ORDER BY reproduced DESC, contradicted, claim_id LIMIT ?1"),
         &[NEWEST.into()],
@@ -55,7 +68,7 @@ pub(crate) fn front(sql: &mut Sql) -> Result<Value, Error> {
     )?;
     let counted = sql.rows("SELECT count(*) FROM bundle WHERE is_hidden = 0", &[])?;
     Ok(json!({
-        "bundles": counted[0].int(0), "newest": heads(&newest)?,
+        "bundles": counted[0].int(0), "newest": newest,
         "proven": proven.iter().map(standing).collect::<Vec<_>>(),
         "disputed": disputed.iter().map(standing).collect::<Vec<_>>(),
     }))
@@ -140,7 +153,8 @@ pub(crate) fn claim(sql: &mut Sql, id: &str) -> Result<Value, Error> {
         lines.push(json!({"bundle": head, "claim": one.claim, "between": between, "standing": standing,
                           "is_same_host": one.is_same_host}));
     }
-    Ok(json!({"claim": id, "standing": counted, "measured": lines}))
+    let remeasured = remeasure::of_claim(sql, id)?;
+    Ok(json!({"claim": id, "standing": counted, "measured": lines, "remeasured": remeasured}))
 }
 
 /// Bundles side by side. Throughputs stand in ratio within a machine only; across machines there are ratios of ratios.

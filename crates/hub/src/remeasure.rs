@@ -272,14 +272,24 @@ fn outcome(claim: &ListedClaim, report: &Report) -> Result<Value, Error> {
     }))
 }
 
+/// What is shown of each; its bundle is there for whether it is hidden.
+const SHOWN: &str =
+    "SELECT claim_id, claim, asked_ms, asked_by, state, ended_ms, outcome, remeasurement.bundle_id
+     FROM remeasurement JOIN bundle ON bundle.id = remeasurement.bundle_id WHERE bundle.is_hidden = 0";
+/// Of one claim, in however many bundles.
+const SHOWN_MAX: i64 = 50;
+
 /// All that was asked for of a bundle, the newest first.
 pub(crate) fn of_bundle(sql: &mut Sql, bundle: &str) -> Result<Vec<Value>, Error> {
-    let rows = sql.rows(
-        "SELECT claim_id, claim, asked_ms, asked_by, state, ended_ms, outcome FROM remeasurement WHERE bundle_id = ?1
-         ORDER BY asked_ms DESC, id",
-        &[bundle.into()],
-    )?;
-    rows.iter().map(shown).collect()
+    let sentence =
+        format!("{SHOWN} AND remeasurement.bundle_id = ?1 ORDER BY asked_ms DESC, remeasurement.id");
+    sql.rows(&sentence, &[bundle.into()])?.iter().map(shown).collect()
+}
+
+/// What was asked for of a claim, whichever bundle it was drawn from, the newest first.
+pub(crate) fn of_claim(sql: &mut Sql, claim: &str) -> Result<Vec<Value>, Error> {
+    let sentence = format!("{SHOWN} AND claim_id = ?1 ORDER BY asked_ms DESC, remeasurement.id LIMIT ?2");
+    sql.rows(&sentence, &[claim.into(), SHOWN_MAX.into()])?.iter().map(shown).collect()
 }
 
 fn shown(row: &Row) -> Result<Value, Error> {
@@ -299,7 +309,7 @@ fn shown(row: &Row) -> Result<Value, Error> {
         "ended_at": row.maybe_int(5).map(report::history::time), "reason": outcome["reason"].as_str().unwrap_or_default(),
         "published": outcome["published"], "here": outcome["here"], "between": outcome["between"],
         "host": outcome["host"], "is_same_host": outcome["is_same_host"].as_bool().unwrap_or_default(),
-        "plimsoll": outcome["plimsoll"],
+        "plimsoll": outcome["plimsoll"], "bundle": row.text(7),
     }))
 }
 

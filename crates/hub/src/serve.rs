@@ -418,7 +418,7 @@ async fn css(State(hub): State<Shared>) -> Response {
 }
 
 async fn feed(State(hub): State<Shared>) -> Answered {
-    let mut value = asked(&hub, query::front).await?;
+    let mut value = asked(&hub, query::feed).await?;
     value["root"] = json!(hub.options.root);
     let feed = hub.pages.page("feed.xml", "", &value)?;
     Ok(([(header::CONTENT_TYPE, "application/atom+xml; charset=utf-8")], feed).into_response())
