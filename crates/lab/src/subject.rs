@@ -3,6 +3,7 @@
 
 use sandbox::{Build, Flavor, Home, Sandbox, Spec};
 
+use crate::cells::Life;
 use crate::error::Error;
 use crate::observe::Observer;
 use crate::provision::{Place, introduce};
@@ -13,7 +14,16 @@ use crate::servers::{self, Server};
 pub(crate) enum Subject {
     Build(Box<Build>),
     Sandbox(Box<Sandbox>),
-    Attached { target: Box<wire::Target>, name: String, flavor: Flavor },
+    Attached {
+        target: Box<wire::Target>,
+        name: String,
+        flavor: Flavor,
+    },
+    /// One that a plan has and that none of the runs to be made needs: nobody has looked whether it is there.
+    Unneeded {
+        name: String,
+        flavor: Flavor,
+    },
 }
 
 impl Subject {
@@ -36,7 +46,7 @@ impl Subject {
         match self {
             Subject::Build(build) => build.name(),
             Subject::Sandbox(sandbox) => sandbox.build().name(),
-            Subject::Attached { name, .. } => name.clone(),
+            Subject::Attached { name, .. } | Subject::Unneeded { name, .. } => name.clone(),
         }
     }
 
@@ -44,16 +54,16 @@ impl Subject {
         match self {
             Subject::Build(build) => build.flavor,
             Subject::Sandbox(sandbox) => sandbox.build().flavor,
-            Subject::Attached { flavor, .. } => *flavor,
+            Subject::Attached { flavor, .. } | Subject::Unneeded { flavor, .. } => *flavor,
         }
     }
 
-    /// The binaries; `None` for an attached server.
+    /// The binaries; `None` for an attached server, and for one that was not looked up.
     pub(crate) fn build(&self) -> Option<&Build> {
         match self {
             Subject::Build(build) => Some(build),
             Subject::Sandbox(sandbox) => Some(sandbox.build()),
-            Subject::Attached { .. } => None,
+            Subject::Attached { .. } | Subject::Unneeded { .. } => None,
         }
     }
 
@@ -62,6 +72,15 @@ impl Subject {
         match self {
             Subject::Build(build) => Some(build),
             _ => None,
+        }
+    }
+
+    /// Who starts it.
+    pub(crate) fn life(&self) -> Life<'_> {
+        match self {
+            Subject::Build(build) => Life::Own(build),
+            Subject::Sandbox(_) | Subject::Attached { .. } => Life::Foreign,
+            Subject::Unneeded { .. } => Life::ToFetch,
         }
     }
 
@@ -78,6 +97,11 @@ impl Subject {
             }
             Subject::Sandbox(sandbox) => (Place::Deployed(sandbox), Asked::of_sandbox(sandbox)),
             Subject::Attached { target, .. } => (Place::Attached(target), Asked::default()),
+            Subject::Unneeded { name, .. } => {
+                return Err(Error::Server(format!(
+                    "{name} was not looked up: no run that was asked for needs it"
+                )));
+            }
         })
     }
 }

@@ -1,12 +1,13 @@
 //! The servers of a study, looked up once and pinned: a study that goes on has exactly those that it began with.
 
-use sandbox::Home;
-use store::StudyRecord;
+use std::collections::BTreeSet;
+
+use sandbox::{Flavor, Home};
 
 use super::Request;
 use crate::error::Error;
 use crate::observe::Observer;
-use crate::plan::{Pinned, StoredPlan};
+use crate::plan::{Pinned, Plan};
 use crate::servers::{self, Server};
 use crate::study::{Body, Study};
 use crate::subject::Subject;
@@ -37,20 +38,42 @@ pub(super) fn no_name_twice(study: &Study, pinned: &[Pinned]) -> Result<(), Erro
     Ok(())
 }
 
-/// Looks up every server of the study: for a study that goes on, exactly those that it began with.
+/// The servers that the runs which are asked for need, by their places in the study.
+pub(super) fn needed(request: &Request, body: &Body, plan: &Plan) -> Result<BTreeSet<usize>, Error> {
+    let chosen = super::chosen(plan, request)?;
+    let whole = super::block::whole_units(body, plan, chosen.iter().collect());
+    Ok(whole.into_iter().map(|run| plan.cells[run.cell].server).collect())
+}
+
+/// One that stays where it is: the runs that are asked for do without it.
+fn unneeded(pin: &Pinned) -> Option<Subject> {
+    let flavor = pin.build_name.split(['@', '+']).next().unwrap_or_default();
+    let flavor = Flavor::ALL.into_iter().find(|known| known.name() == flavor)?;
+    Some(Subject::Unneeded { name: pin.build_name.clone(), flavor })
+}
+
+/// Looks up the servers of the study. For one that goes on these are exactly those that it began with, and only those that
+/// the runs asked for need.
 pub(super) fn look_up(
     home: &Home,
     request: &Request,
     body: &Body,
-    before: Option<&StudyRecord>,
+    before: Option<&Plan>,
     observer: Observer<'_>,
 ) -> Result<(Vec<Subject>, Vec<Pinned>), Error> {
-    let stored: Option<StoredPlan> =
-        before.and_then(|record| serde_json::from_value(record.study.plan.clone()).ok());
+    let needed = before.map(|plan| needed(request, body, plan)).transpose()?;
     let mut subjects = Vec::new();
     let mut pinned = Vec::new();
     for (index, choice) in body.axes.server.iter().enumerate() {
-        let pin_before = stored.as_ref().and_then(|plan| plan.servers.get(index));
+        let pin_before = before.and_then(|plan| plan.servers.get(index));
+        let is_needed = needed.as_ref().is_none_or(|needed| needed.contains(&index));
+        if let Some(pin) = pin_before.filter(|_| !is_needed)
+            && let Some(subject) = unneeded(pin)
+        {
+            pinned.push(pin.clone());
+            subjects.push(subject);
+            continue;
+        }
         let mut server = servers::parse_argument(&choice.server)?;
         if let (Server::Selector(selector), Some(pin)) = (&mut server, pin_before) {
             *selector = pin.build_name.parse()?;
