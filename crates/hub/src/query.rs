@@ -459,6 +459,31 @@ mod tests {
     use crate::accept::{Made, hide_in, list_into};
     use crate::schema;
 
+    #[test]
+    fn a_claim_that_takes_longer_waits_for_a_worker_with_more_time() {
+        let mut sql = hub(1);
+        let id = made(0).id;
+        remeasure::ask(&mut sql, &id, remeasure::By::Policy, 1).unwrap();
+        let report = |job: &remeasure::Job, needs_s: u32| -> remeasure::Report {
+            let host = json!({"fingerprint": "f", "cpu_model": "c", "cpus": 2, "memory_bytes": 1, "kernel": "k", "os": "o",
+                              "arch": "a"});
+            let said = json!({"lease": job.lease, "end": "refused", "reason": "short", "needs_budget_s": needs_s,
+                              "host": host, "plimsoll": "0"});
+            serde_json::from_value(said).unwrap()
+        };
+        let job = remeasure::lease(&mut sql, "short", 1200, 2).unwrap().unwrap();
+        remeasure::end(&mut sql, &job.id, &report(&job, 2400), 3).unwrap();
+        let found = &remeasure::of_bundle(&mut sql, &id).unwrap()[0];
+        assert_eq!((&found["state"], &found["says"]), (&"waiting".into(), &"waiting".into()), "{found}");
+        assert!(found["reason"].as_str().unwrap().contains("2400 s"), "{found}");
+        assert_eq!(remeasure::lease(&mut sql, "short", 1200, 4).unwrap(), None);
+        // One that has the time and refuses all the same is the last.
+        let job = remeasure::lease(&mut sql, "long", 2400, 5).unwrap().unwrap();
+        remeasure::end(&mut sql, &job.id, &report(&job, 2400), 6).unwrap();
+        assert_eq!(remeasure::of_bundle(&mut sql, &id).unwrap()[0]["state"], "refused");
+        assert_eq!(remeasure::lease(&mut sql, "long", 9000, 7).unwrap(), None);
+    }
+
     /// The `at`-th bundle of one study, each on a machine of its own but for the points, which are one machine's.
     fn made(at: usize) -> Made {
         let span = json!({"median": 100.0, "low": 90.0, "high": 110.0, "n": 5, "level": 0.9});

@@ -80,6 +80,7 @@ CREATE INDEX bundle_newest ON bundle (is_hidden, received_ms DESC, id);
 CREATE INDEX bundle_shape ON bundle (shape, received_ms);
 CREATE INDEX standing_disputed ON standing (contradicted);
 CREATE INDEX remeasurement_claim ON remeasurement (claim_id, asked_ms);
+ALTER TABLE remeasurement ADD COLUMN needs_s BIGINT NOT NULL DEFAULT 0; -- a worker's budget, found too short before
 DROP INDEX point_flavor;
 ALTER TABLE point ADD COLUMN series TEXT NOT NULL DEFAULT '';
 CREATE INDEX point_series ON point (series);

@@ -634,9 +634,20 @@ async fn by_worker<T: serde::de::DeserializeOwned + Send + 'static>(
     api(hub, move |sql| answer(sql, worker, said)).await
 }
 
+#[derive(Deserialize)]
+struct Asking {
+    /// The time that the worker has for a claim. One that does not say gets whatever there is.
+    #[serde(default = "any_budget")]
+    budget_s: u32,
+}
+
+fn any_budget() -> u32 {
+    u32::MAX
+}
+
 async fn lease(State(hub): State<Shared>, headers: HeaderMap, body: Body) -> Answered {
-    let answer = |sql: &mut Sql, worker: String, _: Value| {
-        Ok(json!({"job": remeasure::lease(sql, &worker, now_ms())?}))
+    let answer = |sql: &mut Sql, worker: String, asking: Asking| {
+        Ok(json!({"job": remeasure::lease(sql, &worker, asking.budget_s, now_ms())?}))
     };
     by_worker(&hub, &headers, body, answer).await
 }

@@ -251,6 +251,11 @@ mod tests {
             let text = format!("{}\n{line}\n", kept.collect::<Vec<_>>().join("\n"));
             let begun = begin(&published("tiny", &text), &results, &asked(Some(bounds)));
             let Ok(Begun::Refused(all)) = begun else { panic!("{line}: {begun:?}") };
+            // A machine that has more time would take these, and none the others.
+            let needs: Vec<_> = all.iter().filter_map(|one| one.needs).collect();
+            let is_of_time = says.contains("think_time") || says.contains("take at least");
+            assert_eq!(!needs.is_empty(), is_of_time, "{line}: {all:?}");
+            assert!(needs.iter().all(|needs| *needs > bounds.budget), "{line}: {needs:?}");
             let all: Vec<String> = all.iter().map(ToString::to_string).collect();
             let all = all.join("\n");
             assert!(
