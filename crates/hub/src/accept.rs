@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 use stats::{RatioSpan, Replication, replicated};
 
 use crate::check::Verified;
-use crate::db::{Cell, Db, Sql};
+use crate::db::{Cell, Db, Place, Sql};
 use crate::error::Error;
 use crate::files::{BUNDLE, Keeping, REPORT};
 use crate::remeasure::{self, By};
+use crate::schema;
 
 /// Texts of a submitter are shown up to here.
 const SHOWN_MAX: usize = 400;
@@ -38,6 +39,11 @@ pub(crate) fn accept(db: &Db, keeping: &Keeping, submission: &Submission<'_>) ->
             keeping.keep_with(sql, id, BUNDLE, bytes)?;
             keeping.keep_with(sql, id, REPORT, verified.report.as_bytes())?;
             insert(sql, submission)?;
+            let mut claims: Vec<&str> =
+                submission.verified.listing.claims.iter().map(|claim| &*claim.id).collect();
+            claims.sort_unstable();
+            claims.dedup();
+            claims.into_iter().try_for_each(|claim| count(sql, claim))?;
             if submission.is_drawn {
                 remeasure::ask(sql, id, By::Policy, submission.now_ms)?;
             }
@@ -107,7 +113,8 @@ fn insert(sql: &mut Sql, submission: &Submission<'_>) -> Result<(), Error> {
         (verified.figures as i64).into(),
         words(listing).into(),
         head(submission).to_string().into(),
-        serde_json::to_string(listing)?.into(),
+        // Points stand in a table of their own.
+        serde_json::to_string(&Listing { points: Vec::new(), ..listing.clone() })?.into(),
     ];
     sql.execute(
         "INSERT INTO bundle (id, received_ms, measured_ms, token, is_hidden, hidden_why, study, shape, bytes, figures,
@@ -130,26 +137,77 @@ fn insert(sql: &mut Sql, submission: &Submission<'_>) -> Result<(), Error> {
     for server in servers(listing) {
         sql.execute("INSERT INTO server (name, bundle_id) VALUES (?1, ?2)", &[server.into(), id.into()])?;
     }
+    insert_points(sql, id, listing)
+}
+
+fn insert_points(sql: &mut Sql, id: &str, listing: &Listing) -> Result<(), Error> {
     for (at, point) in listing.points.iter().enumerate() {
         let mut point = point.clone();
         point.point.file = format!("/bundle/{id}");
-        let server = point.key.get("server").and_then(Value::as_str).unwrap_or_default();
-        let flavor = server.split('@').next().unwrap_or_default();
-        let values: [Cell; 5] = [
+        let values: [Cell; 6] = [
             id.into(),
             (at as i64).into(),
-            flavor.into(),
+            schema::flavor_of(&point).into(),
             point.metric.clone().into(),
             serde_json::to_string(&point)?.into(),
+            point.group().into(),
         ];
-        let sentence =
-            "INSERT INTO point (bundle_id, ordinal, flavor, metric, point) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let sentence = "INSERT INTO point (bundle_id, ordinal, flavor, metric, point, series)
+                        VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         sql.execute(sentence, &values)?;
+        schema::count_point(sql, &point)?;
     }
-    let mut claims: Vec<&str> = listing.claims.iter().map(|claim| &*claim.id).collect();
-    claims.sort_unstable();
-    claims.dedup();
-    claims.into_iter().try_for_each(|claim| count(sql, claim))
+    Ok(())
+}
+
+/// What is listed of a bundle that nobody submitted.
+#[derive(Debug, Clone)]
+pub struct Made {
+    /// As long as a SHA-256 in hexadecimal digits.
+    pub id: String,
+    /// In milliseconds since 1970.
+    pub received_ms: i64,
+    pub listing: Listing,
+}
+
+/// Made ones that are listed in one transaction.
+const MADE_AT_ONCE: usize = 250;
+
+/// Lists made bundles as those that verified are listed; there are no files of them. For benchmarks of pages, in a database
+/// that has nothing else.
+///
+/// # Errors
+/// The database cannot be had, or has bundles.
+pub fn list_made(place: &Place, made: impl IntoIterator<Item = Made>) -> Result<(), Error> {
+    Db::open(place)?.with(|sql| list_into(sql, made))
+}
+
+pub(crate) fn list_into(sql: &mut Sql, made: impl IntoIterator<Item = Made>) -> Result<(), Error> {
+    let mut made = made.into_iter().peekable();
+    if !sql.rows("SELECT id FROM bundle LIMIT 1", &[])?.is_empty() {
+        return Err(Error::Wrong("this database has bundles: made ones need one of their own".to_owned()));
+    }
+    while made.peek().is_some() {
+        sql.transaction(|sql| {
+            made.by_ref().take(MADE_AT_ONCE).try_for_each(|one| {
+                let verified = Verified { figures: 0, listing: one.listing, report: String::new() };
+                let submission = Submission {
+                    id: &one.id,
+                    bytes: &[],
+                    verified,
+                    token: "made",
+                    now_ms: one.received_ms,
+                    is_drawn: false,
+                };
+                insert(sql, &submission)
+            })
+        })?;
+    }
+    // Once each: one by one a claim that thousands measured would be counted thousands of times.
+    sql.transaction(|sql| {
+        let claims = sql.rows("SELECT DISTINCT id FROM claim", &[])?;
+        claims.iter().try_for_each(|row| count(sql, &row.text(0)))
+    })
 }
 
 /// A bundle's part in a claim, and what it says of the first one.
@@ -162,23 +220,31 @@ pub(crate) struct Measured {
     pub(crate) is_same_host: bool,
 }
 
-/// All measurements of a claim that are shown, the first received first. They are held against that one.
-pub(crate) fn measured(sql: &mut Sql, claim: &str) -> Result<Vec<Measured>, Error> {
+/// Measurements of a claim that are shown, the first received first, held against that one: `limit` of them from `offset` on.
+pub(crate) fn measured(sql: &mut Sql, claim: &str, offset: i64, limit: i64) -> Result<Vec<Measured>, Error> {
     let rows = sql.rows(
         "SELECT bundle.id, claim.claim FROM claim JOIN bundle ON bundle.id = claim.bundle_id
-         WHERE claim.id = ?1 AND bundle.is_hidden = 0 ORDER BY bundle.received_ms, bundle.id, claim.ordinal",
-        &[claim.into()],
+         WHERE claim.id = ?1 AND bundle.is_hidden = 0 ORDER BY bundle.received_ms, bundle.id, claim.ordinal
+         LIMIT ?2 OFFSET ?3",
+        &[claim.into(), limit.into(), offset.into()],
     )?;
-    let mut all: Vec<Measured> = Vec::new();
+    let mut first = match offset {
+        0 => None,
+        _ => measured(sql, claim, 0, 1)?.pop().map(|one| one.claim),
+    };
+    let mut all = Vec::with_capacity(rows.len());
     for row in rows {
         let claim: ListedClaim = serde_json::from_str(&row.text(1))?;
-        let between =
-            all.first().and_then(|first| replicated(span(&first.claim)?, span(&claim)?, first.claim.margin));
-        let is_same_host = all.first().is_some_and(|first| first.claim.host == claim.host);
+        let between = first.as_ref().and_then(|first| replicated(span(first)?, span(&claim)?, first.margin));
+        let is_same_host = first.as_ref().is_some_and(|first| first.host == claim.host);
+        first.get_or_insert_with(|| claim.clone());
         all.push(Measured { bundle: row.text(0), claim, between, is_same_host });
     }
     Ok(all)
 }
+
+/// More than there are of anything.
+pub(crate) const ALL: i64 = 1 << 40;
 
 pub(crate) fn span(claim: &ListedClaim) -> Option<RatioSpan> {
     Some(RatioSpan { ratio: claim.ratio?, low: claim.low?, high: claim.high? })
@@ -186,7 +252,7 @@ pub(crate) fn span(claim: &ListedClaim) -> Option<RatioSpan> {
 
 /// Counts who reproduced a claim: other machines than that of the first measurement.
 pub(crate) fn count(sql: &mut Sql, claim: &str) -> Result<(), Error> {
-    let all = measured(sql, claim)?;
+    let all = measured(sql, claim, 0, ALL)?;
     sql.execute("DELETE FROM standing WHERE claim_id = ?1", &[claim.into()])?;
     let Some(first) = all.first() else { return Ok(()) };
     let others = || all[1..].iter().filter(|one| !one.is_same_host);
@@ -217,14 +283,20 @@ pub(crate) fn count(sql: &mut Sql, claim: &str) -> Result<(), Error> {
 
 /// Takes a bundle out of everything that is shown; its file stays.
 pub(crate) fn hide(db: &Db, id: &str, why: &str) -> Result<(), Error> {
-    db.with(|sql| {
-        sql.transaction(|sql| {
-            let sentence = "UPDATE bundle SET is_hidden = 1, hidden_why = ?2 WHERE id = ?1 AND is_hidden = 0";
-            if sql.execute(sentence, &[id.into(), why.into()])? == 0 {
-                return Err(Error::NotFound("bundle"));
-            }
-            let claims = sql.rows("SELECT DISTINCT id FROM claim WHERE bundle_id = ?1", &[id.into()])?;
-            claims.iter().try_for_each(|row| count(sql, &row.text(0)))
-        })
+    db.with(|sql| hide_in(sql, id, why))
+}
+
+pub(crate) fn hide_in(sql: &mut Sql, id: &str, why: &str) -> Result<(), Error> {
+    sql.transaction(|sql| {
+        let sentence = "UPDATE bundle SET is_hidden = 1, hidden_why = ?2 WHERE id = ?1 AND is_hidden = 0";
+        if sql.execute(sentence, &[id.into(), why.into()])? == 0 {
+            return Err(Error::NotFound("bundle"));
+        }
+        let fewer = "UPDATE series SET points = points - (SELECT count(*) FROM point
+                             WHERE point.bundle_id = ?1 AND point.series = series.id)
+                         WHERE id IN (SELECT series FROM point WHERE bundle_id = ?1)";
+        sql.execute(fewer, &[id.into()])?;
+        let claims = sql.rows("SELECT DISTINCT id FROM claim WHERE bundle_id = ?1", &[id.into()])?;
+        claims.iter().try_for_each(|row| count(sql, &row.text(0)))
     })
 }

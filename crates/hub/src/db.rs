@@ -269,6 +269,8 @@ pub(crate) struct Db {
     idle: Mutex<Vec<Sql>>,
 }
 
+/// All statements of the pages, with a few for lists of different lengths.
+const STATEMENTS: usize = 64;
 /// A writer of SQLite waits for the other so long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -303,6 +305,7 @@ impl Db {
             Place::Sqlite(path) => {
                 let connection = rusqlite::Connection::open(path)?;
                 connection.busy_timeout(PATIENCE)?;
+                connection.set_prepared_statement_cache_capacity(STATEMENTS);
                 // Full: what is acknowledged survives a loss of power.
                 connection.execute_batch(
                     "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;",

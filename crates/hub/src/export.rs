@@ -6,7 +6,7 @@ use crate::db::{Db, Place};
 use crate::error::Error;
 use crate::files::{BUNDLE, Keeping, REPORT};
 use crate::pages::{self, Pages};
-use crate::query;
+use crate::query::{self, Part};
 
 /// Writes every page below `folder`; `base` is where it will stand on its web space (`/results`, or nothing for its root).
 /// Returns how many bundles there are.
@@ -57,7 +57,7 @@ pub fn export(place: &Place, keeping: &Keeping, folder: &Path, base: &str) -> Re
             }
             for claim in value["claims"].as_array().into_iter().flatten() {
                 let id = claim["id"].as_str().unwrap_or_default();
-                let value = db.with(|sql| query::claim(sql, id))?;
+                let value = db.with(|sql| query::claim(sql, id, Part::All))?;
                 write(
                     &format!("claim/{id}/index.html"),
                     pages.page("claim.html", "Claim", &value)?.as_bytes(),
@@ -76,7 +76,7 @@ pub fn export(place: &Place, keeping: &Keeping, folder: &Path, base: &str) -> Re
     let flavors = db.with(query::flavors)?;
     for (at, flavor) in flavors.iter().enumerate() {
         for metric in ["tps", "p95", "p99"] {
-            let found = db.with(|sql| query::history(sql, flavor, metric))?;
+            let found = db.with(|sql| query::history(sql, flavor, metric, "", Part::All))?;
             let value = pages::history(&found, flavor, metric, &flavors);
             let text = pages.page("history.html", "History", &value)?;
             write(&format!("history/{}/{metric}/index.html", in_folder(flavor)), text.as_bytes())?;

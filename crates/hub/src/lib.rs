@@ -23,6 +23,7 @@ mod serve;
 mod tokens;
 mod worker;
 
+pub use accept::{Made, list_made};
 pub use check::check_in_child;
 pub use client::{Submitted, submit};
 pub use db::Place;

@@ -5,6 +5,7 @@ use minijinja::{Environment, context};
 use serde_json::{Value, json};
 
 use crate::error::Error;
+use crate::query::Histories;
 
 /// Nothing but the hub's own style; no script at all.
 pub(crate) const POLICY: &str =
@@ -103,15 +104,11 @@ pub(crate) fn note(pages: &Pages, title: &str, text: &str, link: Option<&str>) -
 }
 
 /// Histories with their drawings.
-pub(crate) fn history(
-    history: &report::history::History,
-    flavor: &str,
-    metric: &str,
-    flavors: &[String],
-) -> Value {
-    let known = history.json();
-    let each = history.series.iter().enumerate().map(|(at, series)| {
+pub(crate) fn history(found: &Histories, flavor: &str, metric: &str, flavors: &[String]) -> Value {
+    let known = found.history.json();
+    let each = found.history.series.iter().enumerate().map(|(at, series)| {
         json!({"label": series.label(), "drawing": report::history::drawing(series), "series": known["series"][at]})
     });
-    json!({"flavor": flavor, "metric": metric, "flavors": flavors, "series": each.collect::<Vec<_>>()})
+    json!({"flavor": flavor, "metric": metric, "flavors": flavors, "series": each.collect::<Vec<_>>(),
+           "words": found.words, "next": found.next})
 }

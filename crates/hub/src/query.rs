@@ -7,7 +7,7 @@ use report::history::{History, PointOfSeries};
 use serde_json::{Value, json};
 use stats::{RatioSpan, replicated};
 
-use crate::accept::measured;
+use crate::accept::{ALL, measured};
 use crate::db::{Cell, Row, Sql};
 use crate::error::Error;
 use crate::remeasure;
@@ -18,8 +18,9 @@ const PAGE: i64 = 50;
 const NEWEST: i64 = 15;
 /// Bundles that are compared at once.
 pub(crate) const COMPARED_MAX: usize = 12;
-/// Points of histories that are read at once, the newest.
-const POINTS_MAX: i64 = 20_000;
+/// Series of histories on a page, and their points that are read at once, the newest.
+const SERIES: i64 = 5;
+const POINTS_MAX: i64 = 5_000;
 /// Words of a search.
 const WORDS_MAX: usize = 8;
 
@@ -39,12 +40,71 @@ fn standing(row: &Row) -> Value {
 const STANDING: &str =
     "SELECT claim_id, text, bundle_id, bundles, hosts, reproduced, contradicted, undecided FROM standing";
 
+fn newest(sql: &mut Sql) -> Result<Vec<Value>, Error> {
+    let sentence = "SELECT head FROM bundle WHERE is_hidden = 0 ORDER BY received_ms DESC, id LIMIT ?1";
+    heads(&sql.rows(sentence, &[NEWEST.into()])?)
+}
+
+/// The newest, each with when something was last said of it: received, or measured again.
+pub(crate) fn feed(sql: &mut Sql) -> Result<Value, Error> {
+    let mut all = newest(sql)?;
+    for head in &mut all {
+        let again = &head["remeasured"]["ended_at"];
+        head["updated"] = if again.is_string() { again.clone() } else { head["received_at"].clone() };
+    }
+    let last = all.iter().filter_map(|head| head["updated"].as_str()).max();
+    Ok(json!({"updated": last.unwrap_or("1970-01-01T00:00:00Z"), "newest": all}))
+}
+
+/// A part of a list.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Part {
+    /// From 1.
+    Page(i64),
+    All,
+}
+
+impl Part {
+    /// How many, and how many before them, where a page has `size`.
+    fn bounds(self, size: i64) -> (i64, i64) {
+        match self {
+            Part::Page(page) => (size, (page.clamp(1, 1_000_000) - 1) * size),
+            Part::All => (ALL, 0),
+        }
+    }
+
+    /// Takes away what is more than a page; the number of the next one.
+    fn cut<T>(self, found: &mut Vec<T>, size: i64) -> Option<i64> {
+        let Part::Page(page) = self else { return None };
+        let is_more = found.len() as i64 > size;
+        found.truncate(size as usize);
+        is_more.then_some(page.clamp(1, 1_000_000) + 1)
+    }
+}
+
+/// `?2, ?3`: places of so many values.
+fn places_of_values(first: usize, count: usize) -> String {
+    (first..first + count).map(|at| format!("?{at}")).collect::<Vec<_>>().join(", ")
+}
+
+/// That `column` has all words, which are values from here on; a letter that means something to LIKE is a letter.
+fn has_words(column: &str, words: &str, values: &mut Vec<Cell>) -> String {
+    let mut condition = String::new();
+    for word in words.split_whitespace().take(WORDS_MAX) {
+        let escaped: String = word
+            .to_lowercase()
+            .chars()
+            .flat_map(|c| "\\%_".contains(c).then_some('\\').into_iter().chain([c]))
+            .collect();
+        values.push(format!("%{escaped}%").into());
+        condition.push_str(&format!(" AND {column} LIKE ?{} ESCAPE '\\'", values.len()));
+    }
+    condition
+}
+
 /// Newest and best proven.
 pub(crate) fn front(sql: &mut Sql) -> Result<Value, Error> {
-    let newest = sql.rows(
-        "SELECT head FROM bundle WHERE is_hidden = 0 ORDER BY received_ms DESC, id LIMIT ?1",
-        &[NEWEST.into()],
-    )?;
+    let newest = newest(sql)?;
     let proven = sql.rows(
         &format!("{STANDING} WHERE reproduced > 0 ORDER BY reproduced DESC, contradicted, claim_id LIMIT ?1"),
         &[NEWEST.into()],
@@ -55,7 +115,7 @@ pub(crate) fn front(sql: &mut Sql) -> Result<Value, Error> {
     )?;
     let counted = sql.rows("SELECT count(*) FROM bundle WHERE is_hidden = 0", &[])?;
     Ok(json!({
-        "bundles": counted[0].int(0), "newest": heads(&newest)?,
+        "bundles": counted[0].int(0), "newest": newest,
         "proven": proven.iter().map(standing).collect::<Vec<_>>(),
         "disputed": disputed.iter().map(standing).collect::<Vec<_>>(),
     }))
@@ -64,24 +124,18 @@ pub(crate) fn front(sql: &mut Sql) -> Result<Value, Error> {
 /// Bundles that have all words somewhere in their texts, newest first; without words all of them.
 pub(crate) fn search(sql: &mut Sql, words: &str, page: i64) -> Result<Value, Error> {
     let page = page.clamp(1, 1_000_000);
-    let mut values: Vec<Cell> = vec![(PAGE + 1).into(), ((page - 1) * PAGE).into()];
-    let mut condition = String::new();
-    for word in words.split_whitespace().take(WORDS_MAX) {
-        let escaped: String = word
-            .to_lowercase()
-            .chars()
-            .flat_map(|c| "\\%_".contains(c).then_some('\\').into_iter().chain([c]))
-            .collect();
-        values.push(format!("%{escaped}%").into());
-        condition.push_str(&format!(" AND words LIKE ?{} ESCAPE '\\'", values.len()));
-    }
+    let (limit, offset) = Part::Page(page).bounds(PAGE);
+    let mut values: Vec<Cell> = vec![(limit + 1).into(), offset.into()];
+    let condition = has_words("words", words, &mut values);
+    // The rows are long, and an index has all that is asked within.
     let sentence = format!(
-        "SELECT head FROM bundle WHERE is_hidden = 0{condition} ORDER BY received_ms DESC, id LIMIT ?1 OFFSET ?2"
+        "SELECT head FROM bundle WHERE id IN (
+           SELECT id FROM bundle WHERE is_hidden = 0{condition} ORDER BY received_ms DESC, id LIMIT ?1 OFFSET ?2
+         ) ORDER BY received_ms DESC, id"
     );
     let mut rows = sql.rows(&sentence, &values)?;
-    let is_more = rows.len() as i64 > PAGE;
-    rows.truncate(PAGE as usize);
-    Ok(json!({"words": words, "page": page, "bundles": heads(&rows)?, "next": is_more.then_some(page + 1)}))
+    let next = Part::Page(page).cut(&mut rows, PAGE);
+    Ok(json!({"words": words, "page": page, "bundles": heads(&rows)?, "next": next}))
 }
 
 fn listing_of(sql: &mut Sql, id: &str) -> Result<(Row, Listing), Error> {
@@ -97,11 +151,13 @@ fn listing_of(sql: &mut Sql, id: &str) -> Result<(Row, Listing), Error> {
 /// One bundle with its claims, and who reproduced them.
 pub(crate) fn bundle(sql: &mut Sql, id: &str) -> Result<Value, Error> {
     let (row, listing) = listing_of(sql, id)?;
+    let sentence = format!("{STANDING} WHERE claim_id IN (SELECT id FROM claim WHERE bundle_id = ?1)");
+    let standings: BTreeMap<String, Value> =
+        sql.rows(&sentence, &[id.into()])?.iter().map(|row| (row.text(0), standing(row))).collect();
     let mut claims = Vec::new();
     for claim in &listing.claims {
-        let found = sql.rows(&format!("{STANDING} WHERE claim_id = ?1"), &[claim.id.clone().into()])?;
         let mut value = serde_json::to_value(claim)?;
-        value["standing"] = found.first().map(standing).unwrap_or_default();
+        value["standing"] = standings.get(&claim.id).cloned().unwrap_or_default();
         claims.push(value);
     }
     let others = sql.rows(
@@ -123,24 +179,44 @@ pub(crate) fn bundle(sql: &mut Sql, id: &str) -> Result<Value, Error> {
 }
 
 /// A claim: who measured it where, held against the first measurement.
-pub(crate) fn claim(sql: &mut Sql, id: &str) -> Result<Value, Error> {
+pub(crate) fn claim(sql: &mut Sql, id: &str, part: Part) -> Result<Value, Error> {
     let found = sql.rows(&format!("{STANDING} WHERE claim_id = ?1"), &[id.into()])?;
     let counted = found.first().map(standing).ok_or(Error::NotFound("claim"))?;
-    let mut lines = Vec::new();
-    for one in measured(sql, id)? {
-        let head = sql.rows("SELECT head FROM bundle WHERE id = ?1", &[one.bundle.clone().into()])?;
-        let head = heads(&head)?.pop().unwrap_or_default();
+    let (limit, offset) = part.bounds(PAGE);
+    let mut all = measured(sql, id, offset, limit + 1)?;
+    let next = part.cut(&mut all, PAGE);
+    let known = heads_of(sql, all.iter().map(|one| &*one.bundle))?;
+    let lines = all.into_iter().enumerate().map(|(at, one)| {
         let between =
             one.between.map(|(span, _)| json!({"ratio": span.ratio, "low": span.low, "high": span.high}));
         let standing = match one.between {
-            _ if lines.is_empty() => "first",
+            _ if at == 0 && offset == 0 => "first",
             Some((_, verdict)) => verdict.word(),
             None => "undecided",
         };
-        lines.push(json!({"bundle": head, "claim": one.claim, "between": between, "standing": standing,
-                          "is_same_host": one.is_same_host}));
+        // A bundle may say it twice.
+        let head = known.get(&one.bundle).cloned().unwrap_or_default();
+        json!({"bundle": head, "claim": one.claim, "between": between, "standing": standing,
+               "is_same_host": one.is_same_host})
+    });
+    let lines: Vec<Value> = lines.collect();
+    let remeasured = remeasure::of_claim(sql, id)?;
+    Ok(json!({"claim": id, "standing": counted, "measured": lines, "next": next, "remeasured": remeasured}))
+}
+
+/// What lists show of these bundles.
+fn heads_of<'a>(sql: &mut Sql, ids: impl Iterator<Item = &'a str>) -> Result<BTreeMap<String, Value>, Error> {
+    let mut all = BTreeMap::new();
+    let ids: Vec<Cell> = ids.map(Cell::from).collect();
+    // A static page has them all, and a statement has so many values.
+    for ids in ids.chunks(500) {
+        let sentence =
+            format!("SELECT id, head FROM bundle WHERE id IN ({})", places_of_values(1, ids.len()));
+        for row in sql.rows(&sentence, ids)? {
+            all.insert(row.text(0), of_json(&row.text(1))?);
+        }
     }
-    Ok(json!({"claim": id, "standing": counted, "measured": lines}))
+    Ok(all)
 }
 
 /// Bundles side by side. Throughputs stand in ratio within a machine only; across machines there are ratios of ratios.
@@ -233,8 +309,12 @@ fn cells_by_host(all: &[(Value, Listing)]) -> Vec<Value> {
 /// A machine: its facts, its calibrations and what was measured on it.
 pub(crate) fn host(sql: &mut Sql, fingerprint: &str) -> Result<Value, Error> {
     let rows = sql.rows(
-        "SELECT bundle.head, host.host FROM host JOIN bundle ON bundle.id = host.bundle_id
-         WHERE host.fingerprint = ?1 AND bundle.is_hidden = 0 ORDER BY bundle.received_ms DESC, bundle.id LIMIT ?2",
+        "SELECT bundle.head, host.host FROM bundle JOIN host ON host.bundle_id = bundle.id AND host.fingerprint = ?1
+         WHERE bundle.id IN (
+           SELECT bundle.id FROM host JOIN bundle ON bundle.id = host.bundle_id
+           WHERE host.fingerprint = ?1 AND bundle.is_hidden = 0
+           ORDER BY bundle.received_ms DESC, bundle.id LIMIT ?2
+         ) ORDER BY bundle.received_ms DESC, bundle.id",
         &[fingerprint.into(), (PAGE * 4).into()],
     )?;
     let newest = rows.first().ok_or(Error::NotFound("host"))?;
@@ -254,8 +334,11 @@ pub(crate) fn host(sql: &mut Sql, fingerprint: &str) -> Result<Value, Error> {
 /// A server: every study of it with its figures, settings and durability, and audits.
 pub(crate) fn server(sql: &mut Sql, name: &str) -> Result<Value, Error> {
     let rows = sql.rows(
-        "SELECT bundle.head, bundle.listing FROM server JOIN bundle ON bundle.id = server.bundle_id
-         WHERE server.name = ?1 AND bundle.is_hidden = 0 ORDER BY bundle.received_ms DESC, bundle.id LIMIT ?2",
+        "SELECT head, listing FROM bundle WHERE id IN (
+           SELECT bundle.id FROM server JOIN bundle ON bundle.id = server.bundle_id
+           WHERE server.name = ?1 AND bundle.is_hidden = 0
+           ORDER BY bundle.received_ms DESC, bundle.id LIMIT ?2
+         ) ORDER BY received_ms DESC, id",
         &[name.into(), PAGE.into()],
     )?;
     if rows.is_empty() {
@@ -278,13 +361,16 @@ pub(crate) fn server(sql: &mut Sql, name: &str) -> Result<Value, Error> {
 /// All servers and machines, with how many bundles have them.
 pub(crate) fn places(sql: &mut Sql) -> Result<Value, Error> {
     let servers = sql.rows(
-        "SELECT server.name, count(*) FROM server JOIN bundle ON bundle.id = server.bundle_id
-         WHERE bundle.is_hidden = 0 GROUP BY server.name ORDER BY server.name LIMIT 2000",
+        "SELECT name, count(*) FROM server WHERE bundle_id NOT IN (SELECT id FROM bundle WHERE is_hidden = 1)
+         GROUP BY name ORDER BY name LIMIT 2000",
         &[],
     )?;
     let hosts = sql.rows(
-        "SELECT host.fingerprint, count(*), max(host.host) FROM host JOIN bundle ON bundle.id = host.bundle_id
-         WHERE bundle.is_hidden = 0 GROUP BY host.fingerprint ORDER BY count(*) DESC, host.fingerprint LIMIT 2000",
+        "SELECT host.fingerprint, counted.bundles, host.host FROM (
+           SELECT fingerprint, count(*) AS bundles, max(bundle_id) AS one FROM host
+           WHERE bundle_id NOT IN (SELECT id FROM bundle WHERE is_hidden = 1) GROUP BY fingerprint
+         ) AS counted JOIN host ON host.fingerprint = counted.fingerprint AND host.bundle_id = counted.one
+         ORDER BY counted.bundles DESC, host.fingerprint LIMIT 2000",
         &[],
     )?;
     let servers = servers.iter().map(|row| json!({"server": row.text(0), "bundles": row.int(1)}));
@@ -298,13 +384,51 @@ pub(crate) fn places(sql: &mut Sql) -> Result<Value, Error> {
 }
 
 /// Series over versions, commits or time of one flavour, with the changes of their level.
-pub(crate) fn history(sql: &mut Sql, flavor: &str, metric: &str) -> Result<History, Error> {
-    let rows = sql.rows(
+pub(crate) struct Histories {
+    /// The longest series first.
+    pub(crate) history: History,
+    pub(crate) words: String,
+    /// The next page, if there is one.
+    pub(crate) next: Option<i64>,
+}
+
+/// Of series whose cell has all words.
+pub(crate) fn history(
+    sql: &mut Sql,
+    flavor: &str,
+    metric: &str,
+    words: &str,
+    part: Part,
+) -> Result<Histories, Error> {
+    let (limit, offset) = part.bounds(SERIES);
+    let mut values: Vec<Cell> = vec![flavor.into(), metric.into(), (limit + 1).into(), offset.into()];
+    let condition = has_words("label", words, &mut values);
+    let sentence = format!(
+        "SELECT id FROM series WHERE flavor = ?1 AND metric = ?2 AND points > 1{condition}
+         ORDER BY points DESC, id LIMIT ?3 OFFSET ?4"
+    );
+    let mut chosen = sql.rows(&sentence, &values)?;
+    let next = part.cut(&mut chosen, SERIES);
+    let mut series = Vec::new();
+    for chosen in chosen.chunks(SERIES as usize) {
+        series.extend(history_of(sql, chosen)?.series);
+    }
+    series.retain(|series| series.points.len() > 1);
+    series.sort_by_key(|series| std::cmp::Reverse(series.points.len()));
+    Ok(Histories { history: History { series }, words: words.to_owned(), next })
+}
+
+/// Series by their identities.
+fn history_of(sql: &mut Sql, series: &[Row]) -> Result<History, Error> {
+    let mut values: Vec<Cell> = vec![POINTS_MAX.into()];
+    values.extend(series.iter().map(|row| Cell::from(row.text(0))));
+    let sentence = format!(
         "SELECT point.point FROM point JOIN bundle ON bundle.id = point.bundle_id
-         WHERE point.flavor = ?1 AND point.metric = ?2 AND bundle.is_hidden = 0
-         ORDER BY bundle.measured_ms DESC, bundle.id, point.ordinal LIMIT ?3",
-        &[flavor.into(), metric.into(), POINTS_MAX.into()],
-    )?;
+         WHERE point.series IN ({}) AND bundle.is_hidden = 0
+         ORDER BY bundle.measured_ms DESC, bundle.id, point.ordinal LIMIT ?1",
+        places_of_values(2, series.len())
+    );
+    let rows = sql.rows(&sentence, &values)?;
     let mut points: Vec<PointOfSeries> = Vec::new();
     let mut files: BTreeMap<String, usize> = BTreeMap::new();
     for row in rows.iter().rev() {
@@ -313,16 +437,126 @@ pub(crate) fn history(sql: &mut Sql, flavor: &str, metric: &str) -> Result<Histo
         point.record = (*files.entry(point.point.file.clone()).or_insert(next), 0);
         points.push(point);
     }
-    let mut history = History::of_points(points, &[]);
-    history.series.retain(|series| series.points.len() > 1);
-    Ok(history)
+    Ok(History::of_points(points, &[]))
 }
 
-/// The flavours of which there are histories.
+/// The flavours of which there are histories: one after the other from the index, as there are many series and few flavours.
 pub(crate) fn flavors(sql: &mut Sql) -> Result<Vec<String>, Error> {
-    Ok(sql
-        .rows("SELECT DISTINCT flavor FROM point ORDER BY flavor", &[])?
-        .iter()
-        .map(|row| row.text(0))
-        .collect())
+    let mut all: Vec<String> = Vec::new();
+    loop {
+        let last = all.last().cloned().unwrap_or_default();
+        let sentence = "SELECT flavor FROM series WHERE flavor > ?1 ORDER BY flavor LIMIT 1";
+        match sql.rows(sentence, &[last.into()])?.first() {
+            Some(row) => all.push(row.text(0)),
+            None => return Ok(all),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accept::{Made, hide_in, list_into};
+    use crate::schema;
+
+    #[test]
+    fn a_claim_that_takes_longer_waits_for_a_worker_with_more_time() {
+        let mut sql = hub(1);
+        let id = made(0).id;
+        remeasure::ask(&mut sql, &id, remeasure::By::Policy, 1).unwrap();
+        let report = |job: &remeasure::Job, needs_s: u32| -> remeasure::Report {
+            let host = json!({"fingerprint": "f", "cpu_model": "c", "cpus": 2, "memory_bytes": 1, "kernel": "k", "os": "o",
+                              "arch": "a"});
+            let said = json!({"lease": job.lease, "end": "refused", "reason": "short", "needs_budget_s": needs_s,
+                              "host": host, "plimsoll": "0"});
+            serde_json::from_value(said).unwrap()
+        };
+        let job = remeasure::lease(&mut sql, "short", 1200, 2).unwrap().unwrap();
+        remeasure::end(&mut sql, &job.id, &report(&job, 2400), 3).unwrap();
+        let found = &remeasure::of_bundle(&mut sql, &id).unwrap()[0];
+        assert_eq!((&found["state"], &found["says"]), (&"waiting".into(), &"waiting".into()), "{found}");
+        assert!(found["reason"].as_str().unwrap().contains("2400 s"), "{found}");
+        assert_eq!(remeasure::lease(&mut sql, "short", 1200, 4).unwrap(), None);
+        // One that has the time and refuses all the same is the last.
+        let job = remeasure::lease(&mut sql, "long", 2400, 5).unwrap().unwrap();
+        remeasure::end(&mut sql, &job.id, &report(&job, 2400), 6).unwrap();
+        assert_eq!(remeasure::of_bundle(&mut sql, &id).unwrap()[0]["state"], "refused");
+        assert_eq!(remeasure::lease(&mut sql, "long", 9000, 7).unwrap(), None);
+    }
+
+    /// The `at`-th bundle of one study, each on a machine of its own but for the points, which are one machine's.
+    fn made(at: usize) -> Made {
+        let span = json!({"median": 100.0, "low": 90.0, "high": 110.0, "n": 5, "level": 0.9});
+        let key = json!({"server": format!("mariadb@10.11.{at}"), "study": "tiny", "workload": "oltp", "sessions": 1});
+        let listing = json!({
+            "study": "tiny", "title": format!("take {at}"), "question": "q", "answer": ["a 100% answer"], "signer": null,
+            "author": {"name": "Ada", "contact": "", "licence": "", "disclaimer": "", "keywords": []},
+            "plimsoll": "0", "shape": "s", "measured_at_ms": at, "is_quick": false, "runs": [1, 1], "left_out": [],
+            "hosts": [{"fingerprint": format!("f{at}"), "name": "h", "cpu_model": "c", "cpus": 2, "memory_bytes": 1,
+                       "kernel": "k", "os": "o", "arch": "a", "facts": {}, "calibrations": []}],
+            "cells": [{"key": key, "server": format!("mariadb@10.11.{at}"), "workload": "oltp", "sessions": 1,
+                       "host": format!("f{at}"), "durability": "full", "engine": "InnoDB", "tps": span, "p95_ms": null,
+                       "p99_ms": null, "settings_asked": {}}],
+            "claims": [{"id": "c1", "metric": "tps", "text": "b against a", "base": key, "other": key, "verdict": "faster",
+                        "ratio": 2.0, "low": 1.98, "high": 2.02, "margin": 0.05, "is_primary": true,
+                        "host": format!("f{at}")}],
+            "audits": [],
+            "points": [{"key": key, "boundary": "m", "record": [0, 1], "metric": "tps",
+                        "point": {"build": format!("mariadb@10.11.{at}"), "identity": "", "at_ms": at, "value": 100.0,
+                                  "low": 90.0, "high": 110.0, "runs": ["r1"], "file": "", "host": "h"}}],
+        });
+        let id = format!("{at:064x}");
+        Made { id, received_ms: at as i64, listing: serde_json::from_value(listing).unwrap() }
+    }
+
+    fn hub(bundles: usize) -> Sql {
+        let mut sql = Sql::Sqlite(rusqlite::Connection::open_in_memory().unwrap());
+        schema::migrate(&mut sql).unwrap();
+        list_into(&mut sql, (0..bundles).map(made)).unwrap();
+        sql
+    }
+
+    #[test]
+    fn long_lists_come_in_pages() {
+        let mut sql = hub(120);
+        let found = search(&mut sql, "TINY 100%", 3).unwrap();
+        assert_eq!((found["bundles"].as_array().unwrap().len(), &found["next"]), (20, &Value::Null));
+        assert_eq!(found["bundles"][19]["title"], "take 0", "the newest first");
+        assert_eq!(
+            search(&mut sql, "take 11_", 1).unwrap()["bundles"],
+            json!([]),
+            "_ is a letter like others"
+        );
+        let first = claim(&mut sql, "c1", Part::Page(1)).unwrap();
+        assert_eq!((first["measured"].as_array().unwrap().len(), &first["next"]), (50, &2.into()));
+        assert_eq!(
+            (&first["measured"][0]["standing"], &first["standing"]["bundles"]),
+            (&"first".into(), &120.into())
+        );
+        let last = claim(&mut sql, "c1", Part::Page(3)).unwrap();
+        assert_eq!((last["measured"].as_array().unwrap().len(), &last["next"]), (20, &Value::Null));
+        let one = &last["measured"][0];
+        assert_eq!((&one["standing"], &one["bundle"]["title"]), (&"reproduced".into(), &"take 100".into()));
+        assert_eq!(claim(&mut sql, "c1", Part::All).unwrap()["measured"].as_array().unwrap().len(), 120);
+        assert_eq!(places(&mut sql).unwrap()["servers"].as_array().unwrap().len(), 120);
+        assert_eq!(host(&mut sql, "f7").unwrap()["bundles"][0]["title"], "take 7");
+        assert_eq!(server(&mut sql, "mariadb@10.11.7").unwrap()["studies"][0]["bundle"]["title"], "take 7");
+    }
+
+    #[test]
+    fn histories_are_those_of_bundles_that_are_shown() {
+        let mut sql = hub(3);
+        let points = |sql: &mut Sql, words: &str| -> Vec<usize> {
+            let found = history(sql, "mariadb", "tps", words, Part::Page(1)).unwrap();
+            found.history.series.iter().map(|series| series.points.len()).collect()
+        };
+        assert_eq!(points(&mut sql, ""), [3]);
+        assert_eq!(points(&mut sql, "Tiny sessions"), [3]);
+        assert_eq!(points(&mut sql, "other"), [0usize; 0]);
+        hide_in(&mut sql, &made(1).id, "wrong").unwrap();
+        assert_eq!(points(&mut sql, ""), [2]);
+        hide_in(&mut sql, &made(0).id, "wrong").unwrap();
+        assert_eq!(points(&mut sql, ""), [0usize; 0], "one point is no series");
+        assert_eq!(flavors(&mut sql).unwrap(), ["mariadb"]);
+    }
 }

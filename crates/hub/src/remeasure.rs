@@ -56,6 +56,9 @@ pub(crate) struct Report {
     pub(crate) reason: String,
     #[serde(default)]
     pub(crate) here: Option<Span>,
+    /// Refused for nothing but the worker's budget: how long it would have to be.
+    #[serde(default)]
+    pub(crate) needs_budget_s: Option<u32>,
     pub(crate) host: Host,
     pub(crate) plimsoll: String,
 }
@@ -169,8 +172,8 @@ pub(crate) fn ask(sql: &mut Sql, bundle: &str, by: By, now_ms: i64) -> Result<St
     Ok(id)
 }
 
-/// Gives out the oldest work that nobody has, to the worker of that token.
-pub(crate) fn lease(sql: &mut Sql, worker: &str, now_ms: i64) -> Result<Option<Job>, Error> {
+/// Gives out the oldest work that nobody has and that is not known to take longer than `budget_s`, to the worker of that token.
+pub(crate) fn lease(sql: &mut Sql, worker: &str, budget_s: u32, now_ms: i64) -> Result<Option<Job>, Error> {
     sql.transaction(|sql| {
         give_up(sql, now_ms)?;
         // Leases that are over: their workers are gone.
@@ -178,8 +181,8 @@ pub(crate) fn lease(sql: &mut Sql, worker: &str, now_ms: i64) -> Result<Option<J
             "SELECT remeasurement.id, remeasurement.bundle_id, claim_id FROM remeasurement
              JOIN bundle ON bundle.id = remeasurement.bundle_id
              WHERE bundle.is_hidden = 0 AND (state = 'waiting' OR (state = 'leased' AND lease_until_ms <= ?1))
-             ORDER BY asked_ms, remeasurement.id LIMIT 1",
-            &[now_ms.into()],
+             AND needs_s <= ?2 ORDER BY asked_ms, remeasurement.id LIMIT 1",
+            &[now_ms.into(), i64::from(budget_s).into()],
         )?;
         let Some(row) = rows.first() else { return Ok(None) };
         let (id, lease) = (row.text(0), random::word::<16>()?);
@@ -230,8 +233,10 @@ pub(crate) fn renew(sql: &mut Sql, id: &str, lease: &str, now_ms: i64) -> Result
 /// Takes what a worker has to say of its work. The same said again changes nothing.
 pub(crate) fn end(sql: &mut Sql, id: &str, report: &Report, now_ms: i64) -> Result<(), Error> {
     sql.transaction(|sql| {
-        let rows =
-            sql.rows("SELECT bundle_id, claim, state, lease FROM remeasurement WHERE id = ?1", &[id.into()])?;
+        let rows = sql.rows(
+            "SELECT bundle_id, claim, state, lease, needs_s FROM remeasurement WHERE id = ?1",
+            &[id.into()],
+        )?;
         let row = rows.first().ok_or(Error::NotFound("work"))?;
         if row.text(3) != report.lease {
             return Err(Error::LeaseOver);
@@ -245,6 +250,17 @@ pub(crate) fn end(sql: &mut Sql, id: &str, report: &Report, now_ms: i64) -> Resu
         }
         let claim: ListedClaim = serde_json::from_str(&row.text(1))?;
         let outcome = outcome(&claim, report)?;
+        // Each time for a longer one: a worker that had the time and refuses all the same has refused.
+        let needs_s = report.needs_budget_s.map(i64::from).filter(|needs_s| *needs_s > row.int(4));
+        if let Some(needs_s) = needs_s.filter(|_| report.end == End::Refused) {
+            let longer = "UPDATE remeasurement SET state = 'waiting', attempts = attempts - 1, needs_s = ?2, outcome = ?3
+                          WHERE id = ?1";
+            let reason =
+                format!("no worker had the {needs_s} s that it takes at least: {}", short(&report.reason));
+            let outcome = json!({"reason": reason}).to_string();
+            sql.execute(longer, &[id.into(), needs_s.into(), outcome.into()])?;
+            return list(sql, &row.text(0));
+        }
         let values: [Cell; 4] =
             [id.into(), report.end.word().into(), now_ms.into(), outcome.to_string().into()];
         let sentence = "UPDATE remeasurement SET state = ?2, ended_ms = ?3, outcome = ?4 WHERE id = ?1";
@@ -272,14 +288,24 @@ fn outcome(claim: &ListedClaim, report: &Report) -> Result<Value, Error> {
     }))
 }
 
+/// What is shown of each; its bundle is there for whether it is hidden.
+const SHOWN: &str =
+    "SELECT claim_id, claim, asked_ms, asked_by, state, ended_ms, outcome, remeasurement.bundle_id
+     FROM remeasurement JOIN bundle ON bundle.id = remeasurement.bundle_id WHERE bundle.is_hidden = 0";
+/// Of one claim, in however many bundles.
+const SHOWN_MAX: i64 = 50;
+
 /// All that was asked for of a bundle, the newest first.
 pub(crate) fn of_bundle(sql: &mut Sql, bundle: &str) -> Result<Vec<Value>, Error> {
-    let rows = sql.rows(
-        "SELECT claim_id, claim, asked_ms, asked_by, state, ended_ms, outcome FROM remeasurement WHERE bundle_id = ?1
-         ORDER BY asked_ms DESC, id",
-        &[bundle.into()],
-    )?;
-    rows.iter().map(shown).collect()
+    let sentence =
+        format!("{SHOWN} AND remeasurement.bundle_id = ?1 ORDER BY asked_ms DESC, remeasurement.id");
+    sql.rows(&sentence, &[bundle.into()])?.iter().map(shown).collect()
+}
+
+/// What was asked for of a claim, whichever bundle it was drawn from, the newest first.
+pub(crate) fn of_claim(sql: &mut Sql, claim: &str) -> Result<Vec<Value>, Error> {
+    let sentence = format!("{SHOWN} AND claim_id = ?1 ORDER BY asked_ms DESC, remeasurement.id LIMIT ?2");
+    sql.rows(&sentence, &[claim.into(), SHOWN_MAX.into()])?.iter().map(shown).collect()
 }
 
 fn shown(row: &Row) -> Result<Value, Error> {
@@ -299,7 +325,7 @@ fn shown(row: &Row) -> Result<Value, Error> {
         "ended_at": row.maybe_int(5).map(report::history::time), "reason": outcome["reason"].as_str().unwrap_or_default(),
         "published": outcome["published"], "here": outcome["here"], "between": outcome["between"],
         "host": outcome["host"], "is_same_host": outcome["is_same_host"].as_bool().unwrap_or_default(),
-        "plimsoll": outcome["plimsoll"],
+        "plimsoll": outcome["plimsoll"], "bundle": row.text(7),
     }))
 }
 

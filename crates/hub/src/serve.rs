@@ -22,9 +22,10 @@ use crate::db::{Db, Place, Sql};
 use crate::error::Error;
 use crate::files::{BUNDLE, Keeping, REPORT};
 use crate::pages::{self, Pages};
+use crate::query::{self, Part};
 use crate::remeasure::{self, By};
 use crate::tokens::{self, Scope};
-use crate::{OPENAPI, query, random};
+use crate::{OPENAPI, random};
 
 /// How a hub is served.
 #[derive(Debug, Clone)]
@@ -227,24 +228,12 @@ async fn waiting<T: Send + 'static>(
     done
 }
 
-async fn asked(
-    hub: &Shared,
-    ask: impl FnOnce(&mut Sql) -> Result<Value, Error> + Send + 'static,
-) -> Result<Value, Error> {
-    waiting(hub, |hub| hub.db.with(ask)).await
-}
-
 fn html(page: String) -> Response {
     ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
 }
 
-fn as_json(value: &Value) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
-}
-
-/// A page whose title is in its data.
-fn shown(hub: &Hub, template: &str, title: &str, value: &Value) -> Answered {
-    Ok(html(hub.pages.page(template, title, value)?).into_response())
+fn as_json(text: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
 impl From<Answer> for Response {
@@ -253,13 +242,32 @@ impl From<Answer> for Response {
     }
 }
 
+/// What the database says, as a page; `title` finds its title in that. Made where the database is waited for: a long page
+/// takes as long as its rows.
+async fn page(
+    hub: &Shared,
+    template: &'static str,
+    title: fn(&Value) -> Option<&str>,
+    ask: impl FnOnce(&mut Sql) -> Result<Value, Error> + Send + 'static,
+) -> Answered {
+    let made = waiting(hub, move |hub| {
+        let value = hub.db.with(ask)?;
+        hub.pages.page(template, title(&value).unwrap_or("Results"), &value)
+    });
+    Ok(html(made.await?))
+}
+
+/// The same as JSON.
+async fn api(hub: &Shared, ask: impl FnOnce(&mut Sql) -> Result<Value, Error> + Send + 'static) -> Answered {
+    Ok(as_json(waiting(hub, move |hub| Ok(hub.db.with(ask)?.to_string())).await?))
+}
+
 async fn front(State(hub): State<Shared>) -> Answered {
-    let value = asked(&hub, query::front).await?;
-    shown(&hub, "front.html", "Results", &value)
+    page(&hub, "front.html", |_| Some("Results"), query::front).await
 }
 
 async fn api_front(State(hub): State<Shared>) -> Answered {
-    Ok(as_json(&asked(&hub, query::front).await?))
+    api(&hub, query::front).await
 }
 
 #[derive(Deserialize)]
@@ -274,18 +282,20 @@ fn one() -> i64 {
     1
 }
 
-async fn searched(hub: &Shared, words: Words) -> Result<Value, Error> {
-    let short: String = words.q.chars().take(200).collect();
-    asked(hub, move |sql| query::search(sql, &short, words.page)).await
+impl Words {
+    /// So many letters are looked for.
+    fn short(&self) -> String {
+        self.q.chars().take(200).collect()
+    }
 }
 
 async fn search(State(hub): State<Shared>, Query(words): Query<Words>) -> Answered {
-    let value = searched(&hub, words).await?;
-    shown(&hub, "search.html", "Search", &value)
+    page(&hub, "search.html", |_| Some("Search"), move |sql| query::search(sql, &words.short(), words.page))
+        .await
 }
 
 async fn api_search(State(hub): State<Shared>, Query(words): Query<Words>) -> Answered {
-    Ok(as_json(&searched(&hub, words).await?))
+    api(&hub, move |sql| query::search(sql, &words.short(), words.page)).await
 }
 
 /// Names of bundles are hashes: nothing else is looked for, in a directory least of all.
@@ -297,13 +307,12 @@ fn bundle_id(id: String) -> Result<String, Error> {
 
 async fn bundle(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
     let id = bundle_id(id)?;
-    let value = asked(&hub, move |sql| query::bundle(sql, &id)).await?;
-    shown(&hub, "bundle.html", value["title"].as_str().unwrap_or("Bundle"), &value)
+    page(&hub, "bundle.html", |value| value["title"].as_str(), move |sql| query::bundle(sql, &id)).await
 }
 
 async fn api_bundle(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
     let id = bundle_id(id)?;
-    Ok(as_json(&asked(&hub, move |sql| query::bundle(sql, &id)).await?))
+    api(&hub, move |sql| query::bundle(sql, &id)).await
 }
 
 async fn file_of(hub: &Shared, id: String, kind: &'static str) -> Result<Vec<u8>, Error> {
@@ -341,74 +350,88 @@ async fn bundle_file(State(hub): State<Shared>, Path(id): Path<String>) -> Answe
     Ok((headers, bytes).into_response())
 }
 
-async fn claim(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
-    let value = asked(&hub, move |sql| query::claim(sql, &id)).await?;
-    shown(&hub, "claim.html", value["standing"]["text"].as_str().unwrap_or("Claim"), &value)
+async fn claim(State(hub): State<Shared>, Path(id): Path<String>, Query(words): Query<Words>) -> Answered {
+    let ask = move |sql: &mut Sql| query::claim(sql, &id, Part::Page(words.page));
+    page(&hub, "claim.html", |value| value["standing"]["text"].as_str(), ask).await
 }
 
-async fn api_claim(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
-    Ok(as_json(&asked(&hub, move |sql| query::claim(sql, &id)).await?))
+async fn api_claim(
+    State(hub): State<Shared>,
+    Path(id): Path<String>,
+    Query(words): Query<Words>,
+) -> Answered {
+    api(&hub, move |sql| query::claim(sql, &id, Part::Page(words.page))).await
 }
 
-async fn compared(hub: &Shared, pairs: Vec<(String, String)>) -> Result<Value, Error> {
-    let named = pairs.into_iter().filter(|(name, _)| name == "with").map(|(_, id)| bundle_id(id));
-    let ids = named.collect::<Result<Vec<_>, _>>()?;
-    asked(hub, move |sql| query::compare(sql, &ids)).await
+/// The bundles that `with` names, as often as it stands there.
+fn compared(pairs: Vec<(String, String)>) -> Result<Vec<String>, Error> {
+    pairs.into_iter().filter(|(name, _)| name == "with").map(|(_, id)| bundle_id(id)).collect()
 }
 
 async fn compare(State(hub): State<Shared>, Query(pairs): Query<Vec<(String, String)>>) -> Answered {
-    let value = compared(&hub, pairs).await?;
-    shown(&hub, "compare.html", "Compare", &value)
+    let ids = compared(pairs)?;
+    page(&hub, "compare.html", |_| Some("Compare"), move |sql| query::compare(sql, &ids)).await
 }
 
 async fn api_compare(State(hub): State<Shared>, Query(pairs): Query<Vec<(String, String)>>) -> Answered {
-    Ok(as_json(&compared(&hub, pairs).await?))
+    let ids = compared(pairs)?;
+    api(&hub, move |sql| query::compare(sql, &ids)).await
 }
 
 async fn places(State(hub): State<Shared>) -> Answered {
-    let value = asked(&hub, query::places).await?;
-    shown(&hub, "places.html", "Servers and machines", &value)
+    page(&hub, "places.html", |_| Some("Servers and machines"), query::places).await
 }
 
 async fn api_places(State(hub): State<Shared>) -> Answered {
-    Ok(as_json(&asked(&hub, query::places).await?))
+    api(&hub, query::places).await
 }
 
 async fn host(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
-    let value = asked(&hub, move |sql| query::host(sql, &id)).await?;
-    shown(&hub, "host.html", value["host"]["name"].as_str().unwrap_or("Machine"), &value)
+    page(&hub, "host.html", |value| value["host"]["name"].as_str(), move |sql| query::host(sql, &id)).await
 }
 
 async fn api_host(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
-    Ok(as_json(&asked(&hub, move |sql| query::host(sql, &id)).await?))
+    api(&hub, move |sql| query::host(sql, &id)).await
 }
 
 async fn server(State(hub): State<Shared>, Path(name): Path<String>) -> Answered {
-    let value = asked(&hub, move |sql| query::server(sql, &name)).await?;
-    shown(&hub, "server.html", value["server"].as_str().unwrap_or("Server"), &value)
+    page(&hub, "server.html", |value| value["server"].as_str(), move |sql| query::server(sql, &name)).await
 }
 
 async fn api_server(State(hub): State<Shared>, Path(name): Path<String>) -> Answered {
-    Ok(as_json(&asked(&hub, move |sql| query::server(sql, &name)).await?))
+    api(&hub, move |sql| query::server(sql, &name)).await
 }
 
-async fn history_of_first(State(hub): State<Shared>) -> Answered {
-    history(State(hub), Path((String::new(), "tps".to_owned()))).await
+async fn history_of_first(state: State<Shared>, words: Query<Words>) -> Answered {
+    history(state, Path((String::new(), "tps".to_owned())), words).await
 }
 
-async fn history(State(hub): State<Shared>, Path((flavor, metric)): Path<(String, String)>) -> Answered {
-    let value = asked(&hub, move |sql| {
+async fn history(
+    State(hub): State<Shared>,
+    Path((flavor, metric)): Path<(String, String)>,
+    Query(words): Query<Words>,
+) -> Answered {
+    let ask = move |sql: &mut Sql| {
         let flavors = query::flavors(sql)?;
         let flavor = if flavor.is_empty() { flavors.first().cloned().unwrap_or_default() } else { flavor };
-        let found = query::history(sql, &flavor, &metric)?;
+        let found = query::history(sql, &flavor, &metric, &words.short(), Part::Page(words.page))?;
         Ok(pages::history(&found, &flavor, &metric, &flavors))
-    })
-    .await?;
-    shown(&hub, "history.html", "History", &value)
+    };
+    page(&hub, "history.html", |_| Some("History"), ask).await
 }
 
-async fn api_history(State(hub): State<Shared>, Path((flavor, metric)): Path<(String, String)>) -> Answered {
-    Ok(as_json(&asked(&hub, move |sql| Ok(query::history(sql, &flavor, &metric)?.json())).await?))
+async fn api_history(
+    State(hub): State<Shared>,
+    Path((flavor, metric)): Path<(String, String)>,
+    Query(words): Query<Words>,
+) -> Answered {
+    let ask = move |sql: &mut Sql| {
+        let found = query::history(sql, &flavor, &metric, &words.short(), Part::Page(words.page))?;
+        let mut value = found.history.json();
+        value["next"] = json!(found.next);
+        Ok(value)
+    };
+    api(&hub, ask).await
 }
 
 async fn css(State(hub): State<Shared>) -> Response {
@@ -418,9 +441,12 @@ async fn css(State(hub): State<Shared>) -> Response {
 }
 
 async fn feed(State(hub): State<Shared>) -> Answered {
-    let mut value = asked(&hub, query::front).await?;
-    value["root"] = json!(hub.options.root);
-    let feed = hub.pages.page("feed.xml", "", &value)?;
+    let feed = waiting(&hub, |hub| {
+        let mut value = hub.db.with(query::feed)?;
+        value["root"] = json!(hub.options.root);
+        hub.pages.page("feed.xml", "", &value)
+    });
+    let feed = feed.await?;
     Ok(([(header::CONTENT_TYPE, "application/atom+xml; charset=utf-8")], feed).into_response())
 }
 
@@ -507,12 +533,12 @@ async fn submit(State(hub): State<Shared>, headers: HeaderMap, body: Body) -> An
     let token = allowed(&hub, bearer(&headers)?, Scope::Submit).await?;
     let bytes = read_bounded(body, hub.options.packed_bytes_max).await?;
     let taken = take(&hub, token, bytes).await?;
-    Ok((StatusCode::CREATED, as_json(&taken)).into_response())
+    Ok((StatusCode::CREATED, as_json(taken.to_string())).into_response())
 }
 
 async fn form(State(hub): State<Shared>) -> Answered {
     let text = "A bundle is one file that proves its own figures: plimsoll bundle STUDY makes it.";
-    shown(&hub, "note.html", "Submit", &json!({"text": text, "form": true}))
+    Ok(html(hub.pages.page("note.html", "Submit", &json!({"text": text, "form": true}))?))
 }
 
 async fn submit_by_form(State(hub): State<Shared>, form: Multipart) -> Answered {
@@ -588,28 +614,42 @@ async fn ask_again(State(hub): State<Shared>, Path(id): Path<String>, headers: H
         hub.db.with(|sql| sql.transaction(|sql| remeasure::ask(sql, &id, By::Moderator, now_ms())))
     };
     let asked = waiting(&hub, ask).await?;
-    Ok((StatusCode::CREATED, as_json(&json!({"id": asked}))).into_response())
-}
-
-/// What a worker says, once its token has been looked at.
-async fn said_by_worker<T: serde::de::DeserializeOwned>(
-    hub: &Shared,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<(String, T), Error> {
-    let worker = allowed(hub, bearer(headers)?, Scope::Measure).await?;
-    let bytes = read_bounded(body, SAID_BYTES_MAX).await?;
-    let said = serde_json::from_slice(&bytes);
-    Ok((worker, said.map_err(|error| Error::Wrong(format!("what the worker says cannot be read: {error}")))?))
+    Ok((StatusCode::CREATED, as_json(json!({"id": asked}).to_string())).into_response())
 }
 
 /// Of a worker's words.
 const SAID_BYTES_MAX: u64 = 64 << 10;
 
+/// Hears what a worker says, once its token has been looked at; `answer` gets the token's name and what it says.
+async fn by_worker<T: serde::de::DeserializeOwned + Send + 'static>(
+    hub: &Shared,
+    headers: &HeaderMap,
+    body: Body,
+    answer: impl FnOnce(&mut Sql, String, T) -> Result<Value, Error> + Send + 'static,
+) -> Answered {
+    let worker = allowed(hub, bearer(headers)?, Scope::Measure).await?;
+    let bytes = read_bounded(body, SAID_BYTES_MAX).await?;
+    let said = serde_json::from_slice(&bytes)
+        .map_err(|error| Error::Wrong(format!("what the worker says cannot be read: {error}")))?;
+    api(hub, move |sql| answer(sql, worker, said)).await
+}
+
+#[derive(Deserialize)]
+struct Asking {
+    /// The time that the worker has for a claim. One that does not say gets whatever there is.
+    #[serde(default = "any_budget")]
+    budget_s: u32,
+}
+
+fn any_budget() -> u32 {
+    u32::MAX
+}
+
 async fn lease(State(hub): State<Shared>, headers: HeaderMap, body: Body) -> Answered {
-    let (worker, _) = said_by_worker::<Value>(&hub, &headers, body).await?;
-    let job = waiting(&hub, move |hub| hub.db.with(|sql| remeasure::lease(sql, &worker, now_ms()))).await?;
-    Ok(as_json(&json!({"job": job})))
+    let answer = |sql: &mut Sql, worker: String, asking: Asking| {
+        Ok(json!({"job": remeasure::lease(sql, &worker, asking.budget_s, now_ms())?}))
+    };
+    by_worker(&hub, &headers, body, answer).await
 }
 
 #[derive(Deserialize)]
@@ -623,9 +663,11 @@ async fn renew(
     headers: HeaderMap,
     body: Body,
 ) -> Answered {
-    let (_, said) = said_by_worker::<Lease>(&hub, &headers, body).await?;
-    waiting(&hub, move |hub| hub.db.with(|sql| remeasure::renew(sql, &id, &said.lease, now_ms()))).await?;
-    Ok(as_json(&json!({"lease_ms": remeasure::LEASE_MS})))
+    let answer = move |sql: &mut Sql, _: String, said: Lease| {
+        remeasure::renew(sql, &id, &said.lease, now_ms())?;
+        Ok(json!({"lease_ms": remeasure::LEASE_MS}))
+    };
+    by_worker(&hub, &headers, body, answer).await
 }
 
 async fn ended(
@@ -634,7 +676,9 @@ async fn ended(
     headers: HeaderMap,
     body: Body,
 ) -> Answered {
-    let (_, said) = said_by_worker::<remeasure::Report>(&hub, &headers, body).await?;
-    waiting(&hub, move |hub| hub.db.with(|sql| remeasure::end(sql, &id, &said, now_ms()))).await?;
-    Ok(as_json(&json!({})))
+    let answer = move |sql: &mut Sql, _: String, said: remeasure::Report| {
+        remeasure::end(sql, &id, &said, now_ms())?;
+        Ok(json!({}))
+    };
+    by_worker(&hub, &headers, body, answer).await
 }

@@ -61,7 +61,7 @@ pub fn work(work: &Work, is_stopped: &dyn Fn() -> bool, tell: &dyn Fn(&str)) -> 
     let client = Client::new(&work.hub, &work.token, REQUEST_WITHIN)?;
     let mut ended = 0;
     while !is_stopped() {
-        match lease(&client) {
+        match lease(&client, work.budget) {
             Ok(Some(job)) => {
                 let worker = Worker { work, client: &client, is_stopped, tell };
                 ended += usize::from(worker.measure(&job)?);
@@ -82,8 +82,9 @@ pub fn work(work: &Work, is_stopped: &dyn Fn() -> bool, tell: &dyn Fn(&str)) -> 
     Ok(ended)
 }
 
-fn lease(client: &Client) -> Result<Option<Job>, Error> {
-    let said = client.post("/api/v1/remeasurements/lease", "application/json", b"{}")?;
+fn lease(client: &Client, budget: Duration) -> Result<Option<Job>, Error> {
+    let asking = json!({"budget_s": u32::try_from(budget.as_secs()).unwrap_or(u32::MAX)}).to_string();
+    let said = client.post("/api/v1/remeasurements/lease", "application/json", asking.as_bytes())?;
     match said.status {
         200 if said.body["job"].is_null() => Ok(None),
         200 => {
@@ -113,11 +114,13 @@ struct Ended {
     end: End,
     reason: String,
     here: Option<Span>,
+    /// Refused for want of time alone: the budget that would do.
+    needs_budget_s: Option<u32>,
 }
 
 impl Ended {
     fn of(end: End, reason: impl Into<String>) -> Ended {
-        Ended { end, reason: reason.into(), here: None }
+        Ended { end, reason: reason.into(), here: None, needs_budget_s: None }
     }
 }
 
@@ -264,6 +267,7 @@ impl Worker<'_> {
             end: ended.end,
             reason: ended.reason,
             here: ended.here,
+            needs_budget_s: ended.needs_budget_s,
             host: Host {
                 fingerprint: host.fingerprint.clone(),
                 cpu_model: host.cpu_model.clone(),
@@ -329,26 +333,20 @@ fn end(child: &mut Child) -> Result<std::process::ExitStatus, Error> {
 
 /// What the child's answer means. Its own words about this machine stay in its log: a reason is shown to everybody.
 fn meaning(job: &Job, code: Option<i32>, said: &Value) -> Ended {
-    let refused: Vec<String> = said["refused"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|one| {
-            format!(
-                "{}: {}",
-                one["what"].as_str().unwrap_or_default(),
-                one["why"].as_str().unwrap_or_default()
-            )
-        })
-        .collect();
+    let refused: Vec<&Value> = said["refused"].as_array().into_iter().flatten().collect();
     if !refused.is_empty() {
-        return Ended::of(End::Refused, refused.join("; "));
+        let text = |one: &Value, name: &str| one[name].as_str().unwrap_or_default().to_owned();
+        let all: Vec<String> =
+            refused.iter().map(|one| format!("{}: {}", text(one, "what"), text(one, "why"))).collect();
+        let needs: Option<Vec<u64>> = refused.iter().map(|one| one["needs_budget_s"].as_u64()).collect();
+        let longest = needs.and_then(|needs| u32::try_from(needs.into_iter().max()?).ok());
+        return Ended { needs_budget_s: longest, ..Ended::of(End::Refused, all.join("; ")) };
     }
     let mut claims = said["claims"].as_array().into_iter().flatten();
     let claim = claims.find(|claim| claim["id"] == job.claim.as_str());
     match (claim, code) {
         (Some(claim), Some(0 | 1)) => match serde_json::from_value(claim["here"].clone()) {
-            Ok(here) => Ended { end: End::Done, reason: String::new(), here: Some(here) },
+            Ok(here) => Ended { here: Some(here), ..Ended::of(End::Done, "") },
             Err(_) if code == Some(0) => {
                 Ended::of(End::Done, "too few runs for an interval within the time that there was")
             }
@@ -358,5 +356,29 @@ fn meaning(job: &Job, code: Option<i32>, said: &Value) -> Ended {
         (_, Some(3)) => Ended::of(End::Failed, "a server that it needs could not be had or started here"),
         (_, Some(1)) => Ended::of(End::Failed, "its runs failed here"),
         _ => Ended::of(End::Failed, "it did not come to an end within the time that there was"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_for_want_of_time_alone_says_how_much_would_do() {
+        let job =
+            Job { id: "1".into(), lease: "2".into(), bundle: "3".into(), claim: "4".into(), lease_ms: 1 };
+        let short = json!({"what": "the runs", "why": "long", "needs_budget_s": 2400});
+        let longer = json!({"what": "think_time", "why": "long", "needs_budget_s": 3600});
+        let other = json!({"what": "env e", "why": "foreign", "needs_budget_s": null});
+        for (refused, needs) in [
+            (json!([short]), Some(2400)),
+            (json!([short, longer]), Some(3600)),
+            (json!([short, other]), None),
+            (json!([{"what": "of an older one", "why": "long"}]), None),
+        ] {
+            let ended = meaning(&job, Some(2), &json!({"claims": [], "refused": refused}));
+            assert_eq!((ended.end, ended.needs_budget_s), (End::Refused, needs), "{refused}");
+            assert!(ended.reason.ends_with("long") || ended.reason.ends_with("foreign"), "{}", ended.reason);
+        }
     }
 }

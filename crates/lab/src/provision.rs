@@ -27,8 +27,8 @@ pub(crate) enum Place<'a> {
     Deployed(&'a Sandbox),
     /// A server that runs elsewhere.
     Attached(&'a Target),
-    /// There is none, and why: its commit does not build.
-    Unbuilt(&'a str),
+    /// There is none, and why.
+    Absent(&'a str),
 }
 
 /// What to do about tables.
@@ -144,7 +144,7 @@ pub(crate) fn provision<'a>(
                 on_existing(&target, datadir.as_deref(), dialect, wanted, stage)?;
             Ok(Provisioned { server: Running::Attached, target, configured, data_from, notes })
         }
-        Place::Unbuilt(why) => Err(Error::Server(why.to_owned()).into()),
+        Place::Absent(why) => Err(Error::Server(why.to_owned()).into()),
     }
 }
 

@@ -144,16 +144,20 @@ mod tests {
         "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_read_only\"\n";
 
     fn published(name: &str, text: &str) -> store::Study {
-        let study = crate::study::parse(Path::new("s.toml"), TINY).unwrap();
+        planned(TINY, &["mariadb@10.11.1"], name, text)
+    }
+
+    /// A study of that text, on these builds, published as `text` says it.
+    fn planned(of: &str, builds: &[&str], name: &str, text: &str) -> store::Study {
+        let study = crate::study::parse(Path::new("s.toml"), of).unwrap();
         let body = study.body(false);
-        let name_of_build = || "mariadb@10.11.1".to_owned();
-        let pinned = crate::plan::Pinned {
-            selector: "mariadb".to_owned(),
-            name: name_of_build(),
-            build_name: name_of_build(),
+        let pinned = |build: &&str| crate::plan::Pinned {
+            selector: build.split('@').next().unwrap().to_owned(),
+            name: (*build).to_owned(),
+            build_name: (*build).to_owned(),
             build: "x".to_owned(),
         };
-        let plan = Plan::new(&body, false, 7, vec![pinned]);
+        let plan = Plan::new(&body, false, 7, builds.iter().map(pinned).collect());
         store::Study {
             name: name.to_owned(),
             title: study.title.clone(),
@@ -251,6 +255,11 @@ mod tests {
             let text = format!("{}\n{line}\n", kept.collect::<Vec<_>>().join("\n"));
             let begun = begin(&published("tiny", &text), &results, &asked(Some(bounds)));
             let Ok(Begun::Refused(all)) = begun else { panic!("{line}: {begun:?}") };
+            // A machine that has more time would take these, and none the others.
+            let needs: Vec<_> = all.iter().filter_map(|one| one.needs).collect();
+            let is_of_time = says.contains("think_time") || says.contains("take at least");
+            assert_eq!(!needs.is_empty(), is_of_time, "{line}: {all:?}");
+            assert!(needs.iter().all(|needs| *needs > bounds.budget), "{line}: {needs:?}");
             let all: Vec<String> = all.iter().map(ToString::to_string).collect();
             let all = all.join("\n");
             assert!(
@@ -261,6 +270,74 @@ mod tests {
         }
         let begun = begin(&published("tiny", TINY), &results, &asked(Some(bounds)));
         assert!(matches!(begun, Ok(Begun::Ready(_))), "{begun:?}");
+    }
+
+    /// A build that is here, as far as looking it up goes.
+    fn put_build(home: &sandbox::Home, name: &str) {
+        let (flavor, version) = name.split_once('@').unwrap();
+        let place = home.builds().join(name);
+        let server = place.join("mariadbd");
+        std::fs::create_dir_all(&place).unwrap();
+        std::fs::write(&server, "").unwrap();
+        let build: sandbox::Build = serde_json::from_value(serde_json::json!({
+            "flavor": flavor, "version": version, "label": null, "identity": "x", "archive_sha256": null,
+            "origin": {"kind": "source", "from": "a test"},
+            "files": {"server": server, "base": place, "share": null, "messages": null, "plugins": null, "initdb": null,
+                      "client": null, "libraries": []},
+        }))
+        .unwrap();
+        std::fs::write(place.join("plimsoll-build.json"), serde_json::to_string(&build).unwrap()).unwrap();
+    }
+
+    /// Of three servers one is here. A claim about it needs no other, one about another does; a duel is never made in part.
+    #[test]
+    fn a_claim_needs_the_builds_of_its_two_sides() {
+        let names = ["mariadb@99.0.1", "mariadb@99.0.2+gone", "postgres@99.1+gone"];
+        let ladder =
+            TINY.replace("\"mariadb\"", "[\"mariadb\", \"mariadb@99\", \"postgres\"]\nsessions = [1, 8]");
+        let duel = "[load]\npairing = \"duel\"\n[compare]\naxis = \"server\"\nbase = \"mariadb\"\nmetrics = [\"tps\"]\n";
+        let cell = |server: &str, sessions: u32| -> Key {
+            let key = serde_json::json!({"server": server, "workload": "oltp_read_only", "settings": "default",
+                                         "sessions": sessions});
+            serde_json::from_value(key).unwrap()
+        };
+        let (one, eight, gone) = (cell(names[0], 1), cell(names[0], 8), cell(names[2], 8));
+        for (text, compared, missing) in [
+            (ladder.clone(), Some([&one, &eight]), None),
+            (ladder.clone(), Some([&eight, &gone]), Some(names[2])),
+            (ladder.clone(), None, Some(names[1])),
+            (format!("{ladder}{duel}"), Some([&one, &eight]), Some(names[1])),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let home = sandbox::Home::at(dir.path().join("home")).unwrap();
+            put_build(&home, names[0]);
+            let results = dir.path().join("r");
+            let asked = Asked { compared, ..asked(None) };
+            let begun = begin(&planned(&text, &names, "three", &text), &results, &asked);
+            let Ok(Begun::Ready(request)) = begun else { panic!("{begun:?}") };
+            let (mut store, body) = (Store::open(&results).unwrap(), request.study.body(false));
+            let before = crate::recorded::unfinished(&store, &request, &body).unwrap();
+            assert!(before.is_some());
+            let begun = crate::study_run::begin(
+                &home,
+                &request,
+                &body,
+                &mut store,
+                before,
+                &|_| (),
+                &crate::StopSwitch::new(),
+            );
+            match (begun, missing) {
+                (Ok(begun), None) => {
+                    let found: Vec<_> = begun.subjects.iter().map(|one| one.own_build().is_some()).collect();
+                    assert_eq!(found, [true, false, false]);
+                    let all: Vec<_> = begun.subjects.iter().map(crate::subject::Subject::name).collect();
+                    assert_eq!(all, names);
+                }
+                (Err(error), Some(missing)) => assert!(error.to_string().contains(missing), "{error}"),
+                (begun, _) => panic!("{:?} of {text}", begun.map(|_| ()).map_err(|error| error.to_string())),
+            }
+        }
     }
 
     #[test]

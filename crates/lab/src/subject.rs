@@ -19,8 +19,9 @@ pub(crate) enum Subject {
         name: String,
         flavor: Flavor,
     },
-    /// A commit that does not build, which is a finding: its runs fail, with the reason.
-    Unbuilt {
+    /// A build that is not there, and why: its commit does not build, or none of the runs to be made needs it. A run of it fails
+    /// with the reason.
+    Absent {
         name: String,
         flavor: Flavor,
         why: String,
@@ -47,7 +48,7 @@ impl Subject {
         match self {
             Subject::Build(build) => build.name(),
             Subject::Sandbox(sandbox) => sandbox.build().name(),
-            Subject::Attached { name, .. } | Subject::Unbuilt { name, .. } => name.clone(),
+            Subject::Attached { name, .. } | Subject::Absent { name, .. } => name.clone(),
         }
     }
 
@@ -55,16 +56,16 @@ impl Subject {
         match self {
             Subject::Build(build) => build.flavor,
             Subject::Sandbox(sandbox) => sandbox.build().flavor,
-            Subject::Attached { flavor, .. } | Subject::Unbuilt { flavor, .. } => *flavor,
+            Subject::Attached { flavor, .. } | Subject::Absent { flavor, .. } => *flavor,
         }
     }
 
-    /// The binaries; `None` for an attached server.
+    /// The binaries; `None` for an attached server, and for one that was not looked up.
     pub(crate) fn build(&self) -> Option<&Build> {
         match self {
             Subject::Build(build) => Some(build),
             Subject::Sandbox(sandbox) => Some(sandbox.build()),
-            Subject::Attached { .. } | Subject::Unbuilt { .. } => None,
+            Subject::Attached { .. } | Subject::Absent { .. } => None,
         }
     }
 
@@ -80,7 +81,7 @@ impl Subject {
     pub(crate) fn life(&self) -> Life<'_> {
         match self {
             Subject::Build(build) => Life::Own(build),
-            Subject::Unbuilt { .. } => Life::ToFetch,
+            Subject::Absent { .. } => Life::ToFetch,
             Subject::Sandbox(_) | Subject::Attached { .. } => Life::Foreign,
         }
     }
@@ -98,7 +99,7 @@ impl Subject {
             }
             Subject::Sandbox(sandbox) => (Place::Deployed(sandbox), Asked::of_sandbox(sandbox)),
             Subject::Attached { target, .. } => (Place::Attached(target), Asked::default()),
-            Subject::Unbuilt { why, .. } => (Place::Unbuilt(why), Asked::default()),
+            Subject::Absent { why, .. } => (Place::Absent(why), Asked::default()),
         })
     }
 }

@@ -74,11 +74,16 @@ impl Server {
 
     /// What Plimsoll takes as SERVER, with the database.
     pub(super) fn url(&self) -> Result<String> {
+        self.url_of(DATABASE)
+    }
+
+    /// The same with another database of it.
+    pub(super) fn url_of(&self, database: &str) -> Result<String> {
         if self.is_postgres {
             let (host, port) = (self.variable("PGHOST")?, self.variable("PGPORT")?);
-            Ok(format!("postgres://postgres@localhost:{port}/{DATABASE}?host={host}"))
+            Ok(format!("postgres://postgres@localhost:{port}/{database}?host={host}"))
         } else {
-            Ok(format!("mysql://root@localhost/{DATABASE}?socket={}", self.socket()?))
+            Ok(format!("mysql://root@localhost/{database}?socket={}", self.socket()?))
         }
     }
 
@@ -240,7 +245,7 @@ fn report_line(line: &str) -> Option<(u64, f64)> {
 }
 
 /// User and system CPU of a process and its threads, in s (proc(5), stat).
-fn cpu_of(pid: u32) -> Result<(f64, f64)> {
+pub(super) fn cpu_of(pid: u32) -> Result<(f64, f64)> {
     let stat = std::fs::read_to_string(PathBuf::from(format!("/proc/{pid}/stat")))?;
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
     // SAFETY: a plain question to the C library.

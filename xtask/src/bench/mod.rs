@@ -8,6 +8,7 @@ mod client_cost;
 mod deploy;
 mod duels;
 mod fake;
+mod hub;
 mod lab;
 mod line_search;
 mod live_verdicts;
@@ -100,6 +101,7 @@ const ALL: &[Benchmark] = &[
         "searches for load lines whose truth is known, simulated and in real time",
         line_search::run,
     ),
+    ("hub", "a hub's pages at 10,000 bundles, one by one and with 200 readers a second", hub::run),
     ("soak", "memory of a run of a week, by a simulated clock", soak::run),
     ("tpcc", "loading ten warehouses, and the conditions after 64 sessions and after a kill", tpcc::run),
 ];

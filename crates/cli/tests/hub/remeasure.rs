@@ -112,13 +112,21 @@ fn work_is_given_out_once(dir: &Path, db: &str, alter: &dyn Fn(&str)) {
     assert_eq!((before.as_array().unwrap().len(), &found["host"]["cpus"]), (2, &2.into()));
     let ratio = 9.0 / found["published"]["ratio"].as_f64().unwrap();
     assert!((found["between"]["ratio"].as_f64().unwrap() - ratio).abs() < 1e-9, "{found}");
-    for path in ["/", "/search", &format!("/bundle/{id}")] {
+    let claim = format!("/claim/{}", found["claim"].as_str().unwrap());
+    for path in ["/", "/search", &format!("/bundle/{id}"), &claim] {
         let page = hub.page(path);
         assert!(
             page.contains(">disagrees</strong>") && page.contains("a worker&#x27;s cpu"),
             "{path}: {page}"
         );
     }
+    let feed = hub.page("/feed.atom");
+    assert!(feed.contains("Re-measured here: disagrees, ") && feed.contains("a worker&#x27;s cpu"), "{feed}");
+    // Who reads the feed is told so.
+    let ended = found["ended_at"].as_str().unwrap();
+    assert_eq!(feed.matches(&format!("<updated>{ended}</updated>")).count(), 2, "{feed}");
+    let of_claim = hub.json(&format!("/api/v1/claims/{}", found["claim"].as_str().unwrap()));
+    assert_eq!(of_claim["remeasured"][0], *found);
 
     let site = dir.join("site");
     let mut args = vec!["hub", "export", site.to_str().unwrap(), "--db", db];
@@ -127,7 +135,8 @@ fn work_is_given_out_once(dir: &Path, db: &str, alter: &dyn Fn(&str)) {
         args.extend(["--bundles", &bundles]);
     }
     run(&args).expect(0, &[]);
-    for page in ["index.html".to_owned(), format!("bundle/{id}/index.html")] {
+    let pages = ["".to_owned(), format!("bundle/{id}/"), format!("{}/", &claim[1..])];
+    for page in pages.map(|page| format!("{page}index.html")) {
         assert!(std::fs::read_to_string(site.join(&page)).unwrap().contains(">disagrees</strong>"), "{page}");
     }
 
@@ -136,6 +145,7 @@ fn work_is_given_out_once(dir: &Path, db: &str, alter: &dyn Fn(&str)) {
     assert_eq!(hub.ask("DELETE", &format!("/api/v1/bundles/{id}"), &keeper, &[]).0, 204);
     assert!(leased(hub, &worker).is_none());
     assert_eq!(said(hub, &ask, &keeper, &json!({})).0, 404);
+    assert!(!hub.page("/feed.atom").contains("Re-measured"));
 }
 
 #[test]
@@ -240,7 +250,16 @@ fn a_worker_says_what_its_child_found() {
         assert_eq!(found["state"], state, "{rerun}: {found}");
         assert!(found["says"].as_str().unwrap().contains(says), "{rerun}: {found}");
         assert!(found["reason"].as_str().unwrap().contains(reason), "{rerun}: {found}");
-        for path in ["/".to_owned(), format!("/bundle/{id}"), format!("/api/v1/bundles/{id}")] {
+        let of_claim = format!("/claim/{claim}");
+        let shown = if reason.is_empty() { says } else { reason };
+        for path in [&of_claim, "/feed.atom"] {
+            let page = hub.page(path);
+            assert!(
+                page.contains(&shown.replace('<', "&lt;").replace('>', "&gt;").replace('/', "&#x2f;")),
+                "{rerun}: {path}: {page}"
+            );
+        }
+        for path in ["/".to_owned(), format!("/bundle/{id}"), of_claim, format!("/api/v1/bundles/{id}")] {
             let page = hub.page(&path);
             let is_json = path.starts_with("/api");
             assert!(!page.contains("secret") && (is_json || !page.contains("<b>e")), "{rerun}: {path}");

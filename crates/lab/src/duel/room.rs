@@ -21,8 +21,8 @@ const PAGE_BYTES: u64 = 8192;
 
 /// Why these cannot live together, if they cannot.
 pub(crate) fn together(places: &[&Place<'_>]) -> Result<(), String> {
-    if places.iter().any(|place| matches!(place, Place::Unbuilt(_))) {
-        return Err("one side does not build".to_owned());
+    if places.iter().any(|place| matches!(place, Place::Absent(_))) {
+        return Err("one side has no server".to_owned());
     }
     for (at, one) in places.iter().enumerate() {
         let is_same = |other: &&Place<'_>| match (one, other) {

@@ -24,11 +24,15 @@ pub struct Refusal {
     /// As the study names it.
     pub what: String,
     pub why: String,
+    /// The budget that it would take, where nothing else is wrong with it.
+    pub needs: Option<Duration>,
 }
 
 impl Refusal {
     pub fn json(&self) -> Value {
-        json!({"what": self.what, "why": self.why})
+        // Rounded up: who has so many seconds has enough.
+        let needs_s = self.needs.map(|needs| needs.as_secs_f64().ceil() as u64);
+        json!({"what": self.what, "why": self.why, "needs_budget_s": needs_s})
     }
 }
 
@@ -83,7 +87,7 @@ pub(super) fn files_named(text: &str) -> Result<Vec<Refusal>, Error> {
     let bytes_max = workload::files::STUDY.mib_max << 20;
     if text.len() as u64 > bytes_max {
         let why = format!("it has more than {bytes_max} bytes");
-        return Ok(vec![Refusal { what: "the study".to_owned(), why }]);
+        return Ok(vec![refusal("the study".to_owned(), why)]);
     }
     let root = DeTable::parse(text)
         .map_err(|error| Error::Usage(format!("the study is not valid TOML: {}", error.message())))?;
@@ -182,7 +186,7 @@ pub(super) fn refusals(study: &Study, body: &Body, bounds: &Bounds) -> Vec<Refus
 }
 
 fn refusal(what: String, why: impl Into<String>) -> Refusal {
-    Refusal { what: wire::mask::prose(&wire::shown(&what)), why: why.into() }
+    Refusal { what: wire::mask::prose(&wire::shown(&what)), why: why.into(), needs: None }
 }
 
 fn of_servers(body: &Body) -> Vec<Refusal> {
@@ -313,7 +317,8 @@ fn of_load(load: &Load, bounds: &Bounds) -> Vec<Refusal> {
     ];
     for (name, duration) in durations.into_iter().filter(|(_, duration)| **duration > bounds.budget) {
         let why = format!("longer than all that there is for it, {}", shown(bounds.budget));
-        all.push(refusal(format!("{name} of {}", shown(*duration)), why));
+        let refused = refusal(format!("{name} of {}", shown(*duration)), why);
+        all.push(Refusal { needs: Some(*duration), ..refused });
     }
     all
 }
@@ -337,7 +342,8 @@ fn of_length(study: &Study, body: &Body, bounds: &Bounds) -> Vec<Refusal> {
             shown(least),
             shown(bounds.budget)
         );
-        all.push(refusal(format!("the runs of {}", study.name), why));
+        let refused = refusal(format!("the runs of {}", study.name), why);
+        all.push(Refusal { needs: Some(least), ..refused });
     }
     all
 }

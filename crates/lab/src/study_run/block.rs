@@ -16,11 +16,11 @@ use crate::intervene::Phases;
 use crate::line::{LineOrder, goes_on};
 use crate::make::{Making, make, make_life, make_together};
 use crate::observe::{Event, RunLabel};
-use crate::plan::{Cell, PlannedRun};
+use crate::plan::{Cell, Plan, PlannedRun};
 use crate::provision::Place;
 use crate::recorded::{attempts, base_of, standing};
 use crate::run::{Around, Order};
-use crate::study::{Ladder, Length, Pairing};
+use crate::study::{Body, Ladder, Length, Pairing};
 
 /// What a run of the plan is made for.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +28,23 @@ struct Pass {
     purpose: Purpose,
     /// The canary before this block against the study's others.
     canary_ratio: Option<f64>,
+}
+
+/// The axis whose values are measured together: those that are in a duel, or are switched in one life.
+fn together(body: &Body) -> Option<&str> {
+    match (body.load.pairing, &body.compare) {
+        _ if !body.axes.intervene.is_empty() => Some(INTERVENE),
+        (Pairing::Duel, Some(compare)) => Some(&compare.axis),
+        _ => None,
+    }
+}
+
+/// What is made together never comes alone: the runs of `open` with all that they are made with.
+pub(super) fn whole_units<'a>(body: &Body, plan: &'a Plan, open: Vec<&'a PlannedRun>) -> Vec<&'a PlannedRun> {
+    let Some(axis) = together(body) else { return open };
+    let unit = |run: &PlannedRun| (run.block, plan.group(run, axis));
+    let wanted: BTreeSet<(u32, String)> = open.into_iter().map(unit).collect();
+    plan.runs.iter().filter(|run| wanted.contains(&unit(run))).collect()
 }
 
 impl Work<'_> {
@@ -103,28 +120,11 @@ impl Work<'_> {
 
     /// What of these runs is made together.
     fn units<'a>(&self, runs: &[&'a PlannedRun]) -> Vec<Unit<'a>> {
-        let Some(axis) = self.together() else {
+        let Some(axis) = together(self.body) else {
             return runs.iter().map(|run| vec![*run]).collect();
         };
         let group = |run: &PlannedRun| self.plan.group(run, axis);
         runs.chunk_by(|one, next| group(one) == group(next)).map(<[_]>::to_vec).collect()
-    }
-
-    /// The axis whose values are measured together: those that are in a duel, or are switched in one life.
-    fn together(&self) -> Option<&str> {
-        match (self.body.load.pairing, &self.body.compare) {
-            _ if !self.body.axes.intervene.is_empty() => Some(INTERVENE),
-            (Pairing::Duel, Some(compare)) => Some(&compare.axis),
-            _ => None,
-        }
-    }
-
-    /// What is made together never comes alone: the runs of `open` with all that they are made with.
-    pub(super) fn whole_units<'a>(&'a self, open: Vec<&'a PlannedRun>) -> Vec<&'a PlannedRun> {
-        let Some(axis) = self.together() else { return open };
-        let unit = |run: &PlannedRun| (run.block, self.plan.group(run, axis));
-        let wanted: BTreeSet<(u32, String)> = open.into_iter().map(unit).collect();
-        self.plan.runs.iter().filter(|run| wanted.contains(&unit(run))).collect()
     }
 
     /// Whether these runs are made in one life of a server that is switched between them.

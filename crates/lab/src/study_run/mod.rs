@@ -108,8 +108,7 @@ pub fn run_study(
     let before = if request.new { None } else { unfinished(&store, request, &body)? };
     let Begun { subjects, plan, id, notes } =
         begin(home, request, &body, &mut store, before, observer, stop)?;
-    let mut chosen = only::choose(&plan, &request.only)?;
-    chosen.retain(|run| request.part.as_ref().is_none_or(|part| part.has(run.block)));
+    let chosen = chosen(&plan, request)?;
     store.interrupt_running(id)?;
     if let Some(doubt) = &machine.doubt {
         store.add_note(id, load::time::unix_ms(), doubt)?;
@@ -144,7 +143,14 @@ pub fn run_study(
     outcome
 }
 
-/// A study whose row is in the results file, and whose servers are there.
+/// The runs of the plan that are asked for.
+fn chosen(plan: &Plan, request: &Request) -> Result<Vec<PlannedRun>, Error> {
+    let mut chosen = only::choose(plan, &request.only)?;
+    chosen.retain(|run| request.part.as_ref().is_none_or(|part| part.has(run.block)));
+    Ok(chosen)
+}
+
+/// A study whose row is in the results file, and whose servers are there as far as the runs asked for need them.
 pub(crate) struct Begun {
     pub(crate) subjects: Vec<Subject>,
     pub(crate) plan: Plan,
@@ -162,15 +168,19 @@ pub(crate) fn begin(
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<Begun, Error> {
-    let (subjects, pinned) = pins::look_up(home, request, body, before.as_ref(), observer, stop)?;
+    let before = match before {
+        Some(record) => Some((planned_before(&record, body, request.quick)?, record)),
+        None => None,
+    };
+    let plan_before = before.as_ref().map(|(plan, _)| plan);
+    let (subjects, pinned) = pins::look_up(home, request, body, plan_before, observer, stop)?;
     pins::no_name_twice(&request.study, &pinned)?;
     let controlled: Vec<Controlled<'_>> = subjects
         .iter()
         .map(|subject| Controlled { flavor: subject.flavor(), life: subject.life() })
         .collect();
     let (plan, id) = match before {
-        Some(record) => {
-            let plan = planned_before(&record, body, request.quick)?;
+        Some((plan, record)) => {
             if plan.blocks() > record.study.blocks {
                 grow(store, request, body, &plan, &record)?;
             }
@@ -269,7 +279,8 @@ impl Work<'_> {
     fn go_on(&self, store: &mut Store, chosen: &[PlannedRun], around: Around<'_>) -> Result<Outcome, Error> {
         let heads = store.run_heads(self.id)?;
         let stands = statuses(store, &heads)?;
-        let open = self.whole_units(to_make(chosen, |run| stands.get(&run.index).copied()));
+        let open = to_make(chosen, |run| stands.get(&run.index).copied());
+        let open = block::whole_units(self.body, self.plan, open);
         let own = self.own_runs();
         let left = to_make(&own, |run| stands.get(&run.index).copied()).len();
         let finished = own.len().saturating_sub(left);

@@ -7,7 +7,7 @@ use sandbox::builds::source::Recipe;
 use sandbox::{Flavor, Home, Sandbox};
 
 use super::pins::{no_name_twice, pin};
-use super::{Request, only, sessions_are_possible};
+use super::{Request, sessions_are_possible};
 use crate::cells::{Controlled, Life, SettingsNotes};
 use crate::error::Error;
 use crate::intervene::{phase_of, phases_in};
@@ -98,8 +98,7 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
     notes.extend(phases_note(&body));
     notes.extend(crate::calibrate::note(home, &request.study, &body, &plan));
     super::has_blocks(request, &plan)?;
-    let mut chosen = only::choose(&plan, &request.only)?;
-    chosen.retain(|run| request.part.as_ref().is_none_or(|part| part.has(run.block)));
+    let chosen = super::chosen(&plan, request)?;
     Ok(Outline { chosen, plan, to_obtain, run_length: run_length(&body), notes })
 }
 

@@ -1,14 +1,15 @@
 //! The servers of a study, looked up once and pinned: a study that goes on has exactly those that it began with.
 
+use std::collections::BTreeSet;
+
 use sandbox::builds::Resolved;
 use sandbox::builds::source::Made;
 use sandbox::{Flavor, Home};
-use store::StudyRecord;
 
 use super::Request;
 use crate::error::Error;
 use crate::observe::{Event, Observer};
-use crate::plan::{Pinned, StoredPlan};
+use crate::plan::{Pinned, Plan};
 use crate::servers::{self, Server};
 use crate::stop::StopSwitch;
 use crate::study::{Body, ServerChoice, SourceChoice, Study};
@@ -40,25 +41,52 @@ pub(super) fn no_name_twice(study: &Study, pinned: &[Pinned]) -> Result<(), Erro
     Ok(())
 }
 
-/// Looks up every server of the study: for a study that goes on, exactly those that it began with.
+/// The servers that the runs which are asked for need, by their places in the study.
+pub(super) fn needed(request: &Request, body: &Body, plan: &Plan) -> Result<BTreeSet<usize>, Error> {
+    let chosen = super::chosen(plan, request)?;
+    let whole = super::block::whole_units(body, plan, chosen.iter().collect());
+    Ok(whole.into_iter().map(|run| plan.cells[run.cell].server).collect())
+}
+
+/// One that stays where it is: the runs that are asked for do without it.
+fn unneeded(pin: &Pinned) -> Option<Subject> {
+    let flavor = pin.build_name.split(['@', '+']).next().unwrap_or_default();
+    let flavor = Flavor::ALL.into_iter().find(|known| known.name() == flavor)?;
+    let name = pin.build_name.clone();
+    let why = format!("{name} was not looked up: no run that was asked for needs it");
+    Some(Subject::Absent { name, flavor, why })
+}
+
+/// Looks up the servers of the study. For one that goes on these are exactly those that it began with, and only those that
+/// the runs asked for need.
 pub(super) fn look_up(
     home: &Home,
     request: &Request,
     body: &Body,
-    before: Option<&StudyRecord>,
+    before: Option<&Plan>,
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<(Vec<Subject>, Vec<Pinned>), Error> {
-    let stored: Option<StoredPlan> =
-        before.and_then(|record| serde_json::from_value(record.study.plan.clone()).ok());
+    let needed = before.map(|plan| needed(request, body, plan)).transpose()?;
     let mut subjects = Vec::new();
-    let mut pinned = Vec::new();
+    let (mut pinned, mut unbuilt) = (Vec::new(), Vec::new());
     for (index, choice) in body.axes.server.iter().enumerate() {
-        let pin_before = stored.as_ref().and_then(|plan| plan.servers.get(index));
+        let pin_before = before.and_then(|plan| plan.servers.get(index));
+        let is_needed = needed.as_ref().is_none_or(|needed| needed.contains(&index));
+        if let Some(pin) = pin_before.filter(|_| !is_needed)
+            && let Some(subject) = unneeded(pin)
+        {
+            pinned.push(pin.clone());
+            subjects.push(subject);
+            continue;
+        }
         let subject = match &choice.source {
             Some(source) => built(home, (choice, source), pin_before, observer, stop)?,
             None => found(home, &request.study, choice, pin_before, observer)?,
         };
+        if choice.source.is_some() && subject.build().is_none() {
+            unbuilt.push(index);
+        }
         let name = subject.name();
         let identity = subject.build().map_or_else(|| name.clone(), |build| build.identity.clone());
         if let Some(pin) = pin_before
@@ -73,7 +101,7 @@ pub(super) fn look_up(
         pinned.push(pin(&choice.server, choice.label.as_deref(), &name, &identity));
         subjects.push(subject);
     }
-    with_flavors(&mut subjects)?;
+    with_flavors(&mut subjects, &unbuilt)?;
     Ok((subjects, pinned))
 }
 
@@ -100,9 +128,9 @@ fn built(
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<Subject, Error> {
-    // Its runs fail before anything asks for its flavour but the checks of settings, which `with_flavors` is for.
+    // `with_flavors` mends what is not known here.
     let unbuilt =
-        |why: String| Subject::Unbuilt { name: choice.server.clone(), flavor: Flavor::Postgres, why };
+        |why: String| Subject::Absent { name: choice.server.clone(), flavor: Flavor::Postgres, why };
     if let Some(pin) = pin_before {
         if pin.build == pin.build_name {
             let why = format!("{} did not build when this study began: --new builds it again", choice.server);
@@ -126,11 +154,12 @@ fn built(
     })
 }
 
-/// What does not build is taken for what the others are.
-fn with_flavors(subjects: &mut [Subject]) -> Result<(), Error> {
-    let known = subjects.iter().find(|one| !matches!(one, Subject::Unbuilt { .. })).map(Subject::flavor);
-    for subject in subjects {
-        if let Subject::Unbuilt { flavor, why, .. } = subject {
+/// What does not build is taken for what the others are: only checks of settings ask.
+fn with_flavors(subjects: &mut [Subject], unbuilt: &[usize]) -> Result<(), Error> {
+    let known = subjects.iter().enumerate().find(|(at, _)| !unbuilt.contains(at));
+    let known = known.map(|(_, subject)| subject.flavor());
+    for &at in unbuilt {
+        if let Subject::Absent { flavor, why, .. } = &mut subjects[at] {
             *flavor = known.ok_or_else(|| Error::Server(format!("no server of the study builds: {why}")))?;
         }
     }

@@ -116,15 +116,19 @@ impl HistorySeries {
 
     /// The cell in words: the values of its key.
     pub fn label(&self) -> String {
-        let first = ["study", "server", "workload", "sessions"];
-        let named = |name: &str, value: &Value| match name {
-            "study" | "server" | "workload" => value_text(value),
-            name => format!("{name} {}", value_text(value)),
-        };
-        let head = first.iter().filter_map(|name| Some(named(name, self.key.get(*name)?)));
-        let rest = self.key.iter().filter(|(name, _)| !first.contains(&name.as_str()));
-        head.chain(rest.map(|(name, value)| named(name, value))).collect::<Vec<_>>().join(" · ")
+        label_of(&self.key)
     }
+}
+
+fn label_of(key: &Key) -> String {
+    let first = ["study", "server", "workload", "sessions"];
+    let named = |name: &str, value: &Value| match name {
+        "study" | "server" | "workload" => value_text(value),
+        name => format!("{name} {}", value_text(value)),
+    };
+    let head = first.iter().filter_map(|name| Some(named(name, key.get(*name)?)));
+    let rest = key.iter().filter(|(name, _)| !first.contains(&name.as_str()));
+    head.chain(rest.map(|(name, value)| named(name, value))).collect::<Vec<_>>().join(" · ")
 }
 
 /// One point with what decides where it belongs.
@@ -137,6 +141,27 @@ pub struct PointOfSeries {
     pub record: (usize, i64),
     pub metric: String,
     pub point: HistoryPoint,
+}
+
+impl PointOfSeries {
+    /// Its key with the flavour in the place of the build: what builds that follow each other have in common.
+    fn cell(&self) -> Key {
+        let mut cell = self.key.clone();
+        let server = server_of(&cell);
+        let flavor = server.split('@').next().unwrap_or_default().to_owned();
+        cell.insert("server".to_owned(), Value::from(flavor));
+        cell
+    }
+
+    /// What it belongs to, as a hash: points with the same one are a series, or several where each build is one.
+    pub fn group(&self) -> String {
+        hash(&json!([self.cell(), self.boundary, self.metric]).to_string())
+    }
+
+    /// That in words: the values of its key.
+    pub fn group_label(&self) -> String {
+        label_of(&self.cell())
+    }
 }
 
 impl History {
@@ -310,11 +335,7 @@ pub(crate) fn hash(text: &str) -> String {
 fn in_series(found: Vec<PointOfSeries>) -> Vec<HistorySeries> {
     let mut cells: BTreeMap<(String, String, String), Vec<PointOfSeries>> = BTreeMap::new();
     for point in found {
-        let mut cell = point.key.clone();
-        let server = server_of(&cell);
-        let flavor = server.split('@').next().unwrap_or_default().to_owned();
-        cell.insert("server".to_owned(), Value::from(flavor));
-        let name = (json!(cell).to_string(), point.boundary.clone(), point.metric.clone());
+        let name = (json!(point.cell()).to_string(), point.boundary.clone(), point.metric.clone());
         cells.entry(name).or_default().push(point);
     }
     let mut all = Vec::new();

@@ -1,0 +1,301 @@
+//! What readers of a hub wait for, at 10,000 bundles: the first screen of each kind of page, one by one, and a mix of all
+//! pages at 200 requests a second from SQLite. The hub is the command, on this machine; metadata are made.
+
+mod made;
+mod readers;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use hub::Place;
+use stats::rng::Rng;
+
+use self::made::World;
+use self::readers::{Asked, Sample};
+use super::lab::{Server, build_plimsoll, cpu_of};
+
+const FIRST_SCREEN_MS_MAX: f64 = 200.0;
+const MIX_P99_MS_MAX: f64 = 100.0;
+const SEED: u64 = 22;
+
+/// A kind of page.
+struct Kind {
+    name: &'static str,
+    /// Of a hundred requests of the mix.
+    share: usize,
+    /// One of its pages.
+    path: fn(&World, &mut Rng) -> String,
+}
+
+fn any<'a>(world: &'a World, rng: &mut Rng) -> &'a made::Drawn {
+    &world.bundles[rng.below(world.bundles.len())]
+}
+
+const KINDS: &[Kind] = &[
+    Kind { name: "list", share: 20, path: |_, _| "/".to_owned() },
+    Kind {
+        name: "list, older ones",
+        share: 4,
+        path: |world, rng| format!("/search?page={}", 1 + rng.below(world.bundles.len().div_ceil(50))),
+    },
+    Kind { name: "study", share: 20, path: |world, rng| format!("/bundle/{}", any(world, rng).id) },
+    Kind {
+        name: "claim",
+        share: 14,
+        path: |world, rng| {
+            let drawn = any(world, rng);
+            format!("/claim/{}", world.claim_id(drawn, rng))
+        },
+    },
+    Kind {
+        name: "compare",
+        share: 5,
+        path: |world, rng| {
+            let one = any(world, rng);
+            format!("/compare?with={}&with={}", one.id, world.sibling(one, rng).id)
+        },
+    },
+    Kind {
+        name: "history",
+        share: 5,
+        path: |world, rng| {
+            let flavor = world.flavor(any(world, rng));
+            format!("/history/{flavor}/{}", ["tps", "p95", "p99"][rng.below(3)])
+        },
+    },
+    Kind {
+        name: "host",
+        share: 6,
+        path: |world, rng| format!("/host/{}", world.fingerprint(any(world, rng))),
+    },
+    Kind {
+        name: "server",
+        share: 6,
+        path: |world, rng| format!("/server/{}", world.server(any(world, rng))),
+    },
+    Kind { name: "places", share: 2, path: |_, _| "/places".to_owned() },
+    Kind { name: "search, common", share: 4, path: |_, _| "/search?q=mariadb+oltp".to_owned() },
+    Kind {
+        name: "search, one study",
+        share: 3,
+        path: |world, rng| format!("/search?q={}", world.study_name(any(world, rng))),
+    },
+    Kind {
+        name: "search, nothing",
+        share: 1,
+        path: |_, rng| format!("/search?q=nothing{}", rng.below(1000)),
+    },
+    Kind { name: "feed", share: 4, path: |_, _| "/feed.atom".to_owned() },
+    Kind { name: "JSON, list", share: 2, path: |_, _| "/api/v1/front".to_owned() },
+    Kind {
+        name: "JSON, study",
+        share: 2,
+        path: |world, rng| format!("/api/v1/bundles/{}", any(world, rng).id),
+    },
+    Kind {
+        name: "JSON, history",
+        share: 2,
+        path: |world, rng| format!("/api/v1/history/{}/tps", world.flavor(any(world, rng))),
+    },
+];
+
+struct Arguments {
+    bundles: usize,
+    db: String,
+    requests: usize,
+    rate: f64,
+    seconds: f64,
+}
+
+fn arguments(words: &[&str]) -> Result<Arguments> {
+    let usage = "usage: cargo xtask bench hub [--bundles 10000] [--db sqlite | postgres[@VERSION] | postgres://...] \
+                 [--requests 100] [--rate 200] [--seconds 30]";
+    let mut asked =
+        Arguments { bundles: 10_000, db: "sqlite".to_owned(), requests: 100, rate: 200.0, seconds: 30.0 };
+    for pair in words.chunks(2) {
+        match *pair {
+            ["--bundles", count] => asked.bundles = count.parse().context(usage)?,
+            ["--db", db] => asked.db = db.to_owned(),
+            ["--requests", count] => asked.requests = count.parse().context(usage)?,
+            ["--rate", rate] => asked.rate = rate.parse().context(usage)?,
+            ["--seconds", seconds] => asked.seconds = seconds.parse().context(usage)?,
+            _ => bail!(usage),
+        }
+    }
+    let is_sound = asked.bundles > 0 && asked.requests > 0 && asked.rate > 0.0 && asked.seconds > 0.0;
+    ensure!(is_sound, usage);
+    Ok(asked)
+}
+
+pub(super) fn run(words: &[&str]) -> Result<bool> {
+    let asked = arguments(words)?;
+    let plimsoll = build_plimsoll()?;
+    let folder = tempfile::tempdir()?;
+    // Dropped last: the hub's own database server.
+    let mut server = None;
+    let db = match &*asked.db {
+        "sqlite" => format!("sqlite:{}", folder.path().join("hub.db").display()),
+        url if url.contains("://") => url.to_owned(),
+        selector => server.insert(Server::deploy(&plimsoll, selector)?).url_of("postgres")?,
+    };
+    let place: Place = db.parse().map_err(|why: String| anyhow::anyhow!("--db: {why}"))?;
+    let world = World::new(asked.bundles, SEED)?;
+    let began = Instant::now();
+    hub::list_made(&place, world.made())?;
+    println!("{} bundles listed in {:.0} s, {}", asked.bundles, began.elapsed().as_secs_f64(), state(&place));
+    let hub = Hub::start(&plimsoll, &db, folder.path())?;
+    let are_quick = one_by_one(&hub, &world, asked.requests)?;
+    let is_held = mix(&hub, &world, &asked)?;
+    let is_reached = are_quick && (is_held || !matches!(place, Place::Sqlite(_)));
+    println!("{}", if is_reached { "reached" } else { "NOT reached" });
+    Ok(is_reached)
+}
+
+/// What else a reader of the figures has to know.
+fn state(place: &Place) -> String {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: Vec<&str> = load.split(' ').take(3).collect();
+    let size = match place {
+        Place::Sqlite(path) => std::fs::metadata(path).map_or(0, |file| file.len()) >> 20,
+        Place::Postgres(_) => 0,
+    };
+    let size = if size > 0 { format!("{size} MiB of SQLite") } else { place.to_string() };
+    format!("{size}; {cpus} cpus, load averages {}", load.join(" "))
+}
+
+/// The first screen is a page and nothing else: no script, and a style that a browser keeps.
+fn one_by_one(hub: &Hub, world: &World, requests: usize) -> Result<bool> {
+    println!(
+        "\nfirst screen, ms          median      p99  longest      KiB  (p99 below {FIRST_SCREEN_MS_MAX})"
+    );
+    let agent = readers::agent();
+    let (mut rng, mut are_quick) = (Rng::new(SEED), true);
+    for kind in KINDS {
+        let mut bytes = 0;
+        let mut times = Vec::with_capacity(requests);
+        for _ in 0..requests {
+            let url = format!("{}{}", hub.root, (kind.path)(world, &mut rng));
+            let began = Instant::now();
+            bytes = bytes.max(readers::get(&agent, &url)?);
+            times.push(began.elapsed().as_secs_f64() * 1e3);
+        }
+        times.sort_by(f64::total_cmp);
+        let p99 = quantile(&times, 0.99);
+        let is_quick = p99 < FIRST_SCREEN_MS_MAX;
+        are_quick &= is_quick;
+        println!(
+            "{:22} {}  {:7}{}",
+            kind.name,
+            three(&times),
+            bytes >> 10,
+            if is_quick { "" } else { "  TOO SLOW" }
+        );
+    }
+    Ok(are_quick)
+}
+
+/// Readers who come at random, whether those before have been answered or not.
+fn mix(hub: &Hub, world: &World, asked: &Arguments) -> Result<bool> {
+    let mut rng = Rng::new(SEED + 1);
+    let all: usize = KINDS.iter().map(|kind| kind.share).sum();
+    let (mut requests, mut due_s) = (Vec::new(), 0.0);
+    loop {
+        // The time between two arrivals of a Poisson process is exponential.
+        due_s += -(1.0 - rng.unit()).ln() / asked.rate;
+        if due_s > asked.seconds {
+            break;
+        }
+        let mut drawn = rng.below(all);
+        let at = KINDS.iter().position(|kind| match drawn.checked_sub(kind.share) {
+            None => true,
+            Some(left) => {
+                drawn = left;
+                false
+            }
+        });
+        let kind = at.context("a share of the mix")?;
+        let url = format!("{}{}", hub.root, (KINDS[kind].path)(world, &mut rng));
+        requests.push(Asked { due_s, kind, url });
+    }
+    let before = cpu_of(hub.child.id())?;
+    let began = Instant::now();
+    let samples = readers::read(&requests);
+    let took_s = began.elapsed().as_secs_f64();
+    let after = cpu_of(hub.child.id())?;
+    let cpus = (after.0 + after.1 - before.0 - before.1) / took_s;
+    println!(
+        "\n{} requests, {:.0} a second for {} s, open loop from the intended start; the hub took {cpus:.2} cpus",
+        samples.len(),
+        asked.rate,
+        asked.seconds
+    );
+    println!("response, ms              median      p99  longest  requests");
+    let mut by_kind: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for sample in &samples {
+        by_kind.entry(sample.kind).or_default().push(sample.response_ms);
+    }
+    for (kind, times) in &mut by_kind {
+        times.sort_by(f64::total_cmp);
+        println!("{:22} {}  {:8}", KINDS[*kind].name, three(times), times.len());
+    }
+    let mut times: Vec<f64> = samples.iter().map(|sample| sample.response_ms).collect();
+    times.sort_by(f64::total_cmp);
+    let failed: Vec<&Sample> = samples.iter().filter(|sample| sample.failure.is_some()).collect();
+    println!("{:22} {}  {:8}  (p99 below {MIX_P99_MS_MAX} from SQLite)", "all", three(&times), times.len());
+    println!("failed: {} (none)", failed.len() + requests.len() - samples.len());
+    if let Some(failure) = failed.first().and_then(|sample| sample.failure.as_ref()) {
+        println!("  the first: {failure}");
+    }
+    let are_all_read = failed.is_empty() && samples.len() == requests.len();
+    Ok(are_all_read && quantile(&times, 0.99) < MIX_P99_MS_MAX)
+}
+
+/// Of values in order, by the nearest rank.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
+fn three(sorted: &[f64]) -> String {
+    let longest = sorted.last().copied().unwrap_or(f64::NAN);
+    format!("{:9.2}{:9.2}{longest:9.2}", quantile(sorted, 0.5), quantile(sorted, 0.99))
+}
+
+/// A hub that serves until it is dropped.
+struct Hub {
+    child: Child,
+    root: String,
+}
+
+impl Hub {
+    fn start(plimsoll: &Path, db: &str, folder: &Path) -> Result<Hub> {
+        let mut child = Command::new(plimsoll)
+            .args(["hub", "serve", "--listen", "127.0.0.1:0", "--db", db, "--bundles"])
+            .arg(folder.join("bundles"))
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("starting the hub")?;
+        let told = child.stderr.take().context("no standard error")?;
+        let mut hub = Hub { child, root: String::new() };
+        let mut lines = BufReader::new(told).lines();
+        let line = lines.next().context("the hub says nothing")??;
+        let address = line.split("http://").nth(1).and_then(|rest| rest.split(',').next());
+        hub.root = format!("http://{}", address.with_context(|| line.clone())?);
+        // What it says later is for whoever runs this.
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
+        Ok(hub)
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to do.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
