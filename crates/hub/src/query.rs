@@ -392,6 +392,14 @@ pub(crate) struct Histories {
     pub(crate) next: Option<i64>,
 }
 
+/// Which bundles are shown: it changes with each that comes, is hidden, or is shown again.
+pub(crate) fn shown(sql: &mut Sql) -> Result<(i64, i64), Error> {
+    let sentence =
+        "SELECT count(*), CAST(coalesce(sum(received_ms), 0) AS BIGINT) FROM bundle WHERE is_hidden = 0";
+    let rows = sql.rows(sentence, &[])?;
+    Ok(rows.first().map_or((0, 0), |row| (row.int(0), row.int(1))))
+}
+
 /// Of series whose cell has all words.
 pub(crate) fn history(
     sql: &mut Sql,
@@ -546,6 +554,8 @@ mod tests {
     #[test]
     fn histories_are_those_of_bundles_that_are_shown() {
         let mut sql = hub(3);
+        let before = shown(&mut sql).unwrap();
+        assert_eq!((before.0, shown(&mut sql).unwrap()), (3, before));
         let points = |sql: &mut Sql, words: &str| -> Vec<usize> {
             let found = history(sql, "mariadb", "tps", words, Part::Page(1)).unwrap();
             found.history.series.iter().map(|series| series.points.len()).collect()
@@ -555,6 +565,7 @@ mod tests {
         assert_eq!(points(&mut sql, "other"), [0usize; 0]);
         hide_in(&mut sql, &made(1).id, "wrong").unwrap();
         assert_eq!(points(&mut sql, ""), [2]);
+        assert_ne!(shown(&mut sql).unwrap(), before);
         hide_in(&mut sql, &made(0).id, "wrong").unwrap();
         assert_eq!(points(&mut sql, ""), [0usize; 0], "one point is no series");
         assert_eq!(flavors(&mut sql).unwrap(), ["mariadb"]);

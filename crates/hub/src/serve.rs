@@ -65,7 +65,18 @@ struct Hub {
     waiting: Semaphore,
     queries: Semaphore,
     recent: Mutex<HashMap<String, Vec<Instant>>>,
+    histories: Mutex<HashMap<String, Kept>>,
 }
+
+/// What a history was for the bundles that were shown then. Looking for changes takes tens of milliseconds a series, and
+/// between two bundles everybody is shown the same.
+struct Kept {
+    shown: (i64, i64),
+    value: Value,
+}
+
+/// Histories that are kept: beyond, all are forgotten, for whoever asks for so many different ones asks by a program.
+const HISTORIES_MAX: usize = 64;
 
 type Shared = Arc<Hub>;
 
@@ -89,6 +100,7 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         waiting: Semaphore::new(WAITING_MAX),
         queries: Semaphore::new(QUERIES),
         recent: Mutex::new(HashMap::new()),
+        histories: Mutex::new(HashMap::new()),
         options,
     });
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -411,11 +423,16 @@ async fn history(
     Path((flavor, metric)): Path<(String, String)>,
     Query(words): Query<Words>,
 ) -> Answered {
+    let keeper = hub.clone();
     let ask = move |sql: &mut Sql| {
-        let flavors = query::flavors(sql)?;
-        let flavor = if flavor.is_empty() { flavors.first().cloned().unwrap_or_default() } else { flavor };
-        let found = query::history(sql, &flavor, &metric, &words.short(), Part::Page(words.page))?;
-        Ok(pages::history(&found, &flavor, &metric, &flavors))
+        let name = ["page", &flavor, &metric, &words.short(), &words.page.to_string()].join("\0");
+        keeper.history(sql, name, |sql| {
+            let flavors = query::flavors(sql)?;
+            let first = || flavors.first().cloned().unwrap_or_default();
+            let flavor = if flavor.is_empty() { first() } else { flavor };
+            let found = query::history(sql, &flavor, &metric, &words.short(), Part::Page(words.page))?;
+            Ok(pages::history(&found, &flavor, &metric, &flavors))
+        })
     };
     page(&hub, "history.html", |_| Some("History"), ask).await
 }
@@ -425,11 +442,15 @@ async fn api_history(
     Path((flavor, metric)): Path<(String, String)>,
     Query(words): Query<Words>,
 ) -> Answered {
+    let keeper = hub.clone();
     let ask = move |sql: &mut Sql| {
-        let found = query::history(sql, &flavor, &metric, &words.short(), Part::Page(words.page))?;
-        let mut value = found.history.json();
-        value["next"] = json!(found.next);
-        Ok(value)
+        let name = ["json", &flavor, &metric, &words.short(), &words.page.to_string()].join("\0");
+        keeper.history(sql, name, |sql| {
+            let found = query::history(sql, &flavor, &metric, &words.short(), Part::Page(words.page))?;
+            let mut value = found.history.json();
+            value["next"] = json!(found.next);
+            Ok(value)
+        })
     };
     api(&hub, ask).await
 }
@@ -468,6 +489,27 @@ fn bearer(headers: &HeaderMap) -> Result<String, Error> {
 }
 
 impl Hub {
+    /// A history as it was made before, unless other bundles are shown by now.
+    fn history(
+        &self,
+        sql: &mut Sql,
+        name: String,
+        make: impl FnOnce(&mut Sql) -> Result<Value, Error>,
+    ) -> Result<Value, Error> {
+        let shown = query::shown(sql)?;
+        let kept = || self.histories.lock().map_err(|_| Error::Inside("a request broke off".to_owned()));
+        if let Some(known) = kept()?.get(&name).filter(|known| known.shown == shown) {
+            return Ok(known.value.clone());
+        }
+        let value = make(sql)?;
+        let mut kept = kept()?;
+        if kept.len() >= HISTORIES_MAX {
+            kept.clear();
+        }
+        kept.insert(name, Kept { shown, value: value.clone() });
+        Ok(value)
+    }
+
     /// One token has so many submissions in an hour, refused ones included.
     fn count(&self, token: &str) -> Result<(), Error> {
         let hour = Duration::from_secs(3600);
