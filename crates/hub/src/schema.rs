@@ -6,8 +6,18 @@ use report::history::PointOfSeries;
 use crate::db::Sql;
 use crate::error::Error;
 
+type Migration = fn(&mut Sql) -> Result<(), Error>;
+
 /// Each entry takes the tables from version `index` to `index + 1`.
-const MIGRATIONS: [&str; 3] = [V1, V2, V3];
+const MIGRATIONS: [Migration; 3] = [
+    |sql| sql.batch(V1),
+    |sql| sql.batch(V2),
+    |sql| {
+        sql.batch(V3)?;
+        with_series(sql)?;
+        if let Sql::Sqlite(_) = sql { sql.batch(V3_SQLITE) } else { Ok(()) }
+    },
+];
 
 /// Times are milliseconds since 1970. What a page shows of a bundle is in `listing` (JSON); what is searched, counted and
 /// ordered has columns of its own.
@@ -147,15 +157,7 @@ pub(crate) fn migrate(sql: &mut Sql) -> Result<(), Error> {
                 MIGRATIONS.len()
             )));
         }
-        for (at, migration) in MIGRATIONS.iter().enumerate().skip(version) {
-            sql.batch(migration)?;
-            if at == 2 {
-                with_series(sql)?;
-                if let Sql::Sqlite(_) = sql {
-                    sql.batch(V3_SQLITE)?;
-                }
-            }
-        }
+        MIGRATIONS[version..].iter().try_for_each(|migration| migration(sql))?;
         if version < MIGRATIONS.len() {
             sql.batch("DELETE FROM hub_version")?;
             sql.execute(

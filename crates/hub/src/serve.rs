@@ -420,39 +420,57 @@ async fn history_of_first(state: State<Shared>, words: Query<Words>) -> Answered
 
 async fn history(
     State(hub): State<Shared>,
-    Path((flavor, metric)): Path<(String, String)>,
+    Path(of): Path<(String, String)>,
     Query(words): Query<Words>,
 ) -> Answered {
-    let keeper = hub.clone();
-    let ask = move |sql: &mut Sql| {
-        let name = ["page", &flavor, &metric, &words.short(), &words.page.to_string()].join("\0");
-        keeper.history(sql, name, |sql| {
-            let flavors = query::flavors(sql)?;
-            let first = || flavors.first().cloned().unwrap_or_default();
-            let flavor = if flavor.is_empty() { first() } else { flavor };
-            let found = query::history(sql, &flavor, &metric, &words.short(), Part::Page(words.page))?;
-            Ok(pages::history(&found, &flavor, &metric, &flavors))
-        })
-    };
+    let ask = kept_history(&hub, "page", of, words, |sql, flavor, metric, words| {
+        let flavors = query::flavors(sql)?;
+        let first = || flavors.first().map_or("", String::as_str);
+        let flavor = if flavor.is_empty() { first() } else { flavor };
+        let found = query::history(sql, flavor, metric, &words.short(), Part::Page(words.page))?;
+        Ok(pages::history(&found, flavor, metric, &flavors))
+    });
     page(&hub, "history.html", |_| Some("History"), ask).await
 }
 
 async fn api_history(
     State(hub): State<Shared>,
-    Path((flavor, metric)): Path<(String, String)>,
+    Path(of): Path<(String, String)>,
     Query(words): Query<Words>,
 ) -> Answered {
-    let keeper = hub.clone();
-    let ask = move |sql: &mut Sql| {
-        let name = ["json", &flavor, &metric, &words.short(), &words.page.to_string()].join("\0");
-        keeper.history(sql, name, |sql| {
-            let found = query::history(sql, &flavor, &metric, &words.short(), Part::Page(words.page))?;
-            let mut value = found.history.json();
-            value["next"] = json!(found.next);
-            Ok(value)
-        })
-    };
+    let ask = kept_history(&hub, "json", of, words, |sql, flavor, metric, words| {
+        let found = query::history(sql, flavor, metric, &words.short(), Part::Page(words.page))?;
+        let mut value = found.history.json();
+        value["next"] = json!(found.next);
+        Ok(value)
+    });
     api(&hub, ask).await
+}
+
+/// A history as it was made before, unless other bundles are shown by now. `kind` tells the shapes of one history apart.
+fn kept_history(
+    hub: &Shared,
+    kind: &'static str,
+    (flavor, metric): (String, String),
+    words: Words,
+    make: fn(&mut Sql, &str, &str, &Words) -> Result<Value, Error>,
+) -> impl FnOnce(&mut Sql) -> Result<Value, Error> + Send + 'static {
+    let hub = hub.clone();
+    move |sql| {
+        let name = [kind, &flavor, &metric, &words.short(), &words.page.to_string()].join("\0");
+        let shown = query::shown(sql)?;
+        let kept = || hub.histories.lock().map_err(|_| Error::Inside("a request broke off".to_owned()));
+        if let Some(known) = kept()?.get(&name).filter(|known| known.shown == shown) {
+            return Ok(known.value.clone());
+        }
+        let value = make(sql, &flavor, &metric, &words)?;
+        let mut kept = kept()?;
+        if kept.len() >= HISTORIES_MAX {
+            kept.clear();
+        }
+        kept.insert(name, Kept { shown, value: value.clone() });
+        Ok(value)
+    }
 }
 
 async fn css(State(hub): State<Shared>) -> Response {
@@ -489,27 +507,6 @@ fn bearer(headers: &HeaderMap) -> Result<String, Error> {
 }
 
 impl Hub {
-    /// A history as it was made before, unless other bundles are shown by now.
-    fn history(
-        &self,
-        sql: &mut Sql,
-        name: String,
-        make: impl FnOnce(&mut Sql) -> Result<Value, Error>,
-    ) -> Result<Value, Error> {
-        let shown = query::shown(sql)?;
-        let kept = || self.histories.lock().map_err(|_| Error::Inside("a request broke off".to_owned()));
-        if let Some(known) = kept()?.get(&name).filter(|known| known.shown == shown) {
-            return Ok(known.value.clone());
-        }
-        let value = make(sql)?;
-        let mut kept = kept()?;
-        if kept.len() >= HISTORIES_MAX {
-            kept.clear();
-        }
-        kept.insert(name, Kept { shown, value: value.clone() });
-        Ok(value)
-    }
-
     /// One token has so many submissions in an hour, refused ones included.
     fn count(&self, token: &str) -> Result<(), Error> {
         let hour = Duration::from_secs(3600);

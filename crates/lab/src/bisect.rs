@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use sandbox::builds::source::{Made, Recipe, SourceRequest};
+use sandbox::builds::source::{Made, Recipe};
 use sandbox::{Build, Home, Selector, builds};
 use serde::{Deserialize, Serialize};
 use stats::{
@@ -21,7 +21,7 @@ use stats::{
 use crate::duel::{Life, Request as Duel, Side, SideLife, duel};
 use crate::error::Error;
 use crate::hooks::Attach;
-use crate::observe::{Event, Observer};
+use crate::observe::Observer;
 use crate::stop::StopSwitch;
 use crate::study::{Length, Study};
 
@@ -319,25 +319,14 @@ impl Search<'_> {
         if self.builds.contains_key(&candidate) {
             return Ok(None);
         }
-        let progress = |progress: sandbox::Progress| {
-            if let sandbox::Progress::Step(text) = progress {
-                (self.observer)(Event::Doing(&text));
-            }
-        };
+        let progress = crate::source::steps(self.observer);
         let build = match &self.request.candidates[candidate] {
             Candidate::Build(selector) => match builds::resolve(self.home, selector, &progress) {
                 Ok(build) => build,
                 Err(error) => return Ok(Some(error.to_string())),
             },
             Candidate::Commit { from, commit, recipe } => {
-                let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-                let request = SourceRequest {
-                    from: from.clone(),
-                    reference: Some(commit.clone()),
-                    recipe: recipe.clone(),
-                    jobs,
-                    has_network: false,
-                };
+                let request = crate::source::request_of(from, commit, recipe.clone());
                 match crate::source::build(self.home, &request, &progress, self.observer, self.stop)? {
                     Made::Build(build) => build,
                     Made::Broken { step, log_file, .. } => {

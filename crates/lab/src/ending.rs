@@ -75,7 +75,7 @@ pub(crate) fn look(
     block: u32,
     observer: Observer<'_>,
 ) -> Result<Look, Error> {
-    let (decided, open) = standing(store, study)?;
+    let (decided, open) = decided_and_open(store, study)?;
     let look = Look { at_ms: load::time::unix_ms(), block, decided: decided as u32, open: open as u32 };
     let looks = store.looks(study)?;
     // A command that goes on without a new run since has seen nothing new.
@@ -88,7 +88,7 @@ pub(crate) fn look(
 }
 
 /// How many primary comparisons of a record have a verdict, and how many have none.
-pub(crate) fn standing(store: &Store, study: StudyId) -> Result<(usize, usize), Error> {
+pub(crate) fn decided_and_open(store: &Store, study: StudyId) -> Result<(usize, usize), Error> {
     let report = report::Report::of_stores(&[store], &report::Selection::Records(vec![study]))
         .map_err(|error| Error::Run(format!("looking at the verdicts: {error}")))?;
     Ok(report.studies.first().map_or((0, 0), report::StudyReport::decided))

@@ -121,7 +121,7 @@ pub(crate) fn earlier(store: &Store, new: StudyId) -> Result<Option<String>, Err
     let Some(known) = studies.iter().rev().filter(is_same).find(|known| known.id != new) else {
         return Ok(None);
     };
-    let (decided, open) = crate::ending::standing(store, known.id)?;
+    let (decided, open) = crate::ending::decided_and_open(store, known.id)?;
     Ok((decided + open > 0).then(|| {
         format!(
             "an earlier record of this study, begun {}: {decided} of {} comparisons have a verdict; whoever shows one of the \

@@ -1,5 +1,7 @@
 //! Builds from source, while nothing is measured on this machine.
 
+use std::path::Path;
+
 use sandbox::builds::source::{Made, Recipe, SourceRequest, make};
 use sandbox::{Home, OnProgress, Progress};
 
@@ -22,6 +24,26 @@ pub fn build(
     Ok(make(home, request, progress, &|| stop.is_requested())?)
 }
 
+/// What is asked for where nobody says more than the commit: all cpus, no network.
+pub(crate) fn request_of(from: &Path, commit: &str, recipe: Option<Recipe>) -> SourceRequest {
+    SourceRequest {
+        from: from.to_owned(),
+        reference: Some(commit.to_owned()),
+        recipe,
+        jobs: std::thread::available_parallelism().map_or(1, usize::from),
+        has_network: false,
+    }
+}
+
+/// Tells the steps of a build.
+pub(crate) fn steps(observer: Observer<'_>) -> impl Fn(Progress) {
+    move |progress| {
+        if let Progress::Step(text) = progress {
+            observer(Event::Doing(&text));
+        }
+    }
+}
+
 /// Builds a server of a study, which has the machine already: before its first run, as all of them.
 pub(crate) fn of_study(
     home: &Home,
@@ -30,17 +52,7 @@ pub(crate) fn of_study(
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<Made, Error> {
-    let request = SourceRequest {
-        from: source.clone.clone(),
-        reference: Some(commit.to_owned()),
-        recipe: source.recipe.as_deref().map(Recipe::find).transpose()?,
-        jobs: std::thread::available_parallelism().map_or(1, usize::from),
-        has_network: false,
-    };
-    let progress = |progress| {
-        if let Progress::Step(text) = progress {
-            observer(Event::Doing(&text));
-        }
-    };
-    Ok(make(home, &request, &progress, &|| stop.is_requested())?)
+    let recipe = source.recipe.as_deref().map(Recipe::find).transpose()?;
+    let request = request_of(&source.clone, commit, recipe);
+    Ok(make(home, &request, &steps(observer), &|| stop.is_requested())?)
 }

@@ -106,14 +106,8 @@ fn counters(seen: &Telemetry, level: (f64, f64), stall: (f64, f64)) -> String {
     let mut higher: Vec<(f64, String)> = Vec::new();
     let mut has_any = false;
     for track in seen.tracks.iter().filter(|track| matches!(track.source, "server" | "device" | "host")) {
-        let points = track.shown();
-        // A sample tells of the second before it.
-        let is_inside = |t: f64| (stall.0 + 0.5..=stall.1 + 0.5).contains(&t);
-        let of_level = || points.iter().filter(|(t, _)| (level.0..=level.1).contains(t));
-        let values = |wanted: bool| -> Vec<f64> {
-            of_level().filter(|(t, _)| is_inside(*t) == wanted).map(|(_, value)| *value).collect()
-        };
-        let (inside, outside) = (values(true), values(false));
+        let inside = track.shown_between(stall.0, stall.1);
+        let outside = [track.shown_between(level.0, stall.0), track.shown_between(stall.1, level.1)].concat();
         has_any |= track.source == "server" && !inside.is_empty();
         let most = |values: &[f64]| values.iter().copied().reduce(f64::max);
         let (Some(during), Some(else_most)) = (most(&inside), most(&outside)) else { continue };

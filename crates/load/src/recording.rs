@@ -201,7 +201,6 @@ pub(crate) struct Recording {
     current: Box<IntervalData>,
     /// Ended after the measured phase.
     pub(crate) drained: u64,
-    /// Latencies of transactions of the measured phase that ended after it.
     pub(crate) beside: Beside,
     pub(crate) errors: BTreeMap<String, ErrorTally>,
 }
