@@ -3,10 +3,14 @@
 #[path = "../../report/tests/common/browser.rs"]
 mod browser;
 mod common;
+#[path = "hub/reader.rs"]
+mod reader;
 #[path = "../../report/tests/common/mod.rs"]
 mod recorded;
 #[path = "hub/remeasure.rs"]
 mod remeasure;
+#[path = "hub/submitters.rs"]
+mod submitters;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -102,11 +106,15 @@ fn bundle(dir: &Path, machine: &str, seed: u64) -> (PathBuf, Vec<u8>) {
     host.fingerprint = format!("{seed:016x}");
     recorded::add_ladder(&mut store, &host, 6, 3, seed);
     drop(store);
+    (place.join("b.plimsoll"), sealed(&place, &[]))
+}
+
+/// What `bundle` makes of the ladder in a results directory.
+fn sealed(place: &Path, more: &[&str]) -> Vec<u8> {
     let file = place.join("b.plimsoll");
-    run(&["bundle", "quickstart", "--results", place.to_str().unwrap(), "-o", file.to_str().unwrap()])
-        .expect(0, &[]);
-    let bytes = std::fs::read(&file).unwrap();
-    (file, bytes)
+    let args = ["bundle", "quickstart", "--results", place.to_str().unwrap(), "-o", file.to_str().unwrap()];
+    run(&[&args, more].concat()).expect(0, &[]);
+    std::fs::read(&file).unwrap()
 }
 
 fn sqlite(dir: &Path) -> String {
@@ -125,9 +133,11 @@ fn address(server: &sandbox::Sandbox) -> String {
     )
 }
 
-/// What every hub must do, on whatever database.
-fn a_hub_takes_shows_and_compares(dir: &Path, db: &str) {
-    let hub = Hub::start(db, &[]);
+/// What every hub must do, on whatever database, with bundles in a directory or in that.
+fn a_hub_takes_shows_and_compares(dir: &Path, db: &str, bundles: Option<&Path>) {
+    let keeping: Vec<&str> =
+        bundles.iter().flat_map(|folder| ["--bundles", folder.to_str().unwrap()]).collect();
+    let hub = Hub::start(db, &keeping);
     let token = hub.token("ada", &[]);
     let (file, bytes) = bundle(dir, "m1", 1);
     let id = store::bundle::sha256(&bytes);
@@ -136,8 +146,17 @@ fn a_hub_takes_shows_and_compares(dir: &Path, db: &str) {
     let said = submit.output().unwrap();
     let text = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
     assert!(said.status.success() && text.contains(&format!("/bundle/{id}")), "{text}");
-    // The same again is known, by whichever way.
+    // The same again is known, by whichever way, and under whatever seal.
     assert_eq!(hub.submit(&token, &bytes).0, 409);
+    let resealed = sealed(file.parent().unwrap(), &["--host-names"]);
+    assert_ne!(resealed, bytes);
+    let (status, body) = hub.submit(&token, &resealed);
+    assert!(status == 409 && body.contains(&format!("/bundle/{id}")), "{status} {body}");
+    let database = rusqlite::Connection::open(file.with_file_name("results.db")).unwrap();
+    database.execute("UPDATE host SET fingerprint = 'another machine'", []).unwrap();
+    drop(database);
+    let (status, body) = hub.submit(&token, &sealed(file.parent().unwrap(), &[]));
+    assert!(status == 422 && body.contains("names another machine"), "{status} {body}");
     let (_, second) = bundle(dir, "m2", 2);
     let (status, body) = hub.submit(&token, &second);
     assert_eq!(status, 201, "{body}");
@@ -206,28 +225,98 @@ fn a_hub_takes_shows_and_compares(dir: &Path, db: &str) {
     assert!(run(&["hub", "token", "list", "--db", db]).expect(0, &[]).out.contains("revoked"));
 
     let site = dir.join("site");
-    let bundles = dir.join("hub-bundles");
-    let mut args = vec!["hub", "export", site.to_str().unwrap(), "--base", "/results", "--db", db];
-    if db.starts_with("sqlite") {
-        args.extend(["--bundles", bundles.to_str().unwrap()]);
-    }
-    run(&args).expect(0, &[]);
+    let args = ["hub", "export", site.to_str().unwrap(), "--base", "/results", "--db", db];
+    run(&[&args, &keeping[..]].concat()).expect(0, &[]);
     assert_eq!(std::fs::read(site.join(format!("bundle/{id}/file.plimsoll"))).unwrap(), bytes);
     let front = std::fs::read_to_string(site.join("index.html")).unwrap();
     assert!(front.contains(&format!("results/bundle/{id}")) && !front.contains("<form action"), "{front}");
+    assert!(front.contains("http-equiv=\"Content-Security-Policy\""), "{front}");
+    each_link_of_a_site_leads_somewhere(&site, "/results");
+}
+
+/// Every page of an export, and every address in it.
+fn each_link_of_a_site_leads_somewhere(site: &Path, base: &str) {
+    let (mut folders, mut links) = (vec![site.to_owned()], 0);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap().flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            }
+            if entry.file_name() != "index.html" {
+                continue;
+            }
+            let page = std::fs::read_to_string(entry.path()).unwrap();
+            for rest in page.split(" href=\"").skip(1) {
+                let link = rest.split('"').next().unwrap().replace("&#x2f;", "/");
+                let Some(way) = link.strip_prefix(base) else {
+                    assert!(link.starts_with('#'), "{link} in {}", entry.path().display());
+                    continue;
+                };
+                let name = percent_decoded(way.trim_start_matches('/'));
+                let path = site.join(&name);
+                assert!(
+                    path.is_file() || path.join("index.html").is_file(),
+                    "{link} in {}",
+                    entry.path().display()
+                );
+                links += 1;
+            }
+        }
+    }
+    assert!(links > 100, "{links}");
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        match (first, after) {
+            (b'%', [high, low, after @ ..]) => {
+                let digits = [*high, *low];
+                bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).unwrap(), 16).unwrap());
+                rest = after;
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).unwrap()
 }
 
 #[test]
 fn a_hub_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
-    a_hub_takes_shows_and_compares(dir.path(), &sqlite(dir.path()));
+    let bundles = dir.path().join("hub-bundles");
+    a_hub_takes_shows_and_compares(dir.path(), &sqlite(dir.path()), Some(&bundles));
 }
 
 #[test]
 fn a_hub_on_postgresql() {
     let Some(server) = sandbox::testing::server("postgres") else { return };
     let dir = tempfile::tempdir().unwrap();
-    a_hub_takes_shows_and_compares(dir.path(), &address(&server));
+    a_hub_takes_shows_and_compares(dir.path(), &address(&server), None);
+}
+
+/// From the oldest version that a hub may have to the newest; those in between with all builds only.
+#[test]
+fn a_hub_on_each_postgresql() {
+    let chosen = sandbox::testing::chosen_builds();
+    let versions: &[u32] = match chosen.len() {
+        0 => return,
+        _ if std::env::var("PLIMSOLL_TEST_BUILDS").is_ok_and(|asked| asked == "all") => {
+            &[12, 13, 14, 15, 16, 17, 18]
+        }
+        _ => &[12, 18],
+    };
+    for version in versions {
+        let Some(server) = sandbox::testing::server(&format!("postgres@{version}")) else { return };
+        let dir = tempfile::tempdir().unwrap();
+        // Hubs of one machine may share a directory.
+        let folder = dir.path().join("shared");
+        a_hub_takes_shows_and_compares(dir.path(), &address(&server), (version % 2 == 0).then_some(&folder));
+    }
 }
 
 /// A hub's words about a database that it cannot have.
@@ -449,7 +538,9 @@ fn markup_of_a_submitter_stays_text() {
     let dir = tempfile::tempdir().unwrap();
     let hub = Hub::start(&sqlite(dir.path()), &[]);
     let token = hub.token("ada", &[]);
-    let hostile = "</title><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7777 }}";
+    // Markup, a template, and what neither XML nor a line of text can have.
+    let hostile =
+        "</title><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7777 }}\u{1}\u{202e}\u{fffe}";
     let place = dir.path().join("r");
     let mut store = store::Store::open(&place).unwrap();
     let mut machine = recorded::host("m1", "Linux");
@@ -471,7 +562,7 @@ fn markup_of_a_submitter_stays_text() {
         ["/", "/search", "/places", "/feed.atom", &format!("/bundle/{id}"), &format!("/claim/{claim}")]
     {
         let page = hub.page(path);
-        for markup in ["<script", "<img", "54439"] {
+        for markup in ["<script", "<img", "54439", "\u{1}", "\u{202e}", "\u{fffe}"] {
             assert!(!page.contains(markup), "{markup} in {path}");
         }
     }
@@ -541,71 +632,4 @@ fn fits(api: &Value, schema: &Value, value: &Value, place: &str) {
     for value in value.as_array().into_iter().flatten().filter(|_| schema.get("items").is_some()) {
         fits(api, &schema["items"], value, &format!("{place}[]"));
     }
-}
-
-/// Two hubs on one database, sixteen submitters; one hub is killed in between. What was acknowledged is listed, whole, once.
-fn nothing_acknowledged_is_lost(dir: &Path, db: &str, bundles: &[&str]) {
-    let hubs = [Hub::start(db, bundles), Hub::start(db, bundles)];
-    let token = hubs[0].token("ada", &[]);
-    let all: Vec<Vec<u8>> = (0..8).map(|at| bundle(dir, &format!("m{at}"), at).1).collect();
-    let acknowledged = std::sync::Mutex::new(Vec::new());
-    let [first, second] = &hubs;
-    let killed = first.process.id();
-    std::thread::scope(|scope| {
-        for at in 0..16 {
-            let (acknowledged, bytes, token) = (&acknowledged, &all[at % all.len()], &token);
-            let hub = if at % 2 == 0 { &first.address } else { &second.address };
-            scope.spawn(move || {
-                let Ok(mut stream) = TcpStream::connect(hub) else { return };
-                let head = format!(
-                    "POST /api/v1/bundles HTTP/1.1\r\nHost: hub\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
-                     Content-Length: {}\r\n\r\n",
-                    bytes.len()
-                );
-                if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(bytes)).is_err() {
-                    return;
-                }
-                let mut answer = Vec::new();
-                drop(stream.read_to_end(&mut answer));
-                let answer = String::from_utf8_lossy(&answer).into_owned();
-                if answer.starts_with("HTTP/1.1 201") || answer.starts_with("HTTP/1.1 409") {
-                    acknowledged.lock().unwrap().push(store::bundle::sha256(bytes));
-                }
-            });
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1500));
-        // SAFETY: a process that this test started and has not reaped.
-        assert!(Command::new("kill").args(["-9", &killed.to_string()]).status().unwrap().success());
-    });
-    let acknowledged = acknowledged.into_inner().unwrap();
-    assert!(!acknowledged.is_empty());
-    for id in &acknowledged {
-        let shown = second.json(&format!("/api/v1/bundles/{id}"));
-        assert_eq!(&shown["id"], id.as_str());
-        let (status, _, _) = second.ask("GET", &format!("/bundle/{id}/report"), "", &[]);
-        assert_eq!(status, 200);
-    }
-    let listed = second.json("/api/v1/bundles");
-    let mut ids: Vec<&str> =
-        listed["bundles"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
-    let (count, counted) = (ids.len(), second.json("/api/v1/front")["bundles"].as_u64().unwrap());
-    ids.sort_unstable();
-    ids.dedup();
-    assert_eq!((ids.len(), count as u64), (count, counted), "each once");
-    for id in ids {
-        assert_eq!(second.ask("GET", &format!("/bundle/{id}/file"), "", &[]).0, 200, "nothing listed half");
-    }
-}
-
-#[test]
-fn concurrent_submitters_on_sqlite() {
-    let dir = tempfile::tempdir().unwrap();
-    nothing_acknowledged_is_lost(dir.path(), &sqlite(dir.path()), &[]);
-}
-
-#[test]
-fn concurrent_submitters_on_postgresql() {
-    let Some(server) = sandbox::testing::server("postgres") else { return };
-    let dir = tempfile::tempdir().unwrap();
-    nothing_acknowledged_is_lost(dir.path(), &address(&server), &[]);
 }

@@ -1,6 +1,8 @@
 //! Taking a bundle: verified, kept, listed; all of it or nothing.
 
-use report::bundle::{ListedClaim, Listing};
+use std::collections::BTreeMap;
+
+use report::bundle::{ListedClaim, Listing, RunMark};
 use serde_json::{Value, json};
 use stats::{RatioSpan, Replication, replicated};
 
@@ -8,6 +10,7 @@ use crate::check::Verified;
 use crate::db::{Cell, Db, Place, Sql};
 use crate::error::Error;
 use crate::files::{BUNDLE, Keeping, REPORT};
+use crate::query::places_of_values;
 use crate::remeasure::{self, By};
 use crate::schema;
 
@@ -29,6 +32,8 @@ pub(crate) struct Submission<'a> {
 /// Lists a bundle. When this returns it is kept and listed, also if everything loses power now.
 pub(crate) fn accept(db: &Db, keeping: &Keeping, submission: &Submission<'_>) -> Result<(), Error> {
     let Submission { id, bytes, verified, .. } = submission;
+    // Before anything of it is kept; within the transaction it is asked again.
+    db.with(|sql| refuse_replayed(sql, &verified.listing.marks))?;
     keeping.keep_before(id, BUNDLE, bytes)?;
     keeping.keep_before(id, REPORT, verified.report.as_bytes())?;
     db.with(|sql| {
@@ -36,6 +41,7 @@ pub(crate) fn accept(db: &Db, keeping: &Keeping, submission: &Submission<'_>) ->
             if is_here(sql, id)? {
                 return Err(Error::Known(format!("/bundle/{id}")));
             }
+            refuse_replayed(sql, &verified.listing.marks)?;
             keeping.keep_with(sql, id, BUNDLE, bytes)?;
             keeping.keep_with(sql, id, REPORT, verified.report.as_bytes())?;
             insert(sql, submission)?;
@@ -54,6 +60,33 @@ pub(crate) fn accept(db: &Db, keeping: &Keeping, submission: &Submission<'_>) ->
 
 pub(crate) fn is_here(sql: &mut Sql, id: &str) -> Result<bool, Error> {
     Ok(!sql.rows("SELECT id FROM bundle WHERE id = ?1", &[id.into()])?.is_empty())
+}
+
+/// Refuses runs that are here already, sealed anew: as a whole, or as another machine's. A study that has grown since has
+/// runs of its own beside those of its earlier bundle.
+fn refuse_replayed(sql: &mut Sql, marks: &[RunMark]) -> Result<(), Error> {
+    let mut here: BTreeMap<String, usize> = BTreeMap::new();
+    for some in marks.chunks(500) {
+        let hosts: BTreeMap<&str, &str> = some.iter().map(|mark| (&*mark.run, &*mark.host)).collect();
+        let runs: Vec<Cell> = hosts.keys().map(|run| Cell::from(*run)).collect();
+        let sentence = format!(
+            "SELECT run, bundle_id, host FROM run_mark WHERE run IN ({})",
+            places_of_values(1, runs.len())
+        );
+        for row in sql.rows(&sentence, &runs)? {
+            let (run, bundle, host) = (row.text(0), row.text(1), row.text(2));
+            if hosts.get(&*run).is_some_and(|here| *here != host) {
+                return Err(Error::Refused(format!(
+                    "its runs are those of /bundle/{bundle}, which names another machine for them"
+                )));
+            }
+            *here.entry(bundle).or_default() += 1;
+        }
+    }
+    match here.into_iter().find(|(_, known)| *known == marks.len()) {
+        Some((bundle, _)) => Err(Error::Known(format!("/bundle/{bundle}"))),
+        None => Ok(()),
+    }
 }
 
 pub(crate) fn short(text: &str) -> String {
@@ -113,8 +146,14 @@ fn insert(sql: &mut Sql, submission: &Submission<'_>) -> Result<(), Error> {
         (verified.figures as i64).into(),
         words(listing).into(),
         head(submission).to_string().into(),
-        // Points stand in a table of their own.
-        serde_json::to_string(&Listing { points: Vec::new(), ..listing.clone() })?.into(),
+        // These stand in tables of their own.
+        serde_json::to_string(&Listing {
+            points: Vec::new(),
+            decisions: Vec::new(),
+            marks: Vec::new(),
+            ..listing.clone()
+        })?
+        .into(),
     ];
     sql.execute(
         "INSERT INTO bundle (id, received_ms, measured_ms, token, is_hidden, hidden_why, study, shape, bytes, figures,
@@ -132,6 +171,22 @@ fn insert(sql: &mut Sql, submission: &Submission<'_>) -> Result<(), Error> {
         let values = [host.fingerprint.clone().into(), id.into(), serde_json::to_string(host)?.into()];
         let sentence =
             "INSERT INTO host (fingerprint, bundle_id, host) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+        sql.execute(sentence, &values)?;
+    }
+    for mark in &listing.marks {
+        let values = [mark.run.clone().into(), id.into(), mark.host.clone().into()];
+        sql.execute("INSERT INTO run_mark (run, bundle_id, host) VALUES (?1, ?2, ?3)", &values)?;
+    }
+    for (at, decision) in listing.decisions.iter().enumerate() {
+        let values: [Cell; 5] = [
+            id.into(),
+            (at as i64).into(),
+            decision.series.clone().into(),
+            decision.decided_at_ms.into(),
+            serde_json::to_string(decision)?.into(),
+        ];
+        let sentence = "INSERT INTO decision (bundle_id, ordinal, series, decided_ms, decision)
+                        VALUES (?1, ?2, ?3, ?4, ?5)";
         sql.execute(sentence, &values)?;
     }
     for server in servers(listing) {
@@ -204,10 +259,13 @@ pub(crate) fn list_into(sql: &mut Sql, made: impl IntoIterator<Item = Made>) -> 
         })?;
     }
     // Once each: one by one a claim that thousands measured would be counted thousands of times.
-    sql.transaction(|sql| {
-        let claims = sql.rows("SELECT DISTINCT id FROM claim", &[])?;
-        claims.iter().try_for_each(|row| count(sql, &row.text(0)))
-    })
+    sql.transaction(count_all)
+}
+
+/// Counts each claim anew.
+pub(crate) fn count_all(sql: &mut Sql) -> Result<(), Error> {
+    let claims = sql.rows("SELECT DISTINCT id FROM claim", &[])?;
+    claims.iter().try_for_each(|row| count(sql, &row.text(0)))
 }
 
 /// A bundle's part in a claim, and what it says of the first one.
@@ -250,28 +308,29 @@ pub(crate) fn span(claim: &ListedClaim) -> Option<RatioSpan> {
     Some(RatioSpan { ratio: claim.ratio?, low: claim.low?, high: claim.high? })
 }
 
-/// Counts who reproduced a claim: other machines than that of the first measurement.
+/// Counts on how many machines a claim was reproduced: others than that of the first measurement, each once, by its newest
+/// measurement that decides something.
 pub(crate) fn count(sql: &mut Sql, claim: &str) -> Result<(), Error> {
     let all = measured(sql, claim, 0, ALL)?;
     sql.execute("DELETE FROM standing WHERE claim_id = ?1", &[claim.into()])?;
     let Some(first) = all.first() else { return Ok(()) };
-    let others = || all[1..].iter().filter(|one| !one.is_same_host);
-    let of = |verdict: Replication| {
-        others().filter(|one| one.between.is_some_and(|(_, found)| found == verdict)).count() as i64
-    };
-    let mut hosts: Vec<&str> = all.iter().map(|one| &*one.claim.host).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    let (reproduced, contradicted) = (of(Replication::Reproduced), of(Replication::NotReproduced));
+    let mut others: BTreeMap<&str, Replication> = BTreeMap::new();
+    for one in all[1..].iter().filter(|one| !one.is_same_host) {
+        let kept = others.entry(&one.claim.host).or_insert(Replication::Undecided);
+        if let Some((_, verdict)) = one.between.filter(|(_, verdict)| *verdict != Replication::Undecided) {
+            *kept = verdict;
+        }
+    }
+    let of = |verdict| others.values().filter(|found| **found == verdict).count() as i64;
     let values: [Cell; 8] = [
         claim.into(),
         short(&first.claim.text).into(),
         first.bundle.clone().into(),
         (all.len() as i64).into(),
-        (hosts.len() as i64).into(),
-        reproduced.into(),
-        contradicted.into(),
-        (others().count() as i64 - reproduced - contradicted).into(),
+        (others.len() as i64 + 1).into(),
+        of(Replication::Reproduced).into(),
+        of(Replication::NotReproduced).into(),
+        of(Replication::Undecided).into(),
     ];
     sql.execute(
         "INSERT INTO standing (claim_id, text, bundle_id, bundles, hosts, reproduced, contradicted, undecided)

@@ -280,9 +280,14 @@ impl Db {
     /// # Errors
     /// It cannot be had, or is of a newer version.
     pub(crate) fn open(place: &Place) -> Result<Db, Error> {
-        let db = Db { place: place.clone(), idle: Mutex::new(Vec::new()) };
+        let db = Db::new(place);
         db.with(schema::migrate)?;
         Ok(db)
+    }
+
+    /// With whatever tables it has.
+    pub(crate) fn new(place: &Place) -> Db {
+        Db { place: place.clone(), idle: Mutex::new(Vec::new()) }
     }
 
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Sql) -> Result<T, Error>) -> Result<T, Error> {
@@ -292,10 +297,13 @@ impl Db {
             None => self.connect()?,
         };
         let done = work(&mut sql);
-        if done.is_ok()
-            && let Ok(mut idle) = self.idle.lock()
-        {
-            idle.push(sql);
+        if let Ok(mut idle) = self.idle.lock() {
+            match &done {
+                // The server was restarted: the others are gone as well, and would each fail once.
+                Err(Error::Database(_)) if sql.is_gone() => idle.clear(),
+                Err(Error::Database(_)) => {}
+                _ => idle.push(sql),
+            }
         }
         done
     }

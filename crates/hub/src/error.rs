@@ -21,8 +21,8 @@ pub enum Error {
     /// More than is taken in a while.
     #[error("{0}")]
     TooMany(String),
-    /// It is here already.
-    #[error("this bundle is here already: {0}")]
+    /// It is here already, by this or another seal.
+    #[error("what it measured is here already: {0}")]
     Known(String),
     /// A worker's lease that is over.
     #[error("this lease is over: the work is somebody else's now, or was asked back")]

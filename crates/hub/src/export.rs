@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::db::{Db, Place};
 use crate::error::Error;
 use crate::files::{BUNDLE, Keeping, REPORT};
-use crate::pages::{self, Pages};
+use crate::pages::{self, Pages, in_folder};
 use crate::query::{self, Part};
 
 /// Writes every page below `folder`; `base` is where it will stand on its web space (`/results`, or nothing for its root).
@@ -25,7 +25,7 @@ pub fn export(place: &Place, keeping: &Keeping, folder: &Path, base: &str) -> Re
     let front = db.with(query::front)?;
     write("hub.css", pages::css().as_bytes())?;
     write("index.html", pages.page("front.html", "Results", &front)?.as_bytes())?;
-    let places = db.with(query::places)?;
+    let places = db.with(|sql| query::places(sql, Part::All))?;
     write("places/index.html", pages.page("places.html", "Servers and machines", &places)?.as_bytes())?;
     for server in places["servers"].as_array().into_iter().flatten() {
         let name = server["server"].as_str().unwrap_or_default();
@@ -86,11 +86,4 @@ pub fn export(place: &Place, keeping: &Keeping, folder: &Path, base: &str) -> Re
         }
     }
     Ok(bundles)
-}
-
-/// A name that somebody submitted, as the name of a folder: it leads nowhere else.
-fn in_folder(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_~@".contains(c) || c == '.';
-    let is_plain = name.chars().all(plain) && !name.starts_with('.') && !name.is_empty() && name.len() < 200;
-    if is_plain { name.to_owned() } else { store::bundle::sha256(name.as_bytes()) }
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::db::Sql;
 use crate::error::Error;
@@ -17,6 +18,9 @@ pub enum Keeping {
 pub(crate) const BUNDLE: &str = "plimsoll";
 /// Its report as a page.
 pub(crate) const REPORT: &str = "html";
+
+/// No file takes so long to be written.
+const HALF_WRITTEN: Duration = Duration::from_secs(3600);
 
 impl Keeping {
     fn path(folder: &Path, id: &str, kind: &str) -> PathBuf {
@@ -42,6 +46,20 @@ impl Keeping {
         Ok(())
     }
 
+    /// Takes away what hubs left half written when they were killed; what another one is writing now is younger.
+    pub(crate) fn sweep(&self) {
+        let Keeping::Directory(folder) = self else { return };
+        let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let is_half = |file: &std::fs::DirEntry| {
+            let age = file.metadata().ok().and_then(|facts| facts.modified().ok()?.elapsed().ok());
+            file.file_name().as_encoded_bytes().starts_with(b".") && age.is_some_and(|age| age > HALF_WRITTEN)
+        };
+        for file in entries(folder).flat_map(|parent| entries(&parent.path())).filter(is_half) {
+            // Another hub may have taken it away.
+            drop(std::fs::remove_file(file.path()));
+        }
+    }
+
     /// Keeps it in the database, within the transaction that lists it.
     pub(crate) fn keep_with(&self, sql: &mut Sql, id: &str, kind: &str, bytes: &[u8]) -> Result<(), Error> {
         if *self == Keeping::Database {
@@ -64,5 +82,25 @@ impl Keeping {
                 found.into_iter().next().map(|row| row.bytes(0)).ok_or(Error::NotFound("file"))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_hub_left_half_written_is_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let keeping = Keeping::Directory(folder.path().to_owned());
+        keeping.keep_before("ab12", BUNDLE, b"whole").unwrap();
+        let [old, new] = ["old", "new"].map(|name| folder.path().join(format!("ab/.ab34.{name}")));
+        for path in [&old, &new] {
+            std::fs::write(path, b"half").unwrap();
+        }
+        let long_ago = std::time::SystemTime::now() - 2 * HALF_WRITTEN;
+        std::fs::File::options().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
+        keeping.sweep();
+        assert!(!old.exists() && new.exists() && folder.path().join("ab/ab12.plimsoll").exists());
     }
 }

@@ -10,6 +10,8 @@ use crate::query::Histories;
 /// Nothing but the hub's own style; no script at all.
 pub(crate) const POLICY: &str =
     "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// The same where no header says it: what a page itself may say.
+const STATIC_POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'none'; base-uri 'none'";
 /// A report has the scripts of its charts, by their hashes, in a place of its own without rights.
 pub(crate) const REPORT_POLICY: &str = "sandbox allow-scripts; frame-ancestors 'none'";
 
@@ -58,14 +60,16 @@ impl Pages {
         environment.add_filter("percent", |value: Option<f64>| {
             value.map_or_else(|| "–".to_owned(), |share| format!("{:.2} %", share * 100.0))
         });
-        environment.add_filter("way", encoded);
+        environment
+            .add_filter("way", move |name: String| encoded(if is_static { in_folder(&name) } else { name }));
         Ok(Pages { environment, base: base.to_owned(), is_static })
     }
 
     pub(crate) fn page(&self, name: &str, title: &str, data: &Value) -> Result<String, Error> {
         let template = self.environment.get_template(name)?;
         Ok(template.render(context! {
-            base => self.base.clone(), is_static => self.is_static, title, version => env!("CARGO_PKG_VERSION"), data => minijinja::Value::from(Serde(data)),
+            base => self.base.clone(), is_static => self.is_static, policy => STATIC_POLICY, title,
+            version => env!("CARGO_PKG_VERSION"), data => minijinja::Value::from(Serde(data)),
         })?)
     }
 }
@@ -96,6 +100,13 @@ pub(crate) fn encoded(text: String) -> String {
     text.bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect()
+}
+
+/// A name that somebody submitted, as the name of a folder of static pages: it leads nowhere else.
+pub(crate) fn in_folder(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_~@+.".contains(c);
+    let is_plain = name.chars().all(plain) && !name.starts_with('.') && !name.is_empty() && name.len() < 200;
+    if is_plain { name.to_owned() } else { store::bundle::sha256(name.as_bytes()) }
 }
 
 /// A page of a few words.

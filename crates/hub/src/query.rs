@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use report::bundle::{ListedClaim, ListedHost, Listing};
+use report::bundle::{ListedCell, ListedClaim, ListedHost, Listing};
 use report::history::{History, PointOfSeries};
 use serde_json::{Value, json};
 use stats::{RatioSpan, replicated};
+use store::ChangeDecision;
 
-use crate::accept::{ALL, measured};
+use crate::accept::{ALL, measured, span};
 use crate::db::{Cell, Row, Sql};
 use crate::error::Error;
 use crate::remeasure;
@@ -83,7 +84,7 @@ impl Part {
 }
 
 /// `?2, ?3`: places of so many values.
-fn places_of_values(first: usize, count: usize) -> String {
+pub(crate) fn places_of_values(first: usize, count: usize) -> String {
     (first..first + count).map(|at| format!("?{at}")).collect::<Vec<_>>().join(", ")
 }
 
@@ -187,8 +188,7 @@ pub(crate) fn claim(sql: &mut Sql, id: &str, part: Part) -> Result<Value, Error>
     let next = part.cut(&mut all, PAGE);
     let known = heads_of(sql, all.iter().map(|one| &*one.bundle))?;
     let lines = all.into_iter().enumerate().map(|(at, one)| {
-        let between =
-            one.between.map(|(span, _)| json!({"ratio": span.ratio, "low": span.low, "high": span.high}));
+        let between = one.between.map(|(span, _)| of_span(&span));
         let standing = match one.between {
             _ if at == 0 && offset == 0 => "first",
             Some((_, verdict)) => verdict.word(),
@@ -196,8 +196,10 @@ pub(crate) fn claim(sql: &mut Sql, id: &str, part: Part) -> Result<Value, Error>
         };
         // A bundle may say it twice.
         let head = known.get(&one.bundle).cloned().unwrap_or_default();
+        let hosts = head["hosts"].as_array().into_iter().flatten();
+        let machine = hosts.clone().find(|host| host["fingerprint"] == *one.claim.host).cloned();
         json!({"bundle": head, "claim": one.claim, "between": between, "standing": standing,
-               "is_same_host": one.is_same_host})
+               "is_same_host": one.is_same_host, "machine": machine})
     });
     let lines: Vec<Value> = lines.collect();
     let remeasured = remeasure::of_claim(sql, id)?;
@@ -229,81 +231,107 @@ pub(crate) fn compare(sql: &mut Sql, ids: &[String]) -> Result<Value, Error> {
         let (row, listing) = listing_of(sql, id)?;
         all.push((of_json(&row.text(0))?, listing));
     }
+    let columns = columns(&all);
+    let shown = columns.iter().map(|column| {
+        json!({"bundle": column.bundle + 1, "host": column.host.fingerprint, "name": column.host.name,
+               "cpu_model": column.host.cpu_model})
+    });
     Ok(json!({
         "bundles": all.iter().map(|(head, _)| head).collect::<Vec<_>>(),
-        "claims": common_claims(&all), "cells": cells_by_host(&all),
+        "columns": shown.collect::<Vec<_>>(),
+        "claims": common_claims(&all, &columns), "cells": cells_by_host(&all),
     }))
 }
 
-fn common_claims(all: &[(Value, Listing)]) -> Vec<Value> {
+/// What one bundle measured on one machine.
+struct Column<'a> {
+    /// From 0.
+    bundle: usize,
+    host: &'a ListedHost,
+}
+
+fn columns(all: &[(Value, Listing)]) -> Vec<Column<'_>> {
+    let bundles = all.iter().enumerate();
+    let each = bundles
+        .flat_map(|(bundle, (_, listing))| listing.hosts.iter().map(move |host| Column { bundle, host }));
+    each.collect()
+}
+
+fn common_claims(all: &[(Value, Listing)], columns: &[Column<'_>]) -> Vec<Value> {
     let mut rows: Vec<(&ListedClaim, Vec<Option<&ListedClaim>>)> = Vec::new();
-    for (at, (_, listing)) in all.iter().enumerate() {
-        for claim in &listing.claims {
+    for (at, column) in columns.iter().enumerate() {
+        let (_, listing) = &all[column.bundle];
+        // One machine's bundle has nothing else, also where a claim of several is nobody's.
+        let is_here =
+            |claim: &&ListedClaim| listing.hosts.len() == 1 || claim.host == column.host.fingerprint;
+        for claim in listing.claims.iter().filter(is_here) {
             match rows.iter_mut().find(|(known, _)| known.id == claim.id) {
-                Some((_, columns)) => columns[at] = Some(claim),
+                Some((_, claims)) => claims[at] = Some(claim),
                 None => {
-                    let mut columns = vec![None; all.len()];
-                    columns[at] = Some(claim);
-                    rows.push((claim, columns));
+                    let mut claims = vec![None; columns.len()];
+                    claims[at] = Some(claim);
+                    rows.push((claim, claims));
                 }
             }
         }
     }
-    let span =
-        |claim: &ListedClaim| Some(RatioSpan { ratio: claim.ratio?, low: claim.low?, high: claim.high? });
-    let each = rows.iter().map(|(claim, columns)| {
-        let first = columns.iter().flatten().next().copied().unwrap_or(claim);
-        let columns = columns.iter().map(|column| {
-            let column = (*column)?;
-            let is_first = std::ptr::eq(column, first);
+    let each = rows.iter().map(|(claim, claims)| {
+        let first = claims.iter().flatten().next().copied().unwrap_or(claim);
+        let claims = claims.iter().map(|claim| {
+            let claim = (*claim)?;
+            let is_first = std::ptr::eq(claim, first);
             let between = span(first)
-                .zip(span(column))
+                .zip(span(claim))
                 .filter(|_| !is_first)
                 .and_then(|(first, here)| replicated(first, here, claim.margin));
-            Some(json!({"claim": column, "standing": between.map(|(_, verdict)| verdict.word()),
-                        "between": between.map(|(span, _)| json!({"ratio": span.ratio, "low": span.low,
-                                                                  "high": span.high}))}))
+            Some(json!({"claim": claim, "standing": between.map(|(_, verdict)| verdict.word()),
+                        "between": between.map(|(span, _)| of_span(&span))}))
         });
-        json!({"id": claim.id, "text": claim.text, "columns": columns.collect::<Vec<_>>()})
+        json!({"id": claim.id, "text": claim.text, "columns": claims.collect::<Vec<_>>()})
     });
     each.collect()
 }
 
-/// Throughputs by machine; a ratio is to the first server of the same cell on the same machine.
+fn of_span(span: &RatioSpan) -> Value {
+    json!({"ratio": span.ratio, "low": span.low, "high": span.high})
+}
+
+/// Throughputs by machine and by what was measured there: a ratio is to the first server of the same cell, so that nothing
+/// but servers (and the bundle) differ within it.
 fn cells_by_host(all: &[(Value, Listing)]) -> Vec<Value> {
-    let mut groups: BTreeMap<(String, String), Vec<Value>> = BTreeMap::new();
-    let mut firsts: BTreeMap<(String, String), f64> = BTreeMap::new();
+    let spanned =
+        |cell: &ListedCell| cell.tps.map(|tps| RatioSpan { ratio: tps.median, low: tps.low, high: tps.high });
+    let mut groups: BTreeMap<(&str, String), Vec<(usize, &ListedCell)>> = BTreeMap::new();
     for (at, (_, listing)) in all.iter().enumerate() {
         for cell in &listing.cells {
-            let group = (cell.host.clone(), format!("{}, {} sessions", cell.workload, cell.sessions));
-            let median = cell.tps.map(|tps| tps.median);
-            let first = match (firsts.get(&group), median) {
-                (Some(first), _) => Some(*first),
-                (None, Some(median)) => {
-                    firsts.insert(group.clone(), median);
-                    Some(median)
-                }
-                (None, None) => None,
-            };
-            let ratio = median.zip(first).map(|(median, first)| median / first);
-            groups.entry(group).or_default().push(json!({
-                "bundle": at + 1, "server": cell.server, "durability": cell.durability, "tps": cell.tps,
-                "p95_ms": cell.p95_ms, "ratio": ratio,
-                "settings": cell.key.get("settings").cloned().unwrap_or_default(),
-            }));
+            groups.entry((&cell.host, place_of(cell))).or_default().push((at + 1, cell));
         }
     }
     let name = |fingerprint: &str| {
-        let hosts = all.iter().flat_map(|(_, listing)| &listing.hosts);
-        hosts
-            .into_iter()
-            .find(|host| host.fingerprint == fingerprint)
-            .map_or_else(String::new, |host| host.name.clone())
+        let mut hosts = all.iter().flat_map(|(_, listing)| &listing.hosts);
+        hosts.find(|host| host.fingerprint == fingerprint).map_or_else(String::new, |host| host.name.clone())
     };
-    let each = groups.into_iter().map(
-        |((host, place), rows)| json!({"host": host, "name": name(&host), "place": place, "rows": rows}),
-    );
+    let each = groups.iter().map(|((host, place), cells)| {
+        let first = cells.iter().find_map(|(_, cell)| spanned(cell));
+        let rows = cells.iter().map(|(bundle, cell)| {
+            let ratio = first.zip(spanned(cell)).and_then(|(first, here)| replicated(first, here, 0.0));
+            json!({"bundle": bundle, "server": cell.server, "durability": cell.durability, "tps": cell.tps,
+                   "p95_ms": cell.p95_ms, "ratio": ratio.map(|(span, _)| of_span(&span)),
+                   "settings": cell.key.get("settings").cloned().unwrap_or_default()})
+        });
+        json!({"host": host, "name": name(host), "place": place, "rows": rows.collect::<Vec<_>>()})
+    });
     each.collect()
+}
+
+/// What a cell is but for its server and the names of studies, in words.
+fn place_of(cell: &ListedCell) -> String {
+    let others = cell.key.iter().filter(|(name, _)| {
+        !["server", "study", "workload", "sessions", "durability", "host"].contains(&name.as_str())
+    });
+    let mut words = vec![cell.workload.clone(), format!("{} sessions", cell.sessions)];
+    words.extend(others.map(|(name, value)| format!("{name} {}", report::value_text(value))));
+    words.join(", ")
 }
 
 /// A machine: its facts, its calibrations and what was measured on it.
@@ -358,20 +386,23 @@ pub(crate) fn server(sql: &mut Sql, name: &str) -> Result<Value, Error> {
     Ok(json!({"server": name, "studies": studies, "audits": audits}))
 }
 
-/// All servers and machines, with how many bundles have them.
-pub(crate) fn places(sql: &mut Sql) -> Result<Value, Error> {
+/// Servers, and machines, on a page.
+const PLACES: i64 = 2000;
+
+/// Servers and machines, with how many bundles have them.
+pub(crate) fn places(sql: &mut Sql, part: Part) -> Result<Value, Error> {
     let servers = sql.rows(
         "SELECT name, count(*) FROM server WHERE bundle_id NOT IN (SELECT id FROM bundle WHERE is_hidden = 1)
-         GROUP BY name ORDER BY name LIMIT 2000",
-        &[],
+         GROUP BY name ORDER BY name LIMIT ?1",
+        &[part.bounds(PLACES).0.into()],
     )?;
     let hosts = sql.rows(
         "SELECT host.fingerprint, counted.bundles, host.host FROM (
            SELECT fingerprint, count(*) AS bundles, max(bundle_id) AS one FROM host
            WHERE bundle_id NOT IN (SELECT id FROM bundle WHERE is_hidden = 1) GROUP BY fingerprint
          ) AS counted JOIN host ON host.fingerprint = counted.fingerprint AND host.bundle_id = counted.one
-         ORDER BY counted.bundles DESC, host.fingerprint LIMIT 2000",
-        &[],
+         ORDER BY counted.bundles DESC, host.fingerprint LIMIT ?1",
+        &[part.bounds(PLACES).0.into()],
     )?;
     let servers = servers.iter().map(|row| json!({"server": row.text(0), "bundles": row.int(1)}));
     let mut machines = Vec::new();
@@ -445,7 +476,17 @@ fn history_of(sql: &mut Sql, series: &[Row]) -> Result<History, Error> {
         point.record = (*files.entry(point.point.file.clone()).or_insert(next), 0);
         points.push(point);
     }
-    Ok(History::of_points(points, &[]))
+    Ok(History::of_points(points, &decisions(sql)?))
+}
+
+/// What was said of changes, wherever they were measured; the newest last. There are a few.
+fn decisions(sql: &mut Sql) -> Result<Vec<ChangeDecision>, Error> {
+    let rows = sql.rows(
+        "SELECT decision.decision FROM decision JOIN bundle ON bundle.id = decision.bundle_id
+         WHERE bundle.is_hidden = 0 ORDER BY decision.decided_ms, decision.bundle_id, decision.ordinal LIMIT 10000",
+        &[],
+    )?;
+    rows.iter().map(|row| Ok(serde_json::from_str(&row.text(0))?)).collect()
 }
 
 /// The flavours of which there are histories: one after the other from the index, as there are many series and few flavours.
@@ -518,10 +559,99 @@ mod tests {
     }
 
     fn hub(bundles: usize) -> Sql {
+        hub_of((0..bundles).map(made))
+    }
+
+    fn hub_of(made: impl Iterator<Item = Made>) -> Sql {
         let mut sql = Sql::Sqlite(rusqlite::Connection::open_in_memory().unwrap());
         schema::migrate(&mut sql).unwrap();
-        list_into(&mut sql, (0..bundles).map(made)).unwrap();
+        list_into(&mut sql, made).unwrap();
         sql
+    }
+
+    #[test]
+    fn machines_reproduce_a_claim_and_each_counts_once() {
+        let standing = |hosts: &[&str], ratios: &[f64]| {
+            let each = hosts.iter().zip(ratios).enumerate().map(|(at, (host, ratio))| {
+                let mut one = made(at);
+                let claim = &mut one.listing.claims[0];
+                claim.host = (*host).to_owned();
+                (claim.ratio, claim.low, claim.high) = (Some(*ratio), Some(ratio * 0.99), Some(ratio * 1.01));
+                one
+            });
+            let found = claim(&mut hub_of(each), "c1", Part::Page(1)).unwrap();
+            ["hosts", "reproduced", "contradicted", "undecided"]
+                .map(|name| found["standing"][name].as_i64().unwrap())
+        };
+        assert_eq!(standing(&["a", "b", "b", "b"], &[2.0; 4]), [2, 1, 0, 0], "three times by one machine");
+        assert_eq!(
+            standing(&["a", "a", "b"], &[2.0, 9.0, 2.0]),
+            [2, 1, 0, 0],
+            "its own machine says nothing"
+        );
+        assert_eq!(standing(&["a", "b", "c"], &[2.0, 9.0, 2.0]), [3, 1, 1, 0]);
+        assert_eq!(standing(&["a", "b", "b"], &[2.0, 9.0, 2.0]), [2, 1, 0, 0], "its newest word");
+        assert_eq!(standing(&["a", "b"], &[2.0, 2.1]), [2, 0, 0, 1]);
+    }
+
+    /// A server's commits, measured on one machine: from the eighth on a fifth is lost.
+    fn commit(at: usize) -> Made {
+        let mut one = made(at);
+        for point in &mut one.listing.points {
+            point.point.build = format!("mariadb@11.4.5+c{at:02}");
+            point.key.insert("server".to_owned(), point.point.build.clone().into());
+            let noise = [0.3, -0.4, 0.1, 0.5, -0.2][at % 5];
+            let level = if at < 8 { 100.0 } else { 80.0 };
+            (point.point.value, point.point.low, point.point.high) =
+                (level + noise, level - 1.0, level + 1.0);
+        }
+        one
+    }
+
+    #[test]
+    fn a_history_over_commits_shows_the_one_that_changed_the_level() {
+        let page = |sql: &mut Sql| {
+            let found = history(sql, "mariadb", "tps", "", Part::Page(1)).unwrap();
+            let json = found.history.json()["series"][0].clone();
+            let value = crate::pages::history(&found, "mariadb", "tps", &["mariadb".to_owned()]);
+            (
+                json,
+                crate::pages::Pages::new("", false).unwrap().page("history.html", "History", &value).unwrap(),
+            )
+        };
+        let (series, text) = page(&mut hub_of((0..16).map(commit)));
+        assert_eq!(series["points"].as_array().unwrap().len(), 16);
+        let [change] = series["changes"].as_array().unwrap().as_slice() else { panic!("{series}") };
+        assert_eq!(
+            (&change["last_before"], &change["first_after"], &change["state"]),
+            (&"mariadb@11.4.5+c07".into(), &"mariadb@11.4.5+c08".into(), &"new".into())
+        );
+        assert!(
+            text.contains("<td>mariadb@11.4.5+c08</td>") && text.contains("class=\"change worse\""),
+            "{text}"
+        );
+        // Each point of the drawing leads to its row.
+        let row = format!("{}-15", series["id"].as_str().unwrap());
+        assert!(
+            text.contains(&format!("href=\"#{row}\"")) && text.contains(&format!("id=\"{row}\"")),
+            "{text}"
+        );
+
+        // What somebody decided of it travels in a bundle.
+        let decided = |mut one: Made| {
+            let at_ms = if one.id == made(15).id { 8 } else { return one };
+            one.listing.decisions.push(ChangeDecision {
+                series: series["id"].as_str().unwrap().to_owned(),
+                at_ms,
+                state: store::ChangeState::Accepted,
+                why: "checksums <on>".to_owned(),
+                decided_at_ms: 99,
+            });
+            one
+        };
+        let (series, text) = page(&mut hub_of((0..16).map(commit).map(decided)));
+        assert_eq!(series["changes"][0]["state"], "accepted");
+        assert!(text.contains("accepted: checksums &lt;on&gt;"), "{text}");
     }
 
     #[test]
@@ -546,7 +676,7 @@ mod tests {
         let one = &last["measured"][0];
         assert_eq!((&one["standing"], &one["bundle"]["title"]), (&"reproduced".into(), &"take 100".into()));
         assert_eq!(claim(&mut sql, "c1", Part::All).unwrap()["measured"].as_array().unwrap().len(), 120);
-        assert_eq!(places(&mut sql).unwrap()["servers"].as_array().unwrap().len(), 120);
+        assert_eq!(places(&mut sql, Part::Page(1)).unwrap()["servers"].as_array().unwrap().len(), 120);
         assert_eq!(host(&mut sql, "f7").unwrap()["bundles"][0]["title"], "take 7");
         assert_eq!(server(&mut sql, "mariadb@10.11.7").unwrap()["studies"][0]["bundle"]["title"], "take 7");
     }

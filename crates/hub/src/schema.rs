@@ -3,19 +3,24 @@
 
 use report::history::PointOfSeries;
 
+use crate::accept;
 use crate::db::Sql;
 use crate::error::Error;
 
 type Migration = fn(&mut Sql) -> Result<(), Error>;
 
 /// Each entry takes the tables from version `index` to `index + 1`.
-const MIGRATIONS: [Migration; 3] = [
+const MIGRATIONS: [Migration; 4] = [
     |sql| sql.batch(V1),
     |sql| sql.batch(V2),
     |sql| {
         sql.batch(V3)?;
         with_series(sql)?;
         if let Sql::Sqlite(_) = sql { sql.batch(V3_SQLITE) } else { Ok(()) }
+    },
+    |sql| {
+        sql.batch(V4)?;
+        accept::count_all(sql)
     },
 ];
 
@@ -106,6 +111,20 @@ CREATE INDEX series_longest ON series (flavor, metric, points DESC, id);
 /// not take texts of any length.
 const V3_SQLITE: &str = "CREATE INDEX bundle_words ON bundle (is_hidden, received_ms DESC, id, words)";
 
+/// Runs are known again under whatever seal they come, and decisions about changes come with whoever made them. Standings
+/// count machines, not bundles, from here on. Bundles of older versions have neither: nobody opens them for that.
+const V4: &str = "
+CREATE TABLE run_mark (
+  run TEXT NOT NULL, bundle_id TEXT NOT NULL REFERENCES bundle (id), host TEXT NOT NULL, PRIMARY KEY (run, bundle_id)
+);
+CREATE TABLE decision (
+  bundle_id TEXT NOT NULL REFERENCES bundle (id), ordinal BIGINT NOT NULL, series TEXT NOT NULL,
+  decided_ms BIGINT NOT NULL, decision TEXT NOT NULL, -- JSON
+  PRIMARY KEY (bundle_id, ordinal)
+);
+CREATE INDEX decision_series ON decision (series);
+";
+
 /// Gives points of older versions their series.
 fn with_series(sql: &mut Sql) -> Result<(), Error> {
     for bundle in sql.rows("SELECT id, is_hidden FROM bundle", &[])? {
@@ -172,10 +191,22 @@ pub(crate) fn migrate(sql: &mut Sql) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::db::{Db, Place};
 
     #[test]
     fn tables_of_the_first_version_get_what_is_new_and_keep_what_they_have() {
         let mut sql = Sql::Sqlite(rusqlite::Connection::open_in_memory().unwrap());
+        migrates_from_the_first(&mut sql);
+    }
+
+    #[test]
+    fn so_do_those_in_postgresql() {
+        let Some(server) = sandbox::testing::server("postgres") else { return };
+        let db = Db::new(&Place::Postgres(Box::new(server.target(None))));
+        db.with(|sql| Ok(migrates_from_the_first(sql))).unwrap();
+    }
+
+    fn migrates_from_the_first(sql: &mut Sql) {
         sql.batch("CREATE TABLE hub_version (version BIGINT NOT NULL); INSERT INTO hub_version VALUES (1)")
             .unwrap();
         sql.batch(V1).unwrap();
@@ -194,9 +225,9 @@ mod tests {
             ))
             .unwrap();
         }
-        migrate(&mut sql).unwrap();
-        migrate(&mut sql).unwrap();
-        assert_eq!(sql.rows("SELECT version FROM hub_version", &[]).unwrap()[0].int(0), 3);
+        migrate(sql).unwrap();
+        migrate(sql).unwrap();
+        assert_eq!(sql.rows("SELECT version FROM hub_version", &[]).unwrap()[0].int(0), 4);
         assert_eq!(sql.rows("SELECT name FROM token", &[]).unwrap()[0].text(0), "ada");
         assert!(sql.rows("SELECT id FROM remeasurement", &[]).unwrap().is_empty());
         let series = sql.rows("SELECT flavor, label, points FROM series", &[]).unwrap();
@@ -204,7 +235,7 @@ mod tests {
         let found = (series[0].text(0), series[0].text(1), series[0].int(2));
         assert_eq!(found, ("mariadb".to_owned(), "tiny · mariadb".to_owned(), 2));
         assert!(sql.rows("SELECT ordinal FROM point WHERE series = ''", &[]).unwrap().is_empty());
-        sql.batch("UPDATE hub_version SET version = 4").unwrap();
-        assert!(migrate(&mut sql).unwrap_err().to_string().contains("newer"));
+        sql.batch("UPDATE hub_version SET version = 5").unwrap();
+        assert!(migrate(sql).unwrap_err().to_string().contains("newer"));
     }
 }

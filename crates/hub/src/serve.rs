@@ -89,6 +89,7 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         std::fs::create_dir_all(folder)
             .map_err(|source| Error::File { what: folder.display().to_string(), source })?;
     }
+    options.keeping.sweep();
     // PostgreSQL's client has a runtime of its own, and is called outside of ours.
     let db = Db::open(&options.db)?;
     let listen = options.listen;
@@ -206,7 +207,7 @@ fn status_of(error: &Error) -> StatusCode {
 fn told(error: &Error) -> String {
     match error {
         Error::Database(_) | Error::File { .. } | Error::Inside(_) => {
-            "the hub cannot do this now; nothing was changed. Try again later".to_owned()
+            "the hub cannot do this now: try again later. What was taken by then is told as known".to_owned()
         }
         error => error.to_string(),
     }
@@ -391,11 +392,11 @@ async fn api_compare(State(hub): State<Shared>, Query(pairs): Query<Vec<(String,
 }
 
 async fn places(State(hub): State<Shared>) -> Answered {
-    page(&hub, "places.html", |_| Some("Servers and machines"), query::places).await
+    page(&hub, "places.html", |_| Some("Servers and machines"), |sql| query::places(sql, Part::Page(1))).await
 }
 
 async fn api_places(State(hub): State<Shared>) -> Answered {
-    api(&hub, query::places).await
+    api(&hub, |sql| query::places(sql, Part::Page(1))).await
 }
 
 async fn host(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
@@ -587,7 +588,7 @@ async fn submit_by_form(State(hub): State<Shared>, form: Multipart) -> Answered 
             (StatusCode::CREATED, "Taken", text, taken["path"].as_str().map(str::to_owned))
         }
         Err(Error::Known(path)) => {
-            (StatusCode::CONFLICT, "Known", "This bundle is here already.".to_owned(), Some(path))
+            (StatusCode::CONFLICT, "Known", "What it measured is here already.".to_owned(), Some(path))
         }
         Err(error) => (status_of(&error), "Not taken", told(&error), None),
     };

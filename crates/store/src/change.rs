@@ -1,12 +1,14 @@
 //! What people said of changes of level in a history. The changes themselves are computed, never stored.
 
 use rusqlite::params;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::open::Store;
 
 /// What somebody said of a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ChangeState {
     /// It is known and wanted, or lived with.
     Accepted,
@@ -25,7 +27,7 @@ impl ChangeState {
 }
 
 /// A decision about one change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeDecision {
     /// Identity of the series, as the report names it.
     pub series: String,

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::Key;
 use store::bundle::{Author, LeftOut};
+use store::{ChangeDecision, Key};
 
 use super::claims::{identity, key};
+use super::marks::{RunMark, marks};
 use super::{Opened, study_of};
 use crate::error::Error;
 use crate::estimate::Estimate;
@@ -16,7 +17,7 @@ use crate::load::Selection;
 use crate::model::{Report, StudyReport, VerdictView};
 use crate::text::{metric_name, value_text};
 
-/// A bundle as it is listed.
+/// A bundle as it is listed. Hubs keep it: what later versions add has a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
     pub study: String,
@@ -43,6 +44,12 @@ pub struct Listing {
     pub audits: Vec<Value>,
     /// Of histories.
     pub points: Vec<PointOfSeries>,
+    /// What was decided of changes in histories, where it was measured.
+    #[serde(default)]
+    pub decisions: Vec<ChangeDecision>,
+    /// Which runs it holds.
+    #[serde(default)]
+    pub marks: Vec<RunMark>,
 }
 
 /// A machine that measured.
@@ -143,6 +150,8 @@ pub fn listing(opened: &Opened) -> Result<(Listing, Report), Error> {
         claims: study.verdicts.iter().map(|view| claim(&report, study, view, &shape)).collect(),
         audits: crate::durability::audits(study),
         points: points_of(&opened.results, 0, &record, &query)?,
+        decisions: opened.results.change_decisions()?,
+        marks: marks(&opened.results)?,
         shape,
     };
     Ok((listing, report))

@@ -3,6 +3,7 @@
 mod claims;
 mod figures;
 mod listing;
+mod marks;
 mod proof;
 mod sound;
 
@@ -21,6 +22,7 @@ use crate::model::Report;
 
 pub use claims::{Claim, claims};
 pub use listing::{ListedCalibration, ListedCell, ListedClaim, ListedHost, Listing, listing};
+pub use marks::RunMark;
 pub use proof::{Different, Proof, Signature, verify};
 
 /// What goes into a bundle beside the results file.

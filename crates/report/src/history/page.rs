@@ -67,7 +67,11 @@ pub fn drawing(series: &HistorySeries) -> String {
     let last = series.points.len().saturating_sub(1).max(1) as f64;
     let x = |at: f64| LEFT + at / last * (width - LEFT - 12.0);
     let y = |value: f64| 8.0 + (1.0 - value / top.max(f64::MIN_POSITIVE)) * (height - BELOW - 8.0);
-    let mut svg = format!("<svg class=\"history\" viewBox=\"0 0 {width} {height}\" role=\"img\">");
+    // A group and no image: the points within it are links.
+    let mut svg = format!(
+        "<svg class=\"history\" viewBox=\"0 0 {width} {height}\" role=\"group\" aria-label=\"{}\">",
+        super::exports::xml(&format!("{} of {}", metric_name(&series.metric), series.label()))
+    );
     for part in [0.0, 0.5, 1.0] {
         let value = top / 1.08 * part;
         let _ = write!(

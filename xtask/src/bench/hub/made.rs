@@ -7,7 +7,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use hub::Made;
 use report::Estimate;
-use report::bundle::{ListedCalibration, ListedCell, ListedClaim, ListedHost, Listing, Opened, listing};
+use report::bundle::{
+    ListedCalibration, ListedCell, ListedClaim, ListedHost, Listing, Opened, RunMark, listing,
+};
 use report::history::PointOfSeries;
 use stats::rng::Rng;
 use store::bundle::{Limits, sha256};
@@ -119,6 +121,15 @@ impl World {
         })
     }
 
+    /// As many runs as the real bundle has.
+    fn marks(&self, drawn: &Drawn, host: &ListedHost) -> Vec<RunMark> {
+        let each = self.real.marks.iter().map(|mark| RunMark {
+            run: sha256(format!("{} {}", drawn.id, mark.run).as_bytes()),
+            host: host.fingerprint.clone(),
+        });
+        each.collect()
+    }
+
     fn listing(&self, drawn: &Drawn, measured_at_ms: i64) -> Listing {
         let (study, host) = (&self.studies[drawn.study], &self.hosts[drawn.host]);
         let mut rng = Rng::new(drawn.seed);
@@ -133,6 +144,7 @@ impl World {
             cells: Vec::new(),
             claims: Vec::new(),
             points: Vec::new(),
+            marks: self.marks(drawn, host),
             ..self.real.clone()
         };
         made.author.name = format!("Author {}", drawn.host % 97);
