@@ -10,6 +10,7 @@ use crate::check::Verified;
 use crate::db::{Cell, Db, Place, Sql};
 use crate::error::Error;
 use crate::files::{BUNDLE, Keeping, REPORT};
+use crate::kept::changed;
 use crate::query::places_of_values;
 use crate::remeasure::{self, By};
 use crate::schema;
@@ -53,7 +54,7 @@ pub(crate) fn accept(db: &Db, keeping: &Keeping, submission: &Submission<'_>) ->
             if submission.is_drawn {
                 remeasure::ask(sql, id, By::Policy, submission.now_ms)?;
             }
-            Ok(())
+            changed(sql)
         })
     })
 }
@@ -178,15 +179,10 @@ fn insert(sql: &mut Sql, submission: &Submission<'_>) -> Result<(), Error> {
         sql.execute("INSERT INTO run_mark (run, bundle_id, host) VALUES (?1, ?2, ?3)", &values)?;
     }
     for (at, decision) in listing.decisions.iter().enumerate() {
-        let values: [Cell; 5] = [
-            id.into(),
-            (at as i64).into(),
-            decision.series.clone().into(),
-            decision.decided_at_ms.into(),
-            serde_json::to_string(decision)?.into(),
-        ];
-        let sentence = "INSERT INTO decision (bundle_id, ordinal, series, decided_ms, decision)
-                        VALUES (?1, ?2, ?3, ?4, ?5)";
+        let text = serde_json::to_string(decision)?;
+        let values: [Cell; 4] = [id.into(), (at as i64).into(), decision.decided_at_ms.into(), text.into()];
+        let sentence =
+            "INSERT INTO decision (bundle_id, ordinal, decided_ms, decision) VALUES (?1, ?2, ?3, ?4)";
         sql.execute(sentence, &values)?;
     }
     for server in servers(listing) {
@@ -235,6 +231,14 @@ const MADE_AT_ONCE: usize = 250;
 /// The database cannot be had, or has bundles.
 pub fn list_made(place: &Place, made: impl IntoIterator<Item = Made>) -> Result<(), Error> {
     Db::open(place)?.with(|sql| list_into(sql, made))
+}
+
+/// Has all pages made anew, as after a submission. For benchmarks of pages.
+///
+/// # Errors
+/// The database cannot be had.
+pub fn note_change(place: &Place) -> Result<(), Error> {
+    Db::open(place)?.with(changed)
 }
 
 pub(crate) fn list_into(sql: &mut Sql, made: impl IntoIterator<Item = Made>) -> Result<(), Error> {
@@ -356,6 +360,7 @@ pub(crate) fn hide_in(sql: &mut Sql, id: &str, why: &str) -> Result<(), Error> {
                          WHERE id IN (SELECT series FROM point WHERE bundle_id = ?1)";
         sql.execute(fewer, &[id.into()])?;
         let claims = sql.rows("SELECT DISTINCT id FROM claim WHERE bundle_id = ?1", &[id.into()])?;
-        claims.iter().try_for_each(|row| count(sql, &row.text(0)))
+        claims.iter().try_for_each(|row| count(sql, &row.text(0)))?;
+        changed(sql)
     })
 }

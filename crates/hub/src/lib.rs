@@ -14,6 +14,7 @@ mod db;
 mod error;
 mod export;
 mod files;
+mod kept;
 mod pages;
 mod query;
 mod random;
@@ -23,7 +24,7 @@ mod serve;
 mod tokens;
 mod worker;
 
-pub use accept::{Made, list_made};
+pub use accept::{Made, list_made, note_change};
 pub use check::check_in_child;
 pub use client::{Submitted, submit};
 pub use db::Place;

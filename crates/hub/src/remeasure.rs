@@ -11,6 +11,7 @@ use stats::{RatioSpan, Replication, replicated};
 use crate::accept::{short, span};
 use crate::db::{Cell, Row, Sql};
 use crate::error::Error;
+use crate::kept::changed;
 use crate::random;
 
 /// A worker that says nothing for so long has lost its work.
@@ -199,6 +200,7 @@ pub(crate) fn lease(sql: &mut Sql, worker: &str, budget_s: u32, now_ms: i64) -> 
              WHERE id = ?1 AND (state = 'waiting' OR (state = 'leased' AND lease_until_ms <= ?5))",
             &values,
         )?;
+        changed(sql)?;
         let job = Job { id, lease, bundle: row.text(1), claim: row.text(2), lease_ms: LEASE_MS };
         Ok((taken == 1).then_some(job))
     })
@@ -246,7 +248,8 @@ pub(crate) fn end(sql: &mut Sql, id: &str, report: &Report, now_ms: i64) -> Resu
         }
         if report.end == End::Waiting {
             let back = "UPDATE remeasurement SET state = 'waiting', attempts = attempts - 1 WHERE id = ?1";
-            return sql.execute(back, &[id.into()]).map(drop);
+            sql.execute(back, &[id.into()])?;
+            return changed(sql);
         }
         let claim: ListedClaim = serde_json::from_str(&row.text(1))?;
         let outcome = outcome(&claim, report)?;
@@ -343,6 +346,6 @@ fn list(sql: &mut Sql, bundle: &str) -> Result<(), Error> {
         "between": newest["between"], "ended_at": newest["ended_at"],
         "host": newest["host"]["cpu_model"].as_str().unwrap_or_default(),
     });
-    sql.execute("UPDATE bundle SET head = ?2 WHERE id = ?1", &[bundle.into(), head.to_string().into()])
-        .map(drop)
+    sql.execute("UPDATE bundle SET head = ?2 WHERE id = ?1", &[bundle.into(), head.to_string().into()])?;
+    changed(sql)
 }

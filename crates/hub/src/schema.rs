@@ -118,11 +118,15 @@ CREATE TABLE run_mark (
   run TEXT NOT NULL, bundle_id TEXT NOT NULL REFERENCES bundle (id), host TEXT NOT NULL, PRIMARY KEY (run, bundle_id)
 );
 CREATE TABLE decision (
-  bundle_id TEXT NOT NULL REFERENCES bundle (id), ordinal BIGINT NOT NULL, series TEXT NOT NULL,
+  bundle_id TEXT NOT NULL REFERENCES bundle (id), ordinal BIGINT NOT NULL,
   decided_ms BIGINT NOT NULL, decision TEXT NOT NULL, -- JSON
   PRIMARY KEY (bundle_id, ordinal)
 );
-CREATE INDEX decision_series ON decision (series);
+ALTER TABLE hub_version ADD COLUMN changes BIGINT NOT NULL DEFAULT 0; -- of what pages show
+DROP INDEX standing_proven;
+CREATE INDEX standing_proven ON standing (reproduced DESC, contradicted, claim_id);
+DROP INDEX standing_disputed;
+CREATE INDEX standing_disputed ON standing (contradicted DESC, claim_id);
 ";
 
 /// Gives points of older versions their series.
@@ -203,7 +207,11 @@ mod tests {
     fn so_do_those_in_postgresql() {
         let Some(server) = sandbox::testing::server("postgres") else { return };
         let db = Db::new(&Place::Postgres(Box::new(server.target(None))));
-        db.with(|sql| Ok(migrates_from_the_first(sql))).unwrap();
+        let checked = db.with(|sql| {
+            migrates_from_the_first(sql);
+            Ok(())
+        });
+        checked.unwrap();
     }
 
     fn migrates_from_the_first(sql: &mut Sql) {

@@ -21,6 +21,7 @@ use crate::check::{Bounds, Found, check};
 use crate::db::{Db, Place, Sql};
 use crate::error::Error;
 use crate::files::{BUNDLE, Keeping, REPORT};
+use crate::kept::{self, Kept};
 use crate::pages::{self, Pages};
 use crate::query::{self, Part};
 use crate::remeasure::{self, By};
@@ -56,29 +57,19 @@ const QUERIES: usize = 32;
 /// A submission has so long to arrive.
 const ARRIVAL: Duration = Duration::from_secs(120);
 
-struct Hub {
+pub(crate) struct Hub {
     options: Options,
-    db: Db,
+    pub(crate) db: Db,
     pages: Pages,
     css: String,
     checks: Semaphore,
     waiting: Semaphore,
     queries: Semaphore,
     recent: Mutex<HashMap<String, Vec<Instant>>>,
-    histories: Mutex<HashMap<String, Kept>>,
+    pub(crate) kept: Kept,
 }
 
-/// What a history was for the bundles that were shown then. Looking for changes takes tens of milliseconds a series, and
-/// between two bundles everybody is shown the same.
-struct Kept {
-    shown: (i64, i64),
-    value: Value,
-}
-
-/// Histories that are kept: beyond, all are forgotten, for whoever asks for so many different ones asks by a program.
-const HISTORIES_MAX: usize = 64;
-
-type Shared = Arc<Hub>;
+pub(crate) type Shared = Arc<Hub>;
 
 /// Serves until the process is asked to end. `ready` hears the address once it can be asked.
 ///
@@ -101,7 +92,7 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         waiting: Semaphore::new(WAITING_MAX),
         queries: Semaphore::new(QUERIES),
         recent: Mutex::new(HashMap::new()),
-        histories: Mutex::new(HashMap::new()),
+        kept: Kept::default(),
         options,
     });
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -158,6 +149,7 @@ fn router(hub: Shared) -> Router {
         .route("/api/v1/servers/{name}", get(api_server))
         .route("/api/v1/history/{flavor}/{metric}", get(api_history))
         .fallback(async || Answer(Error::NotFound("page")))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&hub), kept::answer))
         .layer(axum::middleware::from_fn(with_policy))
         // The handlers bound what they read themselves.
         .layer(DefaultBodyLimit::disable())
@@ -180,7 +172,7 @@ async fn with_policy(request: Request, next: axum::middleware::Next) -> Response
 }
 
 /// An error as an answer: JSON, which a browser shows as well.
-struct Answer(Error);
+pub(crate) struct Answer(pub(crate) Error);
 
 impl From<Error> for Answer {
     fn from(error: Error) -> Answer {
@@ -229,7 +221,7 @@ impl IntoResponse for Answer {
 type Answered = Result<Response, Answer>;
 
 /// Work that waits, on a thread that may.
-async fn waiting<T: Send + 'static>(
+pub(crate) async fn waiting<T: Send + 'static>(
     hub: &Shared,
     work: impl FnOnce(&Hub) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -424,54 +416,29 @@ async fn history(
     Path(of): Path<(String, String)>,
     Query(words): Query<Words>,
 ) -> Answered {
-    let ask = kept_history(&hub, "page", of, words, |sql, flavor, metric, words| {
+    let (flavor, metric) = of;
+    let ask = move |sql: &mut Sql| {
         let flavors = query::flavors(sql)?;
         let first = || flavors.first().map_or("", String::as_str);
-        let flavor = if flavor.is_empty() { first() } else { flavor };
-        let found = query::history(sql, flavor, metric, &words.short(), Part::Page(words.page))?;
-        Ok(pages::history(&found, flavor, metric, &flavors))
-    });
+        let flavor = if flavor.is_empty() { first() } else { &flavor };
+        let found = query::history(sql, flavor, &metric, &words.short(), Part::Page(words.page))?;
+        Ok(pages::history(&found, flavor, &metric, &flavors))
+    };
     page(&hub, "history.html", |_| Some("History"), ask).await
 }
 
 async fn api_history(
     State(hub): State<Shared>,
-    Path(of): Path<(String, String)>,
+    Path((flavor, metric)): Path<(String, String)>,
     Query(words): Query<Words>,
 ) -> Answered {
-    let ask = kept_history(&hub, "json", of, words, |sql, flavor, metric, words| {
-        let found = query::history(sql, flavor, metric, &words.short(), Part::Page(words.page))?;
+    let ask = move |sql: &mut Sql| {
+        let found = query::history(sql, &flavor, &metric, &words.short(), Part::Page(words.page))?;
         let mut value = found.history.json();
         value["next"] = json!(found.next);
         Ok(value)
-    });
+    };
     api(&hub, ask).await
-}
-
-/// A history as it was made before, unless other bundles are shown by now. `kind` tells the shapes of one history apart.
-fn kept_history(
-    hub: &Shared,
-    kind: &'static str,
-    (flavor, metric): (String, String),
-    words: Words,
-    make: fn(&mut Sql, &str, &str, &Words) -> Result<Value, Error>,
-) -> impl FnOnce(&mut Sql) -> Result<Value, Error> + Send + 'static {
-    let hub = hub.clone();
-    move |sql| {
-        let name = [kind, &flavor, &metric, &words.short(), &words.page.to_string()].join("\0");
-        let shown = query::shown(sql)?;
-        let kept = || hub.histories.lock().map_err(|_| Error::Inside("a request broke off".to_owned()));
-        if let Some(known) = kept()?.get(&name).filter(|known| known.shown == shown) {
-            return Ok(known.value.clone());
-        }
-        let value = make(sql, &flavor, &metric, &words)?;
-        let mut kept = kept()?;
-        if kept.len() >= HISTORIES_MAX {
-            kept.clear();
-        }
-        kept.insert(name, Kept { shown, value: value.clone() });
-        Ok(value)
-    }
 }
 
 async fn css(State(hub): State<Shared>) -> Response {

@@ -225,8 +225,8 @@ pub(crate) fn note(home: &Home, study: &Study, body: &Body, plan: &Plan) -> Opti
     let at_best = if body.load.pairing == Pairing::Duel { "" } else { ", if it had duels" };
     let percent = difference * 100.0;
     let mut text = format!(
-        "{blocks} blocks of this study tell a difference of {percent:.1} % on this machine{at_best} (calibrated with \
-         {server} and {WORKLOAD}, found 4 times in 5)"
+        "{blocks} blocks of this study tell a difference of {percent:.1} % on this machine{at_best}, as quiet as it was \
+         when it was calibrated (with {server} and {WORKLOAD}; found 4 times in 5)"
     );
     if compare.margin < difference {
         text.push_str(&format!(

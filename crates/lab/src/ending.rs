@@ -46,12 +46,15 @@ impl fmt::Display for Ended {
     }
 }
 
-/// Whether the study ends before block `next` is begun. Each look is recorded, and told.
+/// Whether the study ends before block `next` is begun. Each look is recorded, and told. `since_ms` is when the command
+/// began that makes its blocks here: since then all of the time counts, with the waits for a quiet machine, and of earlier
+/// commands that of their runs. `None` where blocks are made elsewhere, several at a time.
 pub(crate) fn before_block(
     store: &mut Store,
     study: StudyId,
     until: Until,
     next: u32,
+    since_ms: Option<i64>,
     observer: Observer<'_>,
 ) -> Result<Option<Ended>, Error> {
     let blocks = next - 1;
@@ -63,7 +66,7 @@ pub(crate) fn before_block(
         }
         open = look.open;
     }
-    let spent = time_of_runs(&store.run_heads(study)?);
+    let spent = spent(&store.run_heads(study)?, since_ms.map(|since| (since, load::time::unix_ms())));
     let is_over = until.budget.is_some_and(|budget| is_over_budget(spent, blocks, budget));
     Ok(is_over.then_some(Ended::OverBudget { blocks, open }))
 }
@@ -94,12 +97,12 @@ pub(crate) fn decided_and_open(store: &Store, study: StudyId) -> Result<(usize, 
     Ok(report.studies.first().map_or((0, 0), report::StudyReport::decided))
 }
 
-/// What the runs took that were made, all attempts and commands. The runs of a duel go on at the same time, which counts
-/// once.
-fn time_of_runs(heads: &[RunHead]) -> Duration {
+/// What the study took so far: the span of the command that is at work, and the runs that it does not hold, all attempts.
+/// The runs of a duel go on at the same time, which counts once.
+fn spent(heads: &[RunHead], command_ms: Option<(i64, i64)>) -> Duration {
     let measured = heads.iter().filter(|head| head.start.purpose == Purpose::Measure);
     let spans = measured.filter_map(|head| Some((head.start.started_at_ms, head.ended_at_ms?)));
-    time_of_spans(spans.collect())
+    time_of_spans(spans.chain(command_ms).collect())
 }
 
 /// The time in which at least one of them went on; each is from and to in ms.
@@ -129,6 +132,26 @@ mod tests {
         assert!(!is_over_budget(minute * 4, 4, minute * 5));
         assert!(is_over_budget(minute * 4, 4, minute * 5 - Duration::from_millis(1)));
         assert!(is_over_budget(minute * 9, 1, minute * 5));
+    }
+
+    #[test]
+    fn waits_between_the_runs_of_this_command_count() {
+        let head = |from_ms: i64, to_ms: i64| {
+            let start = store::RunStart::new(store::Key::new(), vec![8], 1, from_ms);
+            RunHead {
+                id: store::RunId(1),
+                study: StudyId(1),
+                start,
+                attempt: 1,
+                status: store::Status::Done,
+                error: None,
+                ended_at_ms: Some(to_ms),
+            }
+        };
+        // Two runs of a command that ended long ago, and two of one that began at 100,000 and waited twice.
+        let heads = [head(0, 1000), head(5000, 6000), head(110_000, 120_000), head(150_000, 160_000)];
+        assert_eq!(spent(&heads, Some((100_000, 170_000))), Duration::from_secs(2 + 70));
+        assert_eq!(spent(&heads, None), Duration::from_secs(2 + 20));
     }
 
     #[test]

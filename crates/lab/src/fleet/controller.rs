@@ -392,7 +392,7 @@ impl Controller<'_> {
             return Ok(());
         }
         self.looked_after = made;
-        self.ended = ending::before_block(store, self.id, until, made as u32 + 1, self.observer)?;
+        self.ended = ending::before_block(store, self.id, until, made as u32 + 1, None, self.observer)?;
         if let Some(ended) = self.ended {
             (self.observer)(Event::Doing(&format!("{ended}: blocks that wait are not begun")));
             slurm::cancel(&self.fleet.jobs, true)?;

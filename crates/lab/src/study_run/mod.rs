@@ -277,6 +277,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     fn go_on(&self, store: &mut Store, chosen: &[PlannedRun], around: Around<'_>) -> Result<Outcome, Error> {
+        let began_ms = load::time::unix_ms();
         let heads = store.run_heads(self.id)?;
         let stands = statuses(store, &heads)?;
         let open = to_make(chosen, |run| stands.get(&run.index).copied());
@@ -308,7 +309,8 @@ impl Work<'_> {
             }
             // A part says too little to end the whole.
             if let Some(until) = self.body.load.until.filter(|_| self.request.part.is_none()) {
-                ended = ending::before_block(store, self.id, until, runs[0].block, around.observer)?;
+                let since = Some(began_ms);
+                ended = ending::before_block(store, self.id, until, runs[0].block, since, around.observer)?;
                 if ended.is_some() {
                     break;
                 }

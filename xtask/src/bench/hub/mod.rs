@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use hub::Place;
@@ -149,7 +150,7 @@ pub(super) fn run(words: &[&str]) -> Result<bool> {
     println!("{} bundles listed in {:.0} s, {}", asked.bundles, began.elapsed().as_secs_f64(), state(&place));
     let hub = Hub::start(&plimsoll, &db, folder.path())?;
     let are_quick = one_by_one(&hub, &world, asked.requests)?;
-    let is_held = mix(&hub, &world, &asked)?;
+    let is_held = mix(&hub, &world, &place, &asked)?;
     let is_reached = are_quick && (is_held || !matches!(place, Place::Sqlite(_)));
     println!("{}", if is_reached { "reached" } else { "NOT reached" });
     Ok(is_reached)
@@ -200,7 +201,7 @@ fn one_by_one(hub: &Hub, world: &World, requests: usize) -> Result<bool> {
 }
 
 /// Readers who come at random, whether those before have been answered or not.
-fn mix(hub: &Hub, world: &World, asked: &Arguments) -> Result<bool> {
+fn mix(hub: &Hub, world: &World, place: &Place, asked: &Arguments) -> Result<bool> {
     let mut rng = Rng::new(SEED + 1);
     let all: usize = KINDS.iter().map(|kind| kind.share).sum();
     let (mut requests, mut due_s) = (Vec::new(), 0.0);
@@ -224,12 +225,13 @@ fn mix(hub: &Hub, world: &World, asked: &Arguments) -> Result<bool> {
     }
     let before = cpu_of(hub.child.id())?;
     let began = Instant::now();
-    let samples = readers::read(&requests);
+    let (samples, changes) = while_bundles_come(place, || readers::read(&requests))?;
     let took_s = began.elapsed().as_secs_f64();
     let after = cpu_of(hub.child.id())?;
     let cpus = (after.0 + after.1 - before.0 - before.1) / took_s;
     println!(
-        "\n{} requests, {:.0} a second for {} s, open loop from the intended start; the hub took {cpus:.2} cpus",
+        "\n{} requests, {:.0} a second for {} s, open loop from the intended start; {changes} changes, after each of which \
+         every page is made anew; the hub took {cpus:.2} cpus",
         samples.len(),
         asked.rate,
         asked.seconds
@@ -253,6 +255,28 @@ fn mix(hub: &Hub, world: &World, asked: &Arguments) -> Result<bool> {
     }
     let are_all_read = failed.is_empty() && samples.len() == requests.len();
     Ok(are_all_read && quantile(&times, 0.99) < MIX_P99_MS_MAX)
+}
+
+/// A hub that takes 8,640 bundles a day.
+const CHANGE_EVERY: Duration = Duration::from_secs(10);
+
+/// Reads while pages that were made go out of date, as they do with each bundle that comes; how often they did.
+fn while_bundles_come<T>(place: &Place, read: impl FnOnce() -> T) -> Result<(T, usize)> {
+    let (over, is_over) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let changing = scope.spawn(move || {
+            let mut count = 0;
+            while is_over.recv_timeout(CHANGE_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+                hub::note_change(place)?;
+                count += 1;
+            }
+            Ok::<usize, hub::Error>(count)
+        });
+        let done = read();
+        drop(over);
+        let count = changing.join().map_err(|_| anyhow::anyhow!("the thread of changes broke off"))?;
+        Ok((done, count?))
+    })
 }
 
 /// Of values in order, by the nearest rank.
