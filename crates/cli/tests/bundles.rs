@@ -3,6 +3,8 @@
 mod common;
 #[path = "../../report/tests/common/mod.rs"]
 mod recorded;
+#[path = "bundles/workloads.rs"]
+mod workloads;
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ::report::bundle::{Claim, Opened, claims, read, verify};
 use ::report::{Report, Selection, ratio, ratio_span};
-use lab::rerun::{Asked, Begun, Bounds, Refusal, begin};
+use lab::rerun::{Asked, Begun, Bounds, Refusal, WORKLOADS, begin};
 use lab::{Error, StopSwitch};
 use sandbox::Home;
 use store::bundle::Limits;
@@ -43,11 +43,14 @@ pub(crate) fn rerun(args: &RerunArgs, command: &str) -> Result<End, Failure> {
     let claim = args.claim.as_ref().map(|id| chosen(&there, id).ok_or_else(|| wrong(&no_claim(&there, id))));
     let claim = claim.transpose()?;
     let mut json = args.json.as_deref().map(Out::create).transpose()?;
+    let workloads = bundle.workloads().map_err(|error| wrong(&error))?;
     let budget = args.budget.or(args.untrusted.then_some(OF_STRANGERS));
     let asked = Asked {
         only: &args.only,
         compared: claim.as_ref().map(|claim| [&claim.base, &claim.other]),
         untrusted: budget.filter(|_| args.untrusted).map(Bounds::here),
+        workloads: &workloads,
+        members: &bundle.members,
         command,
         version: env!("CARGO_PKG_VERSION"),
     };
@@ -66,6 +69,15 @@ pub(crate) fn rerun(args: &RerunArgs, command: &str) -> Result<End, Failure> {
             return Err(wrong(&format!("it is not measured for a stranger:\n{}", all.join("\n"))));
         }
     };
+    for workload in workloads.iter().filter(|_| !args.untrusted) {
+        let place = args.results.join(WORKLOADS);
+        let but = if workload.is_changed { ", but for what is private" } else { "" };
+        tell!(
+            "workload {} is run from its author's files as they were sealed{but}: {}",
+            workload.workload,
+            place.display()
+        );
+    }
     let stop = stop_on_signals()?;
     let is_spent = budget.map(|budget| press_after(budget, &stop));
     let home = Home::find()?;

@@ -22,9 +22,15 @@ use super::problem::{Problem, StudyError};
 use super::read::{Item, Problems, Table, word};
 use crate::fleet::Wishes;
 use crate::plan::RUNS_MAX;
+use crate::workloads::Unpacked;
 
 /// Reads the text of a study file; `path` only names it.
 pub fn parse(path: &Path, text: &str) -> Result<Study, StudyError> {
+    parse_with(path, text, &Unpacked::new())
+}
+
+/// The same, with files of workloads that came with the text.
+pub(crate) fn parse_with(path: &Path, text: &str, unpacked: &Unpacked) -> Result<Study, StudyError> {
     let refused = |mut problems: Vec<Problem>, shown: String| {
         problems.sort_by_key(|problem| problem.span.start);
         for problem in &mut problems {
@@ -45,7 +51,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Study, StudyError> {
     let mask = Mask::new(text, root.get_ref());
     let mut problems = Problems::default();
     let table = Table::new(root.get_ref(), root.span(), "");
-    let (title, question, body, quick, fleet, places) = study(table, &mut problems);
+    let (title, question, body, quick, fleet, places) = study(table, &mut problems, unpacked);
     if !problems.0.is_empty() {
         return Err(refused(problems.0, mask.stars(text)));
     }
@@ -146,13 +152,17 @@ fn collect_strings<'a>(value: &'a Spanned<DeValue<'_>>, out: &mut Vec<(Range<usi
 /// Places of what is checked later, when the servers are known, by name.
 type Spans = BTreeMap<String, Range<usize>>;
 
-fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body, Quick, Wishes, Spans) {
+fn study(
+    mut table: Table<'_>,
+    problems: &mut Problems,
+    unpacked: &Unpacked,
+) -> (String, String, Body, Quick, Wishes, Spans) {
     let title = table.need("title", problems, "title = \"MariaDB and PostgreSQL side by side\"");
     let title = title.and_then(|item| item.text(problems)).map_or_else(String::new, |at| at.value);
     let question = table.need("question", problems, "question = \"Which one carries more read-only load?\"");
     let question = question.and_then(|item| item.text(problems)).map_or_else(String::new, |at| at.value);
 
-    let mut places = Places::default();
+    let mut places = Places::new(unpacked);
     let mut axes = Axes::default();
     let mut beside = Beside::default();
     if let Some(item) = table.need("axes", problems, "[axes]\nserver = [\"mariadb\", \"postgres\"]")
@@ -208,7 +218,7 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
             help,
         );
     }
-    let mut quick_places = Places::default();
+    let mut quick_places = Places::new(unpacked);
     let quick_span = table.key_span("quick");
     let quick = match table.get("quick").and_then(|item| item.table(problems, "[quick]")) {
         Some(inner) => {
@@ -350,7 +360,7 @@ fn read_quick(
     mut table: Table<'_>,
     full: &Axes,
     problems: &mut Problems,
-    places: &mut Places,
+    places: &mut Places<'_>,
     spans: &mut Vec<OptionAt>,
 ) -> Quick {
     let ladder_given = table.has("sessions") || table.has("climb");
