@@ -203,16 +203,33 @@ fn a_real_study_is_sealed_and_measured_again() {
     let found = verified(&at("t.plimsoll"), 0);
     assert_eq!(found["different"], serde_json::json!([]));
     let rerun = ["rerun", &at("t.plimsoll"), "--results", &at("again"), "--json", "-"];
-    let claims: Value = serde_json::from_str(&run(&rerun).expect(0, &[]).out).unwrap();
-    let claims = claims["claims"].as_array().unwrap();
-    assert!(!claims.is_empty());
-    for claim in claims {
+    let claims_of = |more: &[&str], words: &[&str]| -> Vec<Value> {
+        let done = run(&[&rerun[..], more].concat()).expect(0, words);
+        serde_json::from_str::<Value>(&done.out).unwrap()["claims"].as_array().unwrap().clone()
+    };
+    // A part of it, and no time: neither decides anything, and the same command goes on.
+    for (more, words) in [
+        (["--only", "block=1"], &[][..]),
+        (["--budget", "1ms"], &["the time that --budget gave is over; the same command goes on"][..]),
+    ] {
+        let claims = claims_of(&more, words);
+        let is_open = |claim: &Value| claim["verdict"] == "undecided" && claim["between"].is_null();
+        assert!(!claims.is_empty() && claims.iter().all(is_open), "{more:?}: {claims:?}");
+    }
+    let store = store::Store::open_read_only(Path::new(&at("again"))).unwrap();
+    let runs = |store: &store::Store| store.run_heads(store.studies().unwrap()[0].id).unwrap();
+    let blocks: Vec<u32> = runs(&store).iter().map(|head| head.start.block).collect();
+    assert_eq!(blocks, [1, 1]);
+    let claims = claims_of(&[], &["2 of them recorded before"]);
+    for claim in &claims {
         assert!(claim["here"]["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), "{claim}");
         let verdict = claim["verdict"].as_str().unwrap();
         assert!(["reproduced", "not reproduced", "undecided"].contains(&verdict), "{claim}");
     }
-    // Nothing is left to be made: the same command says the same.
-    let again: Value = serde_json::from_str(&run(&rerun).expect(0, &[]).out).unwrap();
-    assert_eq!(again["claims"].as_array().unwrap(), claims);
-    assert!(Path::new(&at("again/tiny.html")).is_file());
+    // Nothing is left to be made: the same command says the same, also to people.
+    assert_eq!(claims_of(&[], &[]), claims);
+    let told = run(&rerun[..4]).expect(0, &[]).out;
+    assert!(told.contains(", here \u{d7}") && told.contains(", here / published \u{d7}"), "{told}");
+    let html = std::fs::read_to_string(at("again/tiny.html")).unwrap();
+    assert!(html.contains(">Measured again</h2>") && html.contains("<th>Verdict</th>"));
 }

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use common::Noise;
 use hdrhistogram::Histogram;
-use report::bundle::{Bundle, Bundling, Opened, Proof, Signature, bundle, verify};
+use report::bundle::{Bundle, Bundling, Claim, Opened, Proof, Signature, bundle, claims, verify};
 use report::history::{History, HistoryQuery};
 use report::{Report, Selection};
+use stats::Replication;
 use store::bundle::{
     BundleError, CALIBRATIONS, FIGURES, Limits, MANIFEST, Manifest, Member, Private, RESULTS, pack, unpack,
 };
@@ -237,6 +238,51 @@ fn reports_take_bundles_where_they_take_results_files() {
     let of_store = Report::of_stores(&[&store], &Selection::Latest).unwrap();
     let comparisons = |report: &Report| report::json(report)["comparisons"].clone();
     assert_eq!(comparisons(&of_bundle), comparisons(&of_store));
+}
+
+/// The same study elsewhere: alike, with another outcome, with one that swings from block to block, and with a block alone.
+#[test]
+fn claims_are_reproduced_or_not_or_left_open() {
+    let report = |store: &Store| Report::of_stores(&[store], &Selection::Latest).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let store = in_memory(&common::ladder(directory.path(), 12, 3)).unwrap();
+    let published = report(&store);
+    let again = |sql: &str| {
+        let here = in_memory(&store).unwrap();
+        connection(&here).execute_batch(sql).unwrap();
+        report(&here)
+    };
+    let of_postgres = "WHERE run_id IN (SELECT run.id FROM run JOIN cell ON cell.id = run.cell_id WHERE cell.key LIKE \
+                       '%postgres%')";
+    let alike = again("");
+    let other = again(&format!("UPDATE step SET committed = committed * 3 {of_postgres}"));
+    let swings = format!(
+        "UPDATE step SET committed = CAST(committed * (SELECT CASE block % 2 WHEN 0 THEN 0.8 ELSE 1.25 END FROM run WHERE \
+         run.id = step.run_id) AS INTEGER) {of_postgres}"
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let few = report(&common::ladder(directory.path(), 1, 3));
+    for (here, verdict, has_interval) in [
+        (&alike, Replication::Reproduced, true),
+        (&other, Replication::NotReproduced, true),
+        (&again(&swings), Replication::Undecided, true),
+        (&few, Replication::Undecided, false),
+    ] {
+        let claims = claims(&published, here);
+        let of_tps = claims.iter().find(|claim| claim.metric == "tps" && claim.verdict == verdict);
+        let claim = of_tps.unwrap_or_else(|| panic!("no claim is {}: {claims:?}", verdict.word()));
+        assert_eq!((claim.here.is_some(), claim.between.is_some()), (has_interval, has_interval));
+        let mut both = alike.clone();
+        both.studies[0].claims = vec![claim.clone()];
+        let html = report::html(&both).unwrap();
+        assert!(
+            html.contains(">Measured again</h2>") && html.contains(&format!("<td>{}</td>", verdict.word()))
+        );
+        if let Some(between) = &claim.between {
+            assert!(html.contains(&Claim::span_text(between)), "{between:?}");
+            assert!(report::markdown(&both).contains(&Claim::span_text(&claim.published)));
+        }
+    }
 }
 
 /// Bundles that earlier versions have sealed, as they were. A file of this folder is never changed or taken away.

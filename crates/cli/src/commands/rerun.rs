@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::report::bundle::{Claim, Opened, claims, read, verify};
-use ::report::{Report, Selection, ratio, ratio_span};
+use ::report::{Report, Selection};
 use lab::rerun::{Asked, Begun, Bounds, Refusal, WORKLOADS, begin};
 use lab::{Error, StopSwitch};
 use sandbox::Home;
@@ -100,7 +100,9 @@ pub(crate) fn rerun(args: &RerunArgs, command: &str) -> Result<End, Failure> {
     }
     json.map_or(Ok(()), Out::finish)?;
     let html = args.results.join(format!("{}.html", published.name));
-    super::report::write_html(&load(&[args.file.clone(), args.results.clone()])?, &html)?;
+    let mut both = load(&[args.file.clone(), args.results.clone()])?;
+    both.studies.iter_mut().for_each(|study| study.claims.clone_from(&claims));
+    super::report::write_html(&both, &html)?;
     if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
         print(&told(&claims, &html.display().to_string()))?;
     }
@@ -136,25 +138,20 @@ fn told(claims: &[Claim], html: &str) -> String {
         text.push_str("It claims nothing: no comparison in it has an interval.\n");
     }
     for claim in claims {
-        let differing = claim.other.iter().filter(|(axis, value)| claim.base.get(*axis) != Some(value));
-        let sides: Vec<String> = differing
-            .map(|(axis, value)| format!("{value} against {}", claim.base.get(axis).unwrap_or(value)))
-            .collect();
-        let common = claim.other.iter().filter(|(axis, value)| claim.base.get(*axis) == Some(value));
-        let place: Vec<String> = common.map(|(axis, value)| format!("{axis}={value}")).collect();
-        let span = |span: &stats::RatioSpan| {
-            format!("{} ({})", ratio(span.ratio), ratio_span(&[span.low, span.high]))
-        };
-        let here = claim.here.as_ref().map_or_else(|| "not measured".to_owned(), span);
+        let here = claim.here.as_ref().map_or_else(|| "not measured".to_owned(), Claim::span_text);
+        let between = claim
+            .between
+            .as_ref()
+            .map_or_else(String::new, |between| format!(", here / published {}", Claim::span_text(between)));
         text.push_str(&format!(
-            "{}: {} of {}, {}: published {}, here {here}\n",
+            "{}: {} of {}, {}: published {}, here {here}{between}\n",
             claim.verdict.word(),
             claim.metric,
-            sides.join(", "),
-            place.join(" "),
-            span(&claim.published),
+            claim.compared(),
+            claim.place(),
+            Claim::span_text(&claim.published),
         ));
     }
     text.push_str(&format!("\nreport of both machines: {html}\n"));
-    text.replace('"', "")
+    text
 }
