@@ -70,6 +70,8 @@ pub fn begin(published: &store::Study, results: &Path, asked: &Asked<'_>) -> Res
     };
     let mut study = crate::study::parse_with(Path::new(&path), &published.file_text, &unpacked)
         .map_err(|problems| Error::Study(Box::new(problems)))?;
+    // It is that of the published machine.
+    study.price = None;
     if asked.untrusted.is_none() {
         crate::study::expand(&mut study)?;
     }
