@@ -3,6 +3,8 @@
 #[path = "../../report/tests/common/browser.rs"]
 mod browser;
 mod common;
+#[path = "hub/listed.rs"]
+mod listed;
 #[path = "../../report/tests/common/mod.rs"]
 mod recorded;
 #[path = "hub/remeasure.rs"]

@@ -21,7 +21,7 @@ use crate::load::Selection;
 use crate::model::Report;
 
 pub use claims::{Claim, claims};
-pub use listing::{ListedCalibration, ListedCell, ListedClaim, ListedHost, Listing, listing};
+pub use listing::{ListedCalibration, ListedCell, ListedClaim, ListedHost, ListedStorage, Listing, listing};
 pub use proof::{Different, Proof, Signature, verify};
 
 /// What goes into a bundle beside the results file.
