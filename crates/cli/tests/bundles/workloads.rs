@@ -36,7 +36,7 @@ fn members_of(file: &str) -> Vec<Member> {
 }
 
 /// Makes the recorded study one of these workloads, as they are now.
-fn of_workloads(results: &Path, workloads: &[String]) {
+pub(super) fn of_workloads(results: &Path, workloads: &[String]) {
     let hash = |name: &String| {
         let files = lab::workloads::files(name).unwrap();
         let each: Vec<_> = files.iter().map(|(path, bytes)| (path.as_str(), bytes)).collect();

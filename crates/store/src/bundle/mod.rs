@@ -8,6 +8,7 @@
 
 mod archive;
 mod extract;
+mod passwords;
 mod private;
 mod signature;
 mod workloads;
