@@ -3,6 +3,8 @@
 mod common;
 #[path = "../../report/tests/common/mod.rs"]
 mod recorded;
+#[path = "bundles/workloads.rs"]
+mod workloads;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -99,48 +101,100 @@ fn a_strangers_names_lead_nowhere() {
     assert_eq!(beside, ["a", "b.plimsoll", "secret.txt"]);
 }
 
-/// The signature is one of OpenSSH's own, and its own program agrees.
+/// The signature is one of OpenSSH's own, by keys of all kinds that can sign, and its own program agrees.
 #[test]
 fn openssh_checks_the_signature() {
     if Command::new("ssh-keygen").arg("-?").stderr(Stdio::null()).output().is_err() {
         return testkit::not_tested("signatures of bundles", "ssh-keygen is not installed");
     }
     let dir = tempfile::tempdir().unwrap();
-    let key = dir.path().join("key");
-    let made =
-        Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().unwrap();
-    assert!(made.success());
-    let file = bundled(dir.path(), &["--sign", key.to_str().unwrap()]);
+    bundled(dir.path(), &[]);
+    for kind in [&["ed25519"][..], &["ecdsa", "-b", "256"], &["rsa", "-b", "2048"]] {
+        signed_by(dir.path(), kind);
+    }
+
+    // A passphrase comes from the environment.
+    let key = dir.path().join("ed25519");
+    let change = ["-q", "-p", "-P", "", "-N", "geheim", "-f"];
+    let changed = Command::new("ssh-keygen").args(change).arg(&key).stdout(Stdio::null()).status().unwrap();
+    assert!(changed.success());
+    let (place, file) = (dir.path().display().to_string(), dir.path().join("p.plimsoll"));
+    let again = ["bundle", "quickstart", "--results", &place, "-o", file.to_str().unwrap(), "--sign"];
+    let again = [&again[..], &[key.to_str().unwrap()]].concat();
+    run(&again).expect(2, &["PLIMSOLL_KEY_PASSPHRASE"]);
+    let mut opened = plimsoll();
+    assert!(opened.args(again).env("PLIMSOLL_KEY_PASSPHRASE", "geheim").output().unwrap().status.success());
+}
+
+/// Makes a key, seals by it, and asks OpenSSH about the signature.
+fn signed_by(dir: &Path, kind: &[&str]) {
+    let key = dir.join(kind[0]);
+    let mut make = Command::new("ssh-keygen");
+    assert!(make.args(["-q", "-N", "", "-t"]).args(kind).arg("-f").arg(&key).status().unwrap().success());
+    let (place, file) = (dir.display().to_string(), dir.join("signed.plimsoll").display().to_string());
+    let seal = ["bundle", "quickstart", "--results", &place, "-o", &file, "--sign", key.to_str().unwrap()];
+    run(&seal).expect(0, &[]);
     let found = verified(&file, 0);
-    assert_eq!(found["signature"], "good");
+    assert_eq!(found["signature"], "good", "{kind:?}");
     let listed = Command::new("ssh-keygen").arg("-lf").arg(&key).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.contains(found["signer"].as_str().unwrap()), "{listed} {found}");
 
     let members = store::bundle::unpack(&std::fs::read(&file).unwrap(), &Default::default()).unwrap();
-    let signature = dir.path().join("manifest.json.sig");
+    let signature = dir.join("manifest.json.sig");
     std::fs::write(&signature, &members[1].1).unwrap();
-    let manifest = dir.path().join("manifest.json");
+    let manifest = dir.join("manifest.json");
     std::fs::write(&manifest, &members[0].1).unwrap();
     let checks = |manifest: &Path| {
         let mut check = Command::new("ssh-keygen");
         check.args(["-Y", "check-novalidate", "-n", "plimsoll-bundle", "-s"]).arg(&signature);
         check.stdin(std::fs::File::open(manifest).unwrap()).output().unwrap().status.success()
     };
-    assert!(checks(&manifest));
+    assert!(checks(&manifest), "{kind:?}");
     std::fs::write(&manifest, b"another").unwrap();
-    assert!(!checks(&manifest));
+    assert!(!checks(&manifest), "{kind:?}");
 
-    // A passphrase comes from the environment.
-    let change = ["-q", "-p", "-P", "", "-N", "geheim", "-f"];
+    // Of another manifest it is bad, and says so.
+    let mut forged = members;
+    let mut manifest: store::bundle::Manifest = serde_json::from_slice(&forged[0].1).unwrap();
+    manifest.plimsoll.push('0');
+    forged[0].1 = manifest.bytes();
+    std::fs::write(&file, store::bundle::pack(&forged).unwrap()).unwrap();
+    assert_eq!(verified(&file, 1)["signature"], "bad", "{kind:?}");
+    run(&["rerun", &file]).expect(2, &["it does not verify"]);
+}
+
+/// Passwords in the study, in its workloads, in results and in logs: none is in the bundle, and what was replaced is told.
+#[test]
+fn no_password_travels() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "title = \"t\" # postgres://ada:geheim@db/x\n[axes]\nenv = { name = \"e\", set = { PGPASSWORD = \"geheim\" } }\n";
+    drop(recorded::ladder_of(dir.path(), 2, 2, text));
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(
+        at("w.sql"),
+        "\\setup\nCREATE USER a IDENTIFIED BY 'geheim';\n\\transaction t\nSELECT 1;\n",
+    )
+    .unwrap();
+    std::fs::create_dir(at("logs")).unwrap();
+    let log = "statement: ALTER ROLE a PASSWORD 'geheim'\nconnected to mysql://b:geheim@db:1/x\n";
+    std::fs::write(at("logs/run.log"), log).unwrap();
+    workloads::of_workloads(dir.path(), &[at("w.sql")]);
+    let database = rusqlite::Connection::open(at("results.db")).unwrap();
+    let error = "the server did not start: mariadbd --password=geheim (MYSQL_PWD=geheim)";
+    assert!(database.execute("UPDATE run SET error = ?1 WHERE id = 1", [error]).unwrap() == 1);
+    let (place, file) = (dir.path().display().to_string(), at("b.plimsoll"));
+    let told = run(&["bundle", "quickstart", "--results", &place, "-o", &file]).expect(0, &[]).out;
     assert!(
-        Command::new("ssh-keygen").args(change).arg(&key).stdout(Stdio::null()).status().unwrap().success()
+        told.contains("password: now ***, ") && told.contains("w.sql\" is as it was run but for"),
+        "{told}"
     );
-    let place = dir.path().display().to_string();
-    let again = ["bundle", "quickstart", "--results", &place, "-o", &file, "--sign", key.to_str().unwrap()];
-    run(&again).expect(2, &["PLIMSOLL_KEY_PASSPHRASE"]);
-    let mut opened = plimsoll();
-    assert!(opened.args(again).env("PLIMSOLL_KEY_PASSPHRASE", "geheim").output().unwrap().status.success());
+    verified(&file, 0);
+    let members = store::bundle::unpack(&std::fs::read(&file).unwrap(), &Default::default()).unwrap();
+    assert!(members.iter().any(|(name, _)| name.starts_with("logs/")));
+    for (name, bytes) in members {
+        assert!(!bytes.windows(6).any(|window| window == b"geheim"), "{name}");
+    }
 }
 
 /// Runs a command as somebody on a machine of a name that is found again. Where the system does not let us name one, only
@@ -201,16 +255,33 @@ fn a_real_study_is_sealed_and_measured_again() {
     let found = verified(&at("t.plimsoll"), 0);
     assert_eq!(found["different"], serde_json::json!([]));
     let rerun = ["rerun", &at("t.plimsoll"), "--results", &at("again"), "--json", "-"];
-    let claims: Value = serde_json::from_str(&run(&rerun).expect(0, &[]).out).unwrap();
-    let claims = claims["claims"].as_array().unwrap();
-    assert!(!claims.is_empty());
-    for claim in claims {
+    let claims_of = |more: &[&str], words: &[&str]| -> Vec<Value> {
+        let done = run(&[&rerun[..], more].concat()).expect(0, words);
+        serde_json::from_str::<Value>(&done.out).unwrap()["claims"].as_array().unwrap().clone()
+    };
+    // A part of it, and no time: neither decides anything, and the same command goes on.
+    for (more, words) in [
+        (["--only", "block=1"], &[][..]),
+        (["--budget", "1ms"], &["the time that --budget gave is over; the same command goes on"][..]),
+    ] {
+        let claims = claims_of(&more, words);
+        let is_open = |claim: &Value| claim["verdict"] == "undecided" && claim["between"].is_null();
+        assert!(!claims.is_empty() && claims.iter().all(is_open), "{more:?}: {claims:?}");
+    }
+    let store = store::Store::open_read_only(Path::new(&at("again"))).unwrap();
+    let runs = |store: &store::Store| store.run_heads(store.studies().unwrap()[0].id).unwrap();
+    let blocks: Vec<u32> = runs(&store).iter().map(|head| head.start.block).collect();
+    assert_eq!(blocks, [1, 1]);
+    let claims = claims_of(&[], &["2 of them recorded before"]);
+    for claim in &claims {
         assert!(claim["here"]["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), "{claim}");
         let verdict = claim["verdict"].as_str().unwrap();
         assert!(["reproduced", "not reproduced", "undecided"].contains(&verdict), "{claim}");
     }
-    // Nothing is left to be made: the same command says the same.
-    let again: Value = serde_json::from_str(&run(&rerun).expect(0, &[]).out).unwrap();
-    assert_eq!(again["claims"].as_array().unwrap(), claims);
-    assert!(Path::new(&at("again/tiny.html")).is_file());
+    // Nothing is left to be made: the same command says the same, also to people.
+    assert_eq!(claims_of(&[], &[]), claims);
+    let told = run(&rerun[..4]).expect(0, &[]).out;
+    assert!(told.contains(", here \u{d7}") && told.contains(", here / published \u{d7}"), "{told}");
+    let html = std::fs::read_to_string(at("again/tiny.html")).unwrap();
+    assert!(html.contains(">Measured again</h2>") && html.contains("<th>Verdict</th>"));
 }

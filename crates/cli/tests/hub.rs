@@ -3,6 +3,8 @@
 #[path = "../../report/tests/common/browser.rs"]
 mod browser;
 mod common;
+#[path = "hub/listed.rs"]
+mod listed;
 #[path = "hub/reader.rs"]
 mod reader;
 #[path = "../../report/tests/common/mod.rs"]

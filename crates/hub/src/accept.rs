@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use report::bundle::{ListedClaim, Listing, RunMark};
 use serde_json::{Value, json};
 use stats::{RatioSpan, Replication, replicated};
+use store::{CLOUD, INSTANCE_TYPE, PRICE};
 
 use crate::check::Verified;
 use crate::db::{Cell, Db, Place, Sql};
@@ -129,6 +130,9 @@ fn words(listing: &Listing) -> String {
     all.extend(servers(listing));
     all.extend(listing.cells.iter().map(|cell| cell.workload.clone()));
     all.extend(listing.hosts.iter().flat_map(|host| [host.name.clone(), host.cpu_model.clone()]));
+    let bought =
+        listing.hosts.iter().flat_map(|host| [CLOUD, INSTANCE_TYPE, PRICE].map(|fact| host.facts.get(fact)));
+    all.extend(bought.flatten().cloned());
     all.dedup();
     all.join("\n").to_lowercase()
 }

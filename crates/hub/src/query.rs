@@ -359,6 +359,23 @@ pub(crate) fn host(sql: &mut Sql, fingerprint: &str) -> Result<Value, Error> {
     Ok(json!({"host": host, "bundles": heads(&rows)?}))
 }
 
+/// What audits of a cell's durability found, in words: `power cut: kept what it promises`.
+fn audited(cell: &ListedCell, audits: &[(Value, Value)]) -> Vec<String> {
+    let speaks = |audit: &Value| {
+        !cell.build.is_empty()
+            && audit["build"] == cell.build
+            && audit["class"] == cell.durability
+            && audit["settings"] == cell.deciding
+    };
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let each = audits.iter().filter(|(audit, _)| speaks(audit));
+    let mut all: Vec<String> =
+        each.map(|(audit, _)| format!("{}: {}", word(&audit["way"]), word(&audit["verdict_text"]))).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
 /// A server: every study of it with its figures, settings and durability, and audits.
 pub(crate) fn server(sql: &mut Sql, name: &str) -> Result<Value, Error> {
     let rows = sql.rows(
@@ -374,15 +391,40 @@ pub(crate) fn server(sql: &mut Sql, name: &str) -> Result<Value, Error> {
     }
     let (mut studies, mut audits) = (Vec::new(), Vec::new());
     for row in &rows {
-        let listing: Listing = serde_json::from_str(&row.text(1))?;
-        let cells: Vec<_> = listing.cells.iter().filter(|cell| cell.server == name).collect();
-        studies.push(json!({"bundle": of_json(&row.text(0))?, "cells": cells}));
+        let head = of_json(&row.text(0))?;
+        let mut listing: Listing = serde_json::from_str(&row.text(1))?;
+        listing.cells.retain(|cell| cell.server == name);
         for audit in listing.audits {
-            if audit["server"] == name && !audits.contains(&audit) {
-                audits.push(audit);
+            // The same audit is sealed with each study of its results.
+            let is_known = audits.iter().any(|(known, _)| *known == audit);
+            if audit["server"] == name && !is_known {
+                audits.push((audit, head["id"].clone()));
             }
         }
+        studies.push((head, listing.cells));
     }
+    // What an audit found speaks for all studies with the settings that it looked at.
+    let studies: Vec<Value> = studies
+        .into_iter()
+        .map(|(head, cells)| {
+            let cells: Vec<Value> = cells
+                .iter()
+                .map(|cell| {
+                    let mut value = json!(cell);
+                    value["audited"] = json!(audited(cell, &audits));
+                    value
+                })
+                .collect();
+            json!({"bundle": head, "cells": cells})
+        })
+        .collect();
+    let audits: Vec<Value> = audits
+        .into_iter()
+        .map(|(mut audit, bundle)| {
+            audit["bundle"] = bundle;
+            audit
+        })
+        .collect();
     Ok(json!({"server": name, "studies": studies, "audits": audits}))
 }
 

@@ -1,7 +1,10 @@
 //! The machine that measures, as the results file describes it.
 
+mod cloud;
+
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
@@ -50,6 +53,13 @@ pub fn facts() -> store::Host {
         ("transparent hugepages", "/sys/kernel/mm/transparent_hugepage/enabled"),
     ] {
         let value = line(path);
+        if !value.is_empty() {
+            facts.insert(key.to_owned(), value);
+        }
+    }
+    // No part of the identity: a machine is the same one under another price or with cloud-init taken off.
+    let (provider, kind) = cloud::of(Path::new(cloud::DMI), Path::new(cloud::INSTANCE_DATA));
+    for (key, value) in [(store::CLOUD, provider), (store::INSTANCE_TYPE, kind)] {
         if !value.is_empty() {
             facts.insert(key.to_owned(), value);
         }

@@ -1,16 +1,20 @@
 //! A published study measured here: the same plan with the same seeds, on the same builds.
 
+mod sealed;
 mod untrusted;
 mod variables;
 
 use std::path::Path;
 
+use store::bundle::{Member, WorkloadFiles};
 use store::{Key, Store};
 
 use crate::error::Error;
 use crate::plan::{Plan, StoredPlan, fingerprint};
 use crate::study_run::Request;
+use crate::workloads::Unpacked;
 
+pub use self::sealed::FOLDER as WORKLOADS;
 pub use self::untrusted::{Bounds, Refusal};
 
 /// What of a published study is measured here, and by whose word.
@@ -22,6 +26,10 @@ pub struct Asked<'a> {
     pub compared: Option<[&'a Key; 2]>,
     /// A stranger's: measured only where it is plain data within these bounds.
     pub untrusted: Option<Bounds>,
+    /// Workloads whose files came with it, and the members of its bundle. They are code of its author's: of a stranger's
+    /// none is written.
+    pub workloads: &'a [WorkloadFiles],
+    pub members: &'a [Member],
     /// The command line, without secrets.
     pub command: &'a str,
     /// Version of plimsoll.
@@ -56,8 +64,14 @@ pub fn begin(published: &store::Study, results: &Path, asked: &Asked<'_>) -> Res
         }
     }
     let path = format!("{name}.toml");
-    let mut study = crate::study::parse(Path::new(&path), &published.file_text)
+    let unpacked = match asked.untrusted {
+        Some(_) => Unpacked::new(),
+        None => sealed::unpack(asked.workloads, asked.members, results)?,
+    };
+    let mut study = crate::study::parse_with(Path::new(&path), &published.file_text, &unpacked)
         .map_err(|problems| Error::Study(Box::new(problems)))?;
+    // It is that of the published machine.
+    study.price = None;
     if asked.untrusted.is_none() {
         crate::study::expand(&mut study)?;
     }
@@ -69,7 +83,7 @@ pub fn begin(published: &store::Study, results: &Path, asked: &Asked<'_>) -> Res
             return Ok(Begun::Refused(refused));
         }
     }
-    let stored: StoredPlan = serde_json::from_value(published.plan.clone())
+    let mut stored: StoredPlan = serde_json::from_value(published.plan.clone())
         .map_err(|error| Error::Usage(format!("the plan in the bundle cannot be read ({error})")))?;
     if stored.servers.len() != body.axes.server.len() {
         return Err(Error::Usage("the plan in the bundle has other servers than its study".to_owned()));
@@ -77,6 +91,7 @@ pub fn begin(published: &store::Study, results: &Path, asked: &Asked<'_>) -> Res
     // A version that orders runs in another way makes them in its own order.
     let own = Plan::new(&body, published.is_quick, stored.seed, stored.servers.clone());
     let only = [asked.only, &only_compared(&own, asked.compared)].concat();
+    sealed::agree(&own, &mut stored, asked.workloads)?;
     let own = own.stored();
     let is_same_order = own.begins_with(&stored);
     let plan = if is_same_order { stored } else { own };
@@ -180,7 +195,15 @@ mod tests {
     }
 
     fn asked(untrusted: Option<Bounds>) -> Asked<'static> {
-        Asked { only: &[], compared: None, untrusted, command: "plimsoll rerun", version: "0" }
+        Asked {
+            only: &[],
+            compared: None,
+            untrusted,
+            workloads: &[],
+            members: &[],
+            command: "plimsoll rerun",
+            version: "0",
+        }
     }
 
     #[test]

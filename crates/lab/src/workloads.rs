@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Serialize, Serializer};
-use sha2::{Digest, Sha256};
 use smack::program::DataDir;
 use smack::smacks::{self, Smack};
+use store::bundle::{PGBENCH, PGBENCH_INIT, content_sha256};
 use workload::pgbench::{Scripts, Weighted};
 use workload::sqlfile::SqlFile;
 use workload::{Workload, files};
@@ -23,14 +23,14 @@ use crate::error::Error;
 /// The built-in smacks: their rows are generated when they are first wanted.
 const SMACKS: [&str; 2] = ["select-key", "update-select"];
 
-/// Begins the names of scripts in pgbench's language: `pgbench:tpcb-like`, `pgbench:a.sql@3,b.sql;init=tables.sql`.
-const PGBENCH: &str = "pgbench:";
-/// Sets off the file that makes the tables.
-const INIT: &str = ";init=";
+/// Files of a workload that do not stand where it names them, by these names: those that came in a bundle.
+pub type Elsewhere = BTreeMap<String, PathBuf>;
+/// Workloads with such files, by the names that a study has for them.
+pub type Unpacked = BTreeMap<String, Elsewhere>;
 
 /// The name of a workload of scripts: what [`resolve`] takes.
 pub(crate) fn pgbench_name(scripts: &[String], init: Option<&str>) -> String {
-    let init = init.map_or_else(String::new, |init| format!("{INIT}{init}"));
+    let init = init.map_or_else(String::new, |init| format!("{PGBENCH_INIT}{init}"));
     format!("{PGBENCH}{}{init}", scripts.join(","))
 }
 
@@ -39,6 +39,8 @@ pub(crate) fn pgbench_name(scripts: &[String], init: Option<&str>) -> String {
 pub struct Resolved {
     /// The name that it was asked for by.
     given: String,
+    /// Where its files stand, where that is not where it names them.
+    elsewhere: Elsewhere,
     workload: Held,
     content_sha256: Option<String>,
 }
@@ -50,9 +52,23 @@ enum Held {
 }
 
 impl Resolved {
-    /// What [`resolve`] was given.
+    fn built_in(name: &str, workload: Held) -> Resolved {
+        Resolved { given: name.to_owned(), elsewhere: Elsewhere::new(), workload, content_sha256: None }
+    }
+
+    fn read(name: &str, elsewhere: &Elsewhere, workload: Held, hash: String) -> Resolved {
+        let elsewhere = elsewhere.clone();
+        Resolved { given: name.to_owned(), elsewhere, workload, content_sha256: Some(hash) }
+    }
+
+    /// What [`resolve_from`] was given.
     pub(crate) fn given(&self) -> &str {
         &self.given
+    }
+
+    /// See [`Elsewhere`].
+    pub(crate) fn elsewhere(&self) -> &Elsewhere {
+        &self.elsewhere
     }
 
     /// SHA-256 of the workload's file and of the data files that it names, hexadecimal; `None` for what is built in.
@@ -119,18 +135,54 @@ pub fn all() -> Vec<Resolved> {
 /// # Errors
 /// There is none, its file cannot be understood, or a smack's rows cannot be written.
 pub fn resolve(name: &str) -> Result<Resolved, Error> {
+    resolve_from(name, &Elsewhere::new())
+}
+
+/// The workload of that name, read now from files that may stand elsewhere.
+///
+/// # Errors
+/// As for [`resolve`].
+pub(crate) fn resolve_from(name: &str, elsewhere: &Elsewhere) -> Result<Resolved, Error> {
     if let Some(found) = workload::find(name) {
-        return Ok(Resolved { given: name.to_owned(), workload: Held::BuiltIn(found), content_sha256: None });
+        return Ok(Resolved::built_in(name, Held::BuiltIn(found)));
     }
-    if let Some(scripts) = name.strip_prefix(PGBENCH) {
-        return pgbench_scripts(name, scripts);
+    if name.starts_with(PGBENCH) {
+        return pgbench_scripts(name, elsewhere);
     }
     let smack = SMACKS.iter().find(|smack| smack.replace('-', "_") == name.replace('-', "_"));
     match (smack, extension(name)) {
         (Some(smack), _) => built_in_smack(smack),
-        (None, "sql") => sql_file(name),
-        (None, "smack") => smack_file(name),
+        (None, "sql") => sql_file(name, elsewhere),
+        (None, "smack") => {
+            let read = smack_file(name, elsewhere)?;
+            let hash = read.content_sha256().to_owned();
+            Ok(Resolved::read(name, elsewhere, Held::Read(Arc::new(read)), hash))
+        }
         (None, _) => Err(unknown(name)),
+    }
+}
+
+/// The files that a workload is read from, as they are now: the name that it has for each, and the bytes, in the order in
+/// which [`content_sha256`] takes them. Scripts that came with this plimsoll are among them where others go with them.
+///
+/// # Errors
+/// It is not made of files, or one cannot be read.
+pub fn files(name: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let here = Elsewhere::new();
+    if name.starts_with(PGBENCH) {
+        let Named { scripts, init } = named_scripts(name, &here)?;
+        let all = scripts.into_iter().map(|script| (script.name, script.text)).chain(init);
+        return Ok(all.map(|(path, text)| (path, text.into_bytes())).collect());
+    }
+    match extension(name) {
+        "sql" => Ok(vec![(name.to_owned(), read(name, &here)?.into_bytes())]),
+        "smack" => {
+            let mut all = smack_file(name, &here)?.files().map_err(|error| refused(name, &error))?;
+            // Within itself a smack has no name.
+            name.clone_into(&mut all[0].0);
+            Ok(all)
+        }
+        _ => Err(unknown(name)),
     }
 }
 
@@ -168,39 +220,33 @@ fn built_in_smack(name: &str) -> Result<Resolved, Error> {
     let path = sandbox::Home::find()?.path().join("smack-data");
     let mut known = BUILT_IN_SMACKS.lock().unwrap_or_else(PoisonError::into_inner);
     if !known.contains_key(&path) {
-        let data = DataDir { path: path.clone(), allow_shell: false };
+        let data = DataDir { path: path.clone(), allow_shell: false, elsewhere: Elsewhere::new() };
         let all = smacks::built_in(&data).map_err(|error| refused(name, &error))?;
         known.insert(path.clone(), all.into_iter().map(Arc::new).collect());
     }
     let found = known[&path].iter().find(|smack| smack.name() == name);
     let found = found.ok_or_else(|| unknown(name))?.clone();
-    Ok(Resolved { given: name.to_owned(), workload: Held::Read(found), content_sha256: None })
+    Ok(Resolved::built_in(name, Held::Read(found)))
 }
 
-fn read(name: &str) -> Result<String, Error> {
-    files::read_text(Path::new(name), &files::WORKLOAD).map_err(|error| refused(name, &error))
+fn read(name: &str, elsewhere: &Elsewhere) -> Result<String, Error> {
+    let path = elsewhere.get(name).map_or(Path::new(name), PathBuf::as_path);
+    files::read_text(path, &files::WORKLOAD).map_err(|error| refused(name, &error))
 }
 
 /// A file with Plimsoll's directives, or one as pgbench takes it: what only pgbench's language has is read so.
-fn sql_file(name: &str) -> Result<Resolved, Error> {
-    let text = read(name)?;
-    let content_sha256 = Some(sha256([text.as_str()]));
+fn sql_file(name: &str, elsewhere: &Elsewhere) -> Result<Resolved, Error> {
+    let text = read(name, elsewhere)?;
+    let hash = content_sha256(name, &[(name, &text)]);
+    let of = |workload: Held| Resolved::read(name, elsewhere, workload, hash);
     let why = match SqlFile::parse(name, &text) {
-        Ok(read) => {
-            return Ok(Resolved {
-                given: name.to_owned(),
-                workload: Held::Read(Arc::new(read)),
-                content_sha256,
-            });
-        }
+        Ok(read) => return Ok(of(Held::Read(Arc::new(read)))),
         Err(why) => why,
     };
     let stem = Path::new(name).file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
     let script = Weighted { name: name.to_owned(), text: text.clone(), weight: 1 };
     match Scripts::parse(&stem, vec![script], None) {
-        Ok(read) => {
-            Ok(Resolved { given: name.to_owned(), workload: Held::Read(Arc::new(read)), content_sha256 })
-        }
+        Ok(read) => Ok(of(Held::Read(Arc::new(read)))),
         // Whose file it is decides whose words are said.
         Err(_) if workload::sqlfile::has_directives(&text) => Err(refused(name, &why)),
         Err(pgbenchs) if uses_pgbenchs_commands(&text) => Err(refused(name, &pgbenchs)),
@@ -224,19 +270,18 @@ fn uses_pgbenchs_commands(text: &str) -> bool {
     COMMANDS.iter().any(|command| text.contains(command))
 }
 
-fn sha256<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
-    let mut hash = Sha256::new();
-    for text in texts {
-        hash.update((text.len() as u64).to_le_bytes());
-        hash.update(text);
-    }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+/// Scripts of pgbench's language, as a name tells them.
+struct Named {
+    scripts: Vec<Weighted>,
+    /// The file that makes the tables: its name and its text.
+    init: Option<(String, String)>,
 }
 
-/// Scripts of pgbench's language: names of those built in and paths, each with `@WEIGHT` where it is not 1.
-fn pgbench_scripts(name: &str, list: &str) -> Result<Resolved, Error> {
-    let (list, init) = match list.split_once(INIT) {
-        Some((list, init)) => (list, Some(read(init)?)),
+/// Names of scripts that are built in and paths, each with `@WEIGHT` where it is not 1.
+fn named_scripts(name: &str, elsewhere: &Elsewhere) -> Result<Named, Error> {
+    let list = name.strip_prefix(PGBENCH).unwrap_or(name);
+    let (list, init) = match list.split_once(PGBENCH_INIT) {
+        Some((list, init)) => (list, Some((init.to_owned(), read(init, elsewhere)?))),
         None => (list, None),
     };
     let mut scripts = Vec::new();
@@ -251,6 +296,7 @@ fn pgbench_scripts(name: &str, list: &str) -> Result<Resolved, Error> {
             None => (entry, 1),
         };
         let text = match pgscript::builtin::matching(script).as_slice() {
+            _ if elsewhere.contains_key(script) => read(script, elsewhere)?,
             [builtin] if !script.is_empty() => builtin.text.to_owned(),
             _ if extension(script).is_empty() && !Path::new(script).exists() => {
                 let known: Vec<&str> = pgscript::builtin::ALL.iter().map(|builtin| builtin.name).collect();
@@ -260,29 +306,39 @@ fn pgbench_scripts(name: &str, list: &str) -> Result<Resolved, Error> {
                     &format!("there is no script `{script}`: {known}, or the path of a file"),
                 ));
             }
-            _ => read(script)?,
+            _ => read(script, elsewhere)?,
         };
         scripts.push(Weighted { name: script.to_owned(), text, weight });
     }
     if scripts.iter().all(|script| script.weight == 0) {
         return Err(refused(name, &"all weights are 0"));
     }
-    let texts = scripts.iter().flat_map(|script| [script.name.as_str(), script.text.as_str()]);
-    let hash = sha256(texts.chain(init.as_deref()));
-    let read = Scripts::parse(name, scripts, init).map_err(|error| refused(name, &error))?;
-    Ok(Resolved { given: name.to_owned(), workload: Held::Read(Arc::new(read)), content_sha256: Some(hash) })
+    Ok(Named { scripts, init })
 }
 
-fn smack_file(name: &str) -> Result<Resolved, Error> {
-    let text = read(name)?;
-    let path = Path::new(name);
+fn pgbench_scripts(name: &str, elsewhere: &Elsewhere) -> Result<Resolved, Error> {
+    let Named { scripts, init } = named_scripts(name, elsewhere)?;
+    let of_init = init.as_ref().map(|(path, text)| (path.as_str(), text.as_str()));
+    let files: Vec<(&str, &str)> =
+        scripts.iter().map(|script| (&*script.name, &*script.text)).chain(of_init).collect();
+    let hash = content_sha256(name, &files);
+    let init = init.map(|(_, text)| text);
+    let read = Scripts::parse(name, scripts, init).map_err(|error| refused(name, &error))?;
+    Ok(Resolved::read(name, elsewhere, Held::Read(Arc::new(read)), hash))
+}
+
+fn smack_file(name: &str, elsewhere: &Elsewhere) -> Result<Smack, Error> {
+    let text = read(name, elsewhere)?;
+    let path = elsewhere.get(name).map_or(Path::new(name), PathBuf::as_path);
     // Data files are named in the file as seen from where it stands.
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let data = DataDir { path: folder.unwrap_or(Path::new(".")).to_owned(), allow_shell: false };
-    let stem = path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
-    let read = Smack::new(&stem, Cow::Owned(text), &data).map_err(|error| refused(name, &error))?;
-    let hash = read.content_sha256().to_owned();
-    Ok(Resolved { given: name.to_owned(), workload: Held::Read(Arc::new(read)), content_sha256: Some(hash) })
+    let data = DataDir {
+        path: folder.unwrap_or(Path::new(".")).to_owned(),
+        allow_shell: false,
+        elsewhere: elsewhere.clone(),
+    };
+    let stem = Path::new(name).file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
+    Smack::new(&stem, Cow::Owned(text), &data).map_err(|error| refused(name, &error))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! What a commit survives: the class that the settings promise, and what audits of the same build with the same
 //! settings found.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 use stats::binomial::CONFIDENCE;
@@ -255,6 +257,11 @@ fn not_audited(study: &StudyReport, run: &RunView, server: &ServerFacts) -> Stri
     format!("not audited: run `{}{place}`", server.audit_command)
 }
 
+/// `innodb_flush_log_at_trx_commit=1 sync_binlog=1`.
+pub(crate) fn deciding(settings: &BTreeMap<String, String>) -> String {
+    settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+}
+
 /// One line for each audit and way of going down, newest last.
 pub(crate) fn audits(study: &StudyReport) -> Vec<Value> {
     let mut lines = Vec::new();
@@ -271,13 +278,11 @@ pub(crate) fn audits(study: &StudyReport) -> Vec<Value> {
             let broken = rounds.iter().filter(|round| promise.is_broken_by(round)).count() as u64;
             let bound = (promise.can_be_broken() && !rounds.is_empty())
                 .then(|| stats::binomial::upper_bound(broken, rounds.len() as u64, CONFIDENCE));
-            let deciding: Vec<String> =
-                start.deciding.iter().map(|(name, value)| format!("{name}={value}")).collect();
             lines.push(json!({
                 "server": start.server,
                 "build": view.build.identity,
                 "class": start.class,
-                "settings": deciding.join(" "),
+                "settings": deciding(&start.deciding),
                 "way": way.words(),
                 "promise": promise.text,
                 "rounds": rounds,

@@ -6,6 +6,7 @@ mod alarms;
 mod answer;
 mod bench;
 pub mod bundle;
+pub mod calibration;
 mod charts;
 pub mod ci;
 mod csv_files;

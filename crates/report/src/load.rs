@@ -254,6 +254,7 @@ impl Loader<'_> {
                 canaries: vec![],
                 references: vec![],
                 audits: vec![],
+                claims: vec![],
             });
             self.studies.len() - 1
         });

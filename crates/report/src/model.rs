@@ -5,6 +5,7 @@ use store::{
     StudyRecord,
 };
 
+use crate::bundle::Claim;
 use crate::estimate::Estimate;
 use crate::figures::StepFigures;
 use crate::lines::{is_line, line_of};
@@ -62,6 +63,8 @@ pub struct StudyReport {
     pub references: Vec<Reference>,
     /// Durability audits of the builds that ran, from the same results files.
     pub audits: Vec<AuditView>,
+    /// What became of what was published, where this measures it again.
+    pub claims: Vec<Claim>,
 }
 
 /// A durability audit.

@@ -5,13 +5,15 @@ mod common;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use common::Noise;
+use common::{Noise, full};
 use hdrhistogram::Histogram;
-use report::bundle::{Bundle, Bundling, Opened, Proof, Signature, bundle, verify};
+use report::bundle::{Bundle, Bundling, Claim, Opened, Proof, Signature, bundle, claims, listing, verify};
 use report::history::{History, HistoryQuery};
 use report::{Report, Selection};
+use stats::Replication;
 use store::bundle::{
-    BundleError, CALIBRATIONS, FIGURES, Limits, MANIFEST, Manifest, Member, Private, RESULTS, pack, unpack,
+    BundleError, CALIBRATIONS, FIGURES, Limits, MANIFEST, Manifest, Member, Private, RESULTS, SIGNATURE,
+    pack, unpack,
 };
 use store::testing::{connection, in_memory};
 use store::{Calibrations, ChangeDecision, ChangeState, LineStart, PackedHistogram, Store};
@@ -239,17 +241,164 @@ fn reports_take_bundles_where_they_take_results_files() {
     assert_eq!(comparisons(&of_bundle), comparisons(&of_store));
 }
 
-/// Bundles that earlier versions have sealed, as they were. A file of this folder is never changed or taken away.
+/// The same study elsewhere: alike, with another outcome, with one that swings from block to block, and with a block alone.
 #[test]
-fn bundles_of_all_versions_verify() {
+fn claims_are_reproduced_or_not_or_left_open() {
+    let report = |store: &Store| Report::of_stores(&[store], &Selection::Latest).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let store = in_memory(&common::ladder(directory.path(), 12, 3)).unwrap();
+    let published = report(&store);
+    let again = |sql: &str| {
+        let here = in_memory(&store).unwrap();
+        connection(&here).execute_batch(sql).unwrap();
+        report(&here)
+    };
+    let of_postgres = "WHERE run_id IN (SELECT run.id FROM run JOIN cell ON cell.id = run.cell_id WHERE cell.key LIKE \
+                       '%postgres%')";
+    let alike = again("");
+    let other = again(&format!("UPDATE step SET committed = committed * 3 {of_postgres}"));
+    let swings = format!(
+        "UPDATE step SET committed = CAST(committed * (SELECT CASE block % 2 WHEN 0 THEN 0.8 ELSE 1.25 END FROM run WHERE \
+         run.id = step.run_id) AS INTEGER) {of_postgres}"
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let few = report(&common::ladder(directory.path(), 1, 3));
+    for (here, verdict, has_interval) in [
+        (&alike, Replication::Reproduced, true),
+        (&other, Replication::NotReproduced, true),
+        (&again(&swings), Replication::Undecided, true),
+        (&few, Replication::Undecided, false),
+    ] {
+        let claims = claims(&published, here);
+        let of_tps = claims.iter().find(|claim| claim.metric == "tps" && claim.verdict == verdict);
+        let claim = of_tps.unwrap_or_else(|| panic!("no claim is {}: {claims:?}", verdict.word()));
+        assert_eq!((claim.here.is_some(), claim.between.is_some()), (has_interval, has_interval));
+        let mut both = alike.clone();
+        both.studies[0].claims = vec![claim.clone()];
+        let html = report::html(&both).unwrap();
+        assert!(
+            html.contains(">Measured again</h2>") && html.contains(&format!("<td>{}</td>", verdict.word()))
+        );
+        if let Some(between) = &claim.between {
+            assert!(html.contains(&Claim::span_text(between)), "{between:?}");
+            assert!(report::markdown(&both).contains(&Claim::span_text(&claim.published)));
+        }
+    }
+}
+
+/// Bundles that earlier versions have sealed, as they were, and one of this version. A file of this folder is never changed or
+/// taken away: from a release on, what it has must verify for ever.
+fn stored() -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bundles");
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    assert!(!paths.is_empty());
-    for path in paths {
-        let proof = proof(&std::fs::read(&path).unwrap());
+    paths
+        .into_iter()
+        .map(|path| {
+            let bytes = std::fs::read(&path).unwrap();
+            (path, bytes)
+        })
+        .collect()
+}
+
+#[test]
+fn bundles_of_all_versions_verify() {
+    assert!(stored().len() > 1);
+    for (path, bytes) in stored() {
+        let proof = proof(&bytes);
         assert_eq!((proof.refused.as_deref(), &proof.different[..]), (None, &[][..]), "{}", path.display());
         assert!(proof.figures > 100, "{}", path.display());
+    }
+}
+
+/// The first bundle of a schema is kept when the schema is made: `STORE_BUNDLE=1` does it.
+#[test]
+fn the_schema_of_today_has_a_stored_bundle_with_everything_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = full::results(directory.path());
+    let schema: u32 = connection(&store).pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    let name = format!("{}-schema-{schema}.plimsoll", env!("CARGO_PKG_VERSION"));
+    if std::env::var_os("STORE_BUNDLE").is_some() {
+        let key = full::key(directory.path());
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bundles").join(&name);
+        std::fs::File::create_new(path)
+            .and_then(|mut file| {
+                std::io::Write::write_all(&mut file, &sealed(&store, full::bundling(Some(&key))).bytes)
+            })
+            .unwrap();
+    }
+    let known = stored().into_iter().find(|(path, _)| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().ends_with(&format!("-schema-{schema}.plimsoll")))
+    });
+    let (_, bytes) = known
+        .unwrap_or_else(|| panic!("tests/bundles has no {name}: STORE_BUNDLE=1 makes it, and git adds it"));
+    let proof = proof(&bytes);
+    assert!(proof.is_verified() && proof.unproved.is_empty(), "{:?} {:?}", proof.refused, proof.different);
+    assert!(matches!(&proof.signature, Signature::Good(_)));
+
+    let opened = Opened::new(&bytes, Path::new("b"), &Limits::default()).unwrap();
+    let study = opened.results.studies().unwrap()[0].id;
+    let ends: Vec<_> = opened
+        .results
+        .run_heads(study)
+        .unwrap()
+        .iter()
+        .filter_map(|head| opened.results.run(head.id).unwrap().end)
+        .collect();
+    assert!(
+        ends.iter().any(|end| end.duel.is_some()) && ends.iter().any(|end| !end.interventions.is_empty())
+    );
+    assert!(!opened.results.line_searches().unwrap().is_empty());
+    assert!(opened.member("logs/r1.txt").is_some() && opened.workloads().unwrap()[0].files.len() == 3);
+    let (listing, _) = listing(&opened).unwrap();
+    assert!(!listing.audits.is_empty() && !listing.hosts[0].calibrations.is_empty());
+    assert_eq!(listing.author.keywords, ["oltp", "upgrade"]);
+    assert_eq!(listing.hosts[0].facts[store::INSTANCE_TYPE], "m7i.large");
+}
+
+/// What a listing says of a machine is what `plimsoll calibrate` says, and where the data lay.
+#[test]
+fn a_listing_has_calibrations_storage_settings_and_audits() {
+    let directory = tempfile::tempdir().unwrap();
+    let bytes = sealed(&full::results(directory.path()), full::bundling(None)).bytes;
+    let opened = Opened::new(&bytes, Path::new("b"), &Limits::default()).unwrap();
+    let (listing, _) = listing(&opened).unwrap();
+    let host = &listing.hosts[0];
+    let found = report::calibration::summary(&full::calibrations());
+    let shown = &host.calibrations[0];
+    assert_eq!(shown.resolvable["10m"], found.resolvable[1]);
+    assert!(shown.resolvable["5m"] > shown.resolvable["30m"] && shown.resolvable["30m"].is_some());
+    assert_eq!((shown.studies, shown.false_verdicts, shown.lives), (2, 0, 20));
+    assert_eq!(shown.spread_life, found.ratios.map(|ratios| ratios.between.sqrt()));
+    assert_eq!((shown.wakeup_p50_us, &*shown.calibrated_at), (Some(30.0), "2026-11-18T11:06:40Z"));
+    let disk = host.storage.iter().find(|found| found.place == "disk").unwrap();
+    assert_eq!((&*disk.facts["filesystem"], &*disk.facts["mount options"]), ("ext4", "rw,relatime"));
+    let cell = listing.cells.iter().find(|cell| cell.server == "mariadb@11.4.5").unwrap();
+    assert_eq!(cell.settings["innodb_flush_log_at_trx_commit"], "1");
+    assert!(!cell.settings.contains_key("max_connections"), "nobody asked for it");
+    assert!(cell.durability_found.starts_with("process crash: consistent"), "{}", cell.durability_found);
+    assert_eq!(listing.audits[0]["settings"], cell.deciding.as_str());
+    assert_eq!(listing.audits[0]["build"], cell.build.as_str());
+}
+
+/// A signature of another manifest, or by nobody.
+#[test]
+fn a_bad_signature_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, key) = (measured(), full::key(directory.path()));
+    let members =
+        |bundling: Bundling<'_>| unpack(&sealed(&store, bundling).bytes, &Limits::default()).unwrap();
+    let signed = members(Bundling { key: Some(&key), ..Bundling::default() });
+    let logs = vec![("r1.txt".to_owned(), "another".to_owned())];
+    let other = members(Bundling { key: Some(&key), logs, ..Bundling::default() });
+    assert_eq!((&*signed[1].0, &*other[1].0), (SIGNATURE, SIGNATURE));
+    for signature in [other[1].1.clone(), b"no signature".to_vec(), Vec::new()] {
+        let mut with = signed.clone();
+        with[1].1 = signature;
+        let proof = proof(&pack(&with).unwrap());
+        assert_eq!(proof.signature, Signature::Bad);
+        assert!(!proof.is_verified() && proof.refused.unwrap().contains("signature is not of this manifest"));
     }
 }

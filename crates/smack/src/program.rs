@@ -1,5 +1,6 @@
 //! A file made ready to run: definitions resolved, tables made, dictionaries loaded.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub struct DataDir {
     /// The directory.
     pub path: PathBuf,
     pub allow_shell: bool,
+    /// Files that are not there but elsewhere, by the names that a smack has for them: those that came in a bundle.
+    pub elsewhere: BTreeMap<String, PathBuf>,
 }
 
 impl DataDir {
@@ -25,6 +28,9 @@ impl DataDir {
     /// # Errors
     /// The name leaves the data directory and shell commands (hence anything) are not allowed.
     pub fn file(&self, name: &str) -> Result<PathBuf, Error> {
+        if let Some(path) = self.elsewhere.get(name) {
+            return Ok(path.clone());
+        }
         let inside = !name.is_empty()
             && Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
         if inside || self.allow_shell {

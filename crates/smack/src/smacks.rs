@@ -78,6 +78,19 @@ impl Smack {
         &self.content_sha256
     }
 
+    /// The file and every data file that it names, as they are now and in the order in which the hash takes them.
+    ///
+    /// # Errors
+    /// A data file cannot be read.
+    pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        let script = parse::parse(&self.source).map_err(|error| error.in_file(&self.name, &self.source))?;
+        let mut files = Vec::new();
+        each_file(&self.source, &script, &self.data, |name, bytes| {
+            files.push((name.to_owned(), bytes.to_vec()));
+        })?;
+        Ok(files)
+    }
+
     /// Refuses to load rows from data files that are not those that the file was read with: the dictionaries, and the
     /// name that the dataset is kept by, are of those.
     fn unchanged(&self) -> Result<(), workload::Error> {
@@ -94,26 +107,37 @@ impl Smack {
     }
 }
 
-/// The hash of a smack file with its data files, each led in by its name and its length.
+/// The hash of a smack file with its data files, each led in by its name and its length. Plans keep it, and bundles compute
+/// it again (`store::bundle::content_sha256`).
 fn content(source: &str, script: &Script, data: &DataDir) -> Result<String, Error> {
     let mut hash = Sha256::new();
-    let mut add = |name: &str, bytes: &[u8]| {
+    each_file(source, script, data, |name, bytes| {
         hash.update(format!("{name} {}\n", bytes.len()));
         hash.update(bytes);
-    };
-    add("", source.as_bytes());
+    })?;
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The file, which has no name here, and the data files in the order in which it names them.
+fn each_file(
+    source: &str,
+    script: &Script,
+    data: &DataDir,
+    mut take: impl FnMut(&str, &[u8]),
+) -> Result<(), Error> {
+    take("", source.as_bytes());
     for section in &script.sections {
         match section {
             Section::Table(table) if !table.data_file.is_empty() => {
-                add(&table.data_file, &data.rows(table)?);
+                take(&table.data_file, &data.rows(table)?);
             }
             Section::Dictionary(DictionarySource { words: Words::File { path, .. }, .. }) => {
-                add(path, &data.read(path)?);
+                take(path, &data.read(path)?);
             }
             _ => {}
         }
     }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(())
 }
 
 impl Workload for Smack {

@@ -30,7 +30,7 @@ fn options(server: &sandbox::Sandbox, data: &std::path::Path, arguments: &[&str]
     let target = server.target(Some("test_smack"));
     Options {
         protocol: target.protocol,
-        data: DataDir { path: data.to_owned(), allow_shell: false },
+        data: DataDir { path: data.to_owned(), allow_shell: false, elsewhere: Default::default() },
         arguments: arguments.iter().map(|text| (*text).to_owned()).collect(),
         timing: Timing::Faithful,
         server: Some(target),

@@ -43,6 +43,7 @@ pub use run::{
     intervention_text,
 };
 pub use study::{
-    Axis, Build, BuildId, Canary, Comparison, Host, HostId, Key, Look, PUBLISHED, Primary, Probe, Quantity,
-    Reference, RunId, SECTIONS, Study, StudyId, StudyRecord, is_file_name,
+    Axis, Build, BuildId, CLOUD, Canary, Comparison, Host, HostId, INSTANCE_TYPE, Key, Look, PRICE,
+    PUBLISHED, Primary, Probe, Quantity, Reference, RunId, SECTIONS, Study, StudyId, StudyRecord,
+    is_file_name,
 };

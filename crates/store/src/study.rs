@@ -137,6 +137,13 @@ pub struct StudyRecord {
     pub commands: Vec<(i64, String)>,
 }
 
+/// The fact of a host that names its cloud provider.
+pub const CLOUD: &str = "cloud";
+/// The fact that names what the provider sells the host as.
+pub const INSTANCE_TYPE: &str = "instance type";
+/// The fact that says what the host costs, as the study has it.
+pub const PRICE: &str = "price";
+
 /// The machine that measures (and, but for attached servers, serves).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Host {

@@ -5,7 +5,9 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use ::report::bundle::{Bundling, Proof, Signature, bundle as seal, read, verify as prove};
-use store::bundle::{BundleError, EXTENSION, LeftOut, Limits, Private, SigningKey};
+use store::bundle::{
+    BundleError, EXTENSION, LeftOut, Limits, NamedWorkloads, Private, SigningKey, content_sha256,
+};
 use store::{Calibrations, Store, StudyRecord};
 
 use crate::args::{BundleArgs, VerifyArgs};
@@ -31,6 +33,12 @@ pub(crate) fn bundle(args: &BundleArgs) -> Result<End, Failure> {
     };
     let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.{EXTENSION}")));
     let sealed = seal(&store, record.id, bundling).map_err(failed)?;
+    // What does not verify here verifies nowhere.
+    let proof = prove(&sealed.bytes, &Limits::default());
+    if !proof.is_verified() {
+        let why = told(&format!("{} is not written, for it would not verify", path.display()), &proof);
+        return Err(Failure::Other(anyhow::anyhow!("{}", why.trim_end())));
+    }
     ::report::write_file(&path, &sealed.bytes).map_err(|error| not_written(&path, error))?;
     let mut text = format!(
         "{}: {} bytes, {} files\n",
@@ -47,6 +55,7 @@ pub(crate) fn bundle(args: &BundleArgs) -> Result<End, Failure> {
             if left.instead.is_empty() { "left out".to_owned() } else { format!("now {}", left.instead) };
         text.push_str(&format!("{}: {instead}, {} times\n", left.what, left.times));
     }
+    proof.unproved.iter().for_each(|what| text.push_str(&format!("{what}\n")));
     print(&text)
 }
 
@@ -68,7 +77,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<End, Failure> {
             out.finish()?;
         }
     } else {
-        print(&told(&args.file, &proof))?;
+        print(&told(&args.file.display().to_string(), &proof))?;
     }
     Ok(if proof.is_verified() { End::Done } else { End::NotVerified })
 }
@@ -76,8 +85,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<End, Failure> {
 /// Different figures shown at once.
 const SHOWN: usize = 20;
 
-fn told(path: &Path, proof: &Proof) -> String {
-    let name = path.display();
+fn told(name: &str, proof: &Proof) -> String {
     let signature = match &proof.signature {
         Signature::None => "nobody signed it".to_owned(),
         Signature::Good(signer) => format!("signed by {signer}"),
@@ -88,8 +96,9 @@ fn told(path: &Path, proof: &Proof) -> String {
     }
     let figures = proof.figures;
     if proof.different.is_empty() {
+        let unproved: String = proof.unproved.iter().map(|what| format!("not proved: {what}\n")).collect();
         return format!(
-            "{name}: verified, {figures} figures; {signature}\nproves that {}\ncannot prove {}\n",
+            "{name}: verified, {figures} figures; {signature}\nproves that {}\n{unproved}cannot prove {}\n",
             Proof::PROVES,
             Proof::CANNOT
         );
@@ -174,25 +183,43 @@ fn calibrations(store: &Store, record: &StudyRecord) -> Result<BTreeMap<String, 
     Ok(found)
 }
 
+/// Of a workload so much travels, with the rows and words that it reads from files.
+const WORKLOAD_BYTES_MAX: usize = 64 << 20;
+
 /// The workload files of the plan, where they are still what was run.
-fn workload_files(record: &StudyRecord) -> Files {
+fn workload_files(record: &StudyRecord) -> (NamedWorkloads, Vec<LeftOut>) {
     let planned = record.study.plan.get("workloads").and_then(|all| all.as_object());
-    let (mut files, mut absent) = (Vec::new(), Vec::new());
-    for (path, hash) in planned.into_iter().flatten() {
-        let name =
-            Path::new(path).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let is_same =
-            lab::workloads::resolve(path).is_ok_and(|found| found.content_sha256() == hash.as_str());
-        match std::fs::read_to_string(path).ok().filter(|_| is_same) {
-            Some(text) => files.push((name, text)),
-            None => absent.push(LeftOut {
-                what: format!("workload file {name}: it is not here, or no longer what was run"),
+    let (mut named, mut absent) = (NamedWorkloads::default(), Vec::new());
+    for (workload, hash) in planned.into_iter().flatten() {
+        match files_of(workload, hash.as_str().unwrap_or_default()) {
+            Ok(files) => named.add(workload, files),
+            Err(why) => absent.push(LeftOut {
+                what: format!("files of workload {workload}: {why}"),
                 instead: String::new(),
                 times: 1,
             }),
         }
     }
-    (files, absent)
+    (named, absent)
+}
+
+/// The texts of a workload's files, or why they cannot travel.
+fn files_of(workload: &str, hash: &str) -> Result<Vec<(String, String)>, String> {
+    let files =
+        lab::workloads::files(workload).map_err(|error| format!("they cannot be read here ({error})"))?;
+    let each: Vec<(&str, &Vec<u8>)> = files.iter().map(|(path, bytes)| (path.as_str(), bytes)).collect();
+    if content_sha256(workload, &each) != hash {
+        return Err("they are no longer what was run".to_owned());
+    }
+    if files.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() > WORKLOAD_BYTES_MAX {
+        return Err(format!("they have more than {} MiB", WORKLOAD_BYTES_MAX >> 20));
+    }
+    let text = |(path, bytes): (String, Vec<u8>)| match String::from_utf8(bytes) {
+        Ok(text) => Ok((path, text)),
+        // What is private cannot be looked for in other bytes.
+        Err(_) => Err(format!("{path} is no text in UTF-8")),
+    };
+    files.into_iter().map(text).collect()
 }
 
 /// Of each log so much travels, its end.

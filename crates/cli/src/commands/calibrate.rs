@@ -26,7 +26,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<End, Failure> {
     plain.clear();
     let found = found?;
     if let Some(mut json) = json {
-        json.write(&format!("{}\n", found.json()))?;
+        json.write(&format!("{}\n", found.json(&lab::host::facts())))?;
         json.finish()?;
     }
     if !to_stdout {

@@ -35,7 +35,8 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<End, Failure> {
             Ok(probe) => json!({"tool": probe.tool, "figures": probe.figures, "facts": probe.facts}),
             Err(error) => json!({"error": error.to_string()}),
         };
-        let calibrations: Vec<Value> = known.iter().map(lab::calibrate::Summary::json).collect();
+        let host = lab::host::facts();
+        let calibrations: Vec<Value> = known.iter().map(|found| found.json(&host)).collect();
         return print_data(&format!(
             "{}\n",
             json!({"facts": facts, "storage": storage, "calibrations": calibrations})

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::report::bundle::{Claim, Opened, claims, read, verify};
-use ::report::{Report, Selection, ratio, ratio_span};
-use lab::rerun::{Asked, Begun, Bounds, Refusal, begin};
+use ::report::{Report, Selection};
+use lab::rerun::{Asked, Begun, Bounds, Refusal, WORKLOADS, begin};
 use lab::{Error, StopSwitch};
 use sandbox::Home;
 use store::bundle::Limits;
@@ -43,11 +43,14 @@ pub(crate) fn rerun(args: &RerunArgs, command: &str) -> Result<End, Failure> {
     let claim = args.claim.as_ref().map(|id| chosen(&there, id).ok_or_else(|| wrong(&no_claim(&there, id))));
     let claim = claim.transpose()?;
     let mut json = args.json.as_deref().map(Out::create).transpose()?;
+    let workloads = bundle.workloads().map_err(|error| wrong(&error))?;
     let budget = args.budget.or(args.untrusted.then_some(OF_STRANGERS));
     let asked = Asked {
         only: &args.only,
         compared: claim.as_ref().map(|claim| [&claim.base, &claim.other]),
         untrusted: budget.filter(|_| args.untrusted).map(Bounds::here),
+        workloads: &workloads,
+        members: &bundle.members,
         command,
         version: env!("CARGO_PKG_VERSION"),
     };
@@ -66,6 +69,15 @@ pub(crate) fn rerun(args: &RerunArgs, command: &str) -> Result<End, Failure> {
             return Err(wrong(&format!("it is not measured for a stranger:\n{}", all.join("\n"))));
         }
     };
+    for workload in workloads.iter().filter(|_| !args.untrusted) {
+        let place = args.results.join(WORKLOADS);
+        let but = if workload.is_changed { ", but for what is private" } else { "" };
+        tell!(
+            "workload {} is run from its author's files as they were sealed{but}: {}",
+            workload.workload,
+            place.display()
+        );
+    }
     let stop = stop_on_signals()?;
     let is_spent = budget.map(|budget| press_after(budget, &stop));
     let home = Home::find()?;
@@ -88,7 +100,9 @@ pub(crate) fn rerun(args: &RerunArgs, command: &str) -> Result<End, Failure> {
     }
     json.map_or(Ok(()), Out::finish)?;
     let html = args.results.join(format!("{}.html", published.name));
-    super::report::write_html(&load(&[args.file.clone(), args.results.clone()])?, &html)?;
+    let mut both = load(&[args.file.clone(), args.results.clone()])?;
+    both.studies.iter_mut().for_each(|study| study.claims.clone_from(&claims));
+    super::report::write_html(&both, &html)?;
     if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
         print(&told(&claims, &html.display().to_string()))?;
     }
@@ -124,25 +138,20 @@ fn told(claims: &[Claim], html: &str) -> String {
         text.push_str("It claims nothing: no comparison in it has an interval.\n");
     }
     for claim in claims {
-        let differing = claim.other.iter().filter(|(axis, value)| claim.base.get(*axis) != Some(value));
-        let sides: Vec<String> = differing
-            .map(|(axis, value)| format!("{value} against {}", claim.base.get(axis).unwrap_or(value)))
-            .collect();
-        let common = claim.other.iter().filter(|(axis, value)| claim.base.get(*axis) == Some(value));
-        let place: Vec<String> = common.map(|(axis, value)| format!("{axis}={value}")).collect();
-        let span = |span: &stats::RatioSpan| {
-            format!("{} ({})", ratio(span.ratio), ratio_span(&[span.low, span.high]))
-        };
-        let here = claim.here.as_ref().map_or_else(|| "not measured".to_owned(), span);
+        let here = claim.here.as_ref().map_or_else(|| "not measured".to_owned(), Claim::span_text);
+        let between = claim
+            .between
+            .as_ref()
+            .map_or_else(String::new, |between| format!(", here / published {}", Claim::span_text(between)));
         text.push_str(&format!(
-            "{}: {} of {}, {}: published {}, here {here}\n",
+            "{}: {} of {}, {}: published {}, here {here}{between}\n",
             claim.verdict.word(),
             claim.metric,
-            sides.join(", "),
-            place.join(" "),
-            span(&claim.published),
+            claim.compared(),
+            claim.place(),
+            Claim::span_text(&claim.published),
         ));
     }
     text.push_str(&format!("\nreport of both machines: {html}\n"));
-    text.replace('"', "")
+    text
 }

@@ -1,5 +1,6 @@
 //! `plimsoll super-smack`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use lab::servers::{self, Server};
@@ -48,6 +49,7 @@ pub(crate) fn super_smack(args: &SuperSmackArgs) -> Result<End, Failure> {
         data: DataDir {
             path: args.data.clone().unwrap_or_else(|| home.path().join("smack-data")),
             allow_shell: args.allow_shell,
+            elsewhere: BTreeMap::new(),
         },
         arguments: args.words.iter().skip(1).cloned().collect(),
         timing: if args.fixed { Timing::Fixed } else { Timing::Faithful },

@@ -23,6 +23,7 @@ pub use self::serve::serve;
 use crate::error::Error;
 use crate::provision::{Provisioned, dialect_of, introduce};
 use crate::run::Order;
+use crate::workloads::Elsewhere;
 
 /// The command of a client process; nobody calls it by hand.
 pub const COMMAND: &str = "load-client";
@@ -41,8 +42,9 @@ const IDS_LOST: u64 = 1 << 26;
 struct Setup {
     /// Of this binary: a client of another one would not do the same.
     version: String,
-    /// What [`crate::workloads::resolve`] takes.
+    /// What [`crate::workloads::resolve_from`] takes.
     workload: String,
+    elsewhere: Elsewhere,
     /// What it meant when it was read.
     content_sha256: Option<String>,
     options: BTreeMap<String, String>,
@@ -216,6 +218,7 @@ impl Clients {
             let setup = Setup {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 workload: order.workload.given().to_owned(),
+                elsewhere: order.workload.elsewhere().clone(),
                 content_sha256: order.workload.content_sha256().map(str::to_owned),
                 options: order.options.clone(),
                 dialect: dialect.clone(),

@@ -47,7 +47,8 @@ fn configured(setup: Setup) -> Result<(Box<dyn Configured>, Target), String> {
     if setup.version != env!("CARGO_PKG_VERSION") {
         return Err(format!("it is another plimsoll: {} for {}", env!("CARGO_PKG_VERSION"), setup.version));
     }
-    let workload = crate::workloads::resolve(&setup.workload).map_err(|error| error.to_string())?;
+    let workload = crate::workloads::resolve_from(&setup.workload, &setup.elsewhere);
+    let workload = workload.map_err(|error| error.to_string())?;
     if workload.content_sha256() != setup.content_sha256.as_deref() {
         return Err(format!(
             "the file of workload `{}` has changed since it was read: begin again",

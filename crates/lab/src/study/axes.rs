@@ -12,7 +12,7 @@ use super::model::*;
 use super::problem::one_of;
 use super::read::{At, Item, Problems, Table, word};
 use super::source::read_source;
-use crate::workloads::Resolved;
+use crate::workloads::{Elsewhere, Resolved, Unpacked, resolve_from};
 
 const ISOLATIONS: [&str; 4] = ["read-uncommitted", "read-committed", "repeatable-read", "serializable"];
 const PROFILES: [&str; 3] = ["safest", "fast", "unsafe"];
@@ -26,16 +26,22 @@ pub(super) struct OptionAt {
     value: At<String>,
 }
 
-/// Where things stand that are checked after everything has been read.
-#[derive(Default)]
-pub(super) struct Places {
+/// Where things stand that are checked after everything has been read, and where files do.
+pub(super) struct Places<'a> {
+    pub(super) unpacked: &'a Unpacked,
     /// Options of every workload of the study.
     pub(super) options: Vec<OptionAt>,
     /// For what is checked when the servers are known, by name; see [`Study::places`].
     pub(super) spans: BTreeMap<String, Range<usize>>,
 }
 
-pub(super) fn read_axes(table: &mut Table<'_>, problems: &mut Problems, places: &mut Places) -> Axes {
+impl<'a> Places<'a> {
+    pub(super) fn new(unpacked: &'a Unpacked) -> Places<'a> {
+        Places { unpacked, options: Vec::new(), spans: BTreeMap::new() }
+    }
+}
+
+pub(super) fn read_axes(table: &mut Table<'_>, problems: &mut Problems, places: &mut Places<'_>) -> Axes {
     let mut axes = Axes::default();
     read_plain_axes(table, problems, &mut axes, places);
     if let Some(item) = table.get("options")
@@ -66,7 +72,7 @@ pub(super) fn read_plain_axes(
     table: &mut Table<'_>,
     problems: &mut Problems,
     axes: &mut Axes,
-    places: &mut Places,
+    places: &mut Places<'_>,
 ) {
     if let Some(item) = table.get("server") {
         axes.server = distinct(item, problems, "server", read_server, |choice| {
@@ -74,7 +80,8 @@ pub(super) fn read_plain_axes(
         });
     }
     if let Some(item) = table.get("workload") {
-        axes.workload = distinct(item, problems, "workload", read_workload, |choice| choice.label.clone());
+        let read = |item: Item<'_>, problems: &mut Problems| read_workload(item, problems, places.unpacked);
+        axes.workload = distinct(item, problems, "workload", read, |choice| choice.label.clone());
     }
     if let Some(item) = table.get("settings") {
         let read = |item: Item<'_>, problems: &mut Problems| read_settings(item, problems, places);
@@ -195,10 +202,10 @@ pub(super) fn label_of(item: Item<'_>, problems: &mut Problems) -> Option<String
     fits.then_some(text.value)
 }
 
-fn read_workload(item: Item<'_>, problems: &mut Problems) -> Option<WorkloadChoice> {
+fn read_workload(item: Item<'_>, problems: &mut Problems, unpacked: &Unpacked) -> Option<WorkloadChoice> {
     if !item.is_table() {
         let name = item.text(problems)?;
-        return resolve_workload(&name, problems).map(|workload| WorkloadChoice {
+        return resolve_workload(&name, problems, unpacked).map(|workload| WorkloadChoice {
             label: name.value.clone(),
             name: name.value,
             workload,
@@ -230,7 +237,7 @@ fn read_workload(item: Item<'_>, problems: &mut Problems) -> Option<WorkloadChoi
     let length = read_length(&mut table, problems);
     table.finish(problems);
     let name = name?;
-    let workload = resolve_workload(&name, problems)?;
+    let workload = resolve_workload(&name, problems, unpacked)?;
     // The options of an entry are of its workload alone.
     for option in &given {
         check_option(option, &[&workload], problems);
@@ -249,8 +256,9 @@ fn pgbench_name(scripts: &Item<'_>, init: Option<Item<'_>>, problems: &mut Probl
     Some(first.with(crate::workloads::pgbench_name(&names, init.as_deref())))
 }
 
-fn resolve_workload(name: &At<String>, problems: &mut Problems) -> Option<Resolved> {
-    let why = match crate::workloads::resolve(&name.value) {
+fn resolve_workload(name: &At<String>, problems: &mut Problems, unpacked: &Unpacked) -> Option<Resolved> {
+    let here = Elsewhere::new();
+    let why = match resolve_from(&name.value, unpacked.get(&name.value).unwrap_or(&here)) {
         Ok(workload) => return Some(workload),
         Err(why) => why,
     };
@@ -291,7 +299,7 @@ pub(super) fn check_options(
     axes: &Axes,
     quick: &Quick,
     given: &[OptionAt],
-    places: &[&Places],
+    places: &[&Places<'_>],
     problems: &mut Problems,
 ) {
     let workloads: Vec<&Resolved> =
@@ -332,7 +340,7 @@ fn check_option(option: &OptionAt, workloads: &[&Resolved], problems: &mut Probl
     problems.add_help(&name.span, format!("unknown option `{}`", name.value), label, help);
 }
 
-fn read_settings(item: Item<'_>, problems: &mut Problems, places: &mut Places) -> Option<SettingsChoice> {
+fn read_settings(item: Item<'_>, problems: &mut Problems, places: &mut Places<'_>) -> Option<SettingsChoice> {
     if !item.is_table() {
         let text = item.text(problems)?;
         if text.value == "default" {
@@ -585,7 +593,7 @@ fn read_env(item: Item<'_>, problems: &mut Problems) -> Option<EnvChoice> {
 pub(super) fn read_ladder(
     table: &mut Table<'_>,
     problems: &mut Problems,
-    places: &mut Places,
+    places: &mut Places<'_>,
 ) -> Option<Ladder> {
     let sessions = table.get("sessions");
     let climb = table.get("climb");

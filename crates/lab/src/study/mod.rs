@@ -25,6 +25,7 @@ pub use model::{
     Timed, Turbo, Until, WorkloadChoice,
 };
 pub use parse::parse;
+pub(crate) use parse::parse_with;
 pub use problem::{Problem, StudyError, one_of};
 pub use source::SourceChoice;
 pub(crate) use source::expand;

@@ -35,6 +35,8 @@ pub struct Study {
     pub quick: Quick,
     /// Where its blocks are made. It decides nothing of what is measured, and so is no part of the meaning.
     pub fleet: crate::fleet::Wishes,
+    /// What the machine costs, which decides nothing either.
+    pub price: Option<String>,
     /// Where what is checked later stands in the text: `sessions`, `settings/NAME`, `settings/NAME/VARIABLE/name` and `/value`.
     pub(crate) places: BTreeMap<String, Range<usize>>,
 }

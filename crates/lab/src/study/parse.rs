@@ -22,9 +22,15 @@ use super::problem::{Problem, StudyError};
 use super::read::{Item, Problems, Table, word};
 use crate::fleet::Wishes;
 use crate::plan::RUNS_MAX;
+use crate::workloads::Unpacked;
 
 /// Reads the text of a study file; `path` only names it.
 pub fn parse(path: &Path, text: &str) -> Result<Study, StudyError> {
+    parse_with(path, text, &Unpacked::new())
+}
+
+/// The same, with files of workloads that came with the text.
+pub(crate) fn parse_with(path: &Path, text: &str, unpacked: &Unpacked) -> Result<Study, StudyError> {
     let refused = |mut problems: Vec<Problem>, shown: String| {
         problems.sort_by_key(|problem| problem.span.start);
         for problem in &mut problems {
@@ -45,7 +51,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Study, StudyError> {
     let mask = Mask::new(text, root.get_ref());
     let mut problems = Problems::default();
     let table = Table::new(root.get_ref(), root.span(), "");
-    let (title, question, body, quick, fleet, places) = study(table, &mut problems);
+    let Parts { title, question, body, quick, fleet, price, spans } = study(table, &mut problems, unpacked);
     if !problems.0.is_empty() {
         return Err(refused(problems.0, mask.stars(text)));
     }
@@ -59,7 +65,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Study, StudyError> {
         body,
         quick,
         fleet,
-        places: places.into_iter().map(|(name, span)| (name, mask.span(&span))).collect(),
+        price,
+        places: spans.into_iter().map(|(name, span)| (name, mask.span(&span))).collect(),
     })
 }
 
@@ -143,16 +150,25 @@ fn collect_strings<'a>(value: &'a Spanned<DeValue<'_>>, out: &mut Vec<(Range<usi
     }
 }
 
-/// Places of what is checked later, when the servers are known, by name.
-type Spans = BTreeMap<String, Range<usize>>;
+/// What a study's text says.
+struct Parts {
+    title: String,
+    question: String,
+    body: Body,
+    quick: Quick,
+    fleet: Wishes,
+    price: Option<String>,
+    /// Places of what is checked later, when the servers are known, by name.
+    spans: BTreeMap<String, Range<usize>>,
+}
 
-fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body, Quick, Wishes, Spans) {
+fn study(mut table: Table<'_>, problems: &mut Problems, unpacked: &Unpacked) -> Parts {
     let title = table.need("title", problems, "title = \"MariaDB and PostgreSQL side by side\"");
     let title = title.and_then(|item| item.text(problems)).map_or_else(String::new, |at| at.value);
     let question = table.need("question", problems, "question = \"Which one carries more read-only load?\"");
     let question = question.and_then(|item| item.text(problems)).map_or_else(String::new, |at| at.value);
 
-    let mut places = Places::default();
+    let mut places = Places::new(unpacked);
     let mut axes = Axes::default();
     let mut beside = Beside::default();
     if let Some(item) = table.need("axes", problems, "[axes]\nserver = [\"mariadb\", \"postgres\"]")
@@ -193,9 +209,9 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
         Some(inner) => read_line(inner, problems),
         None => Default::default(),
     };
-    let machine = match table.get("machine").and_then(|item| item.table(problems, "[machine]")) {
+    let (machine, price) = match table.get("machine").and_then(|item| item.table(problems, "[machine]")) {
         Some(inner) => read_machine(inner, problems),
-        None => MachineWishes::default(),
+        None => Default::default(),
     };
     let load_span = table.key_span("load");
     let has_compare = table.has("compare") || !axes.intervene.is_empty();
@@ -208,7 +224,7 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
             help,
         );
     }
-    let mut quick_places = Places::default();
+    let mut quick_places = Places::new(unpacked);
     let quick_span = table.key_span("quick");
     let quick = match table.get("quick").and_then(|item| item.table(problems, "[quick]")) {
         Some(inner) => {
@@ -270,7 +286,7 @@ fn study(mut table: Table<'_>, problems: &mut Problems) -> (String, String, Body
     }
     let mut spans = quick_places.spans;
     spans.extend(places.spans);
-    (title, question, body, quick, fleet, spans)
+    Parts { title, question, body, quick, fleet, price, spans }
 }
 
 /// Refuses a study whose plan nobody could run, before the plan takes the memory of the machine.
@@ -288,7 +304,7 @@ fn check_size(body: &Body, span: &Range<usize>, when: &str, problems: &mut Probl
     count <= RUNS_MAX
 }
 
-fn read_machine(mut table: Table<'_>, problems: &mut Problems) -> MachineWishes {
+fn read_machine(mut table: Table<'_>, problems: &mut Problems) -> (MachineWishes, Option<String>) {
     let mut wishes = MachineWishes::default();
     if let Some(word) = choice(table.get("idle"), problems, "what idle cpus do", ["awake", "as-is"]) {
         wishes.idle = if word == "awake" { Idle::Awake } else { Idle::AsIs };
@@ -296,8 +312,29 @@ fn read_machine(mut table: Table<'_>, problems: &mut Problems) -> MachineWishes 
     if let Some(word) = choice(table.get("turbo"), problems, "what turbo does", ["off", "as-is"]) {
         wishes.turbo = if word == "off" { Turbo::Off } else { Turbo::AsIs };
     }
+    let price = table.get("price").and_then(|item| item.text(problems));
+    let price = price.filter(|price| {
+        let is_good = is_price(&price.value);
+        if !is_good {
+            let message = format!("`{}` is no price", price.value);
+            problems.add_help(&price.span, message, "unknown", "for example: price = \"0.40 USD/h\"");
+        }
+        is_good
+    });
     table.finish(problems);
-    wishes
+    (wishes, price.map(|price| price.value))
+}
+
+/// An amount, a currency of three letters, and for how long.
+fn is_price(text: &str) -> bool {
+    let Some((amount, rest)) = text.split_once(' ') else { return false };
+    let Some((currency, time)) = rest.split_once('/') else { return false };
+    amount.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        && amount.len() <= 12
+        && amount.parse::<f64>().is_ok()
+        && currency.len() == 3
+        && currency.bytes().all(|byte| byte.is_ascii_uppercase())
+        && ["h", "month"].contains(&time)
 }
 
 /// Where blocks are made. Without `on` it says how, for whoever says `--on`.
@@ -350,7 +387,7 @@ fn read_quick(
     mut table: Table<'_>,
     full: &Axes,
     problems: &mut Problems,
-    places: &mut Places,
+    places: &mut Places<'_>,
     spans: &mut Vec<OptionAt>,
 ) -> Quick {
     let ladder_given = table.has("sessions") || table.has("climb");

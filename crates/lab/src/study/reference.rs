@@ -476,6 +476,13 @@ pub const SECTIONS: &[Section] = &[
                 "whether frequencies above the nominal one are switched off",
                 "turbo = \"off\"",
             ),
+            key(
+                "price",
+                "amount, currency/h or /month",
+                "",
+                "what it costs, for reports and bundles to tell; measured again elsewhere, a study has none",
+                "price = \"0.40 USD/h\"",
+            ),
         ],
     },
     Section {

@@ -519,6 +519,23 @@ fn the_machine_is_kept_awake_unless_the_study_says_otherwise() {
     assert!(error.contains("s.toml:7:8") && error.contains("awake"), "{error}");
 }
 
+#[test]
+fn a_price_is_an_amount_and_no_part_of_the_meaning() {
+    let head = "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"tpcb\"\n";
+    let of = |price: &str| parse(Path::new("s.toml"), &format!("{head}[machine]\nprice = \"{price}\"\n"));
+    let free = parse(Path::new("s.toml"), head).unwrap();
+    for price in ["0.40 USD/h", "1200 EUR/month"] {
+        let study = of(price).unwrap();
+        assert_eq!((study.price.as_deref(), &study.body), (Some(price), &free.body));
+    }
+    for price in
+        ["", "much", "0.40", "0.40 USD", "0.40 usd/h", "-1 USD/h", "1 USD/h <b>", "1e9 USD/h", "1 USD/year"]
+    {
+        let error = of(price).unwrap_err().to_string();
+        assert!(error.contains("s.toml:7:9") && error.contains("0.40 USD/h"), "{price}: {error}");
+    }
+}
+
 /// A study with an `[[intervene]]`, and more of it.
 fn intervening(intervene: &str, load: &str, more: &str) -> String {
     format!(

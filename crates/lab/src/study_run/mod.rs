@@ -113,7 +113,9 @@ pub fn run_study(
     if let Some(doubt) = &machine.doubt {
         store.add_note(id, load::time::unix_ms(), doubt)?;
     }
-    let host = store.add_host(&host::facts())?;
+    let mut facts = host::facts();
+    facts.facts.extend(request.study.price.iter().map(|price| (store::PRICE.to_owned(), price.clone())));
+    let host = store.add_host(&facts)?;
     let builds = subjects
         .iter()
         .map(|subject| subject.build().map(|build| store.add_build(&record::build(build))).transpose())

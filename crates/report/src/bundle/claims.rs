@@ -6,6 +6,7 @@ use store::Key;
 
 use crate::history::{hash, shape};
 use crate::model::{Report, StudyReport, VerdictView};
+use crate::text::{ratio, ratio_span, value_text};
 
 /// A published comparison and what became of it here.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +19,8 @@ pub struct Claim {
     pub base: Key,
     /// The cell that the comparison speaks about.
     pub other: Key,
+    /// What counts as the same: 0.05 is 5 % either way.
+    pub margin: f64,
     pub published: RatioSpan,
     /// `None` where it was not measured here, or has no interval yet.
     pub here: Option<RatioSpan>,
@@ -33,8 +36,33 @@ impl Claim {
         json!({
             "id": self.id, "metric": self.metric, "base": self.base, "other": self.other, "published": span(&self.published),
             "here": self.here.as_ref().map(span), "between": self.between.as_ref().map(span),
-            "verdict": self.verdict.word(),
+            "margin": self.margin, "verdict": self.verdict.word(),
         })
+    }
+
+    /// `postgres@18.1 against mariadb@11.4.5`.
+    pub fn compared(&self) -> String {
+        let differing = self.other.iter().filter(|(axis, value)| self.base.get(*axis) != Some(value));
+        let sides = differing.map(|(axis, value)| {
+            format!(
+                "{} against {}",
+                value_text(value),
+                self.base.get(axis).map_or_else(|| "none".to_owned(), value_text)
+            )
+        });
+        sides.collect::<Vec<_>>().join(", ")
+    }
+
+    /// What both sides have in common: `sessions=8 workload=oltp_read_write`.
+    pub fn place(&self) -> String {
+        let common = self.other.iter().filter(|(axis, value)| self.base.get(*axis) == Some(value));
+        let place = common.map(|(axis, value)| format!("{axis}={}", value_text(value)));
+        place.collect::<Vec<_>>().join(" ")
+    }
+
+    /// `×1.02 (×0.98 to ×1.07)`.
+    pub fn span_text(span: &RatioSpan) -> String {
+        format!("{} ({})", ratio(span.ratio), ratio_span(&[span.low, span.high]))
     }
 }
 
@@ -60,6 +88,7 @@ pub fn claims(published: &Report, here: &Report) -> Vec<Claim> {
             metric: view.metric.clone(),
             base: key(study, view.base),
             other: key(study, view.other),
+            margin: view.margin,
             published,
             here: again,
             between: compared.map(|(between, _)| between),

@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::bundle::{Author, LeftOut};
-use store::{ChangeDecision, Key};
+use store::{ChangeDecision, Key, ServerFacts};
 
 use super::claims::{identity, key};
 use super::marks::{RunMark, marks};
 use super::{Opened, study_of};
+use crate::calibration::{TIMES, summary};
 use crate::error::Error;
 use crate::estimate::Estimate;
 use crate::history::{HistoryQuery, PointOfSeries, points_of, shape};
 use crate::load::Selection;
 use crate::model::{Report, StudyReport, VerdictView};
-use crate::text::{metric_name, value_text};
+use crate::text::{metric_name, time_text, value_text};
 
 /// A bundle as it is listed. Hubs keep it: what later versions add has a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -64,19 +65,43 @@ pub struct ListedHost {
     pub os: String,
     pub arch: String,
     pub facts: BTreeMap<String, String>,
+    /// Places of data, as they were probed.
+    #[serde(default)]
+    pub storage: Vec<ListedStorage>,
     pub calibrations: Vec<ListedCalibration>,
 }
 
-/// What the machine was found to tell of one server measured against itself.
+/// A place of data directories.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ListedStorage {
+    /// As the study calls it.
+    pub place: String,
+    /// `filesystem`, `mount options`, `device`, `model` ...
+    pub facts: BTreeMap<String, String>,
+}
+
+/// What the machine was found to tell of one server measured against itself: the figures of `plimsoll calibrate`. A listing
+/// of before has some of them only.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ListedCalibration {
     pub server: String,
     pub workload: String,
     pub sessions: u32,
     pub lives: usize,
-    /// Standard deviation of a life's ratio of two equal servers, as a share; `None` below two lives.
-    pub spread: Option<f64>,
+    /// Smallest difference told, as a share, by the time that there is for it: `5m`, `10m`, `30m`.
+    pub resolvable: BTreeMap<String, Option<f64>>,
+    /// A/A studies, and those that called a difference.
+    pub studies: usize,
+    pub false_verdicts: usize,
+    /// Standard deviations as shares: of the ratio from life to life and from slice to slice, and of a server's seconds.
+    pub spread_life: Option<f64>,
+    pub spread_slice: Option<f64>,
+    pub spread_second: Option<f64>,
+    pub wakeup_p50_us: Option<f64>,
     pub wakeup_p99_us: Option<f64>,
+    /// When its last life ended, RFC 3339; empty where there is none.
+    pub calibrated_at: String,
 }
 
 /// A cell at one load level.
@@ -85,6 +110,9 @@ pub struct ListedCell {
     /// Axes, and what is known besides.
     pub key: Key,
     pub server: String,
+    /// Identity of its binaries.
+    #[serde(default)]
+    pub build: String,
     pub workload: String,
     pub sessions: u32,
     /// Fingerprint of the machine.
@@ -96,6 +124,15 @@ pub struct ListedCell {
     pub p99_ms: Option<Estimate>,
     /// Settings that the study asked for.
     pub settings_asked: BTreeMap<String, String>,
+    /// Those that were asked for and those that decide the durability, as the server reported them.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+    /// The settings that decide the durability, as audits have them.
+    #[serde(default)]
+    pub deciding: String,
+    /// What audits in this bundle say of the durability.
+    #[serde(default)]
+    pub durability_found: String,
 }
 
 /// A published comparison.
@@ -145,7 +182,7 @@ pub fn listing(opened: &Opened) -> Result<(Listing, Report), Error> {
         is_quick: stored.is_quick,
         runs: (counted, study.runs.len()),
         left_out: opened.manifest.left_out.clone(),
-        hosts: hosts(&report, opened)?,
+        hosts: hosts(&report, study, opened)?,
         cells: cells(&report, study),
         claims: study.verdicts.iter().map(|view| claim(&report, study, view, &shape)).collect(),
         audits: crate::durability::audits(study),
@@ -157,15 +194,27 @@ pub fn listing(opened: &Opened) -> Result<(Listing, Report), Error> {
     Ok((listing, report))
 }
 
-fn hosts(report: &Report, opened: &Opened) -> Result<Vec<ListedHost>, Error> {
+fn hosts(report: &Report, study: &StudyReport, opened: &Opened) -> Result<Vec<ListedHost>, Error> {
     let calibrations = opened.calibrations().map_err(super::refused)?;
     let of = |fingerprint: &str| {
         let all = calibrations.get(fingerprint).map_or(&[][..], Vec::as_slice);
         all.iter().map(calibration).collect()
     };
-    let each = report.hosts.iter().map(|view| {
+    let storage = |at: usize| -> Vec<ListedStorage> {
+        let probes = study.probes.iter().filter(|(host, _)| *host == at);
+        let mut all: Vec<ListedStorage> = Vec::new();
+        for (_, probe) in probes {
+            let found = ListedStorage { place: probe.place.clone(), facts: probe.facts.clone() };
+            if !all.contains(&found) {
+                all.push(found);
+            }
+        }
+        all
+    };
+    let each = report.hosts.iter().enumerate().map(|(at, view)| {
         let host = view.host.clone();
         ListedHost {
+            storage: storage(at),
             calibrations: of(&host.fingerprint),
             fingerprint: host.fingerprint,
             name: host.name,
@@ -182,25 +231,33 @@ fn hosts(report: &Report, opened: &Opened) -> Result<Vec<ListedHost>, Error> {
 }
 
 fn calibration(made: &store::Calibrations) -> ListedCalibration {
-    let mean = |side: &[f64]| side.iter().sum::<f64>() / side.len() as f64;
-    let logs: Vec<f64> = made
-        .lives
-        .iter()
-        .map(|life| (mean(&life.tps[1]) / mean(&life.tps[0])).ln())
-        .filter(|log| log.is_finite())
-        .collect();
-    let middle = mean(&logs);
-    let square = |log: &f64| (log - middle) * (log - middle);
-    let spread =
-        (logs.len() > 1).then(|| (logs.iter().map(square).sum::<f64>() / (logs.len() - 1) as f64).sqrt());
+    let found = summary(made);
+    let resolvable = TIMES.iter().map(|(name, _)| (*name).to_owned()).zip(found.resolvable);
     ListedCalibration {
-        server: made.server.clone(),
+        server: found.server,
         workload: made.workload.clone(),
         sessions: made.sessions,
-        lives: made.lives.len(),
-        spread,
-        wakeup_p99_us: made.wakeup_us.map(|(_, p99)| p99),
+        lives: found.lives,
+        resolvable: resolvable.collect(),
+        studies: found.studies,
+        false_verdicts: found.false_verdicts,
+        spread_life: found.ratios.map(|ratios| ratios.between.sqrt()),
+        spread_slice: found.ratios.map(|ratios| ratios.within.sqrt()),
+        spread_second: found.second,
+        wakeup_p50_us: found.wakeup_us.map(|(p50, _)| p50),
+        wakeup_p99_us: found.wakeup_us.map(|(_, p99)| p99),
+        calibrated_at: if found.lives > 0 { time_text(found.at_ms) } else { String::new() },
     }
+}
+
+/// A private server is started without option files, so that what differs from its own defaults was asked for.
+fn settings(server: &ServerFacts) -> BTreeMap<String, String> {
+    let reported = |name: &String| {
+        // Command lines write some names with hyphens.
+        let name = name.replace('-', "_");
+        server.settings.get(&name).map(|value| (name, value.clone()))
+    };
+    server.settings_asked.keys().chain(server.deciding.keys()).filter_map(reported).collect()
 }
 
 fn cells(report: &Report, study: &StudyReport) -> Vec<ListedCell> {
@@ -208,8 +265,10 @@ fn cells(report: &Report, study: &StudyReport) -> Vec<ListedCell> {
     let each = study.points.iter().filter_map(|point| {
         let (run, _) = point.runs.first()?;
         let run = &study.runs[*run];
+        let server = run.end.as_ref().map(|end| &end.server);
         Some(ListedCell {
             server: text(&point.key, "server"),
+            build: run.build.as_ref().map(|build| build.identity.clone()).unwrap_or_default(),
             workload: text(&point.key, "workload"),
             sessions: point.sessions,
             host: report.hosts[run.host].host.fingerprint.clone(),
@@ -218,7 +277,12 @@ fn cells(report: &Report, study: &StudyReport) -> Vec<ListedCell> {
             tps: point.tps,
             p95_ms: point.p95_ms,
             p99_ms: point.p99_ms,
-            settings_asked: run.end.as_ref().map(|end| end.server.settings_asked.clone()).unwrap_or_default(),
+            settings_asked: server.map(|server| server.settings_asked.clone()).unwrap_or_default(),
+            settings: server.map(settings).unwrap_or_default(),
+            deciding: server.map(|server| crate::durability::deciding(&server.deciding)).unwrap_or_default(),
+            durability_found: server
+                .map(|server| crate::durability::finding(study, run, server).1)
+                .unwrap_or_default(),
             key: point.key.clone(),
         })
     });

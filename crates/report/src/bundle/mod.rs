@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use store::bundle::{
-    Author, BundleError, CALIBRATIONS, FIGURES, LOGS, LeftOut, Limits, MANIFEST, Manifest, Member, Private,
-    RESULTS, SIGNATURE, STUDY, SigningKey, WORKLOADS, pack, signer_of, unpack,
+    Author, BundleError, CALIBRATIONS, FIGURES, INDEX, LOGS, LeftOut, Limits, MANIFEST, Manifest, Member,
+    NamedWorkloads, Private, RESULTS, SIGNATURE, STUDY, SigningKey, WorkloadFiles, content_sha256, index_of,
+    pack, signer_of, unpack,
 };
 use store::{Calibrations, Store, Study, StudyId};
 
@@ -21,7 +22,7 @@ use crate::load::Selection;
 use crate::model::Report;
 
 pub use claims::{Claim, claims};
-pub use listing::{ListedCalibration, ListedCell, ListedClaim, ListedHost, Listing, listing};
+pub use listing::{ListedCalibration, ListedCell, ListedClaim, ListedHost, ListedStorage, Listing, listing};
 pub use marks::RunMark;
 pub use proof::{Different, Proof, Signature, verify};
 
@@ -32,8 +33,8 @@ pub struct Bundling<'a> {
     pub private: Private,
     /// Who signs.
     pub key: Option<&'a SigningKey>,
-    /// Workload files that the study names: their names without folders, and their texts.
-    pub workloads: Vec<(String, String)>,
+    /// Workload files that the study names.
+    pub workloads: NamedWorkloads,
     /// What `calibrate` found of the machines, by fingerprint.
     pub calibrations: BTreeMap<String, Vec<Calibrations>>,
     /// Ends of the servers' logs: `r12.txt`, and the text.
@@ -57,23 +58,23 @@ pub struct Bundle {
 /// # Errors
 /// There is no such study, it cannot be read, or the key cannot sign.
 pub fn bundle(store: &Store, study: StudyId, bundling: Bundling<'_>) -> Result<Bundle, Error> {
-    let named = |folder: &str, files: Vec<(String, String)>| {
-        let mut files: Vec<(String, String)> =
-            files.into_iter().map(|(name, text)| (format!("{folder}{name}"), text)).collect();
-        files.sort();
-        files
-    };
-    let mut texts = [named(WORKLOADS, bundling.workloads), named(LOGS, bundling.logs)].concat();
+    let mut files = bundling.workloads.texts;
+    if !bundling.workloads.index.is_empty() {
+        files.push((INDEX.to_owned(), as_json(INDEX, &bundling.workloads.index)?));
+    }
+    let mut logs: Vec<(String, String)> =
+        bundling.logs.into_iter().map(|(name, text)| (format!("{LOGS}{name}"), text)).collect();
+    files.sort();
+    logs.sort();
+    let mut texts = [files, logs].concat();
     if !bundling.calibrations.is_empty() {
-        let text = serde_json::to_string(&bundling.calibrations).map_err(|error| {
-            refused(BundleError::Refused(format!("calibrations cannot be written: {error}")))
-        })?;
-        texts.insert(0, (CALIBRATIONS.to_owned(), text));
+        texts.insert(0, (CALIBRATIONS.to_owned(), as_json(CALIBRATIONS, &bundling.calibrations)?));
     }
     let series = crate::history::decided_series_of(store, study)?;
-    let extracted = store.extract(study, &bundling.private, &series, texts)?;
+    let mut extracted = store.extract(study, &bundling.private, &series, texts, bundling.absent)?;
     let results = Store::of_bundle(&extracted.results, Path::new(RESULTS)).map_err(refused)?;
     let stored = study_of(&results)?;
+    mark_changed(&mut extracted.texts, &stored)?;
     let figures = figures::of(&report_of(&results)?);
     let mut members: Vec<Member> = vec![
         (STUDY.to_owned(), stored.file_text.clone().into_bytes()),
@@ -82,7 +83,6 @@ pub fn bundle(store: &Store, study: StudyId, bundling: Bundling<'_>) -> Result<B
     ];
     members.extend(extracted.texts);
     let mut left_out = extracted.left_out;
-    left_out.extend(bundling.absent);
     left_out.sort();
     let manifest = Manifest::new(&stored.name, author(&stored.file_text), &members, left_out);
     let text = manifest.bytes();
@@ -95,6 +95,34 @@ pub fn bundle(store: &Store, study: StudyId, bundling: Bundling<'_>) -> Result<B
     }
     members.splice(0..0, head);
     Ok(Bundle { bytes: pack(&members).map_err(refused)?, manifest, signer })
+}
+
+fn as_json(name: &str, content: &impl serde::Serialize) -> Result<String, Error> {
+    serde_json::to_string(content)
+        .map_err(|error| refused(BundleError::Refused(format!("{name} cannot be written: {error}"))))
+}
+
+/// Notes which workloads are no longer what the plan says, because something private was replaced in them.
+fn mark_changed(members: &mut [Member], study: &Study) -> Result<(), Error> {
+    let Some(mut index) = index_of(members).map_err(refused)? else { return Ok(()) };
+    for workload in &mut index {
+        workload.is_changed = hash_of(workload, members) != planned_hash(study, &workload.workload);
+    }
+    let text = as_json(INDEX, &index)?;
+    if let Some((_, bytes)) = members.iter_mut().find(|(name, _)| name == INDEX) {
+        *bytes = text.into_bytes();
+    }
+    Ok(())
+}
+
+/// What the sealed files of a workload hash to; `None` where one is not there.
+fn hash_of(workload: &WorkloadFiles, members: &[Member]) -> Option<String> {
+    Some(content_sha256(&workload.workload, &workload.content(members)?))
+}
+
+/// What the plan says that the files of a workload hash to.
+fn planned_hash(study: &Study, workload: &str) -> Option<String> {
+    study.plan.get("workloads")?.get(workload)?.as_str().map(str::to_owned)
 }
 
 fn refused(source: BundleError) -> Error {
@@ -142,6 +170,14 @@ impl Opened {
         let Some(bytes) = self.member(CALIBRATIONS) else { return Ok(BTreeMap::new()) };
         serde_json::from_slice(bytes)
             .map_err(|error| BundleError::Refused(format!("{CALIBRATIONS} cannot be read: {error}")))
+    }
+
+    /// The workloads whose files are in it.
+    ///
+    /// # Errors
+    /// What leads to them cannot be read.
+    pub fn workloads(&self) -> Result<Vec<WorkloadFiles>, BundleError> {
+        Ok(index_of(&self.members)?.unwrap_or_default())
     }
 
     /// A member's bytes.

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
-use store::bundle::{BundleError, FIGURES, Limits, Manifest, STUDY};
+use store::Study;
+use store::bundle::{BundleError, FIGURES, INDEX, Limits, Manifest, Member, STUDY, WORKLOADS, index_of};
 
-use super::{Opened, author, figures, report_of, sound, study_of};
+use super::{Opened, author, figures, hash_of, planned_hash, report_of, sound, study_of};
 use crate::error::Error;
 
 /// A figure that is not what was stored.
@@ -51,6 +52,8 @@ pub struct Proof {
     /// Figures that it stores, and that were computed again.
     pub figures: usize,
     pub different: Vec<Different>,
+    /// What of it is not proved, a sentence each.
+    pub unproved: Vec<String>,
     /// Why it could not be looked at in full.
     pub refused: Option<String>,
 }
@@ -69,7 +72,8 @@ impl Proof {
          seal them. A signature says whose word it is; `plimsoll rerun` measures again";
 
     fn refused(signature: Signature, why: &dyn std::fmt::Display) -> Proof {
-        Proof { manifest: None, signature, figures: 0, different: vec![], refused: Some(why.to_string()) }
+        let refused = Some(why.to_string());
+        Proof { manifest: None, signature, figures: 0, different: vec![], unproved: vec![], refused }
     }
 
     /// The JSON of `verify`, as the command line's contract has it.
@@ -88,7 +92,7 @@ impl Proof {
             "signature": self.signature.word(), "signer": signer, "refused": self.refused,
             "study": self.manifest.as_ref().map(|manifest| &manifest.study),
             "format": self.manifest.as_ref().map(|manifest| manifest.format),
-            "proves": Proof::PROVES, "cannot_prove": Proof::CANNOT,
+            "proves": Proof::PROVES, "cannot_prove": Proof::CANNOT, "unproved": self.unproved,
         })
     }
 }
@@ -104,15 +108,16 @@ pub fn verify(bytes: &[u8], limits: &Limits) -> Proof {
         }
     };
     let signature = opened.signer.clone().map_or(Signature::None, Signature::Good);
-    match compared(&opened) {
+    let mut unproved = Vec::new();
+    match compared(&opened, &mut unproved) {
         Ok((figures, different)) => {
-            Proof { manifest: Some(opened.manifest), signature, figures, different, refused: None }
+            Proof { manifest: Some(opened.manifest), signature, figures, different, unproved, refused: None }
         }
         Err(error) => Proof { manifest: Some(opened.manifest), ..Proof::refused(signature, &error) },
     }
 }
 
-fn compared(opened: &Opened) -> Result<(usize, Vec<Different>), Error> {
+fn compared(opened: &Opened, unproved: &mut Vec<String>) -> Result<(usize, Vec<Different>), Error> {
     let bundle = |why: String| super::refused(BundleError::Refused(why));
     let stored = opened.member(FIGURES).ok_or_else(|| bundle("it has no figures".to_owned()))?;
     let stored: Value = serde_json::from_slice(stored)
@@ -135,8 +140,54 @@ fn compared(opened: &Opened) -> Result<(usize, Vec<Different>), Error> {
     let json = |author: &store::bundle::Author| serde_json::to_value(author).unwrap_or_default();
     same("manifest.author", json(&manifest.author), json(&author(&study.file_text)));
 
+    workloads(opened, &study, &mut different, unproved).map_err(super::refused)?;
     different.extend(sound::contradictions(&opened.results)?);
     Ok((figures::count(&stored), different))
+}
+
+/// Holds the files of workloads against the hashes of the plan. Where something private was replaced in them they cannot be
+/// what it says, which is told; a file that no workload is made of is none of ours.
+fn workloads(
+    opened: &Opened,
+    study: &Study,
+    different: &mut Vec<Different>,
+    unproved: &mut Vec<String>,
+) -> Result<(), BundleError> {
+    let files = |(name, _): &&Member| name.starts_with(WORKLOADS) && name != INDEX;
+    let Some(index) = index_of(&opened.members)? else {
+        // Versions before the index sealed some files by their names alone.
+        if opened.members.iter().any(|member| files(&member)) {
+            unproved
+                .push("its workload files were sealed without what leads from the plan to them".to_owned());
+        }
+        return Ok(());
+    };
+    for workload in &index {
+        let name = &workload.workload;
+        let is_once = index.iter().filter(|other| other.workload == *name).count() == 1;
+        let planned = planned_hash(study, name).filter(|_| is_once);
+        let found = hash_of(workload, &opened.members);
+        if found.is_some() && planned.is_some() && workload.is_changed {
+            unproved.push(format!(
+                "workload {name:?} is as it was run but for what is private: that was replaced in its files or their names"
+            ));
+        } else if found.is_none() || found != planned {
+            different.push(Different {
+                where_: format!("{INDEX}: the files of {name:?}"),
+                stored: found.into(),
+                recomputed: planned.into(),
+            });
+        }
+    }
+    let is_of = |name: &String| index.iter().flat_map(|it| &it.files).any(|file| file.member == *name);
+    for (name, _) in opened.members.iter().filter(files).filter(|(name, _)| !is_of(name)) {
+        different.push(Different {
+            where_: name.clone(),
+            stored: "a file".into(),
+            recomputed: "none: no workload is made of it".into(),
+        });
+    }
+    Ok(())
 }
 
 /// What makes a comparison this one.

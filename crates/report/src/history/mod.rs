@@ -313,11 +313,19 @@ fn server_of(key: &Key) -> String {
     key.get("server").map(value_text).unwrap_or_default()
 }
 
-/// What a study measures, as a hash: its file without its servers, words, comparisons and number of blocks.
+/// What a study measures, as a hash: its file without its servers, words, author, price, comparisons and number of blocks.
 pub(crate) fn shape(file_text: &str) -> String {
     let Ok(mut table) = file_text.parse::<toml::Table>() else { return hash(file_text) };
-    for name in ["title", "question", "compare", "report", "blocks", "plan", "quick", "refs", "server"] {
+    let beside =
+        ["title", "question", "author", "compare", "report", "blocks", "plan", "quick", "refs", "server"];
+    for name in beside {
         table.remove(name);
+    }
+    if let Some(machine) = table.get_mut("machine").and_then(toml::Value::as_table_mut) {
+        machine.remove("price");
+        if machine.is_empty() {
+            table.remove("machine");
+        }
     }
     if let Some(axes) = table.get_mut("axes").and_then(toml::Value::as_table_mut) {
         axes.remove("server");
@@ -414,5 +422,18 @@ fn find_changes(series: &mut [HistorySeries], decisions: &[ChangeDecision]) {
             }
         });
         series.changes = all.collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_measured_on_what_and_at_which_price_is_no_part_of_the_question() {
+        let study = "title = \"t\"\n[axes]\nserver = \"mariadb\"\nworkload = \"tpcb\"\n";
+        let with = |more: &str| shape(&format!("{study}{more}"));
+        assert_eq!(with("[author]\nname = \"Ada\"\n[machine]\nprice = \"1 USD/h\"\n"), with(""));
+        assert_ne!(with("[machine]\nidle = \"as-is\"\n"), with(""));
     }
 }

@@ -1,6 +1,7 @@
 //! Sections that a study gets beside the common ones: by its axes, or because its `[report]` table asks for them. A
 //! section is tables and charts of plain data.
 
+mod again;
 mod behaviour;
 mod cost;
 mod interventions;
@@ -69,8 +70,9 @@ pub(crate) fn sections(study: &StudyReport) -> Vec<Section> {
     let mut all: Vec<_> =
         ALL.iter().filter(|(name, calls, _)| wish(name).is_some() || calls(study)).collect();
     all.sort_by_key(|(name, _, _)| wish(name).unwrap_or(usize::MAX));
-    lines::section(study)
+    again::section(study)
         .into_iter()
+        .chain(lines::section(study))
         .chain(ranking::section(study))
         .chain(all.into_iter().filter_map(|(_, _, make)| make(study, &wishes)))
         .chain(interventions::section(study))

@@ -2,6 +2,8 @@
 //! passes, telemetry, published figures. The same seed gives the same file.
 #![allow(dead_code)] // each test file uses its share
 
+pub(crate) mod full;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -102,6 +102,7 @@ impl Store {
         private: &Private,
         series: &BTreeSet<String>,
         texts: Vec<(String, String)>,
+        absent: Vec<LeftOut>,
     ) -> Result<Extracted, Error> {
         let mut eraser = Eraser::new(private);
         let bytes = self.read("a study to be bundled", || {
@@ -112,8 +113,14 @@ impl Store {
             out.execute_batch("VACUUM")?;
             Ok(out.serialize(MAIN_DB)?.to_vec())
         })?;
-        let texts = texts.into_iter().map(|(name, text)| (name, eraser.text(&text).into_bytes())).collect();
-        Ok(Extracted { results: bytes, texts, left_out: eraser.left_out() })
+        // A file is called after somebody, too.
+        let texts = texts
+            .into_iter()
+            .map(|(name, text)| (eraser.text(&name), eraser.text(&text).into_bytes()))
+            .collect();
+        let absent: Vec<LeftOut> =
+            absent.into_iter().map(|it| LeftOut { what: eraser.text(&it.what), ..it }).collect();
+        Ok(Extracted { results: bytes, texts, left_out: [eraser.left_out(), absent].concat() })
     }
 
     fn copy(

@@ -8,8 +8,10 @@
 
 mod archive;
 mod extract;
+mod passwords;
 mod private;
 mod signature;
+mod workloads;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -18,6 +20,9 @@ pub use archive::{Limits, pack, unpack};
 pub use extract::Extracted;
 pub use private::{LeftOut, Private};
 pub use signature::{NAMESPACE, SigningKey, signer_of};
+pub use workloads::{
+    NamedWorkloads, PGBENCH, PGBENCH_INIT, WorkloadFile, WorkloadFiles, content_sha256, index_of,
+};
 
 /// Version of the format that this code writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
@@ -38,6 +43,8 @@ pub const FIGURES: &str = "figures.json";
 pub const CALIBRATIONS: &str = "calibrations.json";
 /// Workload files that the study names, in the order of their names.
 pub const WORKLOADS: &str = "workloads/";
+/// Which of them each workload is made of: a list of [`WorkloadFiles`]. No file has this name, for those begin with a number.
+pub const INDEX: &str = "workloads/index.json";
 /// The ends of the servers' logs, by run.
 pub const LOGS: &str = "logs/";
 

@@ -1,9 +1,11 @@
-//! What must not travel: names of people and machines, places of homes. It is replaced everywhere by the same words, so
-//! that what belonged together still does, and listed.
+//! What must not travel: passwords in texts, names of people and machines, places of homes. It is replaced everywhere by the
+//! same words, so that what belonged together still does, and listed.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+use super::passwords;
 
 /// What is to be left out.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +22,7 @@ pub struct Private {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
-    /// `user name`, `home directory`, `host name`, `user of a URL`, `host of a URL`, `file`.
+    /// `password`, `user name`, `home directory`, `host name`, `user of a URL`, `host of a URL`, `file`.
     pub what: String,
     /// What stands in its place; empty: nothing.
     pub instead: String,
@@ -73,7 +75,11 @@ impl Eraser {
 
     /// A text without what is private.
     pub(crate) fn text(&mut self, text: &str) -> String {
-        let mut text = self.urls(text);
+        let (text, passwords) = passwords::without(text);
+        if passwords > 0 {
+            *self.counts.entry(("password", passwords::INSTEAD.to_owned())).or_default() += passwords;
+        }
+        let mut text = self.urls(&text);
         for home in self.private.homes.clone() {
             text = self.replace(&text, &home, "~", "home directory");
         }

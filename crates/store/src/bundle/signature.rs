@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use ssh_key::{HashAlg, LineEnding, PrivateKey, PublicKey, SshSig};
+use rsa::sha2::{Digest, Sha512};
+use rsa::{BigUint, Pkcs1v15Sign, RsaPrivateKey};
+use ssh_key::private::{KeypairData, RsaKeypair};
+use ssh_key::{Algorithm, HashAlg, LineEnding, PrivateKey, PublicKey, Signature, SshSig};
 
 use super::BundleError;
 
@@ -43,8 +46,26 @@ impl SigningKey {
     /// The key is of a kind that cannot sign here.
     pub fn sign(&self, manifest: &[u8]) -> Result<Vec<u8>, BundleError> {
         let fail = |error: ssh_key::Error| BundleError::Key(format!("the key cannot sign: {error}"));
-        let signature = self.0.sign(NAMESPACE, HashAlg::Sha512, manifest).map_err(fail)?;
+        let signature = match self.0.key_data() {
+            KeypairData::Rsa(pair) => self.sign_by_rsa(pair, manifest),
+            _ => self.0.sign(NAMESPACE, HashAlg::Sha512, manifest),
+        };
+        let signature = signature.map_err(fail)?;
         Ok(signature.to_pem(LineEnding::LF).map_err(fail)?.into_bytes())
+    }
+
+    /// As OpenSSH does it, `rsa-sha2-512`. By hand: `ssh_key` 0.6 makes the key of its first prime twice.
+    fn sign_by_rsa(&self, pair: &RsaKeypair, manifest: &[u8]) -> ssh_key::Result<SshSig> {
+        let key = RsaPrivateKey::from_components(
+            BigUint::try_from(&pair.public.n)?,
+            BigUint::try_from(&pair.public.e)?,
+            BigUint::try_from(&pair.private.d)?,
+            vec![BigUint::try_from(&pair.private.p)?, BigUint::try_from(&pair.private.q)?],
+        )?;
+        let signed = SshSig::signed_data(NAMESPACE, HashAlg::Sha512, manifest)?;
+        let bytes = key.sign(Pkcs1v15Sign::new::<Sha512>(), &Sha512::digest(signed))?;
+        let signature = Signature::new(Algorithm::Rsa { hash: Some(HashAlg::Sha512) }, bytes)?;
+        SshSig::new(self.0.public_key().key_data().clone(), NAMESPACE, HashAlg::Sha512, signature)
     }
 }
 

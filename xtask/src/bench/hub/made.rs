@@ -324,8 +324,9 @@ fn host(at: usize, real: &ListedHost) -> ListedHost {
         workload: WORKLOADS[0].to_owned(),
         sessions: cpus,
         lives: 8,
-        spread: Some(0.01),
+        spread_life: Some(0.01),
         wakeup_p99_us: Some(80.0),
+        ..ListedCalibration::default()
     };
     ListedHost {
         fingerprint: sha256(format!("machine {at}").as_bytes())[..16].to_owned(),
