@@ -156,6 +156,7 @@ fn insert(sql: &mut Sql, submission: &Submission<'_>) -> Result<(), Error> {
             points: Vec::new(),
             decisions: Vec::new(),
             marks: Vec::new(),
+            audits: Vec::new(),
             ..listing.clone()
         })?
         .into(),
@@ -189,10 +190,21 @@ fn insert(sql: &mut Sql, submission: &Submission<'_>) -> Result<(), Error> {
             "INSERT INTO decision (bundle_id, ordinal, decided_ms, decision) VALUES (?1, ?2, ?3, ?4)";
         sql.execute(sentence, &values)?;
     }
+    listing.audits.iter().try_for_each(|audit| insert_audit(sql, id, audit))?;
     for server in servers(listing) {
         sql.execute("INSERT INTO server (name, bundle_id) VALUES (?1, ?2)", &[server.into(), id.into()])?;
     }
     insert_points(sql, id, listing)
+}
+
+/// An audit is sealed with each study of its results.
+pub(crate) fn insert_audit(sql: &mut Sql, bundle: &str, audit: &Value) -> Result<(), Error> {
+    let text = audit.to_string();
+    let server = audit["server"].as_str().unwrap_or_default();
+    let values = [store::bundle::sha256(text.as_bytes()).into(), server.into(), bundle.into(), text.into()];
+    let sentence =
+        "INSERT INTO audit (id, server, bundle_id, audit) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+    sql.execute(sentence, &values).map(drop)
 }
 
 fn insert_points(sql: &mut Sql, id: &str, listing: &Listing) -> Result<(), Error> {

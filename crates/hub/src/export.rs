@@ -29,7 +29,7 @@ pub fn export(place: &Place, keeping: &Keeping, folder: &Path, base: &str) -> Re
     write("places/index.html", pages.page("places.html", "Servers and machines", &places)?.as_bytes())?;
     for server in places["servers"].as_array().into_iter().flatten() {
         let name = server["server"].as_str().unwrap_or_default();
-        let value = db.with(|sql| query::server(sql, name))?;
+        let value = db.with(|sql| query::server(sql, name, Part::All))?;
         write(
             &format!("server/{}/index.html", in_folder(name)),
             pages.page("server.html", name, &value)?.as_bytes(),
@@ -37,7 +37,7 @@ pub fn export(place: &Place, keeping: &Keeping, folder: &Path, base: &str) -> Re
     }
     for host in places["hosts"].as_array().into_iter().flatten() {
         let name = host["fingerprint"].as_str().unwrap_or_default();
-        let value = db.with(|sql| query::host(sql, name))?;
+        let value = db.with(|sql| query::host(sql, name, Part::All))?;
         write(
             &format!("host/{}/index.html", in_folder(name)),
             pages.page("host.html", name, &value)?.as_bytes(),

@@ -1,6 +1,6 @@
 //! What the hub knows, as values: the JSON gives them as they are, pages are templates over them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use report::bundle::{ListedCell, ListedClaim, ListedHost, Listing};
 use report::history::{History, PointOfSeries};
@@ -15,6 +15,9 @@ use crate::remeasure;
 
 /// Rows of a list.
 const PAGE: i64 = 50;
+/// Studies on a server's page, which shows their cells, and audits.
+const STUDIES: i64 = 20;
+const AUDITS_MAX: i64 = 500;
 /// Bundles on the first page.
 const NEWEST: i64 = 15;
 /// Bundles that are compared at once.
@@ -335,16 +338,18 @@ fn place_of(cell: &ListedCell) -> String {
 }
 
 /// A machine: its facts, its calibrations and what was measured on it.
-pub(crate) fn host(sql: &mut Sql, fingerprint: &str) -> Result<Value, Error> {
-    let rows = sql.rows(
+pub(crate) fn host(sql: &mut Sql, fingerprint: &str, part: Part) -> Result<Value, Error> {
+    let (limit, offset) = part.bounds(PAGE);
+    let mut rows = sql.rows(
         "SELECT bundle.head, host.host FROM bundle JOIN host ON host.bundle_id = bundle.id AND host.fingerprint = ?1
          WHERE bundle.id IN (
            SELECT bundle.id FROM host JOIN bundle ON bundle.id = host.bundle_id
            WHERE host.fingerprint = ?1 AND bundle.is_hidden = 0
-           ORDER BY bundle.received_ms DESC, bundle.id LIMIT ?2
+           ORDER BY bundle.received_ms DESC, bundle.id LIMIT ?2 OFFSET ?3
          ) ORDER BY bundle.received_ms DESC, bundle.id",
-        &[fingerprint.into(), (PAGE * 4).into()],
+        &[fingerprint.into(), (limit + 1).into(), offset.into()],
     )?;
+    let next = part.cut(&mut rows, PAGE);
     let newest = rows.first().ok_or(Error::NotFound("host"))?;
     let mut host: ListedHost = serde_json::from_str(&newest.text(1))?;
     // The newest facts, and the newest calibrations that anybody has sealed.
@@ -356,11 +361,11 @@ pub(crate) fn host(sql: &mut Sql, fingerprint: &str) -> Result<Value, Error> {
             }
         }
     }
-    Ok(json!({"host": host, "bundles": heads(&rows)?}))
+    Ok(json!({"host": host, "bundles": heads(&rows)?, "next": next}))
 }
 
 /// What audits of a cell's durability found, in words: `power cut: kept what it promises`.
-fn audited(cell: &ListedCell, audits: &[(Value, Value)]) -> Vec<String> {
+fn audited(cell: &ListedCell, audits: &[Value]) -> Vec<String> {
     let speaks = |audit: &Value| {
         !cell.build.is_empty()
             && audit["build"] == cell.build
@@ -368,64 +373,59 @@ fn audited(cell: &ListedCell, audits: &[(Value, Value)]) -> Vec<String> {
             && audit["settings"] == cell.deciding
     };
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let each = audits.iter().filter(|(audit, _)| speaks(audit));
+    let each = audits.iter().filter(|audit| speaks(audit));
     let mut all: Vec<String> =
-        each.map(|(audit, _)| format!("{}: {}", word(&audit["way"]), word(&audit["verdict_text"]))).collect();
+        each.map(|audit| format!("{}: {}", word(&audit["way"]), word(&audit["verdict_text"]))).collect();
     all.sort();
     all.dedup();
     all
 }
 
-/// A server: every study of it with its figures, settings and durability, and audits.
-pub(crate) fn server(sql: &mut Sql, name: &str) -> Result<Value, Error> {
-    let rows = sql.rows(
+/// A server: the studies of it with their figures, settings and durability, and its audits.
+pub(crate) fn server(sql: &mut Sql, name: &str, part: Part) -> Result<Value, Error> {
+    let (limit, offset) = part.bounds(STUDIES);
+    let mut rows = sql.rows(
         "SELECT head, listing FROM bundle WHERE id IN (
            SELECT bundle.id FROM server JOIN bundle ON bundle.id = server.bundle_id
            WHERE server.name = ?1 AND bundle.is_hidden = 0
-           ORDER BY bundle.received_ms DESC, bundle.id LIMIT ?2
+           ORDER BY bundle.received_ms DESC, bundle.id LIMIT ?2 OFFSET ?3
          ) ORDER BY received_ms DESC, id",
-        &[name.into(), PAGE.into()],
+        &[name.into(), (limit + 1).into(), offset.into()],
     )?;
+    let next = part.cut(&mut rows, STUDIES);
     if rows.is_empty() {
         return Err(Error::NotFound("server"));
     }
-    let (mut studies, mut audits) = (Vec::new(), Vec::new());
-    for row in &rows {
-        let head = of_json(&row.text(0))?;
-        let mut listing: Listing = serde_json::from_str(&row.text(1))?;
-        listing.cells.retain(|cell| cell.server == name);
-        for audit in listing.audits {
-            // The same audit is sealed with each study of its results.
-            let is_known = audits.iter().any(|(known, _)| *known == audit);
-            if audit["server"] == name && !is_known {
-                audits.push((audit, head["id"].clone()));
-            }
-        }
-        studies.push((head, listing.cells));
-    }
     // What an audit found speaks for all studies with the settings that it looked at.
-    let studies: Vec<Value> = studies
-        .into_iter()
-        .map(|(head, cells)| {
-            let cells: Vec<Value> = cells
-                .iter()
-                .map(|cell| {
-                    let mut value = json!(cell);
-                    value["audited"] = json!(audited(cell, &audits));
-                    value
-                })
-                .collect();
-            json!({"bundle": head, "cells": cells})
-        })
-        .collect();
-    let audits: Vec<Value> = audits
-        .into_iter()
-        .map(|(mut audit, bundle)| {
-            audit["bundle"] = bundle;
-            audit
-        })
-        .collect();
-    Ok(json!({"server": name, "studies": studies, "audits": audits}))
+    let audits = audits(sql, name)?;
+    let mut studies = Vec::new();
+    for row in &rows {
+        let listing: Listing = serde_json::from_str(&row.text(1))?;
+        let cells = listing.cells.iter().filter(|cell| cell.server == name).map(|cell| {
+            let mut value = json!(cell);
+            value["audited"] = json!(audited(cell, &audits));
+            value
+        });
+        studies.push(json!({"bundle": of_json(&row.text(0))?, "cells": cells.collect::<Vec<_>>()}));
+    }
+    Ok(json!({"server": name, "studies": studies, "audits": audits, "next": next}))
+}
+
+/// Audits of a server, each once, with the newest bundle that has it.
+fn audits(sql: &mut Sql, server: &str) -> Result<Vec<Value>, Error> {
+    let mut rows = sql.rows(
+        "SELECT audit.audit, audit.bundle_id, audit.id FROM audit JOIN bundle ON bundle.id = audit.bundle_id
+         WHERE audit.server = ?1 AND bundle.is_hidden = 0 ORDER BY bundle.received_ms DESC, audit.id LIMIT ?2",
+        &[server.into(), AUDITS_MAX.into()],
+    )?;
+    let mut known = BTreeSet::new();
+    rows.retain(|row| known.insert(row.text(2)));
+    let each = rows.iter().map(|row| {
+        let mut audit = of_json(&row.text(0))?;
+        audit["bundle"] = json!(row.text(1));
+        Ok(audit)
+    });
+    each.collect()
 }
 
 /// Servers, and machines, on a page.
@@ -713,8 +713,11 @@ mod tests {
         assert_eq!((&one["standing"], &one["bundle"]["title"]), (&"reproduced".into(), &"take 100".into()));
         assert_eq!(claim(&mut sql, "c1", Part::All).unwrap()["measured"].as_array().unwrap().len(), 120);
         assert_eq!(places(&mut sql, Part::Page(1)).unwrap()["servers"].as_array().unwrap().len(), 120);
-        assert_eq!(host(&mut sql, "f7").unwrap()["bundles"][0]["title"], "take 7");
-        assert_eq!(server(&mut sql, "mariadb@10.11.7").unwrap()["studies"][0]["bundle"]["title"], "take 7");
+        assert_eq!(host(&mut sql, "f7", Part::Page(1)).unwrap()["bundles"][0]["title"], "take 7");
+        assert_eq!(
+            server(&mut sql, "mariadb@10.11.7", Part::Page(1)).unwrap()["studies"][0]["bundle"]["title"],
+            "take 7"
+        );
     }
 
     #[test]

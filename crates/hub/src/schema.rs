@@ -2,6 +2,7 @@
 //! release has made tables with it.
 
 use report::history::PointOfSeries;
+use serde_json::Value;
 
 use crate::accept;
 use crate::db::Sql;
@@ -20,6 +21,7 @@ const MIGRATIONS: [Migration; 4] = [
     },
     |sql| {
         sql.batch(V4)?;
+        with_audits(sql)?;
         accept::count_all(sql)
     },
 ];
@@ -122,6 +124,12 @@ CREATE TABLE decision (
   decided_ms BIGINT NOT NULL, decision TEXT NOT NULL, -- JSON
   PRIMARY KEY (bundle_id, ordinal)
 );
+CREATE TABLE audit (
+  id TEXT NOT NULL, -- SHA-256 of what it found: the same audit is sealed with each study of its results
+  bundle_id TEXT NOT NULL REFERENCES bundle (id), server TEXT NOT NULL, audit TEXT NOT NULL, -- JSON
+  PRIMARY KEY (id, bundle_id)
+);
+CREATE INDEX audit_server ON audit (server);
 ALTER TABLE hub_version ADD COLUMN changes BIGINT NOT NULL DEFAULT 0; -- of what pages show
 DROP INDEX standing_proven;
 CREATE INDEX standing_proven ON standing (reproduced DESC, contradicted, claim_id);
@@ -147,6 +155,20 @@ fn with_series(sql: &mut Sql) -> Result<(), Error> {
     Ok(())
 }
 
+/// Takes audits out of the listings of older versions.
+fn with_audits(sql: &mut Sql) -> Result<(), Error> {
+    for bundle in sql.rows("SELECT id FROM bundle ORDER BY received_ms, id", &[])? {
+        let id = bundle.text(0);
+        for row in sql.rows("SELECT listing FROM bundle WHERE id = ?1", &[id.clone().into()])? {
+            let listing: Value = serde_json::from_str(&row.text(0))?;
+            for audit in listing["audits"].as_array().into_iter().flatten() {
+                accept::insert_audit(sql, &id, audit)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// One more point of its series.
 pub(crate) fn count_point(sql: &mut Sql, point: &PointOfSeries) -> Result<(), Error> {
     let values = [
@@ -164,7 +186,7 @@ pub(crate) fn count_point(sql: &mut Sql, point: &PointOfSeries) -> Result<(), Er
 }
 
 pub(crate) fn flavor_of(point: &PointOfSeries) -> &str {
-    let server = point.key.get("server").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let server = point.key.get("server").and_then(Value::as_str).unwrap_or_default();
     server.split('@').next().unwrap_or_default()
 }
 

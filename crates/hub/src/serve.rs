@@ -391,20 +391,26 @@ async fn api_places(State(hub): State<Shared>) -> Answered {
     api(&hub, |sql| query::places(sql, Part::Page(1))).await
 }
 
-async fn host(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
-    page(&hub, "host.html", |value| value["host"]["name"].as_str(), move |sql| query::host(sql, &id)).await
+async fn host(State(hub): State<Shared>, Path(id): Path<String>, Query(words): Query<Words>) -> Answered {
+    let ask = move |sql: &mut Sql| query::host(sql, &id, Part::Page(words.page));
+    page(&hub, "host.html", |value| value["host"]["name"].as_str(), ask).await
 }
 
-async fn api_host(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
-    api(&hub, move |sql| query::host(sql, &id)).await
+async fn api_host(State(hub): State<Shared>, Path(id): Path<String>, Query(words): Query<Words>) -> Answered {
+    api(&hub, move |sql| query::host(sql, &id, Part::Page(words.page))).await
 }
 
-async fn server(State(hub): State<Shared>, Path(name): Path<String>) -> Answered {
-    page(&hub, "server.html", |value| value["server"].as_str(), move |sql| query::server(sql, &name)).await
+async fn server(State(hub): State<Shared>, Path(name): Path<String>, Query(words): Query<Words>) -> Answered {
+    let ask = move |sql: &mut Sql| query::server(sql, &name, Part::Page(words.page));
+    page(&hub, "server.html", |value| value["server"].as_str(), ask).await
 }
 
-async fn api_server(State(hub): State<Shared>, Path(name): Path<String>) -> Answered {
-    api(&hub, move |sql| query::server(sql, &name)).await
+async fn api_server(
+    State(hub): State<Shared>,
+    Path(name): Path<String>,
+    Query(words): Query<Words>,
+) -> Answered {
+    api(&hub, move |sql| query::server(sql, &name, Part::Page(words.page))).await
 }
 
 async fn history_of_first(state: State<Shared>, words: Query<Words>) -> Answered {
