@@ -2,7 +2,7 @@
 //! shown the same.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
@@ -21,7 +21,11 @@ const PAGE_BYTES_MAX: usize = 4 << 20;
 
 /// By what was asked for.
 #[derive(Default)]
-pub(crate) struct Kept(Mutex<Pages>);
+pub(crate) struct Kept {
+    pages: Mutex<Pages>,
+    /// Pages that are being made: whoever asks for one of them waits for it.
+    in_work: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
 
 #[derive(Default)]
 struct Pages {
@@ -39,18 +43,44 @@ struct Page {
 
 impl Kept {
     fn find(&self, way: &str, changes: i64) -> Option<Page> {
-        let pages = self.0.lock().ok()?;
+        let pages = self.pages.lock().ok()?;
         if pages.changes == changes { pages.by_way.get(way).cloned() } else { None }
     }
 
     fn keep(&self, way: String, changes: i64, page: Page) {
-        let Ok(mut pages) = self.0.lock() else { return };
+        let Ok(mut pages) = self.pages.lock() else { return };
         let bytes = way.len() + page.body.len();
         if pages.changes != changes || pages.bytes + bytes > BYTES_MAX {
             *pages = Pages { changes, ..Pages::default() };
         }
         pages.bytes += bytes;
         pages.by_way.insert(way, page);
+    }
+
+    /// A place among those who want a page to be made.
+    fn turn(&self, way: &str) -> Turn<'_> {
+        let lock = match self.in_work.lock() {
+            Ok(mut in_work) => Arc::clone(in_work.entry(way.to_owned()).or_default()),
+            Err(_) => Arc::default(),
+        };
+        Turn { kept: self, way: way.to_owned(), lock }
+    }
+}
+
+/// Given back also where a reader goes away meanwhile.
+struct Turn<'a> {
+    kept: &'a Kept,
+    way: String,
+    lock: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let Ok(mut in_work) = self.kept.in_work.lock() else { return };
+        // The list's and ours: nobody else wants it.
+        if Arc::strong_count(&self.lock) == 2 {
+            in_work.remove(&self.way);
+        }
     }
 }
 
@@ -80,6 +110,15 @@ pub(crate) async fn answer(State(hub): State<Shared>, request: Request, next: Ne
     if let Some(page) = hub.kept.find(&way, changes) {
         return (page.headers, page.body).into_response();
     }
+    let turn = hub.kept.turn(&way);
+    let _turn = turn.lock.lock().await;
+    match hub.kept.find(&way, changes) {
+        Some(page) => (page.headers, page.body).into_response(),
+        None => make(&hub, way, changes, request, next).await,
+    }
+}
+
+async fn make(hub: &Shared, way: String, changes: i64, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let is_small = |size: u64| size <= PAGE_BYTES_MAX as u64;
     let size = axum::body::HttpBody::size_hint(response.body()).exact();
@@ -111,8 +150,15 @@ mod tests {
         assert!(kept.find("/b", 2).is_some() && kept.find("/a", 2).is_none(), "of an older state");
         for at in 0..100 {
             kept.keep(format!("/{at}"), 2, page(1 << 20));
-            assert!(kept.0.lock().unwrap().bytes <= BYTES_MAX);
+            assert!(kept.pages.lock().unwrap().bytes <= BYTES_MAX);
         }
         assert!(kept.find("/99", 2).is_some());
+
+        let (first, second) = (kept.turn("/a"), kept.turn("/a"));
+        assert!(Arc::ptr_eq(&first.lock, &second.lock));
+        drop(first);
+        assert_eq!(kept.in_work.lock().unwrap().len(), 1);
+        drop(second);
+        assert_eq!(kept.in_work.lock().unwrap().len(), 0);
     }
 }

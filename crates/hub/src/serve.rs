@@ -66,6 +66,8 @@ pub(crate) struct Hub {
     waiting: Semaphore,
     queries: Semaphore,
     recent: Mutex<HashMap<String, Vec<Instant>>>,
+    /// Histories are made one after the other: tens of milliseconds each, in which every other page has the rest of the cpus.
+    histories: Semaphore,
     pub(crate) kept: Kept,
 }
 
@@ -92,6 +94,7 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
         waiting: Semaphore::new(WAITING_MAX),
         queries: Semaphore::new(QUERIES),
         recent: Mutex::new(HashMap::new()),
+        histories: Semaphore::new(1),
         kept: Kept::default(),
         options,
     });
@@ -430,6 +433,7 @@ async fn history(
         let found = query::history(sql, flavor, &metric, &words.short(), Part::Page(words.page))?;
         Ok(pages::history(&found, flavor, &metric, &flavors))
     };
+    let _turn = hub.histories.acquire().await.map_err(|_| Error::Inside("the hub ends".to_owned()))?;
     page(&hub, "history.html", |_| Some("History"), ask).await
 }
 
@@ -444,6 +448,7 @@ async fn api_history(
         value["next"] = json!(found.next);
         Ok(value)
     };
+    let _turn = hub.histories.acquire().await.map_err(|_| Error::Inside("the hub ends".to_owned()))?;
     api(&hub, ask).await
 }
 
