@@ -88,3 +88,43 @@ pub(super) fn agree(own: &Plan, stored: &mut StoredPlan, workloads: &[WorkloadFi
     stored.workloads.clone_from(&own.workloads);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(path: &str, member: &str) -> (Vec<WorkloadFiles>, Vec<Member>) {
+        let files = vec![WorkloadFile { path: path.to_owned(), member: member.to_owned() }];
+        let index = vec![WorkloadFiles { workload: path.to_owned(), files, is_changed: false }];
+        (index, vec![(member.to_owned(), b"SELECT 1;".to_vec())])
+    }
+
+    /// Whatever a bundle calls them, files are written into the one folder, and what a study calls them leads there.
+    #[test]
+    fn no_name_of_a_bundle_leads_out_of_the_results() {
+        let dir = tempfile::tempdir().unwrap();
+        let results = dir.path().join("r");
+        for (path, member) in [
+            ("/etc/passwd", "workloads/1-passwd"),
+            ("../../x.sql", "workloads/../../x.sql"),
+            ("a/x.sql", "/x.sql"),
+        ] {
+            let (index, members) = of(path, member);
+            let unpacked = unpack(&index, &members, &results, "s").unwrap();
+            let place = &unpacked[path][path];
+            assert_eq!(place.parent(), Some(&*results.join(FOLDER)), "{member}");
+            assert_eq!(fs::read(place).unwrap(), b"SELECT 1;");
+            assert_eq!(unpacked_before(&results, "s"), unpacked, "what was written is found again");
+        }
+        for member in ["workloads/..", "workloads/", "", "."] {
+            let (index, members) = of("x.sql", member);
+            let error = unpack(&index, &members, &results, "s").unwrap_err().to_string();
+            assert!(error.contains("the bundle has no file"), "{member}: {error}");
+        }
+        let (index, _) = of("x.sql", "workloads/1-x.sql");
+        assert!(unpack(&index, &[], &results, "s").is_err());
+        assert_eq!(unpacked_before(&results, "other"), Unpacked::new());
+        let beside: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!(beside, ["r"]);
+    }
+}
