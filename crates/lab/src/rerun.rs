@@ -14,7 +14,7 @@ use crate::plan::{Plan, StoredPlan, fingerprint};
 use crate::study_run::Request;
 use crate::workloads::Unpacked;
 
-pub use self::sealed::FOLDER as WORKLOADS;
+pub use self::sealed::{FOLDER as WORKLOADS, unpacked_before};
 pub use self::untrusted::{Bounds, Refusal};
 
 /// What of a published study is measured here, and by whose word.
@@ -66,7 +66,7 @@ pub fn begin(published: &store::Study, results: &Path, asked: &Asked<'_>) -> Res
     let path = format!("{name}.toml");
     let unpacked = match asked.untrusted {
         Some(_) => Unpacked::new(),
-        None => sealed::unpack(asked.workloads, asked.members, results)?,
+        None => sealed::unpack(asked.workloads, asked.members, results, name)?,
     };
     let mut study = crate::study::parse_with(Path::new(&path), &published.file_text, &unpacked)
         .map_err(|problems| Error::Study(Box::new(problems)))?;

@@ -162,22 +162,21 @@ pub(crate) fn resolve_from(name: &str, elsewhere: &Elsewhere) -> Result<Resolved
     }
 }
 
-/// The files that a workload is read from, as they are now: the name that it has for each, and the bytes, in the order in
+/// The files that a workload is read from, as they are now, some of them elsewhere: the name that it has for each, and the bytes, in the order in
 /// which [`content_sha256`] takes them. Scripts that came with this plimsoll are among them where others go with them.
 ///
 /// # Errors
 /// It is not made of files, or one cannot be read.
-pub fn files(name: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    let here = Elsewhere::new();
+pub fn files(name: &str, elsewhere: &Elsewhere) -> Result<Vec<(String, Vec<u8>)>, Error> {
     if name.starts_with(PGBENCH) {
-        let Named { scripts, init } = named_scripts(name, &here)?;
+        let Named { scripts, init } = named_scripts(name, elsewhere)?;
         let all = scripts.into_iter().map(|script| (script.name, script.text)).chain(init);
         return Ok(all.map(|(path, text)| (path, text.into_bytes())).collect());
     }
     match extension(name) {
-        "sql" => Ok(vec![(name.to_owned(), read(name, &here)?.into_bytes())]),
+        "sql" => Ok(vec![(name.to_owned(), read(name, elsewhere)?.into_bytes())]),
         "smack" => {
-            let mut all = smack_file(name, &here)?.files().map_err(|error| refused(name, &error))?;
+            let mut all = smack_file(name, elsewhere)?.files().map_err(|error| refused(name, &error))?;
             // Within itself a smack has no name.
             name.clone_into(&mut all[0].0);
             Ok(all)

@@ -364,8 +364,10 @@ fn a_listing_has_calibrations_storage_settings_and_audits() {
     let directory = tempfile::tempdir().unwrap();
     let bytes = sealed(&full::results(directory.path()), full::bundling(None)).bytes;
     let opened = Opened::new(&bytes, Path::new("b"), &Limits::default()).unwrap();
-    let (listing, _) = listing(&opened).unwrap();
+    let (listing, report) = listing(&opened).unwrap();
     let host = &listing.hosts[0];
+    let html = report::html(&report).unwrap();
+    assert!(html.contains("<dt>instance type</dt><dd>m7i.large</dd>") && html.contains("<dt>price</dt>"));
     let found = report::calibration::summary(&full::calibrations());
     let shown = &host.calibrations[0];
     assert_eq!(shown.resolvable["10m"], found.resolvable[1]);

@@ -5,6 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use ::report::bundle::{Bundling, Proof, Signature, bundle as seal, read, verify as prove};
+use lab::workloads::Elsewhere;
 use store::bundle::{
     BundleError, EXTENSION, LeftOut, Limits, NamedWorkloads, Private, SigningKey, content_sha256,
 };
@@ -20,7 +21,7 @@ pub(crate) fn bundle(args: &BundleArgs) -> Result<End, Failure> {
     let name = study_name(&args.study);
     let record = newest(&store, &name)?;
     let key = args.sign.as_deref().map(signing_key).transpose()?;
-    let (workloads, mut absent) = workload_files(&record);
+    let (workloads, mut absent) = workload_files(&record, folder_of(&args.results));
     let (logs, lost) = logs(&store, &record, &args.results)?;
     absent.extend(lost);
     let bundling = Bundling {
@@ -186,12 +187,19 @@ fn calibrations(store: &Store, record: &StudyRecord) -> Result<BTreeMap<String, 
 /// Of a workload so much travels, with the rows and words that it reads from files.
 const WORKLOAD_BYTES_MAX: usize = 64 << 20;
 
-/// The workload files of the plan, where they are still what was run.
-fn workload_files(record: &StudyRecord) -> (NamedWorkloads, Vec<LeftOut>) {
+/// The workload files of the plan, where they are still what was run: those that a rerun was made with, else those that are
+/// here under their names.
+fn workload_files(record: &StudyRecord, folder: &Path) -> (NamedWorkloads, Vec<LeftOut>) {
+    let name = &record.study.name;
+    let unpacked = match store::is_file_name(name) {
+        true => lab::rerun::unpacked_before(folder, name),
+        false => BTreeMap::new(),
+    };
+    let here = BTreeMap::new();
     let planned = record.study.plan.get("workloads").and_then(|all| all.as_object());
     let (mut named, mut absent) = (NamedWorkloads::default(), Vec::new());
     for (workload, hash) in planned.into_iter().flatten() {
-        match files_of(workload, hash.as_str().unwrap_or_default()) {
+        match files_of(workload, hash.as_str().unwrap_or_default(), unpacked.get(workload).unwrap_or(&here)) {
             Ok(files) => named.add(workload, files),
             Err(why) => absent.push(LeftOut {
                 what: format!("files of workload {workload}: {why}"),
@@ -204,9 +212,9 @@ fn workload_files(record: &StudyRecord) -> (NamedWorkloads, Vec<LeftOut>) {
 }
 
 /// The texts of a workload's files, or why they cannot travel.
-fn files_of(workload: &str, hash: &str) -> Result<Vec<(String, String)>, String> {
-    let files =
-        lab::workloads::files(workload).map_err(|error| format!("they cannot be read here ({error})"))?;
+fn files_of(workload: &str, hash: &str, elsewhere: &Elsewhere) -> Result<Vec<(String, String)>, String> {
+    let files = lab::workloads::files(workload, elsewhere)
+        .map_err(|error| format!("they cannot be read here ({error})"))?;
     let each: Vec<(&str, &Vec<u8>)> = files.iter().map(|(path, bytes)| (path.as_str(), bytes)).collect();
     if content_sha256(workload, &each) != hash {
         return Err("they are no longer what was run".to_owned());
@@ -230,7 +238,7 @@ type Files = (Vec<(String, String)>, Vec<LeftOut>);
 
 /// The ends of the servers' logs.
 fn logs(store: &Store, record: &StudyRecord, results: &Path) -> Result<Files, Failure> {
-    let folder = if results.is_dir() { results } else { results.parent().unwrap_or(Path::new(".")) };
+    let folder = folder_of(results);
     let (mut logs, mut lost) = (Vec::new(), 0);
     for head in store.run_heads(record.id)? {
         let Some(file) = store.log_file(head.id)?.filter(|file| !file.is_empty()) else { continue };
@@ -242,6 +250,11 @@ fn logs(store: &Store, record: &StudyRecord, results: &Path) -> Result<Files, Fa
     let what = "server log that is no longer in the results directory".to_owned();
     let absent = (lost > 0).then(|| LeftOut { what, instead: String::new(), times: lost });
     Ok((logs, absent.into_iter().collect()))
+}
+
+/// The directory of results that are named by it or by their file.
+fn folder_of(results: &Path) -> &Path {
+    if results.is_dir() { results } else { results.parent().unwrap_or(Path::new(".")) }
 }
 
 /// A file that results name, which may be somebody else's: none of this machine's other files gets into a bundle by it.

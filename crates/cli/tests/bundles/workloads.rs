@@ -38,7 +38,7 @@ fn members_of(file: &str) -> Vec<Member> {
 /// Makes the recorded study one of these workloads, as they are now.
 pub(super) fn of_workloads(results: &Path, workloads: &[String]) {
     let hash = |name: &String| {
-        let files = lab::workloads::files(name).unwrap();
+        let files = lab::workloads::files(name, &BTreeMap::new()).unwrap();
         let each: Vec<_> = files.iter().map(|(path, bytes)| (path.as_str(), bytes)).collect();
         assert_eq!(
             lab::workloads::resolve(name).unwrap().content_sha256(),
@@ -168,7 +168,11 @@ fn a_study_of_workload_files_is_measured_again_from_its_bundle_alone() {
     let again = run(&rerun).expect(0, &[]).out;
     assert_eq!(serde_json::from_str::<Value>(&again).unwrap()["claims"].as_array().unwrap(), claims);
     let written: Vec<_> = std::fs::read_dir(at("again/workloads")).unwrap().collect();
-    assert_eq!(written.len(), 4, "{written:?}");
+    assert_eq!(written.len(), 5, "four files and what leads to them: {written:?}");
+    let own = at("own-again.plimsoll");
+    run(&["bundle", "own", "--results", &at("again"), "-o", &own]).expect(0, &[]);
+    let index = index_of(&members_of(&own)).unwrap().unwrap();
+    assert_eq!((index.len(), verified(&own, 0)["unproved"].clone()), (3, json!([])));
 
     // Files that are here under the same path and are others do not stand for those that a bundle lacks.
     let mut members = members_of(&file);
