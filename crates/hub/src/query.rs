@@ -318,21 +318,23 @@ fn cells_by_host(all: &[(Value, Listing)]) -> Vec<Value> {
         let first = cells.iter().find_map(|(_, cell)| spanned(cell));
         let rows = cells.iter().map(|(bundle, cell)| {
             let ratio = first.zip(spanned(cell)).and_then(|(first, here)| replicated(first, here, 0.0));
-            json!({"bundle": bundle, "server": cell.server, "durability": cell.durability, "tps": cell.tps,
-                   "p95_ms": cell.p95_ms, "ratio": ratio.map(|(span, _)| of_span(&span)),
-                   "settings": cell.key.get("settings").cloned().unwrap_or_default()})
+            json!({"bundle": bundle, "server": cell.server, "engine": cell.engine, "durability": cell.durability,
+                   "tps": cell.tps,
+                   "p95_ms": cell.p95_ms, "ratio": ratio.map(|(span, _)| of_span(&span))})
         });
         json!({"host": host, "name": name(host), "place": place, "rows": rows.collect::<Vec<_>>()})
     });
     each.collect()
 }
 
+/// Of a cell's key, what a table has of its own, and what goes with a server: another one has another engine.
+const TOLD: [&str; 7] = ["host", "study", "workload", "sessions", "server", "engine", "durability"];
+
 /// What a cell is but for its server and the names of studies, in words.
 fn place_of(cell: &ListedCell) -> String {
-    let others = cell.key.iter().filter(|(name, _)| {
-        !["server", "study", "workload", "sessions", "durability", "host"].contains(&name.as_str())
-    });
-    let mut words = vec![cell.workload.clone(), format!("{} sessions", cell.sessions)];
+    let others = cell.key.iter().filter(|(name, _)| !TOLD.contains(&name.as_str()));
+    let noun = if cell.sessions == 1 { "session" } else { "sessions" };
+    let mut words = vec![cell.workload.clone(), format!("{} {noun}", cell.sessions)];
     words.extend(others.map(|(name, value)| format!("{name} {}", report::value_text(value))));
     words.join(", ")
 }

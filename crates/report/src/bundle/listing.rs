@@ -294,7 +294,10 @@ fn claim(report: &Report, study: &StudyReport, view: &VerdictView, shape: &str) 
     let host = study.points[view.other].runs.first().map(|(run, _)| study.runs[*run].host);
     let level = match &view.climb {
         Some(levels) => format!("climb over {} levels", levels.len()),
-        None => format!("{} sessions", study.points[view.other].sessions),
+        None => match study.points[view.other].sessions {
+            1 => "1 session".to_owned(),
+            sessions => format!("{sessions} sessions"),
+        },
     };
     let place = if view.at.is_empty() { String::new() } else { format!(", {}", view.at) };
     ListedClaim {
