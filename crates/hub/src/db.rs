@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postgres::config::SslMode;
 use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
@@ -316,10 +316,9 @@ impl Db {
                 let connection = rusqlite::Connection::open(path)?;
                 connection.busy_timeout(PATIENCE)?;
                 connection.set_prepared_statement_cache_capacity(STATEMENTS);
+                in_wal_mode(&connection)?;
                 // Full: what is acknowledged survives a loss of power.
-                connection.execute_batch(
-                    "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;",
-                )?;
+                connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")?;
                 // Read where the system has it: a third of a page's time went into copies.
                 connection.execute_batch(&format!("PRAGMA mmap_size = {MAPPED_BYTES}"))?;
                 Ok(Sql::Sqlite(connection))
@@ -331,6 +330,22 @@ impl Db {
                 };
                 Ok(Sql::Postgres(Box::new(to_postgres(target).map_err(at)?)))
             }
+        }
+    }
+}
+
+/// Two hubs that begin at once both turn it on, and for that SQLite does not wait as it does for a writer.
+fn in_wal_mode(connection: &rusqlite::Connection) -> Result<(), rusqlite::Error> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match connection.execute_batch("PRAGMA journal_mode = WAL") {
+            Err(error)
+                if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
+                    && Instant::now() < until =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            done => return done,
         }
     }
 }
@@ -364,4 +379,26 @@ fn to_postgres(target: &Target) -> Result<postgres::Client, Error> {
     });
     let tls = wire::tls::client_config(&target).map_err(|error| Error::Database(error.to_string()))?;
     Ok(config.connect(MakeRustlsConnect::new(Arc::unwrap_or_clone(tls)))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hubs_that_begin_at_once_find_one_database() {
+        for _ in 0..20 {
+            let dir = tempfile::tempdir().unwrap();
+            let place = Place::Sqlite(dir.path().join("hub.db"));
+            let begun = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        begun.wait();
+                        Db::open(&place).map(drop).unwrap();
+                    });
+                }
+            });
+        }
+    }
 }
