@@ -61,19 +61,7 @@ impl Hub {
     }
 
     fn ask_with(&self, method: &str, path: &str, header: &str, body: &[u8]) -> (u16, String, String) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n{header}\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        // A refused body is not read to its end.
-        drop(stream.write_all(body));
-        let mut answer = Vec::new();
-        drop(stream.read_to_end(&mut answer));
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_owned(), body.to_owned())
+        asked(&self.address, method, path, header, body).expect("an answer")
     }
 
     fn page(&self, path: &str) -> String {
@@ -91,6 +79,28 @@ impl Hub {
         let (status, _, body) = self.ask("POST", "/api/v1/bundles", token, bytes);
         (status, body)
     }
+}
+
+/// Status, headers and body; `None` where whoever is asked is gone.
+fn asked(
+    address: &str,
+    method: &str,
+    path: &str,
+    header: &str,
+    body: &[u8],
+) -> Option<(u16, String, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n{header}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    // A refused body is not read to its end.
+    drop(stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)));
+    let mut answer = Vec::new();
+    drop(stream.read_to_end(&mut answer));
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, head.to_owned(), body.to_owned()))
 }
 
 impl Drop for Hub {

@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Done, contract, plimsoll, run, servers_are_there};
+use common::{Done, SMACK, contract, plimsoll, run, servers_are_there};
 use serde_json::Value;
 use store::{Status, Store};
 
@@ -49,22 +49,6 @@ fn a_smack_runs_by_its_path_with_the_data_file_beside_it() {
     assert_eq!(line["workload"], "colours", "{line}");
     assert!(line["outcomes"]["committed"].as_u64().unwrap() > 0, "{line}");
 }
-
-const SMACK: &str = r#"// Looks colours up.
-client "admin" { user "root"; host "localhost"; db "test"; }
-table "colours" {
-  client "admin";
-  create "create table colours(name char(20) not null primary key, n int)";
-  min_rows "3";
-  data_file "colours.dat";
-  gen_data_file "";
-}
-dictionary "name" { type "rand"; source_type "file"; source "colours.dat"; delim ","; }
-query "look" { query "select n from colours where name = '$name'"; type "look"; has_result_set "y"; parsed "y"; }
-client "reader" { user "root"; host "localhost"; db "test"; query_barrel "1 look"; }
-main { reader.init(); reader.set_num_rounds(1); reader.create_threads(1); reader.connect();
-       reader.unload_query_barrel(); reader.collect_threads(); reader.disconnect(); }
-"#;
 
 #[test]
 fn a_file_that_is_wrong_or_missing_is_refused_where_it_is_wrong() {

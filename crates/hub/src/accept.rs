@@ -8,11 +8,10 @@ use stats::{RatioSpan, Replication, replicated};
 use store::{CLOUD, INSTANCE_TYPE, PRICE};
 
 use crate::check::Verified;
-use crate::db::{Cell, Db, Place, Sql};
+use crate::db::{Cell, Db, Place, Sql, places_of_values};
 use crate::error::Error;
 use crate::files::{BUNDLE, Keeping, REPORT};
 use crate::kept::changed;
-use crate::query::places_of_values;
 use crate::remeasure::{self, By};
 use crate::schema;
 

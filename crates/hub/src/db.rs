@@ -239,6 +239,11 @@ impl Sql {
 /// "Plms", the lock of PostgreSQL that writers of a hub take in turn.
 const WRITERS: i64 = 0x506c_6d73;
 
+/// `?2, ?3`: places of so many values.
+pub(crate) fn places_of_values(first: usize, count: usize) -> String {
+    (first..first + count).map(|at| format!("?{at}")).collect::<Vec<_>>().join(", ")
+}
+
 fn dollars(sql: &str) -> String {
     sql.replace('?', "$")
 }

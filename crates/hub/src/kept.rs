@@ -49,8 +49,12 @@ impl Kept {
 
     fn keep(&self, way: String, changes: i64, page: Page) {
         let Ok(mut pages) = self.pages.lock() else { return };
+        // One that took long to make is of a state that others have left behind.
+        if changes < pages.changes {
+            return;
+        }
         let bytes = way.len() + page.body.len();
-        if pages.changes != changes || pages.bytes + bytes > BYTES_MAX {
+        if pages.changes < changes || pages.bytes + bytes > BYTES_MAX {
             *pages = Pages { changes, ..Pages::default() };
         }
         pages.bytes += bytes;
@@ -94,12 +98,11 @@ pub(crate) fn changed(sql: &mut Sql) -> Result<(), Error> {
     sql.execute("UPDATE hub_version SET changes = changes + 1", &[]).map(drop)
 }
 
-/// Answers with the page as it was made before, or makes and keeps it. Files are not kept: they are read once.
+/// Answers with the page as it was made before, or makes and keeps it. Around all ways whose answers [`changed`] speaks of.
 pub(crate) async fn answer(State(hub): State<Shared>, request: Request, next: Next) -> Response {
     let way = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
-    let path = request.uri().path();
-    let is_file = path.starts_with("/bundle/") && path.matches('/').count() > 2;
-    if request.method() != Method::GET || is_file {
+    // HEAD has no body.
+    if request.method() != Method::GET {
         return next.run(request).await;
     }
     // Asked before the page is made: what changes meanwhile makes it an old one.
@@ -148,6 +151,8 @@ mod tests {
         assert!(kept.find("/a", 1).is_some() && kept.find("/b", 1).is_none() && kept.find("/a", 2).is_none());
         kept.keep("/b".to_owned(), 2, page(10));
         assert!(kept.find("/b", 2).is_some() && kept.find("/a", 2).is_none(), "of an older state");
+        kept.keep("/late".to_owned(), 1, page(10));
+        assert!(kept.find("/b", 2).is_some(), "a late one of an older state forgets nothing");
         for at in 0..100 {
             kept.keep(format!("/{at}"), 2, page(1 << 20));
             assert!(kept.pages.lock().unwrap().bytes <= BYTES_MAX);

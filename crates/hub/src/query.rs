@@ -9,7 +9,7 @@ use stats::{RatioSpan, replicated};
 use store::ChangeDecision;
 
 use crate::accept::{ALL, measured, span};
-use crate::db::{Cell, Row, Sql};
+use crate::db::{Cell, Row, Sql, places_of_values};
 use crate::error::Error;
 use crate::remeasure;
 
@@ -84,11 +84,6 @@ impl Part {
         found.truncate(size as usize);
         is_more.then_some(page.clamp(1, 1_000_000) + 1)
     }
-}
-
-/// `?2, ?3`: places of so many values.
-pub(crate) fn places_of_values(first: usize, count: usize) -> String {
-    (first..first + count).map(|at| format!("?{at}")).collect::<Vec<_>>().join(", ")
 }
 
 /// That `column` has all words, which are values from here on; a letter that means something to LIKE is a letter.
@@ -278,11 +273,10 @@ fn common_claims(all: &[(Value, Listing)], columns: &[Column<'_>]) -> Vec<Value>
             }
         }
     }
-    let each = rows.iter().map(|(claim, claims)| {
-        let first = claims.iter().flatten().next().copied().unwrap_or(claim);
+    let each = rows.iter().map(|(first, claims)| {
         let claims = claims.iter().map(|claim| {
             let claim = (*claim)?;
-            let is_first = std::ptr::eq(claim, first);
+            let is_first = std::ptr::eq(claim, *first);
             let between = span(first)
                 .zip(span(claim))
                 .filter(|_| !is_first)
@@ -290,7 +284,7 @@ fn common_claims(all: &[(Value, Listing)], columns: &[Column<'_>]) -> Vec<Value>
             Some(json!({"claim": claim, "standing": between.map(|(_, verdict)| verdict.word()),
                         "between": between.map(|(span, _)| of_span(&span))}))
         });
-        json!({"id": claim.id, "text": claim.text, "columns": claims.collect::<Vec<_>>()})
+        json!({"id": first.id, "text": first.text, "columns": claims.collect::<Vec<_>>()})
     });
     each.collect()
 }

@@ -203,14 +203,15 @@ pub(crate) fn migrate(sql: &mut Sql) -> Result<(), Error> {
             )));
         }
         MIGRATIONS[version..].iter().try_for_each(|migration| migration(sql))?;
-        if version < MIGRATIONS.len() {
-            sql.batch("DELETE FROM hub_version")?;
-            sql.execute(
-                "INSERT INTO hub_version (version) VALUES (?1)",
-                &[(MIGRATIONS.len() as i64).into()],
-            )?;
+        if version == MIGRATIONS.len() {
+            return Ok(());
         }
-        Ok(())
+        // What else the row has stays: pages are kept by the number of changes, which never goes back.
+        let sentence = match found.is_empty() {
+            true => "INSERT INTO hub_version (version) VALUES (?1)",
+            false => "UPDATE hub_version SET version = ?1",
+        };
+        sql.execute(sentence, &[(MIGRATIONS.len() as i64).into()]).map(drop)
     })
 }
 

@@ -11,10 +11,10 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{DefaultBodyLimit, Multipart, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::accept::{self, Submission};
 use crate::check::{Bounds, Found, check};
@@ -121,12 +121,10 @@ async fn asked_to_end() {
 
 /// Ways of the JSON, as the OpenAPI file names them. The pages stand beside them.
 fn router(hub: Shared) -> Router {
-    Router::new()
+    let pages = Router::new()
         .route("/", get(front))
         .route("/search", get(search))
         .route("/bundle/{id}", get(bundle))
-        .route("/bundle/{id}/report", get(report_page))
-        .route("/bundle/{id}/file", get(bundle_file))
         .route("/claim/{id}", get(claim))
         .route("/compare", get(compare))
         .route("/places", get(places))
@@ -134,25 +132,31 @@ fn router(hub: Shared) -> Router {
         .route("/server/{name}", get(server))
         .route("/history", get(history_of_first))
         .route("/history/{flavor}/{metric}", get(history))
-        .route("/submit", get(form).post(submit_by_form))
-        .route("/hub.css", get(css))
         .route("/feed.atom", get(feed))
-        .route("/api/v1/openapi.json", get(openapi))
         .route("/api/v1/front", get(api_front))
-        .route("/api/v1/bundles", get(api_search).post(submit))
-        .route("/api/v1/bundles/{id}", get(api_bundle).delete(hide))
-        .route("/api/v1/bundles/{id}/remeasurements", post(ask_again))
-        .route("/api/v1/remeasurements/lease", post(lease))
-        .route("/api/v1/remeasurements/{id}/renew", post(renew))
-        .route("/api/v1/remeasurements/{id}/end", post(ended))
+        .route("/api/v1/bundles", get(api_search))
+        .route("/api/v1/bundles/{id}", get(api_bundle))
         .route("/api/v1/claims/{id}", get(api_claim))
         .route("/api/v1/compare", get(api_compare))
         .route("/api/v1/places", get(api_places))
         .route("/api/v1/hosts/{id}", get(api_host))
         .route("/api/v1/servers/{name}", get(api_server))
         .route("/api/v1/history/{flavor}/{metric}", get(api_history))
+        .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&hub), kept::answer));
+    Router::new()
+        .route("/bundle/{id}/report", get(report_page))
+        .route("/bundle/{id}/file", get(bundle_file))
+        .route("/submit", get(form).post(submit_by_form))
+        .route("/hub.css", get(css))
+        .route("/api/v1/openapi.json", get(openapi))
+        .route("/api/v1/bundles", post(submit))
+        .route("/api/v1/bundles/{id}", delete(hide))
+        .route("/api/v1/bundles/{id}/remeasurements", post(ask_again))
+        .route("/api/v1/remeasurements/lease", post(lease))
+        .route("/api/v1/remeasurements/{id}/renew", post(renew))
+        .route("/api/v1/remeasurements/{id}/end", post(ended))
+        .merge(pages)
         .fallback(async || Answer(Error::NotFound("page")))
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(&hub), kept::answer))
         .layer(axum::middleware::from_fn(with_policy))
         // The handlers bound what they read themselves.
         .layer(DefaultBodyLimit::disable())
@@ -223,13 +227,18 @@ impl IntoResponse for Answer {
 
 type Answered = Result<Response, Answer>;
 
+/// A place among so many.
+async fn place(of: &Semaphore) -> Result<SemaphorePermit<'_>, Error> {
+    of.acquire().await.map_err(|_| Error::Inside("the hub ends".to_owned()))
+}
+
 /// Work that waits, on a thread that may.
 pub(crate) async fn waiting<T: Send + 'static>(
     hub: &Shared,
     work: impl FnOnce(&Hub) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let broken = |_| Error::Inside("a thread of the hub broke off".to_owned());
-    let permit = hub.queries.acquire().await.map_err(|_| Error::Inside("the hub ends".to_owned()))?;
+    let permit = place(&hub.queries).await?;
     let hub = Arc::clone(hub);
     let done = tokio::task::spawn_blocking(move || work(&hub)).await.map_err(broken)?;
     drop(permit);
@@ -433,7 +442,7 @@ async fn history(
         let found = query::history(sql, flavor, &metric, &words.short(), Part::Page(words.page))?;
         Ok(pages::history(&found, flavor, &metric, &flavors))
     };
-    let _turn = hub.histories.acquire().await.map_err(|_| Error::Inside("the hub ends".to_owned()))?;
+    let _turn = place(&hub.histories).await?;
     page(&hub, "history.html", |_| Some("History"), ask).await
 }
 
@@ -448,7 +457,7 @@ async fn api_history(
         value["next"] = json!(found.next);
         Ok(value)
     };
-    let _turn = hub.histories.acquire().await.map_err(|_| Error::Inside("the hub ends".to_owned()))?;
+    let _turn = place(&hub.histories).await?;
     api(&hub, ask).await
 }
 
@@ -525,7 +534,7 @@ impl Hub {
 async fn take(hub: &Shared, token: String, bytes: Vec<u8>) -> Result<Value, Error> {
     let many = |_| Error::TooMany("many bundles are being looked at: try again in a minute".to_owned());
     let _place = hub.waiting.try_acquire().map_err(many)?;
-    let _turn = hub.checks.acquire().await.map_err(|_| Error::Inside("the hub ends".to_owned()))?;
+    let _turn = place(&hub.checks).await?;
     let hub = Arc::clone(hub);
     tokio::task::spawn_blocking(move || hub.submitted(&token, &bytes))
         .await

@@ -193,25 +193,6 @@ fn build(home: &Home, request: &Request, observer: Observer<'_>) -> Result<sandb
 mod tests {
     use super::*;
 
-    /// Lives whose second side is faster by `ratio`, with slices that alternate around their mean.
-    fn made(lives: u32, ratio: f64) -> Calibrations {
-        let mut made = Calibrations::new("mariadb@11.4.5", "b", WORKLOAD, SESSIONS, 2.2);
-        for life in 0..lives {
-            let level = 1000.0 * (1.0 + 0.02 * f64::from(life % 3));
-            let noise =
-                |at: i32| 1.0 + 0.03 * f64::from(at * 7 % 5 - 2) + 0.004 * f64::from(life * 5 % 7) - 0.012;
-            let side = |ratio: f64, shift: i32| (0..8).map(|at| level * ratio * noise(at + shift)).collect();
-            let tps = [side(1.0, 0), side(ratio, 1)];
-            made.lives.push(EqualLife {
-                tps,
-                took_s: 30.0,
-                at_ms: i64::from(life),
-                calibration: 1 + life / 16,
-            });
-        }
-        made
-    }
-
     #[test]
     fn a_margin_below_what_the_machine_tells_is_named_with_its_place() {
         let dir = tempfile::tempdir().unwrap();
@@ -228,7 +209,9 @@ mod tests {
             note(&home, &study, &body, &plan)
         };
         assert_eq!(note_for("0.05"), None, "nothing is known yet");
-        made(20, 1.0).write(&folder(&home), &crate::host::facts().fingerprint).unwrap();
+        store::testing::calibrations(20, 1.0)
+            .write(&folder(&home), &crate::host::facts().fingerprint)
+            .unwrap();
         let fine = note_for("0.9").unwrap();
         assert!(fine.starts_with("10 blocks of this study tell a difference of "), "{fine}");
         assert!(!fine.contains("below"), "{fine}");

@@ -162,8 +162,9 @@ pub(crate) fn resolve_from(name: &str, elsewhere: &Elsewhere) -> Result<Resolved
     }
 }
 
-/// The files that a workload is read from, as they are now, some of them elsewhere: the name that it has for each, and the bytes, in the order in
-/// which [`content_sha256`] takes them. Scripts that came with this plimsoll are among them where others go with them.
+/// The files that a workload is read from, as they are now, some of them elsewhere: the name that it has for each, and the
+/// bytes, in the order in which [`content_sha256`] takes them. Scripts that came with this plimsoll are among them where
+/// others go with them.
 ///
 /// # Errors
 /// It is not made of files, or one cannot be read.

@@ -156,26 +156,9 @@ impl Summary {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use store::testing::calibrations as made;
 
-    /// Lives whose second side is faster by `ratio`, with slices that alternate around their mean.
-    fn made(lives: u32, ratio: f64) -> Calibrations {
-        let mut made = Calibrations::new("mariadb@11.4.5", "b", "oltp_read_write", 8, 2.2);
-        for life in 0..lives {
-            let level = 1000.0 * (1.0 + 0.02 * f64::from(life % 3));
-            let noise =
-                |at: i32| 1.0 + 0.03 * f64::from(at * 7 % 5 - 2) + 0.004 * f64::from(life * 5 % 7) - 0.012;
-            let side = |ratio: f64, shift: i32| (0..8).map(|at| level * ratio * noise(at + shift)).collect();
-            let tps = [side(1.0, 0), side(ratio, 1)];
-            made.lives.push(EqualLife {
-                tps,
-                took_s: 30.0,
-                at_ms: i64::from(life),
-                calibration: 1 + life / 16,
-            });
-        }
-        made
-    }
+    use super::*;
 
     #[test]
     fn equal_servers_give_studies_without_a_false_verdict_and_differences_that_shrink_with_time() {

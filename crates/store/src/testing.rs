@@ -1,10 +1,11 @@
-//! For tests that damage what is stored behind the store's back.
+//! For tests of other rooms: damage behind the store's back, and what they would have to measure for minutes.
 
 use std::time::Duration;
 
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, Result};
 
+use crate::calibration::{Calibrations, EqualLife};
 use crate::open::Store;
 
 /// A results file's content in memory, with nothing in SQLite's way that keeps it in itself consistent.
@@ -21,4 +22,18 @@ pub fn in_memory(file: &Store) -> Result<Store> {
 /// What the store reads from.
 pub fn connection(store: &Store) -> &Connection {
     &store.connection
+}
+
+/// Lives whose second side is faster by `ratio`, with slices that alternate around their mean.
+pub fn calibrations(lives: u32, ratio: f64) -> Calibrations {
+    let mut made = Calibrations::new("mariadb@11.4.5", "b", "oltp_read_write", 8, 2.2);
+    for life in 0..lives {
+        let level = 1000.0 * (1.0 + 0.02 * f64::from(life % 3));
+        let noise =
+            |at: i32| 1.0 + 0.03 * f64::from(at * 7 % 5 - 2) + 0.004 * f64::from(life * 5 % 7) - 0.012;
+        let side = |ratio: f64, shift: i32| (0..8).map(|at| level * ratio * noise(at + shift)).collect();
+        let tps = [side(1.0, 0), side(ratio, 1)];
+        made.lives.push(EqualLife { tps, took_s: 30.0, at_ms: i64::from(life), calibration: 1 + life / 16 });
+    }
+    made
 }

@@ -6,24 +6,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 use store::bundle::{Limits, Manifest, Member, content_sha256, index_of, pack, unpack};
 
-use super::common::{Done, plimsoll, run, servers_are_there};
+use super::common::{Done, SMACK, plimsoll, run, servers_are_there};
 use super::{recorded, verified};
-
-const SMACK: &str = r#"// Looks colours up.
-client "admin" { user "root"; host "localhost"; db "test"; }
-table "colours" {
-  client "admin";
-  create "create table colours(name char(20) not null primary key, n int)";
-  min_rows "3";
-  data_file "colours.dat";
-  gen_data_file "";
-}
-dictionary "name" { type "rand"; source_type "file"; source "colours.dat"; delim ","; }
-query "look" { query "select n from colours where name = '$name'"; type "look"; has_result_set "y"; parsed "y"; }
-client "reader" { user "root"; host "localhost"; db "test"; query_barrel "1 look"; }
-main { reader.init(); reader.set_num_rounds(1); reader.create_threads(1); reader.connect();
-       reader.unload_query_barrel(); reader.collect_threads(); reader.disconnect(); }
-"#;
 
 fn write(path: &Path, text: &str) -> String {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -185,3 +185,20 @@ fn loaded(target: &wire::Target, sessions: u64) -> Option<u32> {
     let pid = std::fs::read_to_string(pid_file).ok()?.trim().parse().ok()?;
     (count >= sessions && selects >= LOADED_SELECTS_MIN).then_some(pid)
 }
+
+/// A smack file that loads its rows and draws its words from `colours.dat` beside it.
+pub(crate) const SMACK: &str = r#"// Looks colours up.
+client "admin" { user "root"; host "localhost"; db "test"; }
+table "colours" {
+  client "admin";
+  create "create table colours(name char(20) not null primary key, n int)";
+  min_rows "3";
+  data_file "colours.dat";
+  gen_data_file "";
+}
+dictionary "name" { type "rand"; source_type "file"; source "colours.dat"; delim ","; }
+query "look" { query "select n from colours where name = '$name'"; type "look"; has_result_set "y"; parsed "y"; }
+client "reader" { user "root"; host "localhost"; db "test"; query_barrel "1 look"; }
+main { reader.init(); reader.set_num_rounds(1); reader.create_threads(1); reader.connect();
+       reader.unload_query_barrel(); reader.collect_threads(); reader.disconnect(); }
+"#;

@@ -1,38 +1,24 @@
 //! Sixteen submitters at two hubs of one database, while a hub and the database are killed: what was acknowledged is
 //! listed, whole, and once.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Hub, address, bundle, common, sqlite};
+use super::{Hub, address, asked, bundle, common, sqlite};
 
 const SUBMITTERS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The status of an answer; `None` where whoever was asked is gone.
-fn submitted(address: &str, token: &str, bytes: &[u8]) -> Option<u16> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    let head = format!(
-        "POST /api/v1/bundles HTTP/1.1\r\nHost: hub\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
-         Content-Length: {}\r\n\r\n",
-        bytes.len()
-    );
-    stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(bytes)).ok()?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).ok()?;
-    String::from_utf8_lossy(&answer).strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
-}
-
 /// Asks one hub and the other until it is told that the bundle is there, as a patient submitter does.
 fn submit_until_acknowledged(hubs: &[&str], token: &str, bytes: &[u8]) {
     let until = Instant::now() + PATIENCE;
+    let header = format!("Authorization: Bearer {token}");
     for hub in hubs.iter().cycle() {
-        match submitted(hub, token, bytes) {
+        let answer = asked(hub, "POST", "/api/v1/bundles", &header, bytes);
+        match answer.map(|(status, ..)| status) {
             Some(201 | 409) => return,
             None | Some(429 | 503) => std::thread::sleep(Duration::from_millis(100)),
             Some(other) => panic!("{other}"),

@@ -250,7 +250,8 @@ fn calibration(made: &store::Calibrations) -> ListedCalibration {
     }
 }
 
-/// A private server is started without option files, so that what differs from its own defaults was asked for.
+/// What was asked for and what decides the durability, as the server reported it. All else is its own default, for a private
+/// server is started without option files.
 fn settings(server: &ServerFacts) -> BTreeMap<String, String> {
     let reported = |name: &String| {
         // Command lines write some names with hyphens.

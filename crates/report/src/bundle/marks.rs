@@ -1,7 +1,7 @@
 //! Which measurements a bundle holds: a mark of each run, which is the same however and by whomever it is sealed.
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use store::bundle::sha256;
 use store::{Step, Store};
 
 use crate::error::Error;
@@ -28,10 +28,8 @@ pub(super) fn marks(results: &Store) -> Result<Vec<RunMark>, Error> {
             if end.steps.iter().map(|step| step.response.len()).sum::<u64>() < RESPONSES_MIN {
                 continue;
             }
-            let mut hash = Sha256::new();
-            end.steps.iter().for_each(|step| add(&mut hash, step));
-            let run = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-            all.push(RunMark { run, host: results.host(head.start.host)?.fingerprint });
+            let counted: Vec<u8> = end.steps.iter().flat_map(counted).flat_map(u64::to_le_bytes).collect();
+            all.push(RunMark { run: sha256(&counted), host: results.host(head.start.host)?.fingerprint });
         }
     }
     all.sort();
@@ -39,13 +37,9 @@ pub(super) fn marks(results: &Store) -> Result<Vec<RunMark>, Error> {
     Ok(all)
 }
 
-fn add(hash: &mut Sha256, step: &Step) {
-    let counts = [step.outcomes.committed, step.outcomes.rolled_back, step.outcomes.failed()];
-    for count in counts {
-        hash.update(count.to_le_bytes());
-    }
-    for recorded in step.response.iter_recorded() {
-        hash.update(recorded.value_iterated_to().to_le_bytes());
-        hash.update(recorded.count_at_value().to_le_bytes());
-    }
+/// Outcomes, then values and counts of the response times.
+fn counted(step: &Step) -> Vec<u64> {
+    let outcomes = [step.outcomes.committed, step.outcomes.rolled_back, step.outcomes.failed()];
+    let times = step.response.iter_recorded().flat_map(|it| [it.value_iterated_to(), it.count_at_value()]);
+    outcomes.into_iter().chain(times).collect()
 }
