@@ -305,7 +305,7 @@ pub(crate) fn leftovers(home: &Home) -> Result<Vec<String>, Error> {
     let mut removed = Vec::new();
     for dir in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
         // Whoever measures on it holds its lock.
-        let Some(_lock) = Lock::take(&dir, std::time::Duration::ZERO)? else { continue };
+        let Some(_lock) = Lock::of_leftover(&dir)? else { continue };
         let text = fs::read(dir.join("filesystem.json")).unwrap_or_default();
         let Ok(record) = serde_json::from_slice::<Record>(&text) else { continue };
         if record.host == host_name() {

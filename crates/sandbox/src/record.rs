@@ -234,6 +234,15 @@ impl Lock {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+
+    /// The lock of a directory that a crashed plimsoll may have left; `None` where it is no leftover: another holds it,
+    /// or its owner has removed it since it was listed.
+    pub(crate) fn of_leftover(dir: &Path) -> Result<Option<Lock>, Error> {
+        match Lock::take(dir, Duration::ZERO) {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            taken => taken,
+        }
+    }
 }
 
 /// Uids of the sandboxes of root: a range that Debian leaves free (it is neither "system" nor "user" nor 65534).
@@ -338,5 +347,16 @@ mod tests {
             assert_eq!(from_home(Path::new(path), old), Path::new(path));
             assert_eq!(here(Path::new(path), new, &folder), Path::new(path));
         }
+    }
+
+    #[test]
+    fn a_directory_that_its_owner_removed_meanwhile_is_no_leftover() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("test-1-2");
+        assert!(Lock::of_leftover(&dir).unwrap().is_none());
+        std::fs::create_dir(&dir).unwrap();
+        let lock = Lock::of_leftover(&dir).unwrap();
+        assert!(lock.is_some());
+        assert!(Lock::of_leftover(&dir).unwrap().is_none(), "another looks after it");
     }
 }

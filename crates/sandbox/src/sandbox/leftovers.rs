@@ -36,7 +36,7 @@ pub fn leftovers(home: &Home) -> Result<Vec<String>, Error> {
             continue;
         }
         // Whoever looks after it holds its lock.
-        let Some(_lock) = Lock::take(&dir, Duration::ZERO)? else { continue };
+        let Some(_lock) = Lock::of_leftover(&dir)? else { continue };
         match &record {
             Some(record) => {
                 end_all_of(record, None);
