@@ -112,10 +112,15 @@ impl Drop for Hub {
 
 /// A bundle of the synthetic ladder on a machine of its own.
 fn bundle(dir: &Path, machine: &str, seed: u64) -> (PathBuf, Vec<u8>) {
+    bundle_of(dir, machine, seed, seed)
+}
+
+/// One of several of a machine.
+fn bundle_of(dir: &Path, machine: &str, fingerprint: u64, seed: u64) -> (PathBuf, Vec<u8>) {
     let place = dir.join(format!("{machine}-{seed}"));
     let mut store = store::Store::open(&place).unwrap();
     let mut host = recorded::host(machine, "Linux 6.1");
-    host.fingerprint = format!("{seed:016x}");
+    host.fingerprint = format!("{fingerprint:016x}");
     recorded::add_ladder(&mut store, &host, 6, 3, seed);
     drop(store);
     (place.join("b.plimsoll"), sealed(&place, &[]))
@@ -258,7 +263,7 @@ fn each_link_of_a_site_leads_somewhere(site: &Path, base: &str) {
                 continue;
             }
             let page = std::fs::read_to_string(entry.path()).unwrap();
-            for rest in page.split(" href=\"").skip(1) {
+            for rest in [" href=\"", " src=\""].iter().flat_map(|name| page.split(name).skip(1)) {
                 let link = rest.split('"').next().unwrap().replace("&#x2f;", "/");
                 let Some(way) = link.strip_prefix(base) else {
                     assert!(link.starts_with('#'), "{link} in {}", entry.path().display());

@@ -239,13 +239,25 @@ pub struct Made {
 /// Made ones that are listed in one transaction.
 const MADE_AT_ONCE: usize = 250;
 
-/// Lists made bundles as those that verified are listed; there are no files of them. For benchmarks of pages, in a database
+/// Lists made bundles as those that verified are listed; [`keep_made`] gives them files. For benchmarks of pages, in a database
 /// that has nothing else.
 ///
 /// # Errors
 /// The database cannot be had, or has bundles.
 pub fn list_made(place: &Place, made: impl IntoIterator<Item = Made>) -> Result<(), Error> {
     Db::open(place)?.with(|sql| list_into(sql, made))
+}
+
+/// Keeps a bundle and its report under the name of a made one. For benchmarks of pages.
+///
+/// # Errors
+/// They cannot be written, or are to be kept in a database.
+pub fn keep_made(keeping: &Keeping, id: &str, bundle: &[u8], report: &[u8]) -> Result<(), Error> {
+    if *keeping == Keeping::Database {
+        return Err(Error::Wrong("files of made bundles are kept in a directory".to_owned()));
+    }
+    keeping.keep_before(id, REPORT, report)?;
+    keeping.keep_before(id, BUNDLE, bundle)
 }
 
 /// Has all pages made anew, as after a submission. For benchmarks of pages.

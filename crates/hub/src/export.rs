@@ -24,6 +24,7 @@ pub fn export(place: &Place, keeping: &Keeping, folder: &Path, base: &str) -> Re
     };
     let front = db.with(query::front)?;
     write("hub.css", pages::css().as_bytes())?;
+    write("charts.js", report::chart_script().as_bytes())?;
     write("index.html", pages.page("front.html", "Results", &front)?.as_bytes())?;
     let places = db.with(|sql| query::places(sql, Part::All))?;
     write("places/index.html", pages.page("places.html", "Servers and machines", &places)?.as_bytes())?;
@@ -78,7 +79,7 @@ pub fn export(place: &Place, keeping: &Keeping, folder: &Path, base: &str) -> Re
         for metric in ["tps", "p95", "p99"] {
             let found = db.with(|sql| query::history(sql, flavor, metric, "", Part::All))?;
             let value = pages::history(&found, flavor, metric, &flavors);
-            let text = pages.page("history.html", "History", &value)?;
+            let text = pages.page(pages::HISTORY, "History", &value)?;
             write(&format!("history/{}/{metric}/index.html", in_folder(flavor)), text.as_bytes())?;
             if at == 0 && metric == "tps" {
                 write("history/index.html", text.as_bytes())?;

@@ -24,7 +24,7 @@ mod serve;
 mod tokens;
 mod worker;
 
-pub use accept::{Made, list_made, note_change};
+pub use accept::{Made, keep_made, list_made, note_change};
 pub use check::check_in_child;
 pub use client::{Submitted, submit};
 pub use db::Place;

@@ -1,4 +1,4 @@
-//! Pages: templates over what `query` says. HTML is escaped by default, nothing needs a script.
+//! Pages: templates over what `query` says. HTML is escaped by default, and tables need no script.
 
 use minijinja::value::Serde;
 use minijinja::{Environment, context};
@@ -10,10 +10,18 @@ use crate::query::Histories;
 /// Nothing but the hub's own style; no script at all.
 pub(crate) const POLICY: &str =
     "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// On pages with charts the hub's own script as well, which sets the style of what it draws.
+pub(crate) const CHART_POLICY: &str = "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; \
+     img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 /// The same where no header says it: what a page itself may say.
 const STATIC_POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'none'; base-uri 'none'";
+const STATIC_CHART_POLICY: &str = "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; \
+     img-src data:; form-action 'none'; base-uri 'none'";
 /// A report has the scripts of its charts, by their hashes, in a place of its own without rights.
 pub(crate) const REPORT_POLICY: &str = "sandbox allow-scripts; frame-ancestors 'none'";
+
+/// The page with charts.
+pub(crate) const HISTORY: &str = "history.html";
 
 const TEMPLATES: [(&str, &str); 12] = [
     ("parts.html", include_str!("../assets/parts.html.jinja")),
@@ -26,7 +34,7 @@ const TEMPLATES: [(&str, &str); 12] = [
     ("host.html", include_str!("../assets/host.html.jinja")),
     ("server.html", include_str!("../assets/server.html.jinja")),
     ("places.html", include_str!("../assets/places.html.jinja")),
-    ("history.html", include_str!("../assets/history.html.jinja")),
+    (HISTORY, include_str!("../assets/history.html.jinja")),
     ("note.html", include_str!("../assets/note.html.jinja")),
 ];
 const ATOM: &str = include_str!("../assets/feed.atom.jinja");
@@ -68,7 +76,8 @@ impl Pages {
     pub(crate) fn page(&self, name: &str, title: &str, data: &Value) -> Result<String, Error> {
         let template = self.environment.get_template(name)?;
         Ok(template.render(context! {
-            base => self.base.clone(), is_static => self.is_static, policy => STATIC_POLICY, title,
+            base => self.base.clone(), is_static => self.is_static, title,
+            policy => if name == HISTORY { STATIC_CHART_POLICY } else { STATIC_POLICY },
             version => env!("CARGO_PKG_VERSION"), data => minijinja::Value::from(Serde(data)),
         })?)
     }
@@ -114,12 +123,15 @@ pub(crate) fn note(pages: &Pages, title: &str, text: &str, link: Option<&str>) -
     pages.page("note.html", title, &json!({"text": text, "link": link}))
 }
 
-/// Histories with their drawings.
+/// Histories with their charts.
 pub(crate) fn history(found: &Histories, flavor: &str, metric: &str, flavors: &[String]) -> Value {
     let known = found.history.json();
-    let each = found.history.series.iter().enumerate().map(|(at, series)| {
-        json!({"label": series.label(), "drawing": report::history::drawing(series), "series": known["series"][at]})
-    });
+    let each = found
+        .history
+        .series
+        .iter()
+        .enumerate()
+        .map(|(at, series)| json!({"label": series.label(), "series": known["series"][at]}));
     json!({"flavor": flavor, "metric": metric, "flavors": flavors, "series": each.collect::<Vec<_>>(),
-           "words": found.words, "next": found.next})
+           "charts": report::history::charts(&found.history), "words": found.words, "next": found.next})
 }

@@ -648,7 +648,10 @@ mod tests {
             let value = crate::pages::history(&found, "mariadb", "tps", &["mariadb".to_owned()]);
             (
                 json,
-                crate::pages::Pages::new("", false).unwrap().page("history.html", "History", &value).unwrap(),
+                crate::pages::Pages::new("", false)
+                    .unwrap()
+                    .page(crate::pages::HISTORY, "History", &value)
+                    .unwrap(),
             )
         };
         let (series, text) = page(&mut hub_of((0..16).map(commit)));
@@ -659,13 +662,13 @@ mod tests {
             (&"mariadb@11.4.5+c07".into(), &"mariadb@11.4.5+c08".into(), &"new".into())
         );
         assert!(
-            text.contains("<td>mariadb@11.4.5+c08</td>") && text.contains("class=\"change worse\""),
+            text.contains("<td>mariadb@11.4.5+c08</td>") && text.contains("\"changes\":[[8,true]]"),
             "{text}"
         );
-        // Each point of the drawing leads to its row.
-        let row = format!("{}-15", series["id"].as_str().unwrap());
+        // Each point of the chart leads to its row.
+        let id = series["id"].as_str().unwrap();
         assert!(
-            text.contains(&format!("href=\"#{row}\"")) && text.contains(&format!("id=\"{row}\"")),
+            text.contains(&format!("\"id\":\"{id}\"")) && text.contains(&format!("id=\"{id}-15\"")),
             "{text}"
         );
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -148,6 +148,7 @@ fn router(hub: Shared) -> Router {
         .route("/bundle/{id}/file", get(bundle_file))
         .route("/submit", get(form).post(submit_by_form))
         .route("/hub.css", get(css))
+        .route("/charts.js", get(chart_script))
         .route("/api/v1/openapi.json", get(openapi))
         .route("/api/v1/bundles", post(submit))
         .route("/api/v1/bundles/{id}", delete(hide))
@@ -443,7 +444,10 @@ async fn history(
         Ok(pages::history(&found, flavor, &metric, &flavors))
     };
     let _turn = place(&hub.histories).await?;
-    page(&hub, "history.html", |_| Some("History"), ask).await
+    let mut answer = page(&hub, pages::HISTORY, |_| Some("History"), ask).await?;
+    let policy = HeaderValue::from_static(pages::CHART_POLICY);
+    answer.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    Ok(answer)
 }
 
 async fn api_history(
@@ -465,6 +469,13 @@ async fn css(State(hub): State<Shared>) -> Response {
     let headers =
         [(header::CONTENT_TYPE, "text/css; charset=utf-8"), (header::CACHE_CONTROL, "max-age=3600")];
     (headers, hub.css.clone()).into_response()
+}
+
+async fn chart_script() -> Response {
+    static SCRIPT: LazyLock<String> = LazyLock::new(report::chart_script);
+    let headers =
+        [(header::CONTENT_TYPE, "text/javascript; charset=utf-8"), (header::CACHE_CONTROL, "max-age=3600")];
+    (headers, SCRIPT.as_str()).into_response()
 }
 
 async fn feed(State(hub): State<Shared>) -> Answered {

@@ -1,4 +1,4 @@
-// Draws the charts of a Plimsoll report. What to draw stands in #data; nothing is fetched.
+// Draws the charts of a Plimsoll report, and those of histories. What to draw stands in #data; nothing is fetched.
 'use strict';
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
@@ -34,7 +34,7 @@
     const style = getComputedStyle(document.documentElement);
     const of = (name) => style.getPropertyValue(name).trim();
     return {
-      ink: of('--ink'), soft: of('--soft'), line: of('--line'), paper: of('--paper'), wash: of('--wash'), bad: of('--bad'),
+      ink: of('--ink'), soft: of('--soft'), line: of('--line'), paper: of('--paper'), wash: of('--wash'), bad: of('--bad'), good: of('--good'),
       hatch: of('--hatch'), series: [0, 1, 2, 3, 4, 5, 6, 7].map((i) => of(`--s${i}`)), font: of('--sans'),
     };
   };
@@ -183,6 +183,42 @@
       const point = line && line.points[event.dataIndex];
       return point && point[4] ? `${prefix}${point[4]}` : null;
     },
+  });
+
+  // One value for each point of a series with its interval, and a line where its level changed.
+  const history = (spec) => ({
+    title: spec.metric, unit: 'with 95 % intervals; a dashed line stands where the level changed', names: [],
+    option: (t) => {
+      const label = (at) => (Number.isInteger(at) && spec.points[at] ? spec.points[at][3] : '');
+      const marks = spec.changes.map(([at, isWorse]) => ({
+        xAxis: at - 0.5, lineStyle: { color: isWorse ? t.bad : t.good, width: 2, type: 'dashed' },
+      }));
+      return Object.assign(base(t), {
+        legend: { show: false },
+        grid: Object.assign(base(t).grid, { top: 10 }),
+        xAxis: {
+          type: 'value', min: -0.5, max: spec.points.length - 0.5, minInterval: 1, splitLine: { show: false },
+          axisLine: { lineStyle: { color: t.soft } }, axisTick: { show: false },
+          axisLabel: { color: t.ink, fontSize: 12, formatter: label, hideOverlap: true, showMinLabel: false, showMaxLabel: false },
+        },
+        yAxis: valueAxis(t),
+        series: [
+          {
+            type: 'line', data: spec.points.map((p, at) => [at, p[0]]), symbol: 'circle', symbolSize: 8, z: 4,
+            itemStyle: { color: t.series[0] }, lineStyle: { color: t.series[0], width: 1.4 }, emphasis: { disabled: true }, cursor: 'pointer',
+            markLine: { silent: true, symbol: 'none', label: { show: false }, data: marks },
+          },
+          whiskers(t, spec, t.series[0]),
+        ],
+        tooltip: Object.assign(base(t).tooltip, {
+          formatter: (items) => {
+            const [value, low, high, build, at] = spec.points[items[0].value[0]];
+            return `<div class="tip"><b>${escape(build)}</b>, ${escape(at)}<br>${figure(value)} (${figure(low)} – ${figure(high)})</div>`;
+          },
+        }),
+      });
+    },
+    click: (event) => (event.componentType === 'series' ? `${spec.id}-${event.dataIndex}` : null),
   });
 
   // From the worst to the best second as a box, with the average as a stroke across it.
@@ -378,6 +414,9 @@
 
   const draw = () => {
     const t = theme();
+    document.querySelectorAll('.charts[data-history]').forEach((parent) => {
+      fill(mount(parent, history(data.histories[Number(parent.dataset.history)])), t);
+    });
     document.querySelectorAll('.charts[data-kind]').forEach((parent) => {
       const at = Number(parent.dataset.study);
       const spec = data.studies[at];
@@ -403,10 +442,11 @@
     });
   };
 
-  // A link into a run opens it.
+  // A link into a run or into a table of points opens it.
   const follow = () => {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (target && target.tagName === 'DETAILS') { target.open = true; target.scrollIntoView(); }
+    const closed = target && target.closest('details');
+    if (closed) { closed.open = true; target.scrollIntoView(); }
   };
 
   let pending = 0;

@@ -102,6 +102,17 @@ fn table(passes: &[(String, u32, Vec<&store::HotLock>)], source: LockSource) -> 
     })
 }
 
+/// The tables for JSON: seconds waited in each second, by lock, in the order of the columns.
+pub(crate) fn json_tables(study: &StudyReport) -> Vec<Value> {
+    let of = |table: LockTable| {
+        let column = |(label, sessions)| json!({"label": label, "sessions": sessions});
+        let row = |(lock, values)| json!({"lock": lock, "waited_share": values});
+        json!({"columns": table.columns.into_iter().map(column).collect::<Value>(),
+               "rows": table.rows.into_iter().map(row).collect::<Value>(), "source": table.source})
+    };
+    tables(study).into_iter().map(of).collect()
+}
+
 /// Every line of every pass.
 pub(crate) fn json_lines(study: &StudyReport) -> Vec<Value> {
     passes(study)

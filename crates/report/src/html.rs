@@ -17,21 +17,32 @@ pub const CSS: &str = include_str!("../assets/report.css");
 const SCRIPT: &str = include_str!("../assets/report.js");
 const ECHARTS: &str = include_str!("../assets/echarts.custom.min.js");
 
+/// What draws the charts of a page that has [`history::charts`](crate::history::charts) in its element `data`.
+pub fn chart_script() -> String {
+    format!("{ECHARTS}\n{SCRIPT}")
+}
+
+/// Style and scripts with the policy's words for them, and what they draw, for a template.
+pub(crate) fn charts_of(data: String) -> Value {
+    let hashes: Vec<String> = [ECHARTS, SCRIPT].iter().map(|script| policy_hash(script)).collect();
+    context! {
+        css => CSS,
+        echarts => ECHARTS,
+        script => SCRIPT,
+        script_hashes => hashes.join(" "),
+        data,
+    }
+}
+
 /// The report as one HTML file.
 pub fn html(report: &Report) -> Result<String, Error> {
     let mut environment = Environment::new();
     // The name's ending turns on the escaping of HTML.
     environment.add_template("report.html", TEMPLATE)?;
     let data = serde_json::json!({"studies": report.studies.iter().map(charts).collect::<Vec<_>>()});
-    let hashes: Vec<String> = [ECHARTS, SCRIPT].iter().map(|script| policy_hash(script)).collect();
-    let page = environment.get_template("report.html")?.render(context! {
-        css => CSS,
-        echarts => ECHARTS,
-        script => SCRIPT,
-        script_hashes => hashes.join(" "),
-        data => script_safe(&data.to_string()),
-        ..Value::from(Serde(page::context(report)))
-    })?;
+    let page = environment.get_template("report.html")?.render(
+        context! { ..charts_of(script_safe(&data.to_string())), ..Value::from(Serde(page::context(report))) },
+    )?;
     Ok(page)
 }
 
@@ -41,7 +52,7 @@ fn policy_hash(script: &str) -> String {
 }
 
 /// JSON inside a script element: nothing in it can end the element or begin a comment.
-fn script_safe(json: &str) -> String {
+pub(crate) fn script_safe(json: &str) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 

@@ -52,15 +52,21 @@ impl Moment<'_> {
         stats::median(&self.before_tps).zip(stats::median(&self.after_tps))
     }
 
-    /// The median ratio, with the lowest and the highest: `×0.93 [×0.92 to ×0.94]`.
-    pub(crate) fn ratio_text(&self) -> Option<String> {
+    /// The median ratio, the lowest and the highest.
+    pub(crate) fn ratio(&self) -> Option<[f64; 3]> {
         let least = self.ratios.iter().copied().fold(f64::MAX, f64::min);
         let most = self.ratios.iter().copied().fold(f64::MIN, f64::max);
+        stats::median(&self.ratios).map(|middle| [middle, least, most])
+    }
+
+    /// The same for people: `×0.93 [×0.92 to ×0.94]`.
+    pub(crate) fn ratio_text(&self) -> Option<String> {
+        let [middle, least, most] = self.ratio()?;
         let span = match self.lives() {
             0 | 1 => String::new(),
             _ => format!(" [{} to {}]", ratio(least), ratio(most)),
         };
-        stats::median(&self.ratios).map(|middle| format!("{}{span}", ratio(middle)))
+        Some(format!("{}{span}", ratio(middle)))
     }
 }
 

@@ -20,6 +20,7 @@ pub fn json(report: &Report) -> Value {
         .iter()
         .flat_map(|study| study.verdicts.iter().map(|verdict| comparison(&report.hosts, study, verdict)))
         .collect();
+    let sections: Vec<Value> = report.studies.iter().map(crate::sections::json_line).collect();
     let rankings: Vec<Value> = report.studies.iter().flat_map(crate::ranking::json_lines).collect();
     json!({
         "schema": crate::bench::SCHEMA,
@@ -28,6 +29,7 @@ pub fn json(report: &Report) -> Value {
         "cells": cells,
         "comparisons": comparisons,
         "rankings": rankings,
+        "sections": sections,
     })
 }
 
@@ -44,7 +46,9 @@ fn studies(study: &StudyReport) -> Vec<Value> {
                 "command": stored.command, "planned_at": time_text(stored.created_at_ms),
                 "blocks": stored.blocks, "runs_planned": stored.runs, "answer": study.answer.iter().map(|sentence| &sentence.text).collect::<Vec<_>>(),
                 "inequalities": study.inequalities,
+                "canary_spread": crate::derived::canary_spreads(study),
                 "hot_locks": crate::hot_locks::json_lines(study),
+                "lock_waits": crate::hot_locks::json_tables(study),
                 "durability": crate::durability::rows(study), "audits": crate::durability::audits(study),
             })
         })
@@ -75,6 +79,9 @@ fn cell(report: &Report, study: &StudyReport, point: &Point) -> Value {
         "latency_ms": {"mean": point.mean_ms, "p50": point.p50_ms, "p95": point.p95_ms, "p99": point.p99_ms,
                        "absent": absent},
     });
+    if let Value::Object(cell) = &mut cell {
+        cell.extend(crate::derived::json_of_point(study, point));
+    }
     if let Some(lines) = crate::lines::json_of_point(study, point) {
         cell["lines"] = lines;
     }

@@ -50,7 +50,7 @@ pub use estimate::Estimate;
 pub use figures::{IntervalFigures, Latency, StatementFigures, StepFigures};
 pub use file::{NewFile, write_file};
 pub use gate::{GateState, check};
-pub use html::{CSS, html};
+pub use html::{CSS, chart_script, html};
 pub use json::json;
 pub use load::Selection;
 pub use markdown::markdown;

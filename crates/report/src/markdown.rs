@@ -217,7 +217,7 @@ fn sections(text: &mut String, study: &StudyReport) {
                 let heads: Vec<String> = of.heads.iter().map(|head| plain(head)).collect();
                 table(text, &heads.iter().map(String::as_str).collect::<Vec<_>>(), of.words);
                 for cells in &of.rows {
-                    row(text, &cells.iter().map(|cell| plain(cell)).collect::<Vec<_>>());
+                    row(text, &cells.iter().map(|cell| plain(&cell.text)).collect::<Vec<_>>());
                 }
                 text.push('\n');
             }

@@ -7,6 +7,7 @@ mod common;
 use std::path::Path;
 
 use browser::Browser;
+use report::history::{self, History, HistoryQuery};
 use report::{Report, Selection};
 use serde_json::{Value, json};
 use store::Store;
@@ -71,6 +72,30 @@ fn a_curve_is_interrupted_where_no_run_counts() {
     // Of three levels the middle one is gone: two points, and nothing between them.
     let results = tempfile::tempdir().unwrap();
     assert_eq!(wide_strokes(common::ladder_with_gap(results.path(), 5, 3)), 1);
+}
+
+#[test]
+fn a_history_opens_offline_with_its_charts() {
+    let Some(mut browser) = Browser::start("histories in a browser") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    drop(common::nights(directory.path()));
+    let query = HistoryQuery { metrics: vec!["tps".to_owned()], ..HistoryQuery::default() };
+    let history = History::load(&[directory.path().to_owned()], &query).unwrap();
+    let page = directory.path().join("history.html");
+    std::fs::write(&page, history::html(&history).unwrap()).unwrap();
+
+    browser.open(&address(&page), 1280);
+    // A symbol for each night, and the line where the level changed.
+    let drawn = "[...document.querySelectorAll('.chart')].map((c) => c.querySelectorAll('svg path').length)";
+    let paths = browser.value(drawn);
+    assert!(paths[0].as_u64().is_some_and(|paths| paths > 20), "{paths}");
+    let dashed = "document.querySelectorAll('.chart svg path[stroke-dasharray]').length";
+    assert!(browser.value(dashed).as_u64().is_some_and(|lines| lines >= 1));
+    browser.value(&format!("location.hash = '{}-10'", history.series[0].id));
+    let row = "document.querySelector(':target').closest('details').open && document.querySelector(':target').innerText";
+    assert!(browser.value(row).as_str().is_some_and(|row| row.contains("mariadb@11.4.5+c10")));
+    assert_eq!(browser.complaints(), Vec::<&Value>::new());
+    assert_eq!(browser.requests().iter().filter(|url| url.starts_with("file://")).count(), 1);
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn exports_say_what_their_readers_expect() {
         tests.contains("failures=\"1\"") && tests.contains("from mariadb@11.4.5+c9 to mariadb@11.4.5+c10")
     );
     let page = html(&history).unwrap();
-    assert!(page.contains("<svg class=\"history\"") && page.contains("mariadb@11.4.5+c10"));
+    assert!(page.contains("data-history=\"0\"") && page.contains("mariadb@11.4.5+c10"));
     let both = HistoryQuery { metrics: vec!["tps".into(), "p95".into()], ..HistoryQuery::default() };
     let both = History::load(&[dir.path().to_owned()], &both).unwrap();
     assert!(github_action(&both).unwrap_err().to_string().contains("--metric tps"));

@@ -20,7 +20,12 @@ struct Made<'a> {
 
 const BLOCKS: u32 = 5;
 
+/// Its page.
 fn made(of: &Made<'_>) -> String {
+    report::html(&report_of(of)).expect("a page")
+}
+
+fn report_of(of: &Made<'_>) -> Report {
     let directory = tempfile::tempdir().expect("a directory");
     let mut store = Store::open(directory.path()).expect("a store");
     let mut axes: Vec<Axis> = of
@@ -98,8 +103,7 @@ fn made(of: &Made<'_>) -> String {
             }
         }
     }
-    let report = Report::of_stores(&[&store], &Selection::Latest).expect("a report");
-    report::html(&report).expect("a page")
+    Report::of_stores(&[&store], &Selection::Latest).expect("a report")
 }
 
 /// The text of a section, without the page's markup.
@@ -355,4 +359,53 @@ fn wishes_can_be_told_from_axes() {
     }
     let page = made(&Made { file_text: "[report]\nsections = \"levels\"\nmean_from = 8\n", ..plain });
     assert!(section(&page, "levels").expect("asked for").contains("mean from 8 up"));
+}
+
+/// What the sections tell is in JSON, by names that stay: bundles are sealed with them.
+#[test]
+fn figures_of_sections_are_in_json() {
+    let of = |axes, levels, is_climb, compare, tps: &dyn Fn(&Key, u32) -> f64| {
+        let made = Made { file_text: "[report]\nmean_from = 5\n", axes, levels, is_climb, compare, tps };
+        let json = report::json(&report_of(&made));
+        assert_eq!(json["sections"][0]["study"], "made");
+        (json["sections"][0]["sections"].clone(), json["cells"][0].clone())
+    };
+    let near = |value: &Value, wanted: f64| {
+        let value = value.as_f64().unwrap_or_else(|| panic!("{value} is a number"));
+        assert!((value / wanted - 1.0).abs() < 0.2, "{value}, wanted {wanted}");
+    };
+
+    let doubled = |key: &Key, _| if is(key, "cpus", "all") { 300.0 } else { 200.0 };
+    let (sections, cell) = of(
+        &[("server", &["mariadb@11.4.5"]), ("cpus", &["half", "all"])],
+        &[1, 5, 10],
+        true,
+        ("cpus", "half"),
+        &doubled,
+    );
+    let pair = &sections["scaling"]["pairs"][0]["rows"][0];
+    near(&pair["change"]["ratio"], 1.5);
+    assert!(pair["change"]["low"].is_number() && pair["change"]["high"].is_number(), "{pair}");
+    near(&pair["server_cpu_before"], 412.0);
+    let levels = sections["levels"]["levels"][0]["rows"].as_array().expect("rows");
+    near(&levels.last().expect("a speed-up")["mariadb@11.4.5, all cpus"], 1.5);
+    near(&sections["stability"]["seconds"][0]["rows"][0]["avg_tps"], 200.0);
+    assert!(sections["gates"]["gates"][0]["rows"][0]["held"].is_number(), "{}", sections["gates"]);
+    near(&cell["per_transaction"]["server_cpu"]["median"], 412.0);
+    assert!(cell["client"]["cpu_us_per_statement"].is_number() && cell["little"].is_number(), "{cell}");
+
+    let axes: [(&str, &[&str]); 2] = [("settings", &["safest", "fast"]), ("storage", &["default", "memory"])];
+    let fast = |key: &Key, _| if is(key, "settings", "fast") { 1200.0 } else { 300.0 };
+    let (sections, _) = of(&axes, &[16], false, ("settings", "safest"), &fast);
+    near(&sections["cost"]["settings"][0]["rows"][0]["settings=fast"]["ratio"], 4.0);
+    near(&sections["storage"]["places"][0]["rows"][0]["tps"], 300.0);
+
+    let usl = |_: &Key, n: u32| {
+        90.0 * f64::from(n) / (1.0 + 0.03 * (f64::from(n) - 1.0) + 0.0005 * f64::from(n * (n - 1)))
+    };
+    let servers: [(&str, &[&str]); 1] = [("server", &["mariadb@11.4.5"])];
+    let (sections, _) = of(&servers, &[1, 4, 8, 16, 32, 64, 128], true, ("server", "mariadb@11.4.5"), &usl);
+    let fit = &sections["stability"]["usl"][0]["rows"][0];
+    near(&fit["gamma"]["value"], 90.0);
+    near(&fit["r_squared"], 1.0);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, Result};
 
+use crate::bundle::{BundleError, Member};
 use crate::calibration::{Calibrations, EqualLife};
 use crate::open::Store;
 
@@ -36,4 +37,17 @@ pub fn calibrations(lives: u32, ratio: f64) -> Calibrations {
         made.lives.push(EqualLife { tps, took_s: 30.0, at_ms: i64::from(life), calibration: 1 + life / 16 });
     }
     made
+}
+
+/// What [`bundle::pack`](crate::bundle::pack) puts around a frame of zstd.
+pub fn sealed(frame: Vec<u8>) -> Vec<u8> {
+    crate::bundle::archive::sealed(frame)
+}
+
+/// The tar of a bundle.
+///
+/// # Errors
+/// A name that no bundle has.
+pub fn archive(members: &[Member]) -> std::result::Result<Vec<u8>, BundleError> {
+    crate::bundle::archive::archive(members)
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::browser::Browser;
-use super::{Hub, bundle, sqlite};
+use super::{Hub, bundle, bundle_of, sqlite};
 
 fn press(browser: &mut Browser, key: &str, code: u32) {
     for kind in ["keyDown", "keyUp"] {
@@ -86,6 +86,30 @@ fn a_reader_finds_and_compares() {
     browser.value("document.querySelector('table tbody a[href^=\"/host/\"]').click()");
     loaded(&mut browser, "the machine");
     assert!(browser.value("location.pathname").as_str().unwrap().starts_with("/host/"));
+    assert_eq!(browser.complaints(), Vec::<&Value>::new());
+}
+
+#[test]
+fn a_history_has_a_chart_whose_points_lead_to_their_rows() {
+    let Some(mut browser) = Browser::start("a hub's histories in a browser") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let hub = Hub::start(&sqlite(dir.path()), &[]);
+    let token = hub.token("ada", &[]);
+    for seed in 1..=3 {
+        assert_eq!(hub.submit(&token, &bundle_of(dir.path(), "m1", 1, seed).1).0, 201);
+    }
+    browser.open(&format!("{}/history", hub.url()), 380);
+    let charts = "[...document.querySelectorAll('.charts[data-history]')].map((c) => c.querySelectorAll('svg path').length)";
+    let charts = browser.value(charts);
+    let charts: Vec<u64> = charts.as_array().unwrap().iter().filter_map(Value::as_u64).collect();
+    assert!(!charts.is_empty() && charts.iter().all(|paths| *paths >= 3), "{charts:?}");
+    let open = "document.querySelectorAll('details[open]').length";
+    assert_eq!(browser.value(open), 0);
+    browser.value("location.hash = document.querySelector('details tbody tr:last-child').id");
+    browser.value("new Promise((done) => setTimeout(done, 100))");
+    assert_eq!(browser.value(open), 1);
+    let wide = browser.value("document.documentElement.scrollWidth");
+    assert!(wide.as_u64().unwrap() <= 380, "{wide}");
     assert_eq!(browser.complaints(), Vec::<&Value>::new());
 }
 

@@ -202,7 +202,8 @@ fn compare(stored: &Value, recomputed: &Value, path: &mut String, out: &mut Vec<
             for (name, value) in one {
                 path.push_str(if path.is_empty() { "" } else { "." });
                 path.push_str(name);
-                compare(value, other.get(name).unwrap_or(&Value::Null), path, out);
+                // A name that nothing has is none of ours, even where it tells nothing.
+                compare(value, other.get(name).unwrap_or(&"nothing of this name".into()), path, out);
                 path.truncate(length);
             }
         }

@@ -25,7 +25,7 @@ use crate::text::{time_text, value_text};
 pub use crate::text::time_text as time;
 pub(crate) use exports::xml;
 pub use exports::{bencher, github_action, junit, otava};
-pub use page::{drawing, html};
+pub use page::{charts, html};
 
 /// What a series can be of.
 pub const METRICS: [&str; 10] =

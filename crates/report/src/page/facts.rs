@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::pairs;
-use crate::derived::{self, PER_TRANSACTION};
+use crate::derived;
 use crate::load::label;
 use crate::model::{Point, Report, StudyReport};
 use crate::text::{metric_name, number, percent, thousands, time_text};
@@ -32,43 +32,17 @@ pub(super) fn errors(study: &StudyReport) -> Vec<Value> {
     rows
 }
 
-/// A statement class over the runs of a point: name, statements per second, and mean, p50, p95, p99, max in ms.
-type Class<'a> = (&'a str, Vec<f64>, [Vec<Option<f64>>; 5]);
-
 /// Medians over the counted runs, by statement class.
 pub(super) fn statements(study: &StudyReport) -> Vec<Value> {
     let mut tables = Vec::new();
     for point in &study.points {
-        let mut classes: Vec<Class<'_>> = Vec::new();
-        for (_, step) in study.counted(point) {
-            for statement in &step.by_statement {
-                let at =
-                    classes.iter().position(|(name, _, _)| *name == statement.name).unwrap_or_else(|| {
-                        classes.push((&statement.name, vec![], Default::default()));
-                        classes.len() - 1
-                    });
-                classes[at].1.push(statement.count as f64 / step.duration_s.max(1e-9));
-                if let Some(l) = statement.latency {
-                    let figures = [Some(l.mean), l.p50, l.p95, l.p99, Some(l.max)];
-                    for (values, value) in classes[at].2.iter_mut().zip(figures) {
-                        values.push(value);
-                    }
-                }
-            }
-        }
-        // What some runs are too short for is no median over the others.
-        let median = |values: &[Option<f64>]| {
-            let all: Option<Vec<f64>> = values.iter().copied().collect();
-            all.and_then(|all| stats::median(&all)).map(number)
+        let text = |value: Option<f64>| value.map(number);
+        let row = |class: derived::StatementClass| {
+            json!({"name": class.name, "rate": text(class.per_second), "mean": text(class.mean_ms),
+                   "p50": text(class.p50_ms), "p95": text(class.p95_ms), "p99": text(class.p99_ms),
+                   "max": text(class.max_ms)})
         };
-        let rows: Vec<Value> = classes
-            .iter()
-            .map(|(name, rates, [mean, p50, p95, p99, max])| {
-                let rate = stats::median(rates).map(number);
-                json!({"name": name, "rate": rate, "mean": median(mean), "p50": median(p50),
-                       "p95": median(p95), "p99": median(p99), "max": median(max)})
-            })
-            .collect();
+        let rows: Vec<Value> = derived::statements(study, point).into_iter().map(row).collect();
         if !rows.is_empty() {
             tables.push(
                 json!({"cell": point.id, "label": point.label, "sessions": point.sessions, "rows": rows}),
@@ -100,30 +74,15 @@ const FIGURES: [&str; 16] = [
 
 /// One column for each figure; `null` where no run has any.
 pub(super) fn per_transaction(study: &StudyReport) -> Value {
-    let mut heads: Vec<(String, String)> = Vec::new();
-    let mut rows: Vec<(&Point, BTreeMap<String, Vec<f64>>)> = Vec::new();
-    for point in &study.points {
-        let prefix = format!("{PER_TRANSACTION}{}/", point.sessions);
-        let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        let facts = study.counted(point).filter_map(|(run, _)| run.end.as_ref()).flat_map(|end| &end.facts);
-        for (name, text) in facts {
-            let Some(name) = name.strip_prefix(&prefix) else { continue };
-            let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
-            let Ok(number) = number.parse::<f64>() else { continue };
-            let head = (name.to_owned(), unit.to_owned());
-            if !heads.contains(&head) {
-                heads.push(head);
-            }
-            values.entry(name.to_owned()).or_default().push(number);
-        }
-        if !values.is_empty() {
-            rows.push((point, values));
+    let all = study.points.iter().map(|point| (point, derived::all_per_transaction(study, point)));
+    let rows: Vec<(&Point, _)> = all.filter(|(_, values)| !values.is_empty()).collect();
+    let mut heads: Vec<(&String, &String)> = Vec::new();
+    for (name, (value, unit)) in rows.iter().flat_map(|(_, values)| values) {
+        // A column of zeros tells nothing.
+        if *value != 0.0 && !heads.contains(&(name, unit)) {
+            heads.push((name, unit));
         }
     }
-    // A column of zeros tells nothing.
-    heads.retain(|(name, _)| {
-        rows.iter().any(|(_, values)| values.get(name).is_some_and(|v| v.iter().any(|v| *v != 0.0)))
-    });
     if heads.is_empty() {
         return Value::Null;
     }
@@ -132,7 +91,7 @@ pub(super) fn per_transaction(study: &StudyReport) -> Value {
     let texts: Vec<Value> = rows
         .iter()
         .map(|(point, values)| {
-            let of = |name: &String| values.get(name).and_then(|values| stats::median(values)).map(number);
+            let of = |name: &String| values.get(name).map(|(value, _)| number(*value));
             let values: Vec<Option<String>> = heads.iter().map(|(name, _)| of(name)).collect();
             json!({"cell": point.id, "label": point.label, "sessions": point.sessions, "values": values})
         })
@@ -162,19 +121,11 @@ pub(super) fn efficiency(study: &StudyReport) -> Vec<Value> {
         .points
         .iter()
         .filter_map(|point| {
-            let of = |figure: &dyn Fn(&crate::StepFigures) -> f64| {
-                let values: Vec<f64> = study.counted(point).map(|(_, step)| figure(step)).collect();
-                stats::median(&values)
-            };
-            let per_statement = |step: &crate::StepFigures| {
-                (step.client.cpu_user_s + step.client.cpu_sys_s) * 1e6 / (step.statements().max(1) as f64)
-            };
+            let cost = derived::client_cost(study, point)?;
             Some(json!({
                 "cell": point.id, "label": point.label, "sessions": point.sessions,
-                "share": percent(of(&|step| step.client.cpu_share)?),
-                "queue": percent(of(&|step| step.client.run_queue_share)?),
-                "lag": number(of(&|step| step.client.schedule_lag_p99_ms)?),
-                "cpu_us": number(of(&per_statement)?),
+                "share": percent(cost.cpu_share), "queue": percent(cost.run_queue_share),
+                "lag": number(cost.schedule_lag_p99_ms), "cpu_us": number(cost.cpu_us_per_statement),
             }))
         })
         .collect()
@@ -271,14 +222,9 @@ pub(super) fn canaries(report: &Report, study: &StudyReport) -> Value {
             json!({"host": report.hosts[*host].label, "block": canary.block, "when": canary.when, "values": values})
         })
         .collect();
-    let spread: Vec<Option<String>> = names
-        .iter()
-        .map(|(name, _)| {
-            let values: Vec<f64> =
-                study.canaries.iter().filter_map(|(_, canary)| value_of(canary, name)).collect();
-            stats::coefficient_of_variation(&values).map(percent)
-        })
-        .collect();
+    let spreads = derived::canary_spreads(study);
+    let spread: Vec<Option<String>> =
+        names.iter().map(|(name, _)| spreads.get(name.as_str()).copied().map(percent)).collect();
     let heads: Vec<String> =
         names.iter().map(|(name, unit)| format!("{} ({unit})", name.replace('_', " "))).collect();
     json!({"heads": heads, "rows": rows, "spread": spread})

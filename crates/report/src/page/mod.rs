@@ -144,8 +144,6 @@ fn cell(study: &StudyReport, point: &Point) -> Value {
         .collect();
     let seconds: Vec<(Standing, Vec<f64>)> =
         study.measured(point).map(|(run, step)| (run.standing_at(point.sessions), step.seconds())).collect();
-    let failed: Vec<f64> = study.counted(point).map(|(_, step)| step.failed_share()).collect();
-    let little: Vec<f64> = study.counted(point).filter_map(|(_, step)| little(step)).collect();
     json!({
         "id": point.id,
         "label": point.label,
@@ -159,8 +157,8 @@ fn cell(study: &StudyReport, point: &Point) -> Value {
         "p50": point.p50_ms.map(|e| number(e.median)),
         "p95": estimate(point.p95_ms),
         "p99": estimate(point.p99_ms),
-        "failed": stats::mean(&failed).map(percent),
-        "little": stats::median(&little).map(|share| format!("{share:.2}")),
+        "failed": derived::failed_share(study, point).map(percent),
+        "little": derived::little(study, point).map(|share| format!("{share:.2}")),
         "headline": derived::headline(study, point).map(|(_, _, value)| number(value)),
         "n": study.counted(point).count(),
         "marks": study.marks_text(point),
@@ -168,15 +166,4 @@ fn cell(study: &StudyReport, point: &Point) -> Value {
         "runs": runs,
         "spark": sparkline(&seconds),
     })
-}
-
-/// Sessions that throughput and latency imply, over the real ones (Little's law). Think time is not known here and
-/// makes it smaller; open loop has no fixed number of sessions in the system.
-fn little(step: &crate::StepFigures) -> Option<f64> {
-    if step.rate_tps.is_some() || step.duration_s <= 0.0 {
-        return None;
-    }
-    let ended = step.outcomes.started() as f64 / step.duration_s;
-    let check = stats::little(f64::from(step.sessions), ended, step.response?.mean / 1000.0, 0.0, 0.05)?;
-    Some(check.ratio)
 }

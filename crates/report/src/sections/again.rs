@@ -1,6 +1,6 @@
 //! What was published, held against the same study measured again.
 
-use super::{Section, Table, dash};
+use super::{Cell, Section, Table, dash};
 use crate::bundle::Claim;
 use crate::model::StudyReport;
 use crate::text::{metric_name, percent};
@@ -27,7 +27,7 @@ fn table(claims: &[Claim]) -> Table {
     let first = &claims[0];
     let heads = ["Verdict", "Compared", "On", "Published", "Here", "Here / published"];
     let row = |claim: &Claim| {
-        vec![
+        [
             claim.verdict.word().to_owned(),
             claim.compared(),
             claim.place(),
@@ -35,8 +35,11 @@ fn table(claims: &[Claim]) -> Table {
             dash(claim.here.as_ref().map(Claim::span_text)),
             dash(claim.between.as_ref().map(Claim::span_text)),
         ]
+        .map(Cell::from)
+        .to_vec()
     };
     Table {
+        id: "claims",
         caption: format!("{}, margin {}", metric_name(&first.metric), percent(first.margin)),
         heads: heads.map(str::to_owned).to_vec(),
         words: 3,

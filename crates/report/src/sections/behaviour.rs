@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use store::{Finding, GateKind, Purpose};
 
-use super::{Section, Table};
+use super::{Cell, Section, Table};
 use crate::model::{Point, Standing, StudyReport};
-use crate::text::{listed, number};
+use crate::text::listed;
 
 /// More reasons than this for not looking at a gate are not told one by one.
 const REASONS_MAX: usize = 3;
@@ -50,9 +50,10 @@ pub(super) fn gates(study: &StudyReport) -> Option<Section> {
         if more > 0 {
             told.push(format!("and {more} more"));
         }
-        let mut cells = vec![name.replace('_', " "), about.to_owned(), told.join("; ")];
-        cells.extend(row.counts.map(|count| count.to_string()));
-        cells
+        let words = [name.replace('_', " "), about.to_owned(), told.join("; ")];
+        let counts = ["held", "tripped", "not_checked"].into_iter().zip(row.counts);
+        let counts = counts.map(|(name, count)| Cell::count(name, count));
+        words.map(Cell::from).into_iter().chain(counts).collect()
     });
     Some(Section {
         drawings: Vec::new(),
@@ -63,6 +64,7 @@ pub(super) fn gates(study: &StudyReport) -> Option<Section> {
             .to_owned(),
         charts: Vec::new(),
         tables: vec![Table {
+            id: "gates",
             heads: ["Gate", "About", "Not checked because", "held", "tripped", "not checked"]
                 .map(str::to_owned)
                 .to_vec(),
@@ -80,7 +82,7 @@ pub(super) fn stalls(study: &StudyReport) -> Option<Section> {
     if !study.points.iter().any(|point| is_known(point) || is_marked(point)) {
         return None;
     }
-    let rows: Vec<Vec<String>> = study.points.iter().filter_map(|point| stall_row(study, point)).collect();
+    let rows: Vec<Vec<Cell>> = study.points.iter().filter_map(|point| stall_row(study, point)).collect();
     let unmeasured = study.points.iter().filter(|point| study.counted(point).next().is_some());
     let unmeasured: Vec<String> =
         unmeasured.filter(|point| !is_known(point)).map(|point| point.label.clone()).collect();
@@ -101,6 +103,7 @@ pub(super) fn stalls(study: &StudyReport) -> Option<Section> {
             .to_owned(),
         charts: Vec::new(),
         tables: std::iter::once(Table {
+            id: "stalls",
             heads: ["Cell", "Marks", "Sessions", "Runs with such seconds", "Seconds", "Longest freeze s"]
                 .map(str::to_owned)
                 .to_vec(),
@@ -125,13 +128,15 @@ fn meanwhile(study: &StudyReport) -> Option<Table> {
         for (run, _) in study.counted(point) {
             for (name, said) in run.end.iter().flat_map(|end| &end.facts) {
                 let Some(second) = name.strip_prefix(&prefix) else { continue };
-                rows.push(vec![point.label.clone(), run.id.clone(), said.clone(), second.to_owned()]);
+                let texts = [point.label.clone(), run.id.clone(), said.clone(), second.to_owned()];
+                rows.push(texts.map(Cell::from).to_vec());
             }
         }
     }
     let more = rows.len().saturating_sub(MEANWHILE_MAX);
     rows.truncate(MEANWHILE_MAX);
     (!rows.is_empty()).then(|| Table {
+        id: "meanwhile",
         caption: "What the server said meanwhile".to_owned(),
         heads: ["Cell", "Run", "Stall", "From second"].map(str::to_owned).to_vec(),
         words: 3,
@@ -143,21 +148,22 @@ fn meanwhile(study: &StudyReport) -> Option<Table> {
     })
 }
 
-fn stall_row(study: &StudyReport, point: &Point) -> Option<Vec<String>> {
+fn stall_row(study: &StudyReport, point: &Point) -> Option<Vec<Cell>> {
     let stalls: Vec<store::Stalls> = study.counted(point).filter_map(|(_, step)| step.stalls).collect();
     let seconds: u32 = stalls.iter().map(|stall| stall.seconds).sum();
     let marks = study.marks_text(point);
     if seconds == 0 && marks.is_empty() {
         return None;
     }
-    let longest = point.freeze_s.map_or_else(|| "–".to_owned(), number);
     let with = stalls.iter().filter(|stall| stall.seconds > 0).count();
+    let all = study.counted(point).count();
+    let runs = vec![("with", with.into()), ("all", all.into())];
     Some(vec![
-        point.label.clone(),
-        if marks.is_empty() { "–".to_owned() } else { marks },
-        point.sessions.to_string(),
-        format!("{with} of {}", study.counted(point).count()),
-        seconds.to_string(),
-        longest,
+        point.label.clone().into(),
+        if marks.is_empty() { Cell::dash() } else { marks.into() },
+        Cell::count("sessions", point.sessions as usize),
+        Cell::several("runs", format!("{with} of {all}"), runs),
+        Cell::count("stalled_s", seconds as usize),
+        Cell::number("longest_s", point.freeze_s),
     ])
 }

@@ -3,9 +3,9 @@
 use serde_json::Value;
 use store::INTERVENE;
 
-use super::{Section, Table, dash, groups, name, ratio, values_of};
+use super::{Cell, Section, Table, groups, name, ratio, values_of};
 use crate::model::StudyReport;
-use crate::text::{number, value_text};
+use crate::text::value_text;
 use crate::wishes::Wishes;
 
 /// What has a cost: the axis, and the caption of its table.
@@ -43,12 +43,14 @@ fn table(study: &StudyReport, axis: &str, caption: &str) -> Option<Table> {
     for (key, points) in groups(study, &[axis]) {
         let of = |wanted| points.iter().copied().find(|point| point.identity.get(axis) == Some(wanted));
         let Some(start) = of(&base) else { continue };
-        let mut cells = vec![name(study, &key, &[]), dash(start.tps.map(|tps| number(tps.median)))];
-        let changes: Vec<Option<String>> =
-            others().map(|other| Some(ratio(study, start, of(other)?, "tps")?.change())).collect();
+        let tps = Cell::number("tps", start.tps.map(|tps| tps.median));
+        let mut cells = vec![name(study, &key, &[]).into(), tps];
+        let named = |other| format!("{axis}={}", value_text(other));
+        let change = |other| Some(ratio(study, start, of(other)?, "tps")?.cell(&named(other)));
+        let changes: Vec<Option<Cell>> = others().map(change).collect();
         // A cell without any other value (excluded, or none ran) has no cost.
         if changes.iter().any(Option::is_some) {
-            cells.extend(changes.into_iter().map(dash));
+            cells.extend(changes.into_iter().map(|change| change.unwrap_or_else(Cell::dash)));
             rows.push(cells);
         }
     }
@@ -57,6 +59,7 @@ fn table(study: &StudyReport, axis: &str, caption: &str) -> Option<Table> {
     let mut heads = vec!["Cell".to_owned(), format!("TPS {start}")];
     heads.extend(others().map(value_text));
     (values.len() > 1 && !rows.is_empty()).then(|| Table {
+        id: if axis == INTERVENE { "states" } else { "settings" },
         caption: caption.to_owned(),
         heads,
         words: 1,
@@ -66,15 +69,16 @@ fn table(study: &StudyReport, axis: &str, caption: &str) -> Option<Table> {
 }
 
 /// Published changes of throughput by the same values.
-fn published_rows(study: &StudyReport, axis: &str, settings: &[Value], base: &Value) -> Vec<Vec<String>> {
+fn published_rows(study: &StudyReport, axis: &str, settings: &[Value], base: &Value) -> Vec<Vec<Cell>> {
     let figures = study.references.iter().filter(|reference| reference.metric == "cost");
     figures
         .filter(|figure| figure.key.get(axis).is_some_and(|known| settings.contains(known)))
         .map(|figure| {
-            let mut row = vec![format!("published {}: {}", figure.year, figure.series), dash(None)];
+            let series = format!("published {}: {}", figure.year, figure.series);
+            let mut row = vec![series.into(), Cell::dash()];
             row.extend(settings.iter().filter(|other| *other != base).map(|other| {
                 let is_this = figure.key.get(axis) == Some(other);
-                dash(is_this.then(|| format!("{:+.1} %", figure.value)))
+                if is_this { format!("{:+.1} %", figure.value).into() } else { Cell::dash() }
             }));
             row
         })

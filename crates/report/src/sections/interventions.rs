@@ -2,10 +2,10 @@
 
 use store::INTERVENE;
 
-use super::{Section, Table, dash, values_of};
+use super::{Cell, Section, Table, values_of};
 use crate::interventions::Moment;
 use crate::model::{Point, RunView, Standing, StudyReport};
-use crate::text::{number, value_text};
+use crate::text::value_text;
 
 pub(super) fn section(study: &StudyReport) -> Option<Section> {
     let tables: Vec<Table> = [states(study), moments(study)].into_iter().flatten().collect();
@@ -19,7 +19,7 @@ pub(super) fn section(study: &StudyReport) -> Option<Section> {
 
 /// What was switched on and off.
 fn states(study: &StudyReport) -> Option<Table> {
-    let rows: Vec<Vec<String>> = values_of(study, INTERVENE)
+    let rows: Vec<Vec<Cell>> = values_of(study, INTERVENE)
         .iter()
         .filter_map(|value| {
             let name = value_text(value);
@@ -29,6 +29,7 @@ fn states(study: &StudyReport) -> Option<Table> {
         .collect();
     let heads = ["State", "Switched on by", "Switched off by", "Read back", "Lives", "Phases"];
     (!rows.is_empty()).then(|| Table {
+        id: "states",
         caption: "States of one server life".to_owned(),
         heads: heads.map(str::to_owned).to_vec(),
         words: 4,
@@ -51,6 +52,7 @@ fn moments(study: &StudyReport) -> Option<Table> {
     let heads =
         ["Cell", "Change", "Statements", "Second", "TPS before", "TPS after", "After over before", "Lives"];
     (!rows.is_empty()).then(|| Table {
+        id: "moments",
         caption: "Changes at a moment".to_owned(),
         heads: heads.map(str::to_owned).to_vec(),
         words: 3,
@@ -63,17 +65,24 @@ fn moments(study: &StudyReport) -> Option<Table> {
     })
 }
 
-fn moment_row(point: &Point, of: &Moment<'_>) -> Vec<String> {
+fn moment_row(point: &Point, of: &Moment<'_>) -> Vec<Cell> {
     let sides = of.sides_tps();
+    let ratio = |(text, [middle, low, high]): (String, [f64; 3])| {
+        Cell::several(
+            "ratio",
+            text,
+            vec![("value", middle.into()), ("low", low.into()), ("high", high.into())],
+        )
+    };
     vec![
-        point.label.clone(),
-        of.name.to_owned(),
-        of.statements.join("; "),
-        dash(stats::median(&of.at_s).map(number)),
-        dash(sides.map(|(before, _)| number(before))),
-        dash(sides.map(|(_, after)| number(after))),
-        dash(of.ratio_text()),
-        of.lives().to_string(),
+        point.label.clone().into(),
+        of.name.into(),
+        of.statements.join("; ").into(),
+        Cell::number("at_s", stats::median(&of.at_s)),
+        Cell::number("tps_before", sides.map(|(before, _)| before)),
+        Cell::number("tps_after", sides.map(|(_, after)| after)),
+        of.ratio_text().zip(of.ratio()).map_or_else(Cell::dash, ratio),
+        Cell::count("lives", of.lives()),
     ]
 }
 
@@ -82,7 +91,7 @@ fn is_of(run: &RunView, name: &str) -> bool {
     run.standing == Standing::Counted && interventions.any(|one| one.at_s.is_none() && one.name == name)
 }
 
-fn row(name: &str, runs: &[&RunView], of: &store::Intervention) -> Vec<String> {
+fn row(name: &str, runs: &[&RunView], of: &store::Intervention) -> Vec<Cell> {
     let slices =
         || runs.iter().filter_map(|run| run.end.as_ref()?.duel.as_ref()).flat_map(|duel| &duel.slices);
     let counted = slices().filter(|slice| slice.is_counted).count();
@@ -91,12 +100,14 @@ fn row(name: &str, runs: &[&RunView], of: &store::Intervention) -> Vec<String> {
     let text = |parts: &[String], between: &str| {
         if parts.is_empty() { "\u{2013}".to_owned() } else { parts.join(between) }
     };
+    let all = slices().count();
+    let phases = vec![("counted", counted.into()), ("all", all.into())];
     vec![
-        state,
-        text(&of.on, "; "),
-        text(&of.off, "; "),
-        text(&readings, ", "),
-        runs.len().to_string(),
-        format!("{counted} of {}", slices().count()),
+        state.into(),
+        text(&of.on, "; ").into(),
+        text(&of.off, "; ").into(),
+        text(&readings, ", ").into(),
+        Cell::count("lives", runs.len()),
+        Cell::several("phases", format!("{counted} of {all}"), phases),
     ]
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{Section, Table, dash, groups, name, values_of};
+use super::{Cell, Section, Table, dash, groups, name, values_of};
 use crate::model::{Point, StudyReport};
 use crate::text::{number, value_text};
 use crate::wishes::Wishes;
@@ -40,7 +40,7 @@ pub(super) fn section(study: &StudyReport, wishes: &Wishes) -> Option<Section> {
 fn table(study: &StudyReport, caption: String, points: &[&Point], levels: &[u32], from: u32) -> Table {
     let cpus = values_of(study, "cpus");
     let mut columns: Vec<(String, Vec<Option<f64>>)> = Vec::new();
-    let mut speed_ups: Vec<String> = Vec::new();
+    let mut speed_ups: Vec<Option<f64>> = Vec::new();
     for server in values_of(study, "server") {
         let mut first_mean = None;
         let of_server: Vec<&&Point> =
@@ -59,30 +59,33 @@ fn table(study: &StudyReport, caption: String, points: &[&Point], levels: &[u32]
             }
             let mean = mean_from(levels, &values, from);
             let before: Option<f64> = *first_mean.get_or_insert(mean);
-            let gain =
-                before.zip(mean).map(|(before, mean)| format!("{:+.0} %", (mean / before - 1.0) * 100.0));
-            speed_ups.push(if before == mean { "–".to_owned() } else { dash(gain) });
+            let gain = before.zip(mean).filter(|(before, mean)| before != mean);
+            speed_ups.push(gain.map(|(before, mean)| mean / before));
             let cpus = choice.map_or_else(String::new, |cpus| format!(", {} cpus", value_text(cpus)));
             columns.push((format!("{}{cpus}", value_text(&server)), values));
         }
     }
     let mut heads = vec!["Sessions".to_owned()];
     heads.extend(columns.iter().map(|(head, _)| head.clone()));
-    let shown = |value: Option<f64>| dash(value.map(number));
-    let mut rows: Vec<Vec<String>> = levels
-        .iter()
-        .enumerate()
-        .map(|(at, level)| {
-            let values = columns.iter().map(|(_, values)| shown(values[at]));
-            std::iter::once(level.to_string()).chain(values).collect()
-        })
-        .collect();
-    let means = columns.iter().map(|(_, values)| shown(mean_from(levels, values, from)));
-    rows.push(std::iter::once(format!("mean from {from} up")).chain(means).collect());
-    if speed_ups.iter().any(|text| text != "–") {
-        rows.push(std::iter::once("speed-up".to_owned()).chain(speed_ups).collect());
+    let row = |of: String, cells: &dyn Fn(&str, &[Option<f64>]) -> Cell| -> Vec<Cell> {
+        let cells = columns.iter().map(|(head, values)| cells(head, values));
+        std::iter::once(of.into()).chain(cells).collect()
+    };
+    let at_level = |at: usize, level: &u32| row(level.to_string(), &|head, of| Cell::number(head, of[at]));
+    let mut rows: Vec<Vec<Cell>> = levels.iter().enumerate().map(|(at, level)| at_level(at, level)).collect();
+    let mean = |head: &str, of: &[Option<f64>]| Cell::number(head, mean_from(levels, of, from));
+    rows.push(row(format!("mean from {from} up"), &mean));
+    if speed_ups.iter().any(Option::is_some) {
+        let gains =
+            columns.iter().zip(&speed_ups).map(|((head, _), gain)| Cell::written(head, *gain, gain_text));
+        rows.push(std::iter::once("speed-up".into()).chain(gains).collect());
     }
-    Table { caption, heads, words: 1, rows, notes: Vec::new() }
+    Table { id: "levels", caption, heads, words: 1, rows, notes: Vec::new() }
+}
+
+/// `+53 %` of a ratio.
+fn gain_text(ratio: f64) -> String {
+    format!("{:+.0} %", (ratio - 1.0) * 100.0)
 }
 
 /// The published headlines at half and at all cores, with their speed-up.
@@ -93,17 +96,19 @@ fn published(study: &StudyReport, from: u32) -> Option<Table> {
         let mut all = headlines.iter().filter(|figure| figure.series == series);
         all.find(|figure| figure.key.get("cpus").and_then(Value::as_str) == Some(cpus)).map(|f| f.value)
     };
-    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
     for figure in &headlines {
         let series = format!("{} ({})", figure.series, figure.year);
-        if rows.iter().any(|row| row[0] == series) {
+        if rows.iter().any(|row| row[0].text == series) {
             continue;
         }
         let (half, all) = (of(&figure.series, "half"), of(&figure.series, "all"));
-        let gain = half.zip(all).map(|(half, all)| format!("{:+.0} %", (all / half - 1.0) * 100.0));
-        rows.push(vec![series, dash(half.map(number)), dash(all.map(number)), dash(gain)]);
+        let gain = half.zip(all).map(|(half, all)| gain_text(all / half));
+        let texts = [half.map(number), all.map(number), gain];
+        rows.push(std::iter::once(series).chain(texts.map(dash)).map(Cell::from).collect());
     }
     (!rows.is_empty()).then(|| Table {
+        id: "published",
         caption: format!("Published: {metric}, at half and at all cores"),
         heads: ["Server and machine", "half", "all", "speed-up"].map(str::to_owned).to_vec(),
         words: 1,

@@ -1,6 +1,6 @@
 //! Load lines: the lines of each cell under each promise, and the picture of response times against the offered rate.
 
-use super::{Section, Table, dash};
+use super::{Cell, Section, Table, dash};
 use crate::lines::{line_of, spread};
 use crate::load_line::{Axes, Picture, picture};
 use crate::model::StudyReport;
@@ -60,7 +60,7 @@ fn cells(study: &StudyReport, promises: &[String]) -> Table {
             let by = |(line_tps, promise): &(f64, String)| format!("{}, by {promise}", number(*line_tps));
             row.push(dash(together.as_ref().map(by)));
         }
-        row
+        row.into_iter().map(Cell::from).collect()
     });
     let rows = rows.collect();
     let notes = study.points.iter().flat_map(|point| {
@@ -71,6 +71,7 @@ fn cells(study: &StudyReport, promises: &[String]) -> Table {
         promises.iter().filter_map(why).collect::<Vec<_>>()
     });
     Table {
+        id: "lines",
         caption: "Lines, and their share of the peak".to_owned(),
         heads,
         words: 1,
@@ -82,7 +83,7 @@ fn cells(study: &StudyReport, promises: &[String]) -> Table {
 /// Each search: what it found, and what ended it.
 fn searches(study: &StudyReport, promises: &[String]) -> Table {
     let heads = ["Cell", "Run", "Promise", "Ended by", "Held", "Line", "95 % interval", "Probes"];
-    let mut rows = Vec::new();
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
     let mut notes: Vec<String> = Vec::new();
     for point in &study.points {
         for run in point.runs.iter().filter_map(|(run, _)| study.runs.get(*run)) {
@@ -97,7 +98,7 @@ fn searches(study: &StudyReport, promises: &[String]) -> Table {
                 let held = line
                     .hold
                     .map(|hold| format!("{}{:.0} s", if hold.held { "" } else { "not for " }, hold.seconds));
-                rows.push(vec![
+                let row = [
                     point.label.clone(),
                     run.id.clone(),
                     line.promise.clone(),
@@ -106,7 +107,8 @@ fn searches(study: &StudyReport, promises: &[String]) -> Table {
                     dash(line.line_tps.map(number)),
                     dash(interval),
                     run.line.as_ref().map_or(0, |search| search.tried().len()).to_string(),
-                ]);
+                ];
+                rows.push(row.map(Cell::from).to_vec());
                 for warning in &line.warnings {
                     let note = format!("{}, {}: {warning}", run.id, line.promise);
                     if !notes.contains(&note) {
@@ -116,5 +118,6 @@ fn searches(study: &StudyReport, promises: &[String]) -> Table {
             }
         }
     }
-    Table { caption: "Searches".to_owned(), heads: heads.map(str::to_owned).to_vec(), words: 5, rows, notes }
+    let heads = heads.map(str::to_owned).to_vec();
+    Table { id: "searches", caption: "Searches".to_owned(), heads, words: 5, rows, notes }
 }

@@ -11,15 +11,18 @@ mod ranking;
 mod scaling;
 mod stability;
 mod storage;
+mod table;
 mod versions;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use store::Key;
 
 use crate::charts::{Ladder, Spot};
 use crate::load::label;
 use crate::model::{Point, StudyReport};
 use crate::wishes::Wishes;
+
+pub(crate) use table::{Cell, Table};
 
 /// A section of the report.
 #[derive(Debug, Clone, Default)]
@@ -33,18 +36,6 @@ pub(crate) struct Section {
     /// Pictures that need no script, each with its caption.
     pub(crate) drawings: Vec<(String, String)>,
     pub(crate) tables: Vec<Table>,
-}
-
-/// A table of ready texts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Table {
-    pub(crate) caption: String,
-    pub(crate) heads: Vec<String>,
-    /// Columns of words; those after them are numbers.
-    pub(crate) words: usize,
-    pub(crate) rows: Vec<Vec<String>>,
-    /// What must be said about it.
-    pub(crate) notes: Vec<String>,
 }
 
 /// Whether the study's axes call for a section.
@@ -88,6 +79,19 @@ pub(crate) fn wishes(study: &StudyReport) -> Wishes {
     study.newest().map(|view| Wishes::of(&view.record.study.file_text)).unwrap_or_default()
 }
 
+/// The figures that the study's sections tell, for JSON: by section, by table. Those of lines, rankings and claims stand
+/// elsewhere in it.
+pub(crate) fn json_line(study: &StudyReport) -> Value {
+    let figures = |section: Section| (section.id.to_owned(), table::json_of(&section.tables));
+    let all: Map<String, Value> = sections(study)
+        .into_iter()
+        .map(figures)
+        .filter(|(_, tables)| !tables.is_empty())
+        .map(|(id, tables)| (id, Value::Object(tables)))
+        .collect();
+    json!({"study": study.name, "sections": all})
+}
+
 /// For the page's template; `study` is the study's place in the report.
 pub(crate) fn values(report: &StudyReport, study: usize) -> Vec<Value> {
     sections(report)
@@ -97,7 +101,9 @@ pub(crate) fn values(report: &StudyReport, study: usize) -> Vec<Value> {
                 .tables
                 .iter()
                 .map(|table| {
-                    json!({"caption": table.caption, "heads": table.heads, "rows": table.rows,
+                    let row = |row: &Vec<Cell>| row.iter().map(|cell| json!(cell.text)).collect::<Value>();
+                    let rows: Vec<Value> = table.rows.iter().map(row).collect();
+                    json!({"caption": table.caption, "heads": table.heads, "rows": rows,
                            "words": table.words, "notes": table.notes})
                 })
                 .collect();
@@ -172,6 +178,15 @@ impl Ratio {
             .map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
         format!("{} %{interval}", signed(self.value))
     }
+
+    /// The change in percent; as a figure it is the ratio itself.
+    fn cell(&self, name: &str) -> Cell {
+        let mut figures = vec![("ratio", self.value.into()), ("blocks", self.n.into())];
+        if let Some((low, high)) = self.interval {
+            figures.extend([("low", low.into()), ("high", high.into())]);
+        }
+        Cell::several(name, self.change(), figures)
+    }
 }
 
 /// Other over base by blocks that have both; without pairs, of the medians.
@@ -186,21 +201,6 @@ fn ratio(study: &StudyReport, base: &Point, other: &Point, metric: &str) -> Opti
     // Two pairs leave one degree of freedom: an interval that says nothing.
     let interval = answer.low.zip(answer.high).filter(|_| answer.n >= 3);
     Some(Ratio { value: answer.ratio?, interval, n: answer.n })
-}
-
-/// Median over the counted runs of a figure per transaction (`server_cpu`), with its unit.
-fn per_transaction(study: &StudyReport, point: &Point, figure: &str) -> Option<(f64, String)> {
-    let name = format!("per_transaction/{}/{figure}", point.sessions);
-    let mut unit = String::new();
-    let values: Vec<f64> = study
-        .counted(point)
-        .filter_map(|(run, _)| {
-            let (value, of) = run.end.as_ref()?.facts.get(&name)?.split_once(' ')?;
-            of.clone_into(&mut unit);
-            value.parse().ok()
-        })
-        .collect();
-    stats::median(&values).map(|value| (value, unit))
 }
 
 fn dash(text: Option<String>) -> String {

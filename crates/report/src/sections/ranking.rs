@@ -44,12 +44,12 @@ fn table(rankings: &[RankingView]) -> Table {
             let mut row: Vec<String> = has_at.then_some(place).into_iter().collect();
             row.push(label);
             row.extend(places.iter().map(|place| dash(place.and_then(|place| cells[place].clone()))));
-            row
+            row.into_iter().map(Into::into).collect()
         })
     });
     let notes = match rankings.iter().any(RankingView::has_groups) {
         true => Vec::new(),
         false => vec!["Too few blocks to tell values apart: an order without groups.".to_owned()],
     };
-    Table { caption: metric_name(&first.metric), heads, words, rows: rows.collect(), notes }
+    Table { id: "ranking", caption: metric_name(&first.metric), heads, words, rows: rows.collect(), notes }
 }

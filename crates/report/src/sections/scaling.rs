@@ -1,8 +1,9 @@
 //! How throughput follows the server's cpus, with the server's cpu time per transaction beside it: a client that shares
 //! cpus with the server makes scaling look different from what it is.
 
-use super::{Ratio, Section, Table, dash, groups, name, per_transaction, ratio, values_of};
+use super::{Cell, Ratio, Section, Table, groups, name, ratio, values_of};
 use crate::charts::{Ladder, Line, gaps, published_by_point};
+use crate::derived;
 use crate::model::{Point, StudyReport};
 use crate::text::{number, value_text};
 use crate::wishes::Wishes;
@@ -31,6 +32,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         }
     }
     let table = Table {
+        id: "pairs",
         caption: String::new(),
         heads: [
             "Cell",
@@ -65,20 +67,25 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
     })
 }
 
-fn row(study: &StudyReport, before: &str, pair: &Pair<'_>) -> Vec<String> {
-    let cpu = |point| {
-        let figure = per_transaction(study, point, "server_cpu");
-        figure.map(|(value, unit)| format!("{} {}", number(value), unit.replace("us", "µs")))
+fn row(study: &StudyReport, before: &str, pair: &Pair<'_>) -> Vec<Cell> {
+    let cpu = |name: &str, point| {
+        let figure = derived::per_transaction(study, point, "server_cpu");
+        let write = |(value, unit): (f64, String)| {
+            Cell::written(name, Some(value), |value| {
+                format!("{} {}", number(value), unit.replace("us", "µs"))
+            })
+        };
+        figure.map_or_else(Cell::dash, write)
     };
-    let tps = |point: &Point| dash(point.tps.map(|tps| number(tps.median)));
+    let tps = |name: &str, point: &Point| Cell::number(name, point.tps.map(|tps| tps.median));
     vec![
-        pair.label.clone(),
-        format!("{before} to {}", pair.cpus),
-        tps(pair.base),
-        tps(pair.point),
-        pair.ratio.change(),
-        dash(cpu(pair.base)),
-        dash(cpu(pair.point)),
+        pair.label.clone().into(),
+        format!("{before} to {}", pair.cpus).into(),
+        tps("tps_before", pair.base),
+        tps("tps_after", pair.point),
+        pair.ratio.cell("change"),
+        cpu("server_cpu_before", pair.base),
+        cpu("server_cpu_after", pair.point),
     ]
 }
 

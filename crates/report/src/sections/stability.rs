@@ -1,6 +1,6 @@
 //! How even throughput was at each level, and the curve of the Universal Scalability Law where it holds.
 
-use super::{Section, Table, drawn, groups, name};
+use super::{Cell, Section, Table, drawn, groups, name};
 use crate::charts::{Ladder, Line, gaps};
 use crate::model::{Point, StudyReport};
 use crate::text::{number, percent};
@@ -15,6 +15,7 @@ const R_SQUARED_MIN: f64 = 0.9;
 pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> {
     let groups = groups(study, &["sessions"]);
     let seconds = Table {
+        id: "seconds",
         caption: "Seconds of each level".to_owned(),
         heads: [
             "Cell",
@@ -39,6 +40,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         notes: Vec::new(),
     };
     let mut fits = Table {
+        id: "usl",
         caption: "Universal Scalability Law".to_owned(),
         heads: ["Cell", "contention α", "coherency β", "throughput of one γ", "peak at", "peak TPS", "R²"]
             .map(str::to_owned)
@@ -66,21 +68,24 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
     })
 }
 
-fn seconds_row(study: &StudyReport, label: String, point: &Point) -> Option<Vec<String>> {
+fn seconds_row(study: &StudyReport, label: String, point: &Point) -> Option<Vec<Cell>> {
     let of_runs: Vec<stats::Stability> =
         study.counted(point).filter_map(|(_, step)| stats::stability(&step.seconds())).collect();
     let mean =
         |of: &dyn Fn(&stats::Stability) -> f64| stats::mean(&of_runs.iter().map(of).collect::<Vec<f64>>());
+    if of_runs.is_empty() {
+        return None;
+    }
     Some(vec![
-        label,
-        point.sessions.to_string(),
-        number(mean(&|s| s.avg)?),
-        number(mean(&|s| s.max)?),
-        number(mean(&|s| s.max_over_avg)?),
-        number(mean(&|s| s.min)?),
-        number(mean(&|s| s.min_over_avg)?),
-        percent(mean(&|s| s.cv)?),
-        of_runs.iter().map(|s| s.stalled_seconds).sum::<usize>().to_string(),
+        label.into(),
+        Cell::count("sessions", point.sessions as usize),
+        Cell::number("avg_tps", mean(&|s| s.avg)),
+        Cell::number("max_tps", mean(&|s| s.max)),
+        Cell::number("max_over_avg", mean(&|s| s.max_over_avg)),
+        Cell::number("min_tps", mean(&|s| s.min)),
+        Cell::number("min_over_avg", mean(&|s| s.min_over_avg)),
+        Cell::written("cv", mean(&|s| s.cv), percent),
+        Cell::count("stalled_seconds", of_runs.iter().map(|s| s.stalled_seconds).sum()),
     ])
 }
 
@@ -94,8 +99,13 @@ fn fit(study: &StudyReport, label: &str, points: &[&Point], table: &mut Table, c
         .filter(|point| !point.throughputs.is_empty())
         .collect();
     let label = if label.is_empty() { "all" } else { label };
+    let share = |r_squared| Cell::written("r_squared", Some(r_squared), |share| format!("{share:.3}"));
     let fit = match stats::fit_usl(&measured, stats::Weighting::ByVariance, ROUNDS, SEED) {
         Ok(fit) if fit.r_squared < R_SQUARED_MIN => {
+            let mut row = vec![Cell::dash(); table.heads.len()];
+            row[0] = label.into();
+            row[6] = share(fit.r_squared);
+            table.rows.push(row);
             return table.notes.push(format!(
                 "{label}: no curve: the best one explains {} % of the variation between the levels (R² {:.2}, at \
                  least {R_SQUARED_MIN} is wanted), so that the law does not describe these points",
@@ -106,16 +116,22 @@ fn fit(study: &StudyReport, label: &str, points: &[&Point], table: &mut Table, c
         Ok(fit) => fit,
         Err(why) => return table.notes.push(format!("{label}: no curve: {why}")),
     };
-    let estimate =
-        |e: &stats::usl::Estimate| format!("{} ({} – {})", small(e.value), small(e.low), small(e.high));
+    let estimate = |name: &str, e: &stats::usl::Estimate| {
+        let text = format!("{} ({} – {})", small(e.value), small(e.low), small(e.high));
+        Cell::several(
+            name,
+            text,
+            vec![("value", e.value.into()), ("low", e.low.into()), ("high", e.high.into())],
+        )
+    };
     table.rows.push(vec![
-        label.to_owned(),
-        estimate(&fit.alpha),
-        estimate(&fit.beta),
-        estimate(&fit.gamma),
-        number(fit.peak_level.value),
-        number(fit.peak_throughput.value),
-        format!("{:.3}", fit.r_squared),
+        label.into(),
+        estimate("alpha", &fit.alpha),
+        estimate("beta", &fit.beta),
+        estimate("gamma", &fit.gamma),
+        Cell::number("peak_sessions", Some(fit.peak_level.value)),
+        Cell::number("peak_tps", Some(fit.peak_throughput.value)),
+        share(fit.r_squared),
     ]);
     let curve = points
         .iter()

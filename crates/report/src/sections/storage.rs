@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{Section, Table, dash, groups, name};
+use super::{Cell, Section, Table, dash, groups, name};
 use crate::model::{Point, StudyReport};
 use crate::text::{number, value_text};
 use crate::wishes::Wishes;
@@ -57,19 +57,20 @@ fn table(study: &StudyReport, caption: String, points: &[&Point]) -> Table {
             let fsync =
                 place_of(study, point).and_then(|(host, at)| device(study, (host, &at), "append_sync_p50"));
             vec![
-                place,
-                text("settings"),
-                class,
-                point.sessions.to_string(),
-                dash(point.mean_ms.map(|e| number(e.median))),
-                dash(point.p95_ms.map(|e| number(e.median))),
-                dash(tps.map(number)),
-                dash(little(study, point)),
-                dash(tps.zip(fsync).map(|(tps, fsync)| number(tps / fsync))),
+                place.into(),
+                text("settings").into(),
+                class.into(),
+                Cell::count("sessions", point.sessions as usize),
+                Cell::number("mean_ms", point.mean_ms.map(|e| e.median)),
+                Cell::number("p95_ms", point.p95_ms.map(|e| e.median)),
+                Cell::number("tps", tps),
+                Cell::written("little", little(study, point), little_text),
+                Cell::number("tps_per_fsync", tps.zip(fsync).map(|(tps, fsync)| tps / fsync)),
             ]
         })
         .collect();
     Table {
+        id: "places",
         caption,
         heads: [
             "Storage",
@@ -95,7 +96,7 @@ fn durability(study: &StudyReport, point: &Point) -> (String, Option<String>) {
     server.map_or((String::new(), None), |s| (s.durability_class.clone(), Some(s.durability_why.clone())))
 }
 
-fn little(study: &StudyReport, point: &Point) -> Option<String> {
+fn little(study: &StudyReport, point: &Point) -> Option<f64> {
     let checks: Vec<stats::LittleCheck> = study
         .counted(point)
         .filter_map(|(_, step)| {
@@ -103,8 +104,7 @@ fn little(study: &StudyReport, point: &Point) -> Option<String> {
             stats::little(f64::from(point.sessions), step.tps, mean_s, 0.0, LITTLE_TOLERANCE)
         })
         .collect();
-    let ratio = stats::median(&checks.iter().map(|check| check.ratio).collect::<Vec<_>>())?;
-    Some(little_text(ratio))
+    stats::median(&checks.iter().map(|check| check.ratio).collect::<Vec<_>>())
 }
 
 fn little_text(ratio: f64) -> String {
@@ -130,7 +130,7 @@ fn published(study: &StudyReport) -> Option<Table> {
     }
     rows.retain(|(_, _, values)| values.iter().all(Option::is_some));
     let first = study.references.iter().find(|figure| figure.metric == "mean_ms")?;
-    let rows: Vec<Vec<String>> = rows
+    let rows: Vec<Vec<Cell>> = rows
         .into_iter()
         .map(|(series, sessions, values)| {
             let [mean, p95, tps] = values.map(Option::unwrap_or_default);
@@ -138,10 +138,11 @@ fn published(study: &StudyReport) -> Option<Table> {
             let mut row = vec![series.to_owned(), sessions.to_string()];
             row.extend([mean, p95, tps].map(number));
             row.push(dash(check.map(|check| little_text(check.ratio))));
-            row
+            row.into_iter().map(Cell::from).collect()
         })
         .collect();
     (!rows.is_empty()).then(|| Table {
+        id: "published",
         caption: format!("Published {}: {}", first.year, first.machine),
         heads: ["Storage and profile", "Sessions", "avg", "p95", "TPS", "Little"].map(str::to_owned).to_vec(),
         words: 1,
@@ -173,19 +174,19 @@ fn devices(study: &StudyReport) -> Option<Table> {
         }
     }
     let has_hosts = places.iter().any(|(host, _)| *host != places[0].0);
-    let rows: Vec<Vec<String>> = places
+    let rows: Vec<Vec<Cell>> = places
         .iter()
         .map(|(host, place)| {
             let shown =
                 if has_hosts { format!("{place} on {}", host_name(study, *host)) } else { place.clone() };
-            let values =
-                DEVICE.iter().map(|(figure, _)| dash(device(study, (*host, place), figure).map(number)));
-            std::iter::once(shown).chain(values).collect()
+            let of = |figure| Cell::number(figure, device(study, (*host, place), figure));
+            std::iter::once(shown.into()).chain(DEVICE.iter().map(|(figure, _)| of(figure))).collect()
         })
         .collect();
     let mut heads = vec!["Device".to_owned()];
     heads.extend(DEVICE.map(|(_, head)| head.to_owned()));
     (!rows.is_empty()).then(|| Table {
+        id: "devices",
         caption: "What the devices do by themselves".to_owned(),
         heads,
         words: 1,

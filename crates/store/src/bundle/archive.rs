@@ -40,6 +40,11 @@ const MEMBERS_MAX: usize = 100_000;
 /// # Errors
 /// A name that no bundle has.
 pub fn pack(members: &[Member]) -> Result<Vec<u8>, BundleError> {
+    Ok(sealed(compress_to_vec(&archive(members)?[..], CompressionLevel::Fastest)))
+}
+
+/// The members as a tar.
+pub(crate) fn archive(members: &[Member]) -> Result<Vec<u8>, BundleError> {
     let mut tar = Vec::new();
     for (name, bytes) in members {
         tar.extend_from_slice(head(name, bytes.len() as u64)?.as_bytes());
@@ -47,11 +52,15 @@ pub fn pack(members: &[Member]) -> Result<Vec<u8>, BundleError> {
         tar.resize(tar.len().next_multiple_of(BLOCK), 0);
     }
     tar.resize(tar.len() + 2 * BLOCK, 0);
-    let mut packed = compress_to_vec(&tar[..], CompressionLevel::Fastest);
+    Ok(tar)
+}
+
+/// What is packed, with the seal behind it.
+pub(crate) fn sealed(mut packed: Vec<u8>) -> Vec<u8> {
     packed.extend_from_slice(&SEAL_HEAD);
     let seal = Sha256::digest(&packed);
     packed.extend_from_slice(&seal);
-    Ok(packed)
+    packed
 }
 
 /// The members of a bundle.

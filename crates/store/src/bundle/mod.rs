@@ -6,7 +6,7 @@
 //!
 //! What the figures are and how they are proved is `report`'s business.
 
-mod archive;
+pub(crate) mod archive;
 mod extract;
 mod passwords;
 mod private;

@@ -2,15 +2,15 @@
 //! studies and machines are in many bundles and most in few (by 1 / rank, Zipf), and half of a study's bundles measure the
 //! builds of its first one again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use hub::Made;
-use report::Estimate;
+use hub::{Keeping, Made};
 use report::bundle::{
     ListedCalibration, ListedCell, ListedClaim, ListedHost, Listing, Opened, RunMark, listing,
 };
 use report::history::PointOfSeries;
+use report::{Estimate, Report, Selection};
 use stats::rng::Rng;
 use store::bundle::{Limits, sha256};
 
@@ -19,6 +19,8 @@ const REAL: &str = "../crates/report/tests/bundles/0.1.0-schema-8.plimsoll";
 /// Bundles for one study, and for one machine, on average.
 const OF_A_STUDY: usize = 10;
 const OF_A_MACHINE: usize = 20;
+/// Bundles that have files, all the same: 10,000 reports would be 10 GB.
+const WITH_FILES: usize = 200;
 /// Releases of a server over the time that the bundles come in.
 const RELEASES: usize = 20;
 /// A bundle comes in so often.
@@ -70,6 +72,8 @@ pub(super) struct Drawn {
 
 /// All that the hub is to list.
 pub(super) struct World {
+    /// Of the real one.
+    path: PathBuf,
     real: Listing,
     studies: Vec<Study>,
     hosts: Vec<ListedHost>,
@@ -111,7 +115,7 @@ impl World {
                 seed: rng.next_u64(),
             });
         }
-        Ok(World { real, studies, hosts, bundles: drawn })
+        Ok(World { path, real, studies, hosts, bundles: drawn })
     }
 
     pub(super) fn made(&self) -> impl Iterator<Item = Made> {
@@ -119,6 +123,23 @@ impl World {
             let received_ms = FIRST_MS + at as i64 * EVERY_MS;
             Made { id: drawn.id.clone(), received_ms, listing: self.listing(drawn, received_ms - EVERY_MS) }
         })
+    }
+
+    /// Gives the first ones the files of the real one.
+    pub(super) fn keep_files(&self, folder: &Path) -> Result<()> {
+        let bytes = std::fs::read(&self.path)?;
+        let opened = Opened::new(&bytes, &self.path, &Limits::default())?;
+        let report = report::html(&Report::of_stores(&[&opened.results], &Selection::Latest)?)?;
+        let keeping = Keeping::Directory(folder.to_owned());
+        self.with_files()
+            .iter()
+            .try_for_each(|drawn| hub::keep_made(&keeping, &drawn.id, &bytes, report.as_bytes()))?;
+        Ok(())
+    }
+
+    /// Those whose report and bundle can be read.
+    pub(super) fn with_files(&self) -> &[Drawn] {
+        &self.bundles[..WITH_FILES.min(self.bundles.len())]
     }
 
     /// As many runs as the real bundle has.

@@ -1,5 +1,5 @@
 //! What readers of a hub wait for, at 10,000 bundles: the first screen of each kind of page, one by one, and a mix of all
-//! pages at 200 requests a second from SQLite. The hub is the command, on this machine; metadata are made.
+//! pages and files at 200 requests a second from SQLite. The hub is the command, on this machine; metadata are made.
 
 mod made;
 mod readers;
@@ -16,7 +16,7 @@ use hub::Place;
 use stats::rng::Rng;
 
 use self::made::World;
-use self::readers::{Asked, Sample};
+use self::readers::{Asked, Sample, Vegeta};
 use super::lab::{Server, build_plimsoll, cpu_of};
 
 const FIRST_SCREEN_MS_MAX: f64 = 200.0;
@@ -34,6 +34,11 @@ struct Kind {
 
 fn any<'a>(world: &'a World, rng: &mut Rng) -> &'a made::Drawn {
     &world.bundles[rng.below(world.bundles.len())]
+}
+
+fn with_files<'a>(world: &'a World, rng: &mut Rng) -> &'a made::Drawn {
+    let all = world.with_files();
+    &all[rng.below(all.len())]
 }
 
 const KINDS: &[Kind] = &[
@@ -78,6 +83,18 @@ const KINDS: &[Kind] = &[
         share: 6,
         path: |world, rng| format!("/server/{}", world.server(any(world, rng))),
     },
+    Kind {
+        name: "report",
+        share: 6,
+        path: |world, rng| format!("/bundle/{}/report", with_files(world, rng).id),
+    },
+    Kind {
+        name: "bundle",
+        share: 2,
+        path: |world, rng| format!("/bundle/{}/file", with_files(world, rng).id),
+    },
+    Kind { name: "style", share: 4, path: |_, _| "/hub.css".to_owned() },
+    Kind { name: "script of charts", share: 2, path: |_, _| "/charts.js".to_owned() },
     Kind { name: "places", share: 2, path: |_, _| "/places".to_owned() },
     Kind { name: "search, common", share: 4, path: |_, _| "/search?q=mariadb+oltp".to_owned() },
     Kind {
@@ -134,6 +151,7 @@ fn arguments(words: &[&str]) -> Result<Arguments> {
 
 pub(super) fn run(words: &[&str]) -> Result<bool> {
     let asked = arguments(words)?;
+    let vegeta = Vegeta::find()?;
     let plimsoll = build_plimsoll()?;
     let folder = tempfile::tempdir()?;
     // Dropped last: the hub's own database server.
@@ -148,9 +166,12 @@ pub(super) fn run(words: &[&str]) -> Result<bool> {
     let began = Instant::now();
     hub::list_made(&place, world.made())?;
     println!("{} bundles listed in {:.0} s, {}", asked.bundles, began.elapsed().as_secs_f64(), state(&place));
+    world.keep_files(&folder.path().join("bundles"))?;
     let hub = Hub::start(&plimsoll, &db, folder.path())?;
     let are_quick = one_by_one(&hub, &world, asked.requests)?;
-    let is_held = mix(&hub, &world, &place, &asked)?;
+    let requests = drawn(&hub, &world, &asked)?;
+    let read = || vegeta.read(&requests, asked.rate, folder.path());
+    let is_held = mix(&hub, &requests, &place, &asked, read)?;
     let is_reached = are_quick && (is_held || !matches!(place, Place::Sqlite(_)));
     println!("{}", if is_reached { "reached" } else { "NOT reached" });
     Ok(is_reached)
@@ -200,17 +221,11 @@ fn one_by_one(hub: &Hub, world: &World, requests: usize) -> Result<bool> {
     Ok(are_quick)
 }
 
-/// Readers who come at random, whether those before have been answered or not.
-fn mix(hub: &Hub, world: &World, place: &Place, asked: &Arguments) -> Result<bool> {
+/// The pages that readers want, one after the other.
+fn drawn(hub: &Hub, world: &World, asked: &Arguments) -> Result<Vec<Asked>> {
     let mut rng = Rng::new(SEED + 1);
     let all: usize = KINDS.iter().map(|kind| kind.share).sum();
-    let (mut requests, mut due_s) = (Vec::new(), 0.0);
-    loop {
-        // The time between two arrivals of a Poisson process is exponential.
-        due_s += -(1.0 - rng.unit()).ln() / asked.rate;
-        if due_s > asked.seconds {
-            break;
-        }
+    let mut draw = || {
         let mut drawn = rng.below(all);
         let at = KINDS.iter().position(|kind| match drawn.checked_sub(kind.share) {
             None => true,
@@ -220,17 +235,28 @@ fn mix(hub: &Hub, world: &World, place: &Place, asked: &Arguments) -> Result<boo
             }
         });
         let kind = at.context("a share of the mix")?;
-        let url = format!("{}{}", hub.root, (KINDS[kind].path)(world, &mut rng));
-        requests.push(Asked { due_s, kind, url });
-    }
+        Ok(Asked { kind, url: format!("{}{}", hub.root, (KINDS[kind].path)(world, &mut rng)) })
+    };
+    (0..(asked.rate * asked.seconds) as usize).map(|_| draw()).collect()
+}
+
+/// Readers who come whether those before have been answered or not.
+fn mix(
+    hub: &Hub,
+    requests: &[Asked],
+    place: &Place,
+    asked: &Arguments,
+    read: impl FnOnce() -> Result<Vec<Sample>>,
+) -> Result<bool> {
     let before = cpu_of(hub.child.id())?;
     let began = Instant::now();
-    let (samples, changes) = while_bundles_come(place, || readers::read(&requests))?;
+    let (samples, changes) = while_bundles_come(place, read)?;
+    let samples = samples?;
     let took_s = began.elapsed().as_secs_f64();
     let after = cpu_of(hub.child.id())?;
     let cpus = (after.0 + after.1 - before.0 - before.1) / took_s;
     println!(
-        "\n{} requests, {:.0} a second for {} s, open loop from the intended start; {changes} changes, after each of which \
+        "\n{} requests, {:.0} a second for {} s by vegeta, from when each was due; {changes} changes, after each of which \
          every page is made anew; the hub took {cpus:.2} cpus",
         samples.len(),
         asked.rate,
