@@ -74,16 +74,20 @@ pub fn bundles(data: &[u8]) {
         }
         // Packed by the fuzzer's programs each would take ten times as long.
         let texts = archive(&written_over(&scene.texts, member, at, piece)).expect("names that bundles have");
-        read(&sealed(stored_frame(&texts)));
+        let is_about_signature = [MANIFEST, SIGNATURE].contains(&&*scene.texts[member % scene.texts.len()].0);
+        read(&sealed(stored_frame(&texts)), is_about_signature);
     });
 }
 
 /// Everything that is read of a bundle before its results are.
-fn read(file: &[u8]) {
+fn read(file: &[u8], is_about_signature: bool) {
     let Ok(members) = unpack(file, &LIMITS) else { return };
     drop(black_box(Manifest::check(&members)));
     let member = |wanted: &str| members.iter().find(|(name, _)| name == wanted).map(|(_, bytes)| bytes);
-    if let Some((manifest, signature)) = member(MANIFEST).zip(member(SIGNATURE)) {
+    // The check of a signature takes longer than all else, and none of any other member reaches it.
+    if let Some((manifest, signature)) =
+        member(MANIFEST).zip(member(SIGNATURE)).filter(|_| is_about_signature)
+    {
         drop(black_box(signer_of(manifest, signature)));
     }
     for workload in index_of(&members).ok().flatten().iter().flatten() {
@@ -107,7 +111,10 @@ fn written_over(members: &[Member], member: usize, at: usize, piece: &[u8]) -> V
     if member > 0 {
         let manifest = Manifest::check(&members[..1]).ok();
         let author = manifest.map(|manifest| manifest.author).unwrap_or_default();
-        members[0].1 = Manifest::new("fuzzed", author, &members[1..], vec![]).bytes();
+        // It tells of all but itself and its signature.
+        let is_told = |(name, _): &&Member| name != MANIFEST && name != SIGNATURE;
+        let told: Vec<Member> = members.iter().filter(is_told).cloned().collect();
+        members[0].1 = Manifest::new("fuzzed", author, &told, vec![]).bytes();
     }
     members
 }
@@ -130,8 +137,8 @@ mod tests {
     /// Otherwise the fuzzer would look at refusals alone.
     #[test]
     fn what_is_sealed_here_is_read() {
-        let archive = [0; 1024];
-        assert_eq!(unpack(&sealed(stored_frame(&archive)), &LIMITS).unwrap(), Vec::<Member>::new());
+        let nothing = [0; 1024];
+        assert_eq!(unpack(&sealed(stored_frame(&nothing)), &LIMITS).unwrap(), Vec::<Member>::new());
         let texts = texts();
         for wanted in [MANIFEST, SIGNATURE, CALIBRATIONS, store::bundle::INDEX] {
             assert!(texts.iter().any(|(name, _)| name == wanted), "{wanted}");
@@ -139,6 +146,8 @@ mod tests {
         let again = written_over(&texts, 2, 0, b"");
         assert_eq!(unpack(&sealed(stored_frame(&archive(&again).unwrap())), &LIMITS).unwrap(), again);
         Manifest::check(&again).unwrap();
-        assert!(verify(&pack(&written_over(&whole(), 1, 0, b"")).unwrap(), &LIMITS).is_verified());
+        // Looked at to its end: what the made run tells does not agree with itself.
+        let proof = verify(&pack(&written_over(&whole(), 1, 0, b"")).unwrap(), &LIMITS);
+        assert_eq!(proof.refused, None);
     }
 }

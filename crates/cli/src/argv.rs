@@ -48,15 +48,28 @@ pub(crate) fn without_password(text: &str) -> String {
     shown
 }
 
-/// Where passwords stand in an argument: in a URL, or behind the name of an option or a variable that is one
-/// (`--mysql-password=x`, `--env MYSQL_ROOT_PASSWORD=x`).
+/// Where passwords stand in an argument: in a URL, or behind the name of an option, a variable or a word that is one
+/// (`--mysql-password=x`, `--env MYSQL_ROOT_PASSWORD=x`, `dbname=x password=y`).
 fn password_spans(text: &str) -> Vec<Range<usize>> {
-    if text.contains("://") {
-        return wire::mask::value_spans(text);
+    let mut spans = wire::mask::value_spans(text);
+    if let Some(named) = named_password(text) {
+        spans.retain(|span| span.start < named.start);
+        match spans.last_mut() {
+            Some(last) if last.end >= named.start => last.end = named.end,
+            _ => spans.push(named),
+        }
     }
-    let is_one = |name: &str, value: &str| wire::mask::is_password(name) && !value.is_empty();
-    let behind = text.split_once('=').filter(|(name, value)| is_one(name, value));
-    behind.map(|(name, _)| name.len() + 1..text.len()).into_iter().collect()
+    spans
+}
+
+/// What stands behind the first name that is a password's, up to the end: a password may have blanks. Those of URLs are
+/// found otherwise.
+fn named_password(text: &str) -> Option<Range<usize>> {
+    let behind_name = text.match_indices('=').find_map(|(at, _)| {
+        let name = text[..at].trim_end().rsplit(char::is_whitespace).next().unwrap_or_default();
+        (wire::mask::is_password(name) && !name.contains("://")).then_some(at + 1)
+    })?;
+    (behind_name < text.len()).then_some(behind_name..text.len())
 }
 
 #[cfg(test)]
@@ -72,6 +85,14 @@ mod tests {
             ("--mysql-password=geheim", "--mysql-password=***"),
             ("--pgsql_password=ge=heim", "--pgsql_password=***"),
             ("MYSQL_ROOT_PASSWORD=geheim", "MYSQL_ROOT_PASSWORD=***"),
+            ("--env=MYSQL_ROOT_PASSWORD=geheim", "--env=MYSQL_ROOT_PASSWORD=***"),
+            ("dbname=x password=geheim", "dbname=x password=***"),
+            ("host=h password = 'ge heim' dbname=x", "host=h password =***"),
+            ("--dbname=dbname=x password=a://geheim", "--dbname=dbname=x password=***"),
+            ("-dpassword=geheim dbname=x", "-dpassword=***"),
+            ("postgres://u:one@h/db password=two", "postgres://u:***@h/db password=***"),
+            ("postgres://u:one password=two@h/db", "postgres://u:***"),
+            ("dbname=x password=", "dbname=x password="),
             ("--password-file=/run/secret", "--password-file=/run/secret"),
             ("mysql://root@h:3306/db", "mysql://root@h:3306/db"),
             ("mariadb@10.11", "mariadb@10.11"),

@@ -282,7 +282,7 @@ fn a_second_ctrl_c_ends_the_server() {
     signal(server.pid, "STOP");
     signal(child.id(), "CONT");
     press(&child, dir.path(), "stopping: transactions in flight may finish");
-    press(&child, dir.path(), "ending the server now");
+    press(&child, dir.path(), "stopping at once");
     assert_eq!(child.wait().unwrap().code(), Some(4));
     let is_gone = |pid: u32| {
         let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -306,7 +306,7 @@ fn a_third_ctrl_c_ends_at_once() {
         u64::from_str_radix(caught, 16).unwrap() & 0b10 != 0
     });
     press(&child, dir.path(), "stopping: transactions in flight may finish");
-    press(&child, dir.path(), "ending the server now");
+    press(&child, dir.path(), "stopping at once");
     assert!(child.try_wait().unwrap().is_none(), "it still waits for its reader");
     signal(child.id(), "INT");
     assert_eq!(child.wait().unwrap().code(), Some(4));

@@ -134,6 +134,14 @@ fn sealed(place: &Path, more: &[&str]) -> Vec<u8> {
     std::fs::read(&file).unwrap()
 }
 
+/// What `plimsoll submit` says.
+fn submitted(to: &str, token: &str, file: &Path) -> String {
+    let mut submit = plimsoll();
+    submit.args(["submit", file.to_str().unwrap(), "--to", to]).env("PLIMSOLL_HUB_TOKEN", token);
+    let said = submit.output().unwrap();
+    [said.stdout, said.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat()
+}
+
 fn sqlite(dir: &Path) -> String {
     format!("sqlite:{}", dir.join("hub.db").display())
 }
@@ -158,17 +166,16 @@ fn a_hub_takes_shows_and_compares(dir: &Path, db: &str, bundles: Option<&Path>) 
     let token = hub.token("ada", &[]);
     let (file, bytes) = bundle(dir, "m1", 1);
     let id = store::bundle::sha256(&bytes);
-    let mut submit = plimsoll();
-    submit.args(["submit", file.to_str().unwrap(), "--to", &hub.url()]).env("PLIMSOLL_HUB_TOKEN", &token);
-    let said = submit.output().unwrap();
-    let text = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
-    assert!(said.status.success() && text.contains(&format!("/bundle/{id}")), "{text}");
+    let said = submitted(&hub.url(), &token, &file);
+    assert!(said.contains(&format!("/bundle/{id}")) && !said.contains("before"), "{said}");
     // The same again is known, by whichever way, and under whatever seal.
     assert_eq!(hub.submit(&token, &bytes).0, 409);
     let resealed = sealed(file.parent().unwrap(), &["--host-names"]);
     assert_ne!(resealed, bytes);
     let (status, body) = hub.submit(&token, &resealed);
-    assert!(status == 409 && body.contains(&format!("/bundle/{id}")), "{status} {body}");
+    assert!(status == 409 && body.contains(&format!("\"path\":\"/bundle/{id}\"")), "{status} {body}");
+    let said = submitted(&hub.url(), &token, &file);
+    assert!(said.contains(&format!("/bundle/{id} (it was there before)")), "{said}");
     let database = rusqlite::Connection::open(file.with_file_name("results.db")).unwrap();
     database.execute("UPDATE host SET fingerprint = 'another machine'", []).unwrap();
     drop(database);
@@ -224,7 +231,9 @@ fn a_hub_takes_shows_and_compares(dir: &Path, db: &str, bundles: Option<&Path>) 
         serde_json::json!([]),
         "% is a letter like others"
     );
-    assert!(hub.page("/feed.atom").contains(&format!("urn:sha256:{id}")));
+    let feed = hub.page("/feed.atom");
+    assert!(feed.contains(&format!("urn:sha256:{id}")) && feed.contains(&hub.address), "{feed}");
+    what_cannot_be_asked_is_answered(&hub);
 
     // Who may submit may not hide.
     let hide = format!("/api/v1/bundles/{other}?why=wrong");
@@ -235,6 +244,9 @@ fn a_hub_takes_shows_and_compares(dir: &Path, db: &str, bundles: Option<&Path>) 
     assert_eq!(hub.ask("GET", &format!("/bundle/{other}"), "", &[]).0, 404);
     assert_eq!(hub.ask("GET", &format!("/bundle/{other}/file"), "", &[]).0, 404);
     assert_eq!(hub.json(&format!("/api/v1/claims/{claim}"))["standing"]["bundles"], 1);
+    let (status, body) = hub.submit(&token, &second);
+    assert!(status == 410 && body.contains("a moderator hid it"), "{status} {body}");
+    a_hidden_forgery_stands_in_nobodys_way(&hub, dir, [&token, &keeper]);
 
     run(&["hub", "token", "revoke", "ada", "--db", db]).expect(0, &[]);
     let (status, body) = hub.submit(&token, &second);
@@ -249,6 +261,56 @@ fn a_hub_takes_shows_and_compares(dir: &Path, db: &str, bundles: Option<&Path>) 
     assert!(front.contains(&format!("results/bundle/{id}")) && !front.contains("<form action"), "{front}");
     assert!(front.contains("http-equiv=\"Content-Security-Policy\""), "{front}");
     each_link_of_a_site_leads_somewhere(&site, "/results");
+    // What is hidden is gone from the next one, and nothing else is replaced.
+    assert_eq!(hub.ask("DELETE", &format!("/api/v1/bundles/{id}?why=%00"), &keeper, &[]).0, 204);
+    assert!(run(&[&args, &keeping[..]].concat()).expect(0, &[]).out.contains(": 1 bundle\n"));
+    assert!(!site.join(format!("bundle/{id}")).exists() && site.join("index.html").is_file());
+    std::fs::remove_file(site.join(".plimsoll-export")).unwrap();
+    run(&[&args, &keeping[..]].concat()).expect(2, &["something else than an export"]);
+    let left = std::fs::read_dir(dir).unwrap().flatten().map(|entry| entry.file_name());
+    let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with('.')).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Somebody seals another's runs as those of another machine before they do; a moderator hides that.
+fn a_hidden_forgery_stands_in_nobodys_way(hub: &Hub, dir: &Path, [token, keeper]: [&str; 2]) {
+    let (file, right) = bundle(dir, "m3", 3);
+    let place = file.parent().unwrap();
+    let database = rusqlite::Connection::open(place.join("results.db")).unwrap();
+    database.execute("UPDATE host SET fingerprint = 'another machine'", []).unwrap();
+    drop(database);
+    let forged = sealed(place, &[]);
+    assert_eq!(hub.submit(token, &forged).0, 201);
+    let (status, body) = hub.submit(token, &right);
+    assert!(status == 422 && body.contains("names another machine"), "{status} {body}");
+    let hide = format!("/api/v1/bundles/{}?why=forged", store::bundle::sha256(&forged));
+    assert_eq!(hub.ask("DELETE", &hide, keeper, &[]).0, 204);
+    let (status, body) = hub.submit(token, &right);
+    assert_eq!(status, 201, "{body}");
+}
+
+/// A NUL, which PostgreSQL has in no text; what is no number; what nobody measured.
+fn what_cannot_be_asked_is_answered(hub: &Hub) {
+    for (method, path, status) in [
+        ("GET", "/search?q=%00", 200),
+        ("GET", "/api/v1/servers/%00", 404),
+        ("GET", "/api/v1/hosts/%00", 404),
+        ("GET", "/api/v1/claims/%00", 404),
+        ("GET", "/api/v1/history/%00/tps?q=%00", 200),
+        ("GET", "/api/v1/history/mariadb/%00", 404),
+        ("GET", "/api/v1/history/mariadb/foo", 404),
+        ("GET", "/history/mariadb/foo", 404),
+        ("GET", "/api/v1/bundles?page=abc", 400),
+        ("GET", "/api/v1/servers/%ff", 400),
+        ("POST", "/api/v1/front", 405),
+    ] {
+        let (found, head, body) = hub.ask(method, path, "", &[]);
+        assert_eq!(found, status, "{method} {path}: {body}");
+        let error = serde_json::from_str::<Value>(&body).unwrap_or_default()["error"].clone();
+        let is_json = head.contains("content-type: application/json") && error.is_string();
+        assert!(is_json || status == 200, "{method} {path}: {head} {body}");
+    }
+    assert_eq!(hub.json("/api/v1/bundles?q=%00")["bundles"], serde_json::json!([]));
 }
 
 /// Every page of an export, and every address in it.
@@ -401,7 +463,7 @@ fn the_way_to_postgresql_is_encrypted_and_its_server_is_checked() {
 fn what_is_not_a_sound_bundle_is_refused_and_nothing_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let db = sqlite(dir.path());
-    let hub = Hub::start(&db, &["--bundle-max", "1", "--unpacked-max", "16"]);
+    let hub = Hub::start(&db, &["--bundle-max", "1", "--unpacked-max", "16", "--rate", "10000"]);
     let token = hub.token("ada", &[]);
     let (_, bytes) = bundle(dir.path(), "m1", 1);
     let members = store::bundle::unpack(&bytes, &Default::default()).unwrap();
@@ -450,12 +512,46 @@ fn what_is_not_a_sound_bundle_is_refused_and_nothing_is_kept() {
     {
         assert_eq!(hub.ask("GET", path, "", &[]).0, 404, "{path}");
     }
+    // A refusal is heard, however much was to be sent.
+    let large = dir.path().join("large.plimsoll");
+    std::fs::write(&large, vec![0; 30 << 20]).unwrap();
+    for (token, says) in [("no-token", "does not know this token"), (&token, "larger than")] {
+        let said = submitted(&hub.url(), token, &large);
+        assert!(said.contains(says), "{said}");
+        let (_, body) = hub.submit(token, &vec![0; 30 << 20]);
+        assert!(body.contains(says), "{body}");
+    }
+    so_many_bundles_arrive_at_once(&hub, &token);
+    run(&["hub", "token", "add", "never", "--expires", "0s", "--db", &db]).expect(2, &["expired"]);
     run(&["submit", "/no/file", "--to", &hub.url()]).expect(2, &["PLIMSOLL_HUB_TOKEN"]);
     let mut insecure = plimsoll();
     let file = dir.path().join("m1-1/b.plimsoll");
     insecure.args(["submit", file.to_str().unwrap(), "--to", "http://127.0.0.1.example.org"]);
     let said = insecure.env("PLIMSOLL_HUB_TOKEN", "t").output().unwrap();
     assert!(String::from_utf8_lossy(&said.stderr).contains("https:// only"));
+}
+
+/// A place is taken before a bundle is read: whoever finds none is told so, and sends nothing.
+fn so_many_bundles_arrive_at_once(hub: &Hub, token: &str) {
+    let begun = || {
+        let mut stream = TcpStream::connect(&hub.address).unwrap();
+        let head = format!(
+            "POST /api/v1/bundles HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer {token}\r\nExpect: 100-continue\r\n\
+             Content-Length: 1000\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut said = [0; 12];
+        stream.read_exact(&mut said).unwrap();
+        (stream, String::from_utf8_lossy(&said).into_owned())
+    };
+    let all: Vec<_> = (0..17).map(|_| begun()).collect();
+    let (last, others) = all.split_last().unwrap();
+    assert!(others.iter().all(|(_, said)| said == "HTTP/1.1 100"), "{others:?}");
+    assert_eq!(last.1, "HTTP/1.1 429");
+    drop(all);
+    common::wait_until(std::time::Duration::from_secs(30), "their places to be free", || {
+        begun().1 == "HTTP/1.1 100"
+    });
 }
 
 #[test]
@@ -521,6 +617,15 @@ fn a_bundle_is_submitted_by_the_form() {
     }
     assert!(hub.page(&format!("/bundle/{id}")).contains("<h1"));
     assert_eq!(hub.json("/api/v1/front")["bundles"], 1);
+    // Without end, and without anything that a form has: it is not read on.
+    let mut stream = TcpStream::connect(&hub.address).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let head = "POST /submit HTTP/1.1\r\nHost: hub\r\nContent-Type: multipart/form-data; boundary=x\r\n\
+                Content-Length: 1000000000\r\n\r\n";
+    stream.write_all(&[head.as_bytes(), &vec![b'-'; 200 << 10]].concat()).unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, *b"HTTP/1.1 400");
     // The end is missing.
     let cut = hub.ask_with("POST", "/submit", "Content-Type: multipart/form-data; boundary=x", b"--x\r\n");
     assert_eq!(cut.0, 400, "{}", cut.2);

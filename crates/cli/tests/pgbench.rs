@@ -2,9 +2,12 @@
 
 mod common;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use common::{Done, Running, plimsoll, run, signal, wait_until};
 use sandbox::Sandbox;
 
 /// The newest pgbench that is installed, from version 15 on, whose random numbers ours are.
@@ -479,4 +482,86 @@ fn schedules_and_logs_keep_what_they_promise() {
         assert!((6..=12).contains(&lines), "{lines}");
         assert!((500..=1100).contains(&transactions), "{transactions}");
     }
+}
+
+/// Tells a program to end, which it does soon and with an error.
+#[track_caller]
+fn ends_when_told(mut child: Running) {
+    signal(child.id(), "TERM");
+    let told = Instant::now();
+    wait_until(Duration::from_secs(10), "the end", || child.try_wait().unwrap().is_some());
+    assert!(told.elapsed() < Duration::from_secs(5), "it took {:?}", told.elapsed());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut text).unwrap();
+    assert!(text.contains("pgbench: error: interrupted"), "{text}");
+}
+
+#[test]
+fn a_script_is_not_read_without_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("large.sql");
+    File::create(&path).unwrap().set_len((16 << 20) + 1).unwrap();
+    let words = ["could not read file", "larger than 16 MiB"];
+    run(&["pgbench", "-n", "-f", path.to_str().unwrap()]).expect(1, &words);
+    let mut of_stdin = plimsoll();
+    let of_stdin = of_stdin.args(["pgbench", "-n", "-f", "-"]);
+    Done::of(of_stdin.stdin(File::open(&path).unwrap()).output().unwrap()).expect(1, &words);
+    run(&["pgbench", "-n", "-f", "/nowhere.sql"])
+        .expect(1, &["could not open file \"/nowhere.sql\": No such file"]);
+    // A pipe in which nothing comes.
+    let silent = of_stdin.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    ends_when_told(Running(silent));
+}
+
+#[test]
+fn passwords_of_connection_strings_are_not_shown() {
+    let mut silent = plimsoll();
+    silent.args(["pgbench", "-n", "-f", "-", "dbname=x password=geheim"]);
+    let silent = Running(silent.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let path = format!("/proc/{}/cmdline", silent.id());
+    let line = || String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+    wait_until(Duration::from_secs(10), "the mask", || line().contains("dbname=x password=******"));
+    assert!(!line().contains("geheim"), "{}", line());
+}
+
+#[test]
+fn an_initialisation_ends_when_it_is_told_to_and_begins_where_there_is_room() {
+    let Some(server) = sandbox::testing::server("postgres") else { return };
+    let pgbench = |steps: &str, scale: &str| {
+        let mut command = plimsoll();
+        command.envs(server.env_vars()).env("PGDATABASE", "postgres").stderr(Stdio::piped());
+        command.args(["pgbench", "-i", "-q", "-I", steps, "-s", scale]);
+        command
+    };
+    let query = |sql: &str| {
+        let target = server.target(Some("postgres"));
+        wire::blocking::Client::connect(&target).unwrap().query_value(sql).unwrap()
+    };
+    for steps in ["dtg", "dtG"] {
+        let child = Running(pgbench(steps, "300").spawn().unwrap());
+        let is_filling = "select 1 from pg_stat_activity where pid <> pg_backend_pid() \
+                          and query ~ '^(copy|insert into) pgbench_accounts' and state = 'active'";
+        wait_until(Duration::from_secs(20), "rows", || query(is_filling).is_some());
+        std::thread::sleep(Duration::from_millis(500));
+        ends_when_told(child);
+        wait_until(Duration::from_secs(5), "the server's end of it", || query(is_filling).is_none());
+        let rows = query("select count(*) from pgbench_accounts");
+        assert_eq!(rows.as_deref(), Some("0"), "{steps}");
+    }
+    let words = ["free, the tables need about", "hint: Scale 1 takes about 16 MB"];
+    Done::of(pgbench("dtg", "1000000").output().unwrap()).expect(1, &words);
+    // Those of before have not been dropped.
+    assert_eq!(query("select count(*) from pgbench_accounts").as_deref(), Some("0"));
+    // What its command line connects to may be said in one text.
+    let place = server.target(Some("postgres"));
+    let wire::Endpoint::Unix(socket) = &place.endpoint else { panic!("{:?}", place.endpoint) };
+    let port = socket.extension().unwrap().to_str().unwrap();
+    let text = format!(
+        "dbname=postgres host={} port={port} user={}",
+        socket.parent().unwrap().display(),
+        place.user
+    );
+    run(&["pgbench", "-i", "-q", &text]).expect(0, &[]);
 }

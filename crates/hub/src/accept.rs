@@ -39,9 +39,7 @@ pub(crate) fn accept(db: &Db, keeping: &Keeping, submission: &Submission<'_>) ->
     keeping.keep_before(id, REPORT, verified.report.as_bytes())?;
     db.with(|sql| {
         sql.transaction(|sql| {
-            if is_here(sql, id)? {
-                return Err(Error::Known(format!("/bundle/{id}")));
-            }
+            refuse_known(sql, id)?;
             refuse_replayed(sql, &verified.listing.marks)?;
             keeping.keep_with(sql, id, BUNDLE, bytes)?;
             keeping.keep_with(sql, id, REPORT, verified.report.as_bytes())?;
@@ -59,19 +57,27 @@ pub(crate) fn accept(db: &Db, keeping: &Keeping, submission: &Submission<'_>) ->
     })
 }
 
-pub(crate) fn is_here(sql: &mut Sql, id: &str) -> Result<bool, Error> {
-    Ok(!sql.rows("SELECT id FROM bundle WHERE id = ?1", &[id.into()])?.is_empty())
+/// Refuses the same file again.
+pub(crate) fn refuse_known(sql: &mut Sql, id: &str) -> Result<(), Error> {
+    let rows = sql.rows("SELECT is_hidden FROM bundle WHERE id = ?1", &[id.into()])?;
+    match rows.first().map(|row| row.int(0)) {
+        None => Ok(()),
+        Some(0) => Err(Error::Known(format!("/bundle/{id}"))),
+        Some(_) => Err(Error::Hidden),
+    }
 }
 
 /// Refuses runs that are here already, sealed anew: as a whole, or as another machine's. A study that has grown since has
-/// runs of its own beside those of its earlier bundle.
+/// runs of its own beside those of its earlier bundle. What a moderator hid says nothing: it may be a forgery of these runs.
 fn refuse_replayed(sql: &mut Sql, marks: &[RunMark]) -> Result<(), Error> {
     let mut here: BTreeMap<String, usize> = BTreeMap::new();
     for some in marks.chunks(500) {
         let hosts: BTreeMap<&str, &str> = some.iter().map(|mark| (&*mark.run, &*mark.host)).collect();
         let runs: Vec<Cell> = hosts.keys().map(|run| Cell::from(*run)).collect();
         let sentence = format!(
-            "SELECT run, bundle_id, host FROM run_mark WHERE run IN ({})",
+            "SELECT run_mark.run, run_mark.bundle_id, run_mark.host
+             FROM run_mark JOIN bundle ON bundle.id = run_mark.bundle_id
+             WHERE run_mark.run IN ({}) AND bundle.is_hidden = 0",
             places_of_values(1, runs.len())
         );
         for row in sql.rows(&sentence, &runs)? {

@@ -65,12 +65,13 @@ pub(crate) enum Cell {
 
 impl From<&str> for Cell {
     fn from(text: &str) -> Cell {
-        Cell::Text(text.to_owned())
+        text.to_owned().into()
     }
 }
 impl From<String> for Cell {
+    /// PostgreSQL has no text with a NUL, and SQLite compares up to it: whoever asks with one finds nothing.
     fn from(text: String) -> Cell {
-        Cell::Text(text)
+        Cell::Text(if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text })
     }
 }
 impl From<i64> for Cell {

@@ -24,6 +24,9 @@ pub enum Error {
     /// It is here already, by this or another seal.
     #[error("what it measured is here already: {0}")]
     Known(String),
+    /// A bundle that was here and was taken away.
+    #[error("this bundle was here, and a moderator hid it: it is not taken again")]
+    Hidden,
     /// A worker's lease that is over.
     #[error("this lease is over: the work is somebody else's now, or was asked back")]
     LeaseOver,

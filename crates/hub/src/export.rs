@@ -1,6 +1,8 @@
 //! The whole hub as static pages, for any web space.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
 
 use crate::db::{Db, Place};
 use crate::error::Error;
@@ -8,83 +10,168 @@ use crate::files::{BUNDLE, Keeping, REPORT};
 use crate::pages::{self, Pages, in_folder};
 use crate::query::{self, Part};
 
-/// Writes every page below `folder`; `base` is where it will stand on its web space (`/results`, or nothing for its root).
-/// Returns how many bundles there are.
+/// The file by which a directory is known as an export, which the next one replaces.
+const MARKER: &str = ".plimsoll-export";
+
+/// Writes every page into a new directory, which then takes the place of `folder`: what was hidden since the last export is
+/// gone. `base` is where it will stand on its web space (`/results`, or nothing for its root). Returns how many bundles there
+/// are.
 ///
 /// # Errors
-/// The database cannot be had, or a file cannot be written.
+/// The database cannot be had, a file cannot be written, or `folder` has something else than an export.
 pub fn export(place: &Place, keeping: &Keeping, folder: &Path, base: &str) -> Result<usize, Error> {
+    let fail = |source| Error::File { what: folder.display().to_string(), source };
+    let folder = if folder.exists() { folder.canonicalize() } else { std::path::absolute(folder) };
+    let folder = folder.map_err(fail)?;
+    refuse_other(&folder)?;
     let db = Db::open(place)?;
-    let pages = Pages::new(base.trim_end_matches('/'), true)?;
-    let write = |name: &str, bytes: &[u8]| {
-        let path = folder.join(name);
+    let (new, old) = (beside(&folder, "new"), beside(&folder, "old"));
+    // Of one that was killed.
+    refuse_other(&new)?;
+    if new.exists() {
+        std::fs::remove_dir_all(&new).map_err(fail)?;
+    }
+    let site =
+        Site { db: &db, keeping, pages: Pages::new(base.trim_end_matches('/'), true)?, folder: new.clone() };
+    let written = site.write_all().and_then(|bundles| exchange(&folder, &new, &old).map(|()| bundles));
+    if written.is_err() {
+        // Half a site is no use to anybody.
+        drop(std::fs::remove_dir_all(&new));
+    }
+    written
+}
+
+/// Nothing but an export is replaced.
+fn refuse_other(folder: &Path) -> Result<(), Error> {
+    let fail = |source| Error::File { what: folder.display().to_string(), source };
+    if !folder.exists() || folder.join(MARKER).is_file() {
+        return Ok(());
+    }
+    match std::fs::read_dir(folder).map_err(fail)?.next() {
+        None => Ok(()),
+        Some(_) => Err(Error::Wrong(format!(
+            "{} has something else than an export of a hub: empty it, or name another directory",
+            folder.display()
+        ))),
+    }
+}
+
+/// A name in the same directory, so that it can be renamed.
+fn beside(folder: &Path, what: &str) -> PathBuf {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    folder.with_file_name(format!(".{name}.{what}-{}", std::process::id()))
+}
+
+fn exchange(folder: &Path, new: &Path, old: &Path) -> Result<(), Error> {
+    let fail = |source| Error::File { what: folder.display().to_string(), source };
+    if !folder.exists() {
+        return std::fs::rename(new, folder).map_err(fail);
+    }
+    std::fs::rename(folder, old).map_err(fail)?;
+    if let Err(source) = std::fs::rename(new, folder) {
+        // As it was.
+        drop(std::fs::rename(old, folder));
+        return Err(fail(source));
+    }
+    std::fs::remove_dir_all(old).map_err(|source| Error::File { what: old.display().to_string(), source })
+}
+
+/// Pages on their way into a directory.
+struct Site<'a> {
+    db: &'a Db,
+    keeping: &'a Keeping,
+    pages: Pages,
+    folder: PathBuf,
+}
+
+impl Site<'_> {
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        let path = self.folder.join(name);
         let fail = |source| Error::File { what: path.display().to_string(), source };
-        std::fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(fail)?;
+        std::fs::create_dir_all(path.parent().unwrap_or(&self.folder)).map_err(fail)?;
         std::fs::write(&path, bytes).map_err(fail)
-    };
-    let front = db.with(query::front)?;
-    write("hub.css", pages::css().as_bytes())?;
-    write("charts.js", report::chart_script().as_bytes())?;
-    write("index.html", pages.page("front.html", "Results", &front)?.as_bytes())?;
-    let places = db.with(|sql| query::places(sql, Part::All))?;
-    write("places/index.html", pages.page("places.html", "Servers and machines", &places)?.as_bytes())?;
-    for server in places["servers"].as_array().into_iter().flatten() {
-        let name = server["server"].as_str().unwrap_or_default();
-        let value = db.with(|sql| query::server(sql, name, Part::All))?;
-        write(
-            &format!("server/{}/index.html", in_folder(name)),
-            pages.page("server.html", name, &value)?.as_bytes(),
-        )?;
     }
-    for host in places["hosts"].as_array().into_iter().flatten() {
-        let name = host["fingerprint"].as_str().unwrap_or_default();
-        let value = db.with(|sql| query::host(sql, name, Part::All))?;
-        write(
-            &format!("host/{}/index.html", in_folder(name)),
-            pages.page("host.html", name, &value)?.as_bytes(),
-        )?;
+
+    fn page(&self, way: &str, template: &str, title: &str, value: &Value) -> Result<(), Error> {
+        let name = Path::new(way).join("index.html");
+        self.write(&name.to_string_lossy(), self.pages.page(template, title, value)?.as_bytes())
     }
-    let (mut page, mut bundles, mut all) = (1, 0, Vec::new());
-    loop {
-        let found = db.with(|sql| query::search(sql, "", page))?;
-        for head in found["bundles"].as_array().into_iter().flatten() {
-            let id = head["id"].as_str().unwrap_or_default();
-            let value = db.with(|sql| query::bundle(sql, id))?;
-            let title = value["title"].as_str().unwrap_or("Bundle");
-            write(&format!("bundle/{id}/index.html"), pages.page("bundle.html", title, &value)?.as_bytes())?;
-            for (kind, name) in [(REPORT, "report.html"), (BUNDLE, "file.plimsoll")] {
-                let bytes = db.with(|sql| keeping.read(sql, id, kind))?;
-                write(&format!("bundle/{id}/{name}"), &bytes)?;
-            }
-            for claim in value["claims"].as_array().into_iter().flatten() {
-                let id = claim["id"].as_str().unwrap_or_default();
-                let value = db.with(|sql| query::claim(sql, id, Part::All))?;
-                write(
-                    &format!("claim/{id}/index.html"),
-                    pages.page("claim.html", "Claim", &value)?.as_bytes(),
-                )?;
-            }
-            bundles += 1;
+
+    fn write_all(&self) -> Result<usize, Error> {
+        self.write(MARKER, b"The next `plimsoll hub export` replaces this directory.\n")?;
+        self.write("hub.css", pages::css().as_bytes())?;
+        self.write("charts.js", report::chart_script().as_bytes())?;
+        self.page("", "front.html", "Results", &self.db.with(query::front)?)?;
+        self.places()?;
+        self.histories()?;
+        self.bundles()
+    }
+
+    fn places(&self) -> Result<(), Error> {
+        let places = self.db.with(|sql| query::places(sql, Part::All))?;
+        self.page("places", "places.html", "Servers and machines", &places)?;
+        for server in places["servers"].as_array().into_iter().flatten() {
+            let name = server["server"].as_str().unwrap_or_default();
+            let value = self.db.with(|sql| query::server(sql, name, Part::All))?;
+            self.page(&format!("server/{}", in_folder(name)), "server.html", name, &value)?;
         }
-        all.extend(found["bundles"].as_array().into_iter().flatten().cloned());
-        match found["next"].as_i64() {
-            Some(next) => page = next,
-            None => break,
+        for host in places["hosts"].as_array().into_iter().flatten() {
+            let name = host["fingerprint"].as_str().unwrap_or_default();
+            let value = self.db.with(|sql| query::host(sql, name, Part::All))?;
+            self.page(&format!("host/{}", in_folder(name)), "host.html", name, &value)?;
         }
+        Ok(())
     }
-    let list = serde_json::json!({"words": "", "bundles": all, "next": null});
-    write("search/index.html", pages.page("search.html", "All results", &list)?.as_bytes())?;
-    let flavors = db.with(query::flavors)?;
-    for (at, flavor) in flavors.iter().enumerate() {
-        for metric in ["tps", "p95", "p99"] {
-            let found = db.with(|sql| query::history(sql, flavor, metric, "", Part::All))?;
-            let value = pages::history(&found, flavor, metric, &flavors);
-            let text = pages.page(pages::HISTORY, "History", &value)?;
-            write(&format!("history/{}/{metric}/index.html", in_folder(flavor)), text.as_bytes())?;
-            if at == 0 && metric == "tps" {
-                write("history/index.html", text.as_bytes())?;
+
+    fn histories(&self) -> Result<(), Error> {
+        let flavors = self.db.with(query::flavors)?;
+        let made = |flavor: &str, metric: &str| {
+            let found = self.db.with(|sql| query::history(sql, flavor, metric, "", Part::All))?;
+            Ok::<Value, Error>(pages::history(&found, flavor, metric, &flavors))
+        };
+        let first = made(flavors.first().map_or("", String::as_str), "tps")?;
+        self.page("history", pages::HISTORY, "History", &first)?;
+        for flavor in &flavors {
+            for metric in query::METRICS {
+                let way = format!("history/{}/{metric}", in_folder(flavor));
+                self.page(&way, pages::HISTORY, "History", &made(flavor, metric)?)?;
             }
         }
+        Ok(())
     }
-    Ok(bundles)
+
+    /// All bundles with their files and claims, and the list of them.
+    fn bundles(&self) -> Result<usize, Error> {
+        let (mut page, mut all) = (Some(1), Vec::new());
+        while let Some(number) = page {
+            let mut found = self.db.with(|sql| query::search(sql, "", number))?;
+            for head in found["bundles"].as_array().into_iter().flatten() {
+                self.bundle(head["id"].as_str().unwrap_or_default())?;
+            }
+            if let Value::Array(heads) = found["bundles"].take() {
+                all.extend(heads);
+            }
+            page = found["next"].as_i64();
+        }
+        let bundles = all.len();
+        let list = json!({"words": "", "bundles": all, "next": null});
+        self.page("search", "search.html", "All results", &list)?;
+        Ok(bundles)
+    }
+
+    fn bundle(&self, id: &str) -> Result<(), Error> {
+        let value = self.db.with(|sql| query::bundle(sql, id))?;
+        let title = value["title"].as_str().unwrap_or("Bundle");
+        self.page(&format!("bundle/{id}"), "bundle.html", title, &value)?;
+        for (kind, name) in [(REPORT, "report.html"), (BUNDLE, "file.plimsoll")] {
+            let bytes = self.db.with(|sql| self.keeping.read(sql, id, kind))?;
+            self.write(&format!("bundle/{id}/{name}"), &bytes)?;
+        }
+        for claim in value["claims"].as_array().into_iter().flatten() {
+            let id = claim["id"].as_str().unwrap_or_default();
+            let value = self.db.with(|sql| query::claim(sql, id, Part::All))?;
+            self.page(&format!("claim/{id}"), "claim.html", "Claim", &value)?;
+        }
+        Ok(())
+    }
 }

@@ -164,9 +164,12 @@ pub(crate) fn bundle(sql: &mut Sql, id: &str) -> Result<Value, Error> {
         &[listing.shape.clone().into(), id.into(), PAGE.into()],
     )?;
     let mut value = serde_json::to_value(&listing)?;
-    if let Some(fields) = value.as_object_mut() {
-        fields.remove("points");
+    // Of histories and replays: their tables have them.
+    for name in ["points", "decisions", "marks"] {
+        value.as_object_mut().and_then(|fields| fields.remove(name));
     }
+    let found = sql.rows("SELECT audit FROM audit WHERE bundle_id = ?1 ORDER BY id", &[id.into()])?;
+    value["audits"] = json!(heads(&found)?);
     value["head"] = of_json(&row.text(0))?;
     value["id"] = json!(id);
     value["bytes"] = json!(row.int(2));
@@ -461,6 +464,9 @@ pub(crate) struct Histories {
     pub(crate) next: Option<i64>,
 }
 
+/// Those that every study has.
+pub(crate) const METRICS: [&str; 3] = ["tps", "p95", "p99"];
+
 /// Of series whose cell has all words.
 pub(crate) fn history(
     sql: &mut Sql,
@@ -469,6 +475,12 @@ pub(crate) fn history(
     words: &str,
     part: Part,
 ) -> Result<Histories, Error> {
+    if !METRICS.contains(&metric) {
+        let sentence = "SELECT id FROM series WHERE flavor = ?1 AND metric = ?2 AND points > 0 LIMIT 1";
+        if sql.rows(sentence, &[flavor.into(), metric.into()])?.is_empty() {
+            return Err(Error::NotFound("history"));
+        }
+    }
     let (limit, offset) = part.bounds(SERIES);
     let mut values: Vec<Cell> = vec![flavor.into(), metric.into(), (limit + 1).into(), offset.into()];
     let condition = has_words("label", words, &mut values);
@@ -520,17 +532,11 @@ fn decisions(sql: &mut Sql) -> Result<Vec<ChangeDecision>, Error> {
     rows.iter().map(|row| Ok(serde_json::from_str(&row.text(0))?)).collect()
 }
 
-/// The flavours of which there are histories: one after the other from the index, as there are many series and few flavours.
+/// The flavours of which there are histories, the one with most of them first.
 pub(crate) fn flavors(sql: &mut Sql) -> Result<Vec<String>, Error> {
-    let mut all: Vec<String> = Vec::new();
-    loop {
-        let last = all.last().cloned().unwrap_or_default();
-        let sentence = "SELECT flavor FROM series WHERE flavor > ?1 ORDER BY flavor LIMIT 1";
-        match sql.rows(sentence, &[last.into()])?.first() {
-            Some(row) => all.push(row.text(0)),
-            None => return Ok(all),
-        }
-    }
+    let sentence =
+        "SELECT flavor FROM series WHERE points > 1 GROUP BY flavor ORDER BY count(*) DESC, flavor LIMIT 100";
+    Ok(sql.rows(sentence, &[])?.iter().map(|row| row.text(0)).collect())
 }
 
 #[cfg(test)]
@@ -720,6 +726,28 @@ mod tests {
     }
 
     #[test]
+    fn histories_begin_with_the_flavour_that_has_most() {
+        let of = |at: usize, flavor: &str, metrics: &[&str]| {
+            let mut one = made(at);
+            let mut point = one.listing.points.remove(0);
+            point.key.insert("server".to_owned(), format!("{flavor}@1").into());
+            let each = metrics.iter().map(|metric| {
+                let mut point = point.clone();
+                point.metric = (*metric).to_owned();
+                point
+            });
+            one.listing.points = each.collect();
+            one
+        };
+        // The first by its letters has one point, the second one series, the last two.
+        let (few, many) = (["tps"].as_slice(), ["tps", "p95"].as_slice());
+        let all =
+            [("drizzle", few), ("mariadb", few), ("mariadb", few), ("postgres", many), ("postgres", many)];
+        let mut sql = hub_of(all.iter().enumerate().map(|(at, (flavor, metrics))| of(at, flavor, metrics)));
+        assert_eq!(flavors(&mut sql).unwrap(), ["postgres", "mariadb"]);
+    }
+
+    #[test]
     fn histories_are_those_of_bundles_that_are_shown() {
         let mut sql = hub(3);
         let before = changes(&mut sql).unwrap();
@@ -730,11 +758,14 @@ mod tests {
         assert_eq!(points(&mut sql, ""), [3]);
         assert_eq!(points(&mut sql, "Tiny sessions"), [3]);
         assert_eq!(points(&mut sql, "other"), [0usize; 0]);
+        assert_eq!(flavors(&mut sql).unwrap(), ["mariadb"]);
+        let unknown = history(&mut sql, "mariadb", "foo", "", Part::Page(1));
+        assert!(matches!(unknown, Err(Error::NotFound("history"))));
         hide_in(&mut sql, &made(1).id, "wrong").unwrap();
         assert_eq!(points(&mut sql, ""), [2]);
         assert_eq!(changes(&mut sql).unwrap(), before + 1);
         hide_in(&mut sql, &made(0).id, "wrong").unwrap();
         assert_eq!(points(&mut sql, ""), [0usize; 0], "one point is no series");
-        assert_eq!(flavors(&mut sql).unwrap(), ["mariadb"]);
+        assert_eq!(flavors(&mut sql).unwrap(), [""; 0], "and nothing is shown of it");
     }
 }

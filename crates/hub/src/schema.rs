@@ -11,7 +11,7 @@ use crate::error::Error;
 type Migration = fn(&mut Sql) -> Result<(), Error>;
 
 /// Each entry takes the tables from version `index` to `index + 1`.
-const MIGRATIONS: [Migration; 4] = [
+const MIGRATIONS: [Migration; 5] = [
     |sql| sql.batch(V1),
     |sql| sql.batch(V2),
     |sql| {
@@ -24,6 +24,7 @@ const MIGRATIONS: [Migration; 4] = [
         with_audits(sql)?;
         accept::count_all(sql)
     },
+    |sql| sql.batch(V5),
 ];
 
 /// Times are milliseconds since 1970. What a page shows of a bundle is in `listing` (JSON); what is searched, counted and
@@ -136,6 +137,9 @@ CREATE INDEX standing_proven ON standing (reproduced DESC, contradicted, claim_i
 DROP INDEX standing_disputed;
 CREATE INDEX standing_disputed ON standing (contradicted DESC, claim_id);
 ";
+
+/// A bundle's page has its audits.
+const V5: &str = "CREATE INDEX audit_bundle ON audit (bundle_id)";
 
 /// Gives points of older versions their series.
 fn with_series(sql: &mut Sql) -> Result<(), Error> {
@@ -258,7 +262,7 @@ mod tests {
         }
         migrate(sql).unwrap();
         migrate(sql).unwrap();
-        assert_eq!(sql.rows("SELECT version FROM hub_version", &[]).unwrap()[0].int(0), 4);
+        assert_eq!(sql.rows("SELECT version FROM hub_version", &[]).unwrap()[0].int(0), 5);
         assert_eq!(sql.rows("SELECT name FROM token", &[]).unwrap()[0].text(0), "ada");
         assert!(sql.rows("SELECT id FROM remeasurement", &[]).unwrap().is_empty());
         let series = sql.rows("SELECT flavor, label, points FROM series", &[]).unwrap();
@@ -266,7 +270,7 @@ mod tests {
         let found = (series[0].text(0), series[0].text(1), series[0].int(2));
         assert_eq!(found, ("mariadb".to_owned(), "tiny · mariadb".to_owned(), 2));
         assert!(sql.rows("SELECT ordinal FROM point WHERE series = ''", &[]).unwrap().is_empty());
-        sql.batch("UPDATE hub_version SET version = 5").unwrap();
+        sql.batch("UPDATE hub_version SET version = 6").unwrap();
         assert!(migrate(sql).unwrap_err().to_string().contains("newer"));
     }
 }

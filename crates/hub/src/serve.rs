@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::{DefaultBodyLimit, Multipart, Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
@@ -16,8 +16,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::accept::{self, Submission};
-use crate::check::{Bounds, Found, check};
+use crate::OPENAPI;
+use crate::accept;
 use crate::db::{Db, Place, Sql};
 use crate::error::Error;
 use crate::files::{BUNDLE, Keeping, REPORT};
@@ -25,8 +25,8 @@ use crate::kept::{self, Kept};
 use crate::pages::{self, Pages};
 use crate::query::{self, Part};
 use crate::remeasure::{self, By};
-use crate::tokens::{self, Scope};
-use crate::{OPENAPI, random};
+use crate::submit::{allowed, bearer, form, read_bounded, submit, submit_by_form};
+use crate::tokens::Scope;
 
 /// How a hub is served.
 #[derive(Debug, Clone)]
@@ -36,8 +36,9 @@ pub struct Options {
     pub listen: SocketAddr,
     /// The program whose child looks at bundles.
     pub program: PathBuf,
-    /// How the world calls it, without a slash at its end: `https://hub.example.org`. For the feed.
-    pub root: String,
+    /// How the world calls it, without a slash at its end: `https://hub.example.org`. For the feed; unless it is given, the
+    /// address that it listens at.
+    pub root: Option<String>,
     /// Of a bundle as it comes.
     pub packed_bytes_max: u64,
     pub unpacked_bytes_max: u64,
@@ -49,23 +50,26 @@ pub struct Options {
     pub remeasure_share: f64,
 }
 
-/// Bundles that are looked at at once, and that wait for it.
+/// Bundles that are looked at at once, and those that arrive and wait for it.
 const CHECKS: usize = 2;
 const WAITING_MAX: usize = 16;
+/// Forms of which nobody knows yet who sends them.
+const FORMS: usize = 64;
 /// Requests that wait for the database at once.
 const QUERIES: usize = 32;
-/// A submission has so long to arrive.
-const ARRIVAL: Duration = Duration::from_secs(120);
 
 pub(crate) struct Hub {
-    options: Options,
+    pub(crate) options: Options,
+    /// As in the options, or the address that was had.
+    root: String,
     pub(crate) db: Db,
-    pages: Pages,
+    pub(crate) pages: Pages,
     css: String,
-    checks: Semaphore,
-    waiting: Semaphore,
+    pub(crate) checks: Semaphore,
+    pub(crate) waiting: Semaphore,
+    pub(crate) forms: Semaphore,
     queries: Semaphore,
-    recent: Mutex<HashMap<String, Vec<Instant>>>,
+    pub(crate) recent: Mutex<HashMap<String, Vec<Instant>>>,
     /// Histories are made one after the other: tens of milliseconds each, in which every other page has the rest of the cpus.
     histories: Semaphore,
     pub(crate) kept: Kept,
@@ -85,19 +89,7 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     options.keeping.sweep();
     // PostgreSQL's client has a runtime of its own, and is called outside of ours.
     let db = Db::open(&options.db)?;
-    let listen = options.listen;
-    let hub = Arc::new(Hub {
-        db,
-        pages: Pages::new("", false)?,
-        css: pages::css(),
-        checks: Semaphore::new(CHECKS),
-        waiting: Semaphore::new(WAITING_MAX),
-        queries: Semaphore::new(QUERIES),
-        recent: Mutex::new(HashMap::new()),
-        histories: Semaphore::new(1),
-        kept: Kept::default(),
-        options,
-    });
+    let (pages, listen) = (Pages::new("", false)?, options.listen);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -105,7 +97,22 @@ pub fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), Err
     let fail = |source| Error::File { what: format!("listening on {listen}"), source };
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind(listen).await.map_err(fail)?;
-        ready(listener.local_addr().map_err(fail)?);
+        let address = listener.local_addr().map_err(fail)?;
+        let hub = Arc::new(Hub {
+            db,
+            pages,
+            root: options.root.clone().unwrap_or_else(|| format!("http://{address}")),
+            css: pages::css(),
+            checks: Semaphore::new(CHECKS),
+            waiting: Semaphore::new(WAITING_MAX),
+            forms: Semaphore::new(FORMS),
+            queries: Semaphore::new(QUERIES),
+            recent: Mutex::new(HashMap::new()),
+            histories: Semaphore::new(1),
+            kept: Kept::default(),
+            options,
+        });
+        ready(address);
         axum::serve(listener, router(hub)).with_graceful_shutdown(asked_to_end()).await.map_err(fail)
     })
 }
@@ -164,9 +171,29 @@ fn router(hub: Shared) -> Router {
         .with_state(hub)
 }
 
+/// Of an answer in words of axum's.
+const WORDS_BYTES_MAX: usize = 64 << 10;
+
+/// What axum refuses by itself (a page that is no number, a method that is none of a way) as the JSON of every error.
+async fn in_json(response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if response.status().as_u16() < 400 || kind.is_some_and(|kind| !kind.starts_with(b"text/plain")) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let words = to_bytes(body, WORDS_BYTES_MAX).await.unwrap_or_default();
+    let words = match words.is_empty() {
+        true => parts.status.canonical_reason().unwrap_or("this cannot be").to_lowercase(),
+        false => String::from_utf8_lossy(&words).into_owned(),
+    };
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Response::from_parts(parts, Body::from(json!({"error": words}).to_string()))
+}
+
 /// What every answer says unless it says otherwise.
 async fn with_policy(request: Request, next: axum::middleware::Next) -> Response {
-    let mut response = next.run(request).await;
+    let mut response = in_json(next.run(request).await).await;
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, pages::POLICY),
@@ -188,11 +215,12 @@ impl From<Error> for Answer {
     }
 }
 
-fn status_of(error: &Error) -> StatusCode {
+pub(crate) fn status_of(error: &Error) -> StatusCode {
     match error {
         Error::NotFound(_) => StatusCode::NOT_FOUND,
         Error::Wrong(_) => StatusCode::BAD_REQUEST,
         Error::Forbidden(_) => StatusCode::FORBIDDEN,
+        Error::Hidden => StatusCode::GONE,
         Error::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
         Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
         Error::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
@@ -204,7 +232,7 @@ fn status_of(error: &Error) -> StatusCode {
 }
 
 /// What is told to whoever asked: nothing of the hub's inside.
-fn told(error: &Error) -> String {
+pub(crate) fn told(error: &Error) -> String {
     match error {
         Error::Database(_) | Error::File { .. } | Error::Inside(_) => {
             "the hub cannot do this now: try again later. What was taken by then is told as known".to_owned()
@@ -221,15 +249,18 @@ impl IntoResponse for Answer {
             let _ =
                 std::io::Write::write_all(&mut std::io::stderr(), format!("hub: {}\n", self.0).as_bytes());
         }
-        let body = json!({"error": told(&self.0)}).to_string();
-        (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+        let mut body = json!({"error": told(&self.0)});
+        if let Error::Known(path) = &self.0 {
+            body["path"] = json!(path);
+        }
+        (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
     }
 }
 
-type Answered = Result<Response, Answer>;
+pub(crate) type Answered = Result<Response, Answer>;
 
 /// A place among so many.
-async fn place(of: &Semaphore) -> Result<SemaphorePermit<'_>, Error> {
+pub(crate) async fn place(of: &Semaphore) -> Result<SemaphorePermit<'_>, Error> {
     of.acquire().await.map_err(|_| Error::Inside("the hub ends".to_owned()))
 }
 
@@ -246,11 +277,11 @@ pub(crate) async fn waiting<T: Send + 'static>(
     done
 }
 
-fn html(page: String) -> Response {
+pub(crate) fn html(page: String) -> Response {
     ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
 }
 
-fn as_json(text: String) -> Response {
+pub(crate) fn as_json(text: String) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
@@ -481,7 +512,7 @@ async fn chart_script() -> Response {
 async fn feed(State(hub): State<Shared>) -> Answered {
     let feed = waiting(&hub, |hub| {
         let mut value = hub.db.with(query::feed)?;
-        value["root"] = json!(hub.options.root);
+        value["root"] = json!(hub.root);
         hub.pages.page("feed.xml", "", &value)
     });
     let feed = feed.await?;
@@ -492,138 +523,9 @@ async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
 }
 
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as i64
-}
-
-fn bearer(headers: &HeaderMap) -> Result<String, Error> {
-    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let token = given.and_then(|text| text.strip_prefix("Bearer "));
-    token
-        .map(|text| text.trim().to_owned())
-        .ok_or_else(|| Error::Forbidden("a token is asked for: Authorization: Bearer TOKEN".to_owned()))
-}
-
-impl Hub {
-    /// One token has so many submissions in an hour, refused ones included.
-    fn count(&self, token: &str) -> Result<(), Error> {
-        let hour = Duration::from_secs(3600);
-        let mut recent = self.recent.lock().map_err(|_| Error::Inside("a request broke off".to_owned()))?;
-        let times = recent.entry(token.to_owned()).or_default();
-        times.retain(|at| at.elapsed() < hour);
-        if times.len() >= self.options.submissions_max {
-            let most = self.options.submissions_max;
-            return Err(Error::TooMany(format!(
-                "this token has submitted {most} times in an hour: try again later"
-            )));
-        }
-        times.push(Instant::now());
-        Ok(())
-    }
-
-    fn submitted(&self, token: &str, bytes: &[u8]) -> Result<Value, Error> {
-        let id = store::bundle::sha256(bytes);
-        if self.db.with(|sql| accept::is_here(sql, &id))? {
-            return Err(Error::Known(format!("/bundle/{id}")));
-        }
-        let bounds =
-            Bounds { unpacked_bytes_max: self.options.unpacked_bytes_max, patience: self.options.patience };
-        let verified = match check(&self.options.program, bytes, &bounds)? {
-            Found::Refused(why) => return Err(Error::Refused(why)),
-            Found::Verified(verified) => *verified,
-        };
-        let figures = verified.figures;
-        let is_drawn = random::share()? < self.options.remeasure_share;
-        let submission = Submission { id: &id, bytes, verified, token, now_ms: now_ms(), is_drawn };
-        accept::accept(&self.db, &self.options.keeping, &submission)?;
-        Ok(json!({"id": id, "path": format!("/bundle/{id}"), "figures": figures}))
-    }
-}
-
-/// Takes a bundle from whoever has a token.
-async fn take(hub: &Shared, token: String, bytes: Vec<u8>) -> Result<Value, Error> {
-    let many = |_| Error::TooMany("many bundles are being looked at: try again in a minute".to_owned());
-    let _place = hub.waiting.try_acquire().map_err(many)?;
-    let _turn = place(&hub.checks).await?;
-    let hub = Arc::clone(hub);
-    tokio::task::spawn_blocking(move || hub.submitted(&token, &bytes))
-        .await
-        .map_err(|_| Error::Inside("a thread of the hub broke off".to_owned()))?
-}
-
-async fn allowed(hub: &Shared, token: String, scope: Scope) -> Result<String, Error> {
-    let name = waiting(hub, move |hub| tokens::allowed(&hub.db, &token, scope, now_ms())).await?;
-    if scope == Scope::Submit {
-        hub.count(&name)?;
-    }
-    Ok(name)
-}
-
-async fn read_bounded(body: Body, most: u64) -> Result<Vec<u8>, Error> {
-    let late = |_| Error::Wrong(format!("the bundle did not arrive within {} s", ARRIVAL.as_secs()));
-    let read = tokio::time::timeout(ARRIVAL, to_bytes(body, most as usize)).await.map_err(late)?;
-    Ok(read.map_err(|_| Error::TooLarge(most))?.to_vec())
-}
-
-/// The token is looked at before anything of the body is read.
-async fn submit(State(hub): State<Shared>, headers: HeaderMap, body: Body) -> Answered {
-    let token = allowed(&hub, bearer(&headers)?, Scope::Submit).await?;
-    let bytes = read_bounded(body, hub.options.packed_bytes_max).await?;
-    let taken = take(&hub, token, bytes).await?;
-    Ok((StatusCode::CREATED, as_json(taken.to_string())).into_response())
-}
-
-async fn form(State(hub): State<Shared>) -> Answered {
-    let text = "A bundle is one file that proves its own figures: plimsoll bundle STUDY makes it.";
-    Ok(html(hub.pages.page("note.html", "Submit", &json!({"text": text, "form": true}))?))
-}
-
-async fn submit_by_form(State(hub): State<Shared>, form: Multipart) -> Answered {
-    let (status, title, text, link) = match of_form(&hub, form).await {
-        Ok(taken) => {
-            let text = format!("It verifies: {} figures come out of what it stores.", taken["figures"]);
-            (StatusCode::CREATED, "Taken", text, taken["path"].as_str().map(str::to_owned))
-        }
-        Err(Error::Known(path)) => {
-            (StatusCode::CONFLICT, "Known", "What it measured is here already.".to_owned(), Some(path))
-        }
-        Err(error) => (status_of(&error), "Not taken", told(&error), None),
-    };
-    Ok((status, html(pages::note(&hub.pages, title, &text, link.as_deref())?)).into_response())
-}
-
-/// The token stands first in the form, so that a bundle is read from nobody without one.
-async fn of_form(hub: &Shared, mut form: Multipart) -> Result<Value, Error> {
-    let wrong = |_| Error::Wrong("the form could not be read".to_owned());
-    let token = form.next_field().await.map_err(wrong)?.filter(|field| field.name() == Some("token"));
-    let mut token = token.ok_or_else(|| Error::Forbidden("a token is asked for".to_owned()))?;
-    let mut text = Vec::new();
-    while let Some(chunk) = token.chunk().await.map_err(wrong)? {
-        text.extend_from_slice(&chunk);
-        if text.len() > 200 {
-            return Err(Error::Forbidden("the hub does not know this token".to_owned()));
-        }
-    }
-    drop(token);
-    let text = String::from_utf8_lossy(&text).trim().to_owned();
-    let token = allowed(hub, text, Scope::Submit).await?;
-    let field = form.next_field().await.map_err(wrong)?.filter(|field| field.name() == Some("bundle"));
-    let mut field = field.ok_or_else(|| Error::Wrong("the form has no bundle".to_owned()))?;
-    let most = hub.options.packed_bytes_max;
-    let read = async {
-        let mut bytes = Vec::new();
-        while let Some(chunk) = field.chunk().await.map_err(wrong)? {
-            bytes.extend_from_slice(&chunk);
-            if bytes.len() as u64 > most {
-                return Err(Error::TooLarge(most));
-            }
-        }
-        Ok(bytes)
-    };
-    let late = |_| Error::Wrong(format!("the bundle did not arrive within {} s", ARRIVAL.as_secs()));
-    let bytes = tokio::time::timeout(ARRIVAL, read).await.map_err(late)??;
-    take(hub, token, bytes).await
 }
 
 #[derive(Deserialize)]

@@ -68,6 +68,9 @@ impl Tokens {
         if name.is_empty() || name.len() > 60 {
             return Err(Error::Wrong("a token's name has 1 to 60 characters".to_owned()));
         }
+        if expires_ms.is_some_and(|at| at <= now_ms) {
+            return Err(Error::Wrong("a token that has expired does nothing: give it longer".to_owned()));
+        }
         let token = format!("{PREFIX}{}", random::word::<32>()?);
         let words: Vec<&str> = scopes.iter().map(|scope| scope.word()).collect();
         self.0.with(|sql| {

@@ -46,7 +46,7 @@ pub(crate) fn disk(path: &Path, data_bytes: u64, copies: u64) -> Result<(), Erro
         if copies > 1 { " and as much again for the snapshot that later runs begin with" } else { "" };
     match available_bytes(path) {
         Some(available) if available < needed => Err(Error::Run(format!(
-            "{} has {} free, the tables need about {}{twice}: use smaller tables (-o table_size=..), free some space \
+            "{} has {} free, the tables need about {}{twice}: use smaller tables (by the workload's options), free some space \
              (`plimsoll snapshots prune --all` where those are large), or take a larger disk (PLIMSOLL_HOME, or the \
              data directory's)",
             path.display(),
@@ -129,6 +129,6 @@ mod tests {
     fn a_disk_too_small_is_refused_before_anything_is_written() {
         disk(Path::new("/tmp"), 1, 1).unwrap();
         let text = disk(Path::new("/tmp/not/there/yet"), u64::MAX / 4, 2).unwrap_err().to_string();
-        assert!(text.contains("table_size"), "{text}");
+        assert!(text.contains("smaller tables"), "{text}");
     }
 }

@@ -104,6 +104,9 @@ fn take(
 ) -> Result<Machine, Error> {
     let begin = Instant::now();
     let mut told: Option<Option<u32>> = None;
+    // One and the same other user's process, since it was first seen: between two of our own there is a moment in which
+    // nobody can be seen.
+    let mut foreign_since: Option<(Option<u32>, Instant)> = None;
     loop {
         let holder = match ask() {
             Ok(Tried::Taken(lock)) => return Ok(Machine { _awake: None, _lock: Some(lock), doubt: None }),
@@ -115,19 +118,26 @@ fn take(
             }
         };
         let foreign = is_foreign(holder.as_ref());
-        if foreign && begin.elapsed() >= patience.foreign {
+        let pid = holder.as_ref().map(|holder| holder.pid);
+        foreign_since = match foreign_since {
+            _ if !foreign => None,
+            Some(known) if known.0 == pid => Some(known),
+            _ => Some((pid, Instant::now())),
+        };
+        if let Some(waited) =
+            foreign_since.map(|(_, since)| since.elapsed()).filter(|w| *w >= patience.foreign)
+        {
             let who = holder.map_or("a process that cannot be seen from here".to_owned(), |h| h.to_string());
             let doubt = format!(
                 "another user's process still holds this machine's measuring lock after {} s ({who}); this one \
                  measured beside it: compare no figure with it before that process has ended",
-                begin.elapsed().as_secs()
+                waited.as_secs()
             );
             return Ok(Machine { _awake: None, _lock: None, doubt: Some(doubt) });
         }
         if begin.elapsed() >= patience.own {
             return Err(sandbox::Error::Busy { what: "this machine".to_owned(), holder }.into());
         }
-        let pid = holder.as_ref().map(|holder| holder.pid);
         if told != Some(pid) {
             let goes_on_after = foreign.then_some(patience.foreign);
             observer(Event::Waiting { holder: holder.as_ref(), goes_on_after });

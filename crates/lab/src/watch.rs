@@ -519,6 +519,7 @@ pub(crate) fn canary(
 /// # Errors
 /// The directory cannot be written.
 pub fn storage_probe(place: &str, dir: &Path, cache: &Path, refresh: bool) -> std::io::Result<store::Probe> {
+    // The home's own; any other place is there, or its study was refused.
     std::fs::create_dir_all(dir)?;
     let options =
         probe::ProbeOptions { cache: Some(cache.to_owned()), refresh, ..probe::ProbeOptions::default() };

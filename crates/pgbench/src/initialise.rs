@@ -6,7 +6,7 @@ use load::Stop;
 use wire::blocking::Client;
 
 use crate::options::Initialise;
-use crate::{Refusal, tell};
+use crate::{Refusal, Room, tell};
 
 /// Rows at scale 1.
 const BRANCHES: u64 = 1;
@@ -14,12 +14,15 @@ const TELLERS: u64 = 10;
 const ACCOUNTS: u64 = 100_000;
 /// From this scale on account numbers do not fit 32 bits.
 const BIG_SCALE: u64 = 20_000;
+/// Of scale 1, with its indices.
+const BYTES: u64 = 16_000_000;
 /// Bytes that are sent at a time.
 const CHUNK_BYTES: usize = 1 << 18;
 
-/// Connects, with pgbench's words for what goes wrong.
-pub(crate) fn connect(target: &wire::Target) -> Result<Client, Refusal> {
-    Client::connect(target).map_err(|error| {
+/// Connects, with pgbench's words for what goes wrong. Soon after `stop` is requested the server is told to give up the
+/// statement that is under way, which then fails.
+pub(crate) fn connect(target: &wire::Target, stop: &Stop) -> Result<Client, Refusal> {
+    Client::connect_until(target, stop.flag()).map_err(|error| {
         let place = match &target.endpoint {
             wire::Endpoint::Unix(path) => format!("on socket \"{}\"", path.display()),
             wire::Endpoint::Tcp { host, port } => format!("at \"{host}\", port {port}"),
@@ -44,56 +47,88 @@ fn execute(client: &mut Client, sql: &str) -> Result<(), Refusal> {
 }
 
 /// Carries out the steps in order.
-pub(crate) fn initialise(asked: &Initialise, stop: &Stop) -> Result<(), Refusal> {
-    let mut client = connect(&asked.target)?;
+pub(crate) fn initialise(asked: &Initialise, room: Room, stop: &Stop) -> Result<(), Refusal> {
+    let done = connect(&asked.target, stop).and_then(|mut client| {
+        check_room(asked, &mut client, room)?;
+        all_steps(asked, &mut client, stop)
+    });
+    done.map_err(|refusal| refusal.or_interrupted(stop))
+}
+
+/// Whether the rows find room on the server's disk, also where that of the tables to be dropped is not free yet.
+fn check_room(asked: &Initialise, client: &mut Client, room: Room) -> Result<(), Refusal> {
+    // Another tablespace may be on another disk.
+    if !asked.steps.contains(['g', 'G']) || asked.tablespace.is_some() {
+        return Ok(());
+    }
+    let bytes = asked.scale * BYTES * 100 / u64::from(asked.fillfactor);
+    if room(&asked.target, bytes).is_ok() {
+        return Ok(());
+    }
+    const DROPPED: &str = "select sum(pg_total_relation_size(oid)) from pg_class \
+                           where relname ~ '^pgbench_(accounts|branches|history|tellers)' and relkind = 'r'";
+    let dropped = if asked.steps.contains('d') { client.query_value(DROPPED).ok().flatten() } else { None };
+    let dropped = dropped.and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+    room(&asked.target, bytes.saturating_sub(dropped)).map_err(|text| Refusal {
+        text,
+        more: Some(format!("hint: Scale 1 takes about {} MB: take a smaller one (-s).", BYTES / 1_000_000)),
+    })
+}
+
+fn all_steps(asked: &Initialise, client: &mut Client, stop: &Stop) -> Result<(), Refusal> {
     let began = Instant::now();
     let mut told = Vec::new();
-    for step in asked.steps.chars().filter(|step| *step != ' ') {
+    for letter in asked.steps.chars().filter(|letter| *letter != ' ') {
         if stop.is_requested() {
-            return Err(Refusal::new("interrupted"));
+            return Err(Refusal::interrupted());
         }
         let start = Instant::now();
-        let name = match step {
-            'd' => {
-                tell("dropping old tables...");
-                let tables = "pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers";
-                execute(&mut client, &format!("drop table if exists {tables}"))?;
-                "drop tables"
-            }
-            't' => {
-                create_tables(asked, &mut client)?;
-                "create tables"
-            }
-            'g' => {
-                tell("generating data (client-side)...");
-                generate_here(asked, &mut client)?;
-                "client-side generate"
-            }
-            'G' => {
-                tell("generating data (server-side)...");
-                generate_there(asked, &mut client)?;
-                "server-side generate"
-            }
-            'v' => {
-                tell("vacuuming...");
-                for table in ["branches", "tellers", "accounts", "history"] {
-                    execute(&mut client, &format!("vacuum analyze pgbench_{table}"))?;
-                }
-                "vacuum"
-            }
-            'p' => {
-                primary_keys(asked, &mut client)?;
-                "primary keys"
-            }
-            _ => {
-                foreign_keys(&mut client)?;
-                "foreign keys"
-            }
-        };
+        let name = step(letter, asked, client, stop)?;
         told.push(format!("{name} {:.2} s", start.elapsed().as_secs_f64()));
     }
     tell(&format!("done in {:.2} s ({}).", began.elapsed().as_secs_f64(), told.join(", ")));
     Ok(())
+}
+
+/// Carries out the step that has this letter; answers its name.
+fn step(letter: char, asked: &Initialise, client: &mut Client, stop: &Stop) -> Result<&'static str, Refusal> {
+    Ok(match letter {
+        'd' => {
+            tell("dropping old tables...");
+            let tables = "pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers";
+            execute(client, &format!("drop table if exists {tables}"))?;
+            "drop tables"
+        }
+        't' => {
+            create_tables(asked, client)?;
+            "create tables"
+        }
+        'g' => {
+            tell("generating data (client-side)...");
+            generate_here(asked, client, stop)?;
+            "client-side generate"
+        }
+        'G' => {
+            tell("generating data (server-side)...");
+            generate_there(asked, client)?;
+            "server-side generate"
+        }
+        'v' => {
+            tell("vacuuming...");
+            for table in ["branches", "tellers", "accounts", "history"] {
+                execute(client, &format!("vacuum analyze pgbench_{table}"))?;
+            }
+            "vacuum"
+        }
+        'p' => {
+            primary_keys(asked, client)?;
+            "primary keys"
+        }
+        _ => {
+            foreign_keys(client)?;
+            "foreign keys"
+        }
+    })
 }
 
 fn create_tables(asked: &Initialise, client: &mut Client) -> Result<(), Refusal> {
@@ -153,7 +188,7 @@ fn create_tables(asked: &Initialise, client: &mut Client) -> Result<(), Refusal>
 
 const TRUNCATE: &str = "truncate table pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers";
 
-fn generate_here(asked: &Initialise, client: &mut Client) -> Result<(), Refusal> {
+fn generate_here(asked: &Initialise, client: &mut Client, stop: &Stop) -> Result<(), Refusal> {
     execute(client, "begin")?;
     execute(client, TRUNCATE)?;
     for bid in 1..=BRANCHES * asked.scale {
@@ -185,9 +220,13 @@ fn generate_here(asked: &Initialise, client: &mut Client) -> Result<(), Refusal>
                 tell_progress(aid, total, began.elapsed().as_secs_f64());
             }
         }
-        aid < total
+        aid < total && !stop.is_requested()
     });
     loaded.map_err(|error| Refusal::new(format!("copying accounts failed: {error}")))?;
+    // Without a commit the server takes back what it has.
+    if stop.is_requested() {
+        return Err(Refusal::interrupted());
+    }
     execute(client, "commit")
 }
 

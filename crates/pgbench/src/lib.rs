@@ -10,6 +10,7 @@ mod options;
 mod report;
 mod run;
 mod session;
+mod target;
 
 use std::io::Write;
 
@@ -35,12 +36,24 @@ impl Refusal {
     pub(crate) fn new(text: impl Into<String>) -> Refusal {
         Refusal { text: text.into(), more: None }
     }
+
+    pub(crate) fn interrupted() -> Refusal {
+        Refusal::new("interrupted")
+    }
+
+    /// What fails after somebody asked for the end fails because of that.
+    pub(crate) fn or_interrupted(self, stop: &Stop) -> Refusal {
+        if stop.is_requested() { Refusal::interrupted() } else { self }
+    }
 }
 
-/// Runs a command line (without the program's name): the report goes to `out`, everything else to standard error. Answers
-/// the exit code: 0, 1 where nothing could be run, 2 where clients were aborted.
-pub fn run(arguments: &[String], out: &mut dyn Write, stop: &Stop) -> u8 {
-    match go(arguments, out, stop) {
+/// Says why a server has no room on its disk for so many bytes.
+pub type Room = fn(&wire::Target, u64) -> Result<(), String>;
+
+/// Runs a command line (without the program's name): the report goes to `out`, everything else to standard error. Before
+/// tables are filled `room` is asked. Answers the exit code: 0, 1 where nothing could be run, 2 where clients were aborted.
+pub fn run(arguments: &[String], out: &mut dyn Write, room: Room, stop: &Stop) -> u8 {
+    match go(arguments, out, room, stop) {
         Ok(code) => code,
         Err(refusal) => {
             tell(&format!("pgbench: error: {}", refusal.text));
@@ -52,14 +65,14 @@ pub fn run(arguments: &[String], out: &mut dyn Write, stop: &Stop) -> u8 {
     }
 }
 
-fn go(arguments: &[String], out: &mut dyn Write, stop: &Stop) -> Result<u8, Refusal> {
+fn go(arguments: &[String], out: &mut dyn Write, room: Room, stop: &Stop) -> Result<u8, Refusal> {
     match options::parse(arguments)? {
         options::Asked::Text(text) => write(out, &text).map(|()| 0),
         options::Asked::List(text) => {
             tell(text.trim_end_matches('\n'));
             Ok(0)
         }
-        options::Asked::Initialise(initialise) => initialise::initialise(&initialise, stop).map(|()| 0),
+        options::Asked::Initialise(initialise) => initialise::initialise(&initialise, room, stop).map(|()| 0),
         options::Asked::Run(run) => run::run(&run, out, stop),
     }
 }

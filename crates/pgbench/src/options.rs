@@ -3,13 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
-
 use pgscript::builtin;
-use wire::{Endpoint, Protocol, Secret, Target, TlsClient, TlsMode};
+use wire::Target;
 use workload::scripted::QueryMode;
 
 use crate::Refusal;
+use crate::target::Place;
 
 /// What `--help` says.
 pub const HELP: &str = "\
@@ -59,7 +58,7 @@ Benchmarking options:
   --allow-shell            let scripts run \\shell and \\setshell (Plimsoll's own option)
 
 Common options:
-  -d, --dbname=DBNAME      database
+  -d, --dbname=DBNAME      database, or where it is: a URL, or 'host=/run/pg dbname=test user=me'
   --debug                  tell what is done
   -h, --host=HOST          server or the directory of its socket
   -p, --port=PORT          its port
@@ -356,10 +355,7 @@ struct Reader {
     tells_errors: bool,
     exits_on_abort: bool,
     allows_shell: bool,
-    host: Option<String>,
-    port: Option<String>,
-    user: Option<String>,
-    database: Option<String>,
+    place: Place,
 }
 
 const OF_INITIALISATION: [&str; 9] = [
@@ -397,10 +393,10 @@ impl Reader {
             "index-tablespace" => self.index_tablespace = text(),
             "partitions" => self.partitions = number(value, "--partitions", 0)? as u32,
             "partition-method" => self.method = Some(method(value)?),
-            "host" => self.host = text(),
-            "port" => self.port = text(),
-            "username" => self.user = text(),
-            "dbname" => self.database = text(),
+            "host" => self.place.host = text(),
+            "port" => self.place.port = text(),
+            "username" => self.place.user = text(),
+            "dbname" => self.place.database = text(),
             "show-script" => return show(value).map(Some),
             "builtin" if value == "list" => return Ok(Some(Asked::List(list()))),
             _ => self.of_run(name, value)?,
@@ -468,12 +464,13 @@ impl Reader {
         Ok(())
     }
 
-    fn finish(self, operands: &[String]) -> Result<Asked, Refusal> {
+    fn finish(mut self, operands: &[String]) -> Result<Asked, Refusal> {
         if let Some(extra) = operands.get(1) {
             return Err(hinted(format!("too many command-line arguments (first is \"{extra}\")")));
         }
-        let database = operands.first().or(self.database.as_ref());
-        let target = target(self.host.as_deref(), self.port.as_deref(), self.user.as_deref(), database)?;
+        let mut place = std::mem::take(&mut self.place);
+        place.database = operands.first().cloned().or(place.database);
+        let target = place.target()?;
         if self.is_initialising {
             if !self.of_run.is_empty() {
                 return Err(Refusal::new(
@@ -676,77 +673,4 @@ fn find(name: &str) -> Result<&'static builtin::Builtin, Refusal> {
 fn show(name: &str) -> Result<Asked, Refusal> {
     let script = find(name)?;
     Ok(Asked::List(format!("-- {}: {}\n{}", script.name, script.description, script.text)))
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// Where libpq would connect: what the command line says, else the environment. The database may be a URL.
-fn target(
-    host: Option<&str>,
-    port: Option<&str>,
-    user: Option<&str>,
-    database: Option<&String>,
-) -> Result<Target, Refusal> {
-    let mut target = match database {
-        Some(url) if url.contains("://") => {
-            let target = Target::parse(url).map_err(|error| Refusal::new(error.to_string()))?;
-            if target.protocol != Protocol::Postgres {
-                return Err(Refusal::new(
-                    "pgbench's command line is for PostgreSQL: plimsoll bench runs .sql files on MySQL",
-                ));
-            }
-            target
-        }
-        _ => {
-            let user = user.map(str::to_owned).or_else(|| variable("PGUSER")).unwrap_or_else(own_name);
-            let named = database.cloned().or_else(|| variable("PGDATABASE"));
-            Target {
-                protocol: Protocol::Postgres,
-                endpoint: endpoint(host, port)?,
-                database: Some(named.unwrap_or_else(|| user.clone())),
-                user,
-                password: Secret::default(),
-                tls: TlsMode::Disabled,
-                tls_ca: None,
-                tls_client: TlsClient::default(),
-                is_compressed: false,
-                connect_timeout: Target::CONNECT_TIMEOUT,
-                statement_timeout: Target::STATEMENT_TIMEOUT,
-            }
-        }
-    };
-    // pgbench waits for ever for a statement; a day is long enough to be told from a hang.
-    target.statement_timeout = std::time::Duration::from_secs(86_400);
-    if matches!(target.endpoint, Endpoint::Tcp { .. }) && !database.is_some_and(|name| name.contains("://")) {
-        target.tls = match variable("PGSSLMODE").as_deref() {
-            Some("disable") => TlsMode::Disabled,
-            Some("require") => TlsMode::Required,
-            Some("verify-ca") => TlsMode::VerifyCa,
-            Some("verify-full") => TlsMode::VerifyFull,
-            _ => TlsMode::Preferred,
-        };
-        target.tls_ca = variable("PGSSLROOTCERT").map(PathBuf::from);
-    }
-    wire::passwords::complete(&mut target).map_err(|error| Refusal::new(error.to_string()))?;
-    Ok(target)
-}
-
-fn own_name() -> String {
-    variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_else(|| "postgres".to_owned())
-}
-
-fn endpoint(host: Option<&str>, port: Option<&str>) -> Result<Endpoint, Refusal> {
-    let host = host.map(str::to_owned).or_else(|| variable("PGHOST"));
-    let port = port.map(str::to_owned).or_else(|| variable("PGPORT"));
-    let port = port.unwrap_or_else(|| "5432".to_owned());
-    let port = port.parse::<u16>().map_err(|_| Refusal::new(format!("invalid port number: \"{port}\"")))?;
-    Ok(match host {
-        Some(host) if !host.starts_with('/') => Endpoint::Tcp { host, port },
-        directory => {
-            let directory = directory.unwrap_or_else(|| "/var/run/postgresql".to_owned());
-            Endpoint::Unix(PathBuf::from(directory).join(format!(".s.PGSQL.{port}")))
-        }
-    })
 }

@@ -1,7 +1,9 @@
 //! A benchmark from its options to its exit code.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,6 +13,7 @@ use pgscript::random::Random;
 use pgscript::{Names, Script, Value};
 use wire::blocking::Client;
 use workload::Dialect;
+use workload::files::{self, WORKLOAD};
 use workload::scripted::Plan;
 
 use crate::figures::{Counts, Figures};
@@ -21,6 +24,9 @@ use crate::report::{Told, report};
 use crate::session::{Clients, Pace, Shared};
 use crate::{ABORTED, Refusal, tell, write};
 
+/// Between two looks at whether the reading of a script shall end.
+const STOP_LOOK: Duration = Duration::from_millis(50);
+
 /// Tables that only a built-in script needs.
 struct Tables {
     scale: u64,
@@ -29,14 +35,14 @@ struct Tables {
 
 pub(crate) fn run(run: &Run, out: &mut dyn Write, stop: &Stop) -> Result<u8, Refusal> {
     let mut names = Names::default();
-    let scripts = read_scripts(&run.scripts, &mut names)?;
+    let scripts = read_scripts(&run.scripts, &mut names, stop)?;
     let seed = seed(run.seed.as_deref())?;
-    let mut control = connect(&run.target)?;
+    let mut control = connect(&run.target, stop)?;
     let version = control.server().version.clone();
     write(out, &format!("pgbench (Plimsoll {}, server {version})\n", env!("CARGO_PKG_VERSION")))?;
     let has_builtin = run.scripts.iter().any(|script| matches!(script.source, Source::Builtin(_)));
     let tables = match has_builtin {
-        true => look_at_tables(&mut control, run)?,
+        true => look_at_tables(&mut control, run).map_err(|refusal| refusal.or_interrupted(stop))?,
         false => Tables { scale: run.scale.unwrap_or(1), partitions: None },
     };
     let shared = shared(run, scripts, names, &tables, seed, &version, stop)?;
@@ -85,11 +91,11 @@ pub(crate) fn run(run: &Run, out: &mut dyn Write, stop: &Stop) -> Result<u8, Ref
     Ok(0)
 }
 
-fn read_scripts(chosen: &[Chosen], names: &mut Names) -> Result<Vec<Script>, Refusal> {
+fn read_scripts(chosen: &[Chosen], names: &mut Names, stop: &Stop) -> Result<Vec<Script>, Refusal> {
     let one = |chosen: &Chosen| {
         let (name, text) = match &chosen.source {
             Source::Builtin(script) => (script.description.to_owned(), script.text.to_owned()),
-            Source::File(path) => (path.clone(), read_file(path)?),
+            Source::File(path) => (path.clone(), read_file(path, stop)?),
         };
         Script::parse(&name, &text, names, pgscript::Dialect::Pgbench)
             .map_err(|error| Refusal::new(error.to_string()))
@@ -97,21 +103,34 @@ fn read_scripts(chosen: &[Chosen], names: &mut Names) -> Result<Vec<Script>, Ref
     chosen.iter().map(one).collect()
 }
 
-fn read_file(path: &str) -> Result<String, Refusal> {
-    let could_not = |error: std::io::Error| {
-        let text = error.to_string();
-        let why = text.split(" (os error").next().unwrap_or_default().to_owned();
-        Refusal::new(format!("could not open file \"{path}\": {why}"))
-    };
-    let bytes = match path {
-        "-" => {
-            let mut bytes = Vec::new();
-            std::io::Read::read_to_end(&mut std::io::stdin(), &mut bytes).map_err(could_not)?;
-            bytes
+/// A script, of which no more is read than of other workloads. What it is read from (a pipe, a terminal) may keep
+/// silent for ever, hence by a thread that can be left behind.
+fn read_file(path: &str, stop: &Stop) -> Result<String, Refusal> {
+    let (sender, receiver) = mpsc::channel();
+    let of_thread = path.to_owned();
+    std::thread::spawn(move || {
+        // Nobody waits any more where this fails.
+        let _ = sender.send(match of_thread.as_str() {
+            "-" => files::read_text_from(std::io::stdin(), &WORKLOAD),
+            path => files::read_text(Path::new(path), &WORKLOAD),
+        });
+    });
+    let read = loop {
+        match receiver.recv_timeout(STOP_LOOK) {
+            Ok(read) => break read,
+            Err(RecvTimeoutError::Timeout) if !stop.is_requested() => {}
+            Err(_) => return Err(Refusal::interrupted()),
         }
-        _ => std::fs::read(path).map_err(could_not)?,
     };
-    String::from_utf8(bytes).map_err(|_| Refusal::new(format!("file \"{path}\" is not UTF-8")))
+    read.map_err(|error| {
+        let could_not = match error.kind() {
+            ErrorKind::NotFound | ErrorKind::PermissionDenied => "could not open file",
+            _ => "could not read file",
+        };
+        let text = error.to_string();
+        let why = text.split(" (os error").next().unwrap_or_default();
+        Refusal::new(format!("{could_not} \"{path}\": {why}"))
+    })
 }
 
 /// The seed that all randomness comes from; one that was asked for is told.

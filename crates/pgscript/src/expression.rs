@@ -30,6 +30,24 @@ pub(crate) struct Mistake {
     pub(crate) at: usize,
 }
 
+/// A part of an expression that was read.
+struct Part {
+    node: Node,
+    /// How many nodes stand on each other in it.
+    height: usize,
+}
+
+impl Part {
+    fn leaf(node: Node) -> Part {
+        Part { node, height: 1 }
+    }
+}
+
+/// Expressions may be nested so deep (parentheses, functions, signs), and so many operators may follow each other: what
+/// reads them, evaluates them and drops them calls itself for each, on a stack that has an end.
+const NESTED_MOST: usize = 100;
+const HEIGHT_MOST: usize = 500;
+
 /// Precedence: what binds closer has more.
 mod binding {
     pub(super) const OR: u8 = 1;
@@ -56,10 +74,10 @@ impl Expr {
             more: (!bad.more.is_empty()).then_some(bad.more),
             at: bad.end,
         })?;
-        let mut parser = Parser { tokens, at: 0, names, dialect };
-        let node = parser.expression(0)?;
+        let mut parser = Parser { tokens, at: 0, nested: 0, names, dialect };
+        let whole = parser.expression(0)?;
         match parser.peek() {
-            TokenKind::End => Ok(Expr(node)),
+            TokenKind::End => Ok(Expr(whole.node)),
             _ => Err(parser.unexpected()),
         }
     }
@@ -68,6 +86,8 @@ impl Expr {
 struct Parser<'a> {
     tokens: Vec<Token>,
     at: usize,
+    /// Expressions that the one being read is part of.
+    nested: usize,
     names: &'a mut Names,
     dialect: Dialect,
 }
@@ -142,8 +162,33 @@ impl Parser<'_> {
         Ok(())
     }
 
+    /// `node` over parts of which the highest has `height`.
+    fn over(&self, height: usize, node: Node) -> Result<Part, Mistake> {
+        if height >= HEIGHT_MOST {
+            let what = format!("more than {HEIGHT_MOST} operators on each other");
+            return Err(self.too_deep(&what));
+        }
+        Ok(Part { node, height: height + 1 })
+    }
+
+    #[cold]
+    fn too_deep(&self, what: &str) -> Mistake {
+        let remedy = format!("{what}: set a variable to a part of it first");
+        Mistake { message: "expression too deep".to_owned(), more: Some(remedy), at: self.last_end() }
+    }
+
     /// An expression of operators that bind closer than `least`.
-    fn expression(&mut self, least: u8) -> Result<Node, Mistake> {
+    fn expression(&mut self, least: u8) -> Result<Part, Mistake> {
+        if self.nested == NESTED_MOST {
+            return Err(self.too_deep(&format!("nested more than {NESTED_MOST} times")));
+        }
+        self.nested += 1;
+        let read = self.operators(least);
+        self.nested -= 1;
+        read
+    }
+
+    fn operators(&mut self, least: u8) -> Result<Part, Mistake> {
         let mut left = self.operand()?;
         // Comparisons and IS do not associate: `1 < 2 < 3` is an error, so what may follow one binds less.
         let mut most = u8::MAX;
@@ -174,20 +219,26 @@ impl Parser<'_> {
     }
 
     /// An operator and what stands behind it.
-    fn behind(&mut self, left: Node, precedence: u8) -> Result<Node, Mistake> {
+    fn behind(&mut self, left: Part, precedence: u8) -> Result<Part, Mistake> {
         match self.next() {
             TokenKind::Symbol(symbol) => {
                 let right = self.expression(precedence)?;
                 let known = BETWEEN.iter().find(|(known, ..)| *known == symbol);
                 let Some((_, _, function, swaps)) = known else { return Err(self.unexpected()) };
+                let height = left.height.max(right.height);
+                let (left, right) = (left.node, right.node);
                 let sides = if *swaps { vec![right, left] } else { vec![left, right] };
-                Ok(Node::Call(*function, sides))
+                self.over(height, Node::Call(*function, sides))
             }
             TokenKind::Word(word) => match word.as_str() {
-                "or" => Ok(Node::Or(Box::new((left, self.expression(precedence)?)))),
-                "and" => Ok(Node::And(Box::new((left, self.expression(precedence)?)))),
-                "isnull" => Ok(is(left, Value::Null, false)),
-                "notnull" => Ok(is(left, Value::Null, true)),
+                "or" | "and" => {
+                    let right = self.expression(precedence)?;
+                    let height = left.height.max(right.height);
+                    let sides = Box::new((left.node, right.node));
+                    self.over(height, if word == "or" { Node::Or(sides) } else { Node::And(sides) })
+                }
+                "isnull" => self.is(left, Value::Null, false),
+                "notnull" => self.is(left, Value::Null, true),
                 _ => {
                     let is_negated = self.take_word("not");
                     let what = match self.peek() {
@@ -196,21 +247,21 @@ impl Parser<'_> {
                     };
                     let Some(what) = what else { return Err(self.unexpected()) };
                     self.next();
-                    Ok(is(left, what, is_negated))
+                    self.is(left, what, is_negated)
                 }
             },
             _ => Err(self.unexpected()),
         }
     }
 
-    fn operand(&mut self) -> Result<Node, Mistake> {
+    fn operand(&mut self) -> Result<Part, Mistake> {
         match self.peek().clone() {
             TokenKind::Int(number) => self.constant(Value::Int(number)),
             TokenKind::Double(number) => self.constant(Value::Double(number)),
             TokenKind::Text(text) => self.constant(Value::Text(text.into())),
             TokenKind::Variable(name) => {
                 self.next();
-                Ok(Node::Variable(self.names.slot(&name)))
+                Ok(Part::leaf(Node::Variable(self.names.slot(&name))))
             }
             TokenKind::Symbol("(") => {
                 self.next();
@@ -224,7 +275,8 @@ impl Parser<'_> {
                     return self.constant(Value::Int(i64::MIN));
                 }
                 let operand = self.expression(binding::SIGN)?;
-                Ok(Node::Call(Function::Subtract, vec![Node::Constant(Value::Int(0)), operand]))
+                let sides = vec![Node::Constant(Value::Int(0)), operand.node];
+                self.over(operand.height, Node::Call(Function::Subtract, sides))
             }
             TokenKind::Symbol("+") => {
                 self.next();
@@ -233,26 +285,28 @@ impl Parser<'_> {
             TokenKind::Symbol("~") => {
                 self.next();
                 let operand = self.expression(binding::BITS)?;
-                Ok(Node::Call(Function::BitXor, vec![operand, Node::Constant(Value::Int(-1))]))
+                let sides = vec![operand.node, Node::Constant(Value::Int(-1))];
+                self.over(operand.height, Node::Call(Function::BitXor, sides))
             }
             TokenKind::Word(word) => self.word(&word),
             _ => Err(self.unexpected()),
         }
     }
 
-    fn constant(&mut self, value: Value) -> Result<Node, Mistake> {
+    fn constant(&mut self, value: Value) -> Result<Part, Mistake> {
         self.next();
-        Ok(Node::Constant(value))
+        Ok(Part::leaf(Node::Constant(value)))
     }
 
-    fn word(&mut self, word: &str) -> Result<Node, Mistake> {
+    fn word(&mut self, word: &str) -> Result<Part, Mistake> {
         if let Some(value) = literal(word) {
             return self.constant(value);
         }
         match word {
             "not" => {
                 self.next();
-                Ok(Node::Call(Function::Not, vec![self.expression(binding::NOT)?]))
+                let operand = self.expression(binding::NOT)?;
+                self.over(operand.height, Node::Call(Function::Not, vec![operand.node]))
             }
             "case" => {
                 self.next();
@@ -268,26 +322,32 @@ impl Parser<'_> {
         }
     }
 
-    fn case(&mut self) -> Result<Node, Mistake> {
-        let mut branches = Vec::new();
+    fn case(&mut self) -> Result<Part, Mistake> {
+        let (mut branches, mut height) = (Vec::new(), 0);
         self.expect_word("when")?;
         loop {
             let condition = self.expression(0)?;
             self.expect_word("then")?;
-            branches.push((condition, self.expression(0)?));
+            let value = self.expression(0)?;
+            height = height.max(condition.height).max(value.height);
+            branches.push((condition.node, value.node));
             if !self.take_word("when") {
                 break;
             }
         }
         let otherwise = match self.take_word("else") {
-            true => Some(Box::new(self.expression(0)?)),
+            true => {
+                let value = self.expression(0)?;
+                height = height.max(value.height);
+                Some(Box::new(value.node))
+            }
             false => None,
         };
         self.expect_word("end")?;
-        Ok(Node::Case(branches, otherwise))
+        self.over(height, Node::Case(branches, otherwise))
     }
 
-    fn call(&mut self, name: &str) -> Result<Node, Mistake> {
+    fn call(&mut self, name: &str) -> Result<Part, Mistake> {
         let complain = |message: &str, at: usize| Mistake {
             message: message.to_owned(),
             more: Some(name.to_owned()),
@@ -300,18 +360,7 @@ impl Parser<'_> {
             return Err(complain("unexpected function name", self.last_end()));
         };
         self.expect_symbol("(")?;
-        let mut arguments = Vec::new();
-        if !self.is_symbol(")") {
-            arguments.push(self.expression(0)?);
-            while self.is_symbol(",") {
-                self.next();
-                arguments.push(self.expression(0)?);
-            }
-        }
-        if !self.is_symbol(")") {
-            return Err(self.unexpected());
-        }
-        self.next();
+        let (mut arguments, height) = self.arguments()?;
         if !(least..=most).contains(&arguments.len()) {
             let message = match most == usize::MAX {
                 true => "at least one argument expected",
@@ -322,7 +371,27 @@ impl Parser<'_> {
         if function.has_default_seed() && arguments.len() < most {
             arguments.push(Node::Variable(self.names.slot("default_seed")));
         }
-        Ok(Node::Call(function, arguments))
+        self.over(height, Node::Call(function, arguments))
+    }
+
+    /// What stands behind a function's parenthesis, up to the other one, and the height of the highest.
+    fn arguments(&mut self) -> Result<(Vec<Node>, usize), Mistake> {
+        let (mut arguments, mut height) = (Vec::new(), 0);
+        while !self.is_symbol(")") {
+            if !arguments.is_empty() {
+                self.expect_symbol(",")?;
+            }
+            let argument = self.expression(0)?;
+            height = height.max(argument.height);
+            arguments.push(argument.node);
+        }
+        self.next();
+        Ok((arguments, height))
+    }
+
+    fn is(&self, left: Part, what: Value, is_negated: bool) -> Result<Part, Mistake> {
+        let is = self.over(left.height, Node::Call(Function::Is, vec![left.node, Node::Constant(what)]))?;
+        if is_negated { self.over(is.height, Node::Call(Function::Not, vec![is.node])) } else { Ok(is) }
     }
 }
 
@@ -333,9 +402,4 @@ fn literal(word: &str) -> Option<Value> {
         "null" => Some(Value::Null),
         _ => None,
     }
-}
-
-fn is(left: Node, what: Value, is_negated: bool) -> Node {
-    let is = Node::Call(Function::Is, vec![left, Node::Constant(what)]);
-    if is_negated { Node::Call(Function::Not, vec![is]) } else { is }
 }

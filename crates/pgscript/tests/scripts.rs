@@ -96,6 +96,52 @@ fn lines_and_commands_are_kept_for_reports() {
     assert_eq!(sql.store.as_ref().map(|store| (store.prefix.as_str(), store.of_all)), Some(("p_", false)));
 }
 
+/// `n` levels of parentheses, signs, negations, functions and branches.
+const NESTED: [fn(usize) -> String; 5] = [
+    |n| format!("{}1{}", "(".repeat(n), ")".repeat(n)),
+    |n| format!("{}1", "-".repeat(n)),
+    |n| format!("{}true", "not ".repeat(n)),
+    |n| format!("{}1{}", "least(".repeat(n), ", 2, 3)".repeat(n)),
+    |n| format!("{}1{}", "case when true then ".repeat(n), " end".repeat(n)),
+];
+/// `n` operators one behind the other.
+const CHAINS: [fn(usize) -> String; 2] =
+    [|n| format!("1{}", "+1".repeat(n)), |n| format!("true{}", " and true".repeat(n))];
+
+#[test]
+fn expressions_too_deep_for_the_stack_are_mistakes() {
+    for text in NESTED.iter().chain(&CHAINS).map(|deep| deep(20_000)) {
+        let script = format!("SELECT 1;\n\\set a {text}\n");
+        let mistake = Script::parse("s", &script, &mut Names::default(), Dialect::Pgbench).unwrap_err();
+        assert!(
+            mistake.message.contains("too deep") && mistake.message.contains("set a variable"),
+            "{mistake}"
+        );
+        assert_eq!(mistake.line, Some(2));
+        assert!(matches!(mistake.shown, Some((_, Some(at))) if at > 90), "{mistake}");
+    }
+}
+
+#[test]
+fn what_is_just_not_too_deep_needs_half_of_a_threads_stack() {
+    let at_the_limit = || {
+        let all = NESTED.iter().map(|deep| deep(99)).chain(CHAINS.iter().map(|deep| deep(499)));
+        for text in all {
+            let mut names = Names::default();
+            let script = format!("\\set a {text}\n");
+            let script =
+                Script::parse("s", &script, &mut names, Dialect::Pgbench).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(script.clone(), script);
+            let Action::Set { value, .. } = &script.commands[0].action else { panic!("no \\set") };
+            let (variables, mut random) = (Script::no_values(&names), Random::new(1));
+            let mut scope =
+                Scope { names: &names, variables: &variables, random: &mut random, debug: &mut |_| () };
+            scope.value(value).unwrap();
+        }
+    };
+    std::thread::Builder::new().stack_size(1 << 20).spawn(at_the_limit).unwrap().join().unwrap();
+}
+
 proptest! {
     #[test]
     fn any_text_is_a_script_or_a_mistake(text in "[\\\\a-z0-9 :;'\"$?(),+*/%.<>=|&#~\n-]{0,160}") {

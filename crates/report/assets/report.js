@@ -187,7 +187,7 @@
 
   // One value for each point of a series with its interval, and a line where its level changed.
   const history = (spec) => ({
-    title: spec.metric, unit: 'with 95 % intervals; a dashed line stands where the level changed', names: [],
+    title: spec.metric, unit: 'each with its interval; a dashed line stands where the level changed', names: [],
     option: (t) => {
       const label = (at) => (Number.isInteger(at) && spec.points[at] ? spec.points[at][3] : '');
       const marks = spec.changes.map(([at, isWorse]) => ({

@@ -87,6 +87,32 @@ fn every_figure_that_is_changed_and_sealed_anew_is_found() {
     }
 }
 
+/// What proves nothing is not proved.
+#[test]
+fn figures_that_are_none_or_too_many_are_refused() {
+    let bytes = sealed(&measured(), Bundling::default()).bytes;
+    let members = unpack(&bytes, &Limits::default()).unwrap();
+    let zeros = format!("[{}0]", "0,".repeat(10_000_000));
+    let long = format!("{{\"cells\":\"{}\",\"studies\":[],\"comparisons\":[]}}", "x".repeat(5000));
+    for figures in [
+        "{}",
+        "[]",
+        r#"{"forged":"nothing of this name","studies":[],"cells":[],"comparisons":[null,null]}"#,
+        &long,
+        &zeros,
+    ] {
+        let begin = std::time::Instant::now();
+        let proof = proof(&forged(&members, FIGURES, |bytes| *bytes = figures.as_bytes().to_vec()));
+        assert!(!proof.is_verified(), "{:.80}", figures);
+        assert!(proof.json().to_string().len() < 20_000, "{:.80}", figures);
+        assert!(begin.elapsed().as_secs() < 20, "{:.80}", figures);
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[test]
 fn totals_that_are_not_those_of_their_seconds_are_found() {
     let store = measured();
@@ -97,10 +123,22 @@ fn totals_that_are_not_those_of_their_seconds_are_found() {
         ("committed", "UPDATE step SET committed = committed * 2 WHERE run_id = 1"),
         ("length", "UPDATE step SET duration_s = duration_s / 2 WHERE run_id = 1"),
         ("response times", "UPDATE step SET response = ?1 WHERE run_id = 1"),
+        // With their seconds: then what was timed tells.
+        (
+            "response times of second 1",
+            "UPDATE step SET committed = committed * 2 WHERE run_id = 1;
+             UPDATE interval SET committed = committed * 2 WHERE step_id IN (SELECT id FROM step WHERE run_id = 1)",
+        ),
+        (
+            "length",
+            "UPDATE step SET duration_s = duration_s / 2; UPDATE interval SET duration_s = duration_s / 2",
+        ),
+        ("length", "UPDATE step SET duration_s = 9e999; UPDATE interval SET duration_s = 9e999"),
+        ("statements of its classes", "DELETE FROM statement WHERE step_id IN (SELECT id FROM step WHERE run_id = 1)"),
     ] {
         let forged = in_memory(&store).unwrap();
-        let values: &[&dyn rusqlite::ToSql] = if sql.contains("?1") { &[&fast.bytes()] } else { &[] };
-        assert!(connection(&forged).execute(sql, values).unwrap() > 0);
+        let sql = sql.replace("?1", &format!("x'{}'", hex(fast.bytes())));
+        connection(&forged).execute_batch(&sql).unwrap();
         // Figures and manifest are made of the forged results: only the seconds tell.
         let proof = proof(&sealed(&forged, Bundling::default()).bytes);
         assert!(!proof.is_verified(), "{what}");

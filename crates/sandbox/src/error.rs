@@ -114,7 +114,7 @@ pub enum Error {
         holder: Option<crate::lock::Holder>,
     },
     /// Initialising the data directory failed.
-    #[error("{build} could not initialise its data directory: {why}\n{log}")]
+    #[error("{build} could not initialise its data directory: {why}{}", unexplained(.log))]
     Init {
         build: String,
         /// Exit status or cause.

@@ -456,6 +456,22 @@ mod tests {
         assert!(error.to_string().starts_with(&format!("my.sql:{line}:{column}: ")), "{error}");
     }
 
+    /// The tree of one is as high, and the stack has to bear it.
+    #[test]
+    fn expressions_of_any_size_are_mistakes() {
+        for deep in [
+            format!("{}1{}", "(".repeat(20_000), ")".repeat(20_000)),
+            "- ".repeat(20_000) + "1",
+            "1+".repeat(20_000) + "1",
+        ] {
+            let error =
+                SqlFile::parse("my.sql", &format!("\\set a {deep}\nSELECT :a;\n")).expect_err("too deep");
+            assert!(error.to_string().contains("too many operators"), "{error}");
+        }
+        SqlFile::parse("my.sql", &format!("\\set a {}1\nSELECT :a;\n", "1+".repeat(499)))
+            .expect("a long sum");
+    }
+
     #[test]
     fn mistakes_are_named_with_line_and_column() {
         check_error("SELECT 1", 1, 1, "`;` is missing");

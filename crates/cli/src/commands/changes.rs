@@ -1,17 +1,21 @@
 //! `plimsoll changes`.
 
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use lab::changes::{self, MetricChange, SeriesFile};
 use serde_json::{Value, json};
 use stats::ChangeRules;
+use workload::files::{self, Limit};
 
 use crate::args::ChangesArgs;
 use crate::commands::out::Out;
 use crate::commands::print;
 use crate::exit::{End, Failure};
 use crate::show::{Align, Table, number};
+
+/// Of a file of series: ten million points.
+const SERIES: Limit = Limit { mib_max: 256, remedy: "keep fewer points or fewer columns in it" };
 
 pub(crate) fn changes(args: &ChangesArgs) -> Result<End, Failure> {
     let mut file = changes::read(&args.file, &text_of(&args.file)?)?;
@@ -35,15 +39,14 @@ pub(crate) fn changes(args: &ChangesArgs) -> Result<End, Failure> {
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
-    let read = if path.as_os_str() == "-" {
-        let mut bytes = Vec::new();
-        std::io::stdin().read_to_end(&mut bytes).map(|_| bytes)
-    } else {
-        std::fs::read(path)
+    let read = match path.as_os_str() == "-" {
+        true => files::read_text_from(std::io::stdin(), &SERIES),
+        false => files::read_text(path, &SERIES),
     };
-    let bytes = read.map_err(|error| Failure::Usage(format!("cannot read {}: {error}", path.display())))?;
-    String::from_utf8(bytes)
-        .map_err(|_| Failure::Usage(format!("{}: it is not text: give a CSV file", path.display())))
+    read.map_err(|error| {
+        let remedy = if error.kind() == ErrorKind::InvalidData { ": give a CSV file" } else { "" };
+        Failure::Usage(format!("cannot read {}: {error}{remedy}", path.display()))
+    })
 }
 
 fn as_json(file: &SeriesFile, found: &[MetricChange]) -> Value {
@@ -97,4 +100,18 @@ fn text(file: &SeriesFile, found: &[MetricChange]) -> String {
         ]);
     }
     table.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_end_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large.csv");
+        std::fs::File::create(&path).unwrap().set_len((SERIES.mib_max << 20) + 1).unwrap();
+        let Err(Failure::Usage(text)) = text_of(&path) else { panic!("it is read") };
+        assert!(text.contains("larger than 256 MiB") && text.contains("fewer points"), "{text}");
+    }
 }

@@ -53,7 +53,7 @@ fn serve(args: &ServeArgs) -> Result<End, Failure> {
         keeping: keeping(&args.place),
         listen: args.listen,
         program,
-        root: args.root.clone().unwrap_or_else(|| format!("http://{}", args.listen)),
+        root: args.root.clone(),
         packed_bytes_max: args.bundle_max << 20,
         unpacked_bytes_max: args.unpacked_max << 20,
         patience: args.patience,
@@ -99,7 +99,8 @@ fn token(command: TokenCommand) -> Result<End, Failure> {
 fn export(args: &ExportArgs) -> Result<End, Failure> {
     let place = &args.place;
     let bundles = ::hub::export(&place.db, &keeping(place), &args.directory, &args.base).map_err(failed)?;
-    print(&format!("{}: {bundles} bundles\n", args.directory.display()))?;
+    let noun = if bundles == 1 { "bundle" } else { "bundles" };
+    print(&format!("{}: {bundles} {noun}\n", args.directory.display()))?;
     Ok(End::Done)
 }
 

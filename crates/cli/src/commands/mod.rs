@@ -158,9 +158,11 @@ const SCRIPT_WITHIN: Duration = Duration::from_secs(5);
 /// [`LEAVE_WITHIN`], a third time for the end at once.
 pub(crate) fn stop_on_signals() -> Result<StopSwitch, Failure> {
     on_signals(|presses| match presses {
-        1 => tell("stopping: transactions in flight may finish. Ctrl-C again ends the server now"),
+        1 => tell("stopping: transactions in flight may finish. Ctrl-C again stops at once"),
         2 => {
-            tell("ending the server now, and leaving within 10 s. Ctrl-C again leaves at once");
+            tell(
+                "stopping at once, and leaving within 10 s: servers of ours are ended, others left. Ctrl-C again leaves",
+            );
             std::thread::spawn(|| {
                 std::thread::sleep(LEAVE_WITHIN);
                 leave("left without waiting any longer");

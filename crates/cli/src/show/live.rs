@@ -203,8 +203,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, coloured: bool, now: In
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }).block(block), warned);
     let hint = match state.stop_presses {
         0 => "Ctrl-C stops; the same command goes on from there",
-        1 => "stopping: transactions in flight may finish. Ctrl-C again ends the server now",
-        _ => "ending the server now. Ctrl-C again leaves at once",
+        1 => "stopping: transactions in flight may finish. Ctrl-C again stops at once",
+        _ => "stopping at once. Ctrl-C again leaves",
     };
     frame.render_widget(Line::from(hint).style(palette.dim), foot);
 }

@@ -7,6 +7,9 @@ pub(crate) enum Align {
     Right,
 }
 
+/// What a cell has beyond so many characters is left out: nobody reads a statement of a megabyte in a table.
+const CELL_CHARS_MOST: usize = 2000;
+
 /// Rows of text in columns as wide as their widest cell.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
@@ -25,7 +28,7 @@ impl Table {
 
     /// One more row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows.push(cells.into_iter().map(shortened).collect());
     }
 
     /// Whether there is nothing but headings.
@@ -76,14 +79,24 @@ impl Table {
             let of_column = self.rows.iter().filter_map(|row| row.get(column));
             let width = of_column.map(|cell| cell.chars().count()).max().unwrap_or_default();
             let gap = if column == columns.start { "" } else { "  " };
-            match self.aligns.get(column) {
-                Some(Align::Right) => line.push_str(&format!("{gap}{cell:>width$}")),
-                _ => line.push_str(&format!("{gap}{cell:<width$}")),
-            }
+            let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
+            line.extend(match self.aligns.get(column) {
+                Some(Align::Right) => [gap, &padding, cell],
+                _ => [gap, cell, &padding],
+            });
         }
         line.truncate(line.trim_end().len());
         line
     }
+}
+
+/// A cell as it is shown.
+fn shortened(mut cell: String) -> String {
+    if let Some((at, _)) = cell.char_indices().nth(CELL_CHARS_MOST) {
+        cell.truncate(at);
+        cell.push('…');
+    }
+    cell
 }
 
 #[cfg(test)]
@@ -98,6 +111,20 @@ mod tests {
         table.row(["pg".into(), "1,234".into()]);
         assert_eq!(table.text(), "name       tps\nmariadb      5\npg       1,234\n");
         assert_eq!(table.text_within(Some(14)), table.text());
+    }
+
+    #[test]
+    fn a_cell_of_any_length_is_shown() {
+        // Beyond what a width of the standard library's formats may be.
+        let long = "ä".repeat(70_000);
+        for align in [Align::Left, Align::Right] {
+            let mut table = Table::new(&[("sql", align), ("n", Align::Right)]);
+            table.row([long.clone(), "1".into()]);
+            table.row(["SELECT 1".into(), "2".into()]);
+            let text = table.text();
+            assert!(text.lines().all(|line| line.chars().count() == CELL_CHARS_MOST + 1 + 3), "{text}");
+            assert!(text.contains("ä…  1\n"), "{text}");
+        }
     }
 
     #[test]

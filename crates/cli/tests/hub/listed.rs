@@ -26,7 +26,10 @@ fn machine_server_and_author_are_shown_and_found() {
             assert!(page.contains(word), "{path} lacks {word}: {page}");
         }
     };
-    let host = hub.json(&format!("/api/v1/bundles/{id}"))["hosts"][0].clone();
+    let json = hub.json(&format!("/api/v1/bundles/{id}"));
+    let host = json["hosts"][0].clone();
+    assert_eq!(json["audits"][0]["server"], "mariadb@11.4.5", "{}", json["audits"]);
+    assert!(json.get("marks").is_none() && json.get("decisions").is_none());
     let machine = format!("/host/{}", host["fingerprint"].as_str().unwrap().replace(' ', "%20"));
     let calibrated = report::calibration::summary(&full::calibrations());
     let told = format!("{:.2} %", calibrated.resolvable[1].unwrap() * 100.0);

@@ -20,8 +20,10 @@ pub fn write_new(home: &Home, path: &Path) -> Result<(), Error> {
         return Err(Error::Usage(format!("study files end in .toml: {}.toml", path.display())));
     }
     let text = STUDY.replace("THIS_FILE", &path.display().to_string()).replace("SERVER", server(home)?);
-    let write = || File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    write().map_err(|cause| match cause.kind() {
+    // Half of one would be in the way of the next try.
+    let write =
+        |mut file: File| file.write_all(text.as_bytes()).inspect_err(|_| drop(std::fs::remove_file(path)));
+    File::create_new(path).and_then(write).map_err(|cause| match cause.kind() {
         std::io::ErrorKind::AlreadyExists => Error::Usage(format!(
             "{} is there already, and is left as it is: choose another name, or remove it first",
             path.display()

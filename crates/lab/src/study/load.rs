@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::axes::{choice, cpu_list};
 use super::model::*;
-use super::read::{Item, Problems, Table};
+use super::read::{At, Item, Problems, Table};
 use crate::clients::CLIENTS_MAX;
 use crate::stop::SIDES_MAX;
 
@@ -76,7 +76,7 @@ fn read_end(load: &mut Load, table: &mut Table<'_>, problems: &mut Problems) {
 
 pub(super) fn read_length(table: &mut Table<'_>, problems: &mut Problems) -> Option<Length> {
     let duration = table.get("duration").and_then(|item| item.duration(problems));
-    let transactions = table.get("transactions").and_then(|item| item.count::<u64>(problems, 1));
+    let transactions = table.get("transactions").and_then(|item| transactions(item, problems));
     if let (Some(_), Some(at)) = (&duration, &transactions) {
         problems.add(
             &at.span,
@@ -94,6 +94,18 @@ pub(super) fn read_length(table: &mut Table<'_>, problems: &mut Problems) -> Opt
         );
     }
     transactions.map(|at| Length::Transactions(at.value)).or(duration.map(|at| Length::Time(at.value)))
+}
+
+/// A server of today would take months for so many.
+const TRANSACTIONS_MAX: u64 = 1_000_000_000_000;
+
+fn transactions(item: Item<'_>, problems: &mut Problems) -> Option<At<u64>> {
+    let at = item.count::<u64>(problems, 1)?;
+    if at.value > TRANSACTIONS_MAX {
+        problems.add(&at.span, "so many transactions never end", "at most 1000000000000");
+        return None;
+    }
+    Some(at)
 }
 
 /// Refuses duels that cannot be; `span` is that of `pairing`.
@@ -257,7 +269,7 @@ pub(super) fn read_gates(table: &mut Table<'_>, problems: &mut Problems) -> bool
 pub(super) fn read_prime(table: &mut Table<'_>, problems: &mut Problems) -> Option<Length> {
     let item = table.get("prime")?;
     if item.integer().is_some() {
-        return item.count::<u64>(problems, 1).map(|at| Length::Transactions(at.value));
+        return transactions(item, problems).map(|at| Length::Transactions(at.value));
     }
     item.duration(problems).map(|at| Length::Time(at.value))
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use sandbox::builds::Resolved;
 use sandbox::builds::source::Recipe;
-use sandbox::{Flavor, Home, Sandbox};
+use sandbox::{Flavor, Home};
 
-use super::pins::{no_name_twice, pin};
+use super::pins::{in_study, no_name_twice, pin};
 use super::{Request, sessions_are_possible};
 use crate::cells::{Controlled, Life, SettingsNotes};
 use crate::error::Error;
@@ -63,8 +63,9 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
                 }
             },
             Server::Sandbox(name) => {
-                let sandbox = Sandbox::open(home, &name).ok();
-                (name, sandbox.map_or(sandbox::Flavor::Mysql, |sandbox| sandbox.build().flavor), None)
+                let sandbox = servers::open_sandbox(home, &name)
+                    .map_err(|error| in_study(&request.study, &choice.server, error))?;
+                (name, sandbox.build().flavor, None)
             }
             Server::Url(target) => {
                 let flavor = match target.protocol {

@@ -167,7 +167,7 @@ fn with_flavors(subjects: &mut [Subject], unbuilt: &[usize]) -> Result<(), Error
 }
 
 /// An error about a name in the study file, shown where the name stands.
-fn in_study(study: &Study, name: &str, error: Error) -> Error {
+pub(super) fn in_study(study: &Study, name: &str, error: Error) -> Error {
     let Error::Usage(message) = error else { return error };
     let quoted = format!("\"{name}\"");
     let Some(at) = study.text.find(&quoted) else { return Error::Usage(message) };

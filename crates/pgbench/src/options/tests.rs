@@ -32,7 +32,7 @@ fn lines_are_read_as_getopt_reads_them() {
     assert_eq!(read.scripts[0], Chosen { source: Source::File("a.sql".into()), weight: 3 });
     assert_eq!(read.scripts.len(), 2);
     assert_eq!(read.target.database.as_deref(), Some("db"));
-    assert_eq!(read.target.endpoint, Endpoint::Unix("/run/pg/.s.PGSQL.5999".into()));
+    assert_eq!(read.target.endpoint, wire::Endpoint::Unix("/run/pg/.s.PGSQL.5999".into()));
     assert_eq!(run("").scripts[0].source, Source::Builtin(&builtin::ALL[0]));
     assert_eq!(run("-D x=5 -D y=a=b").defined, [("x".into(), "5".into()), ("y".into(), "a=b".into())]);
     assert!(matches!(asked("-i -s 10 --unlogged-tables"), Ok(Asked::Initialise(i)) if i.scale == 10));

@@ -120,16 +120,23 @@ pub fn verify(bytes: &[u8], limits: &Limits) -> Proof {
 fn compared(opened: &Opened, unproved: &mut Vec<String>) -> Result<(usize, Vec<Different>), Error> {
     let bundle = |why: String| super::refused(BundleError::Refused(why));
     let stored = opened.member(FIGURES).ok_or_else(|| bundle("it has no figures".to_owned()))?;
+    let recomputed = figures::of(&report_of(&opened.results)?);
+    if stored.len() > LONGER_MAX * figures::bytes(&recomputed).len() {
+        return Err(bundle(format!("{FIGURES} is longer than the figures of what was measured")));
+    }
     let stored: Value = serde_json::from_slice(stored)
         .map_err(|error| bundle(format!("{FIGURES} cannot be read: {error}")))?;
-    let recomputed = figures::of(&report_of(&opened.results)?);
+    if let Some(name) = ALWAYS.iter().find(|name| !stored.get(name).is_some_and(Value::is_array)) {
+        return Err(bundle(format!("{FIGURES} has no {name}")));
+    }
     opened.calibrations().map_err(super::refused)?;
     let mut different = Vec::new();
-    compare(&stored, &recomputed, &mut String::new(), &mut different);
+    compare(&stored, Some(&recomputed), &mut String::new(), &mut different);
 
     let study = study_of(&opened.results)?;
     let mut same = |where_: &str, stored: Value, recomputed: Value| {
         if stored != recomputed {
+            let (stored, recomputed) = (shown(&stored), shown(&recomputed));
             different.push(Different { where_: where_.to_owned(), stored, recomputed });
         }
     };
@@ -192,43 +199,63 @@ fn workloads(
 
 /// What makes a comparison this one.
 const COMPARISON: [&str; 5] = ["metric", "axis", "base", "other", "climb"];
+/// What figures of every version have.
+const ALWAYS: [&str; 3] = ["studies", "cells", "comparisons"];
+/// Figures of another version may be longer than those of this one, but not that much.
+const LONGER_MAX: usize = 4;
+/// Of a value that is shown; a forged one may be of any length.
+const SHOWN_MAX: usize = 200;
 
 /// Every figure that is stored must come out again, to the letter. Later versions may compute more of them and compare
-/// more, but never have more runs or cells.
-fn compare(stored: &Value, recomputed: &Value, path: &mut String, out: &mut Vec<Different>) {
+/// more, but never have more runs or cells. `None` where nothing has the name.
+fn compare(stored: &Value, recomputed: Option<&Value>, path: &mut String, out: &mut Vec<Different>) {
     let length = path.len();
     match (stored, recomputed) {
-        (Value::Object(one), Value::Object(other)) => {
+        (Value::Object(one), Some(Value::Object(other))) => {
             for (name, value) in one {
                 path.push_str(if path.is_empty() { "" } else { "." });
                 path.push_str(name);
-                // A name that nothing has is none of ours, even where it tells nothing.
-                compare(value, other.get(name).unwrap_or(&"nothing of this name".into()), path, out);
+                compare(value, other.get(name), path, out);
                 path.truncate(length);
             }
         }
-        (Value::Array(one), Value::Array(other)) if path == "comparisons" => {
+        (Value::Array(one), Some(Value::Array(other))) if path == "comparisons" => {
             let mut rest = other.iter();
             for (at, value) in one.iter().enumerate() {
                 let is_same =
                     |other: &&Value| COMPARISON.iter().all(|name| other.get(name) == value.get(name));
                 path.push_str(&format!("[{at}]"));
-                compare(value, rest.find(is_same).unwrap_or(&Value::Null), path, out);
+                compare(value, rest.find(is_same), path, out);
                 path.truncate(length);
             }
         }
-        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+        (Value::Array(one), Some(Value::Array(other))) if one.len() == other.len() => {
             for (at, (value, other)) in one.iter().zip(other).enumerate() {
                 path.push_str(&format!("[{at}]"));
-                compare(value, other, path, out);
+                compare(value, Some(other), path, out);
                 path.truncate(length);
             }
         }
-        _ if stored == recomputed => {}
+        (stored, Some(recomputed)) if stored == recomputed => {}
         _ => out.push(Different {
-            where_: path.clone(),
-            stored: stored.clone(),
-            recomputed: recomputed.clone(),
+            where_: cut(path),
+            stored: shown(stored),
+            recomputed: recomputed.map_or_else(|| "nothing".into(), shown),
         }),
     }
+}
+
+fn shown(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.chars().count() <= SHOWN_MAX => value.clone(),
+        Value::String(text) => cut(text).into(),
+        Value::Array(all) => format!("a list of {}", all.len()).into(),
+        Value::Object(all) => format!("{} names", all.len()).into(),
+        value => value.clone(),
+    }
+}
+
+fn cut(text: &str) -> String {
+    let kept: String = text.chars().take(SHOWN_MAX).collect();
+    if kept.len() < text.len() { format!("{kept}…") } else { kept }
 }

@@ -1,4 +1,4 @@
-//! Whether the parts of what was measured agree with each other: a run's totals with its seconds.
+//! Whether the parts of what was measured agree with each other: a run's totals with its seconds, and counts with times.
 //!
 //! Throughput comes from totals and percentiles from the histogram of a whole level. Both are stored second by second,
 //! too; whoever changes one has to change the other.
@@ -10,7 +10,7 @@ use store::{Interval, Outcomes, Step, Store};
 use super::Different;
 use crate::error::Error;
 
-/// Totals that are not the sums of their seconds.
+/// Totals that are not the sums of their seconds, and counts that are not those of what was timed.
 pub(super) fn contradictions(results: &Store) -> Result<Vec<Different>, Error> {
     let mut found = Vec::new();
     for record in results.studies()? {
@@ -26,6 +26,7 @@ pub(super) fn contradictions(results: &Store) -> Result<Vec<Different>, Error> {
                 let slices = end.duel.as_ref().map_or(1, |duel| duel.slices.len() as u64);
                 let early = slices * u64::from(step.sessions) + before.map_or(0, |second| second.backlog);
                 histograms(step, &measured, early, &place, &mut found)?;
+                classes(step, &place, &mut found);
                 if let Some(duel) = &end.duel {
                     let counted = duel.slices.iter().filter(|slice| slice.is_counted);
                     let sum: u64 = counted.map(|slice| slice.committed).sum();
@@ -58,11 +59,29 @@ fn counts(step: &Step, seconds: &[&Interval], place: &str, found: &mut Vec<Diffe
         pairs.push((name, total, seconds.iter().map(|second| of_outcomes(&second.outcomes)[at].1).sum()));
     }
     let length: f64 = seconds.iter().map(|second| second.duration_s).sum();
-    if (step.duration_s - length).abs() > LENGTH_SLACK_S + 0.01 * length {
-        found.push(different(place, "length", step.duration_s, length));
+    // Also false where one of them is no number.
+    let is_length = (step.duration_s - length).abs() <= LENGTH_SLACK_S + 0.01 * length;
+    // All but the last are whole, and none is shorter than that.
+    let whole = seconds.len().saturating_sub(1) as f64;
+    if !is_length || length < 0.9 * whole {
+        found.push(different(place, "length", step.duration_s, length.max(whole)));
     }
     for (name, total, sum) in pairs.into_iter().filter(|(_, total, sum)| total != sum) {
         found.push(different(place, name, total, sum));
+    }
+}
+
+/// Each statement is one of some class, beside classes of whole transactions; what failed did so for some error.
+fn classes(step: &Step, place: &str, found: &mut Vec<Different>) {
+    let (statements, of_classes) = (
+        step.reads + step.writes + step.other,
+        step.by_statement.iter().map(|class| class.count).sum::<u64>(),
+    );
+    if of_classes < statements {
+        found.push(different(place, "statements of its classes", of_classes, statements));
+    }
+    if step.outcomes.failed() > 0 && step.errors.is_empty() {
+        found.push(different(place, "errors", 0, step.outcomes.failed()));
     }
 }
 
@@ -87,6 +106,15 @@ fn histograms(
     sum.auto(true);
     for second in seconds {
         let part = second.response.unpacked().map_err(damaged)?;
+        let ended = second.outcomes.committed + second.outcomes.rolled_back;
+        if part.len() != ended {
+            found.push(different(
+                place,
+                &format!("response times of second {}", second.second),
+                part.len(),
+                ended,
+            ));
+        }
         sum.add(&part).map_err(|error| damaged(error.to_string()))?;
     }
     let lacking: u64 = sum

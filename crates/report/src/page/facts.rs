@@ -77,12 +77,17 @@ pub(super) fn per_transaction(study: &StudyReport) -> Value {
     let all = study.points.iter().map(|point| (point, derived::all_per_transaction(study, point)));
     let rows: Vec<(&Point, _)> = all.filter(|(_, values)| !values.is_empty()).collect();
     let mut heads: Vec<(&String, &String)> = Vec::new();
-    for (name, (value, unit)) in rows.iter().flat_map(|(_, values)| values) {
-        // A column of zeros tells nothing.
-        if *value != 0.0 && !heads.contains(&(name, unit)) {
+    for (name, (_, unit)) in rows.iter().flat_map(|(_, values)| values) {
+        if !heads.contains(&(name, unit)) {
             heads.push((name, unit));
         }
     }
+    // A column of runs that all have zero tells nothing.
+    heads.retain(|(name, _)| {
+        let of_run = |point: &Point, run| derived::per_transaction_of(run, point.sessions, name);
+        let runs = rows.iter().flat_map(|(point, _)| study.counted(point).map(move |(run, _)| (*point, run)));
+        runs.into_iter().any(|(point, run)| of_run(point, run).is_some_and(|value| value != 0.0))
+    });
     if heads.is_empty() {
         return Value::Null;
     }

@@ -267,8 +267,13 @@ pub fn fetch_archive(
     named: Option<&Selector>,
     progress: OnProgress<'_>,
 ) -> Result<Build, Error> {
-    if path.is_dir() {
+    let meta = std::fs::metadata(path).map_err(|e| Error::io("open", path, e))?;
+    if meta.is_dir() {
         fetch::directory(home, path, named)
+    } else if !meta.is_file() {
+        // A device or a pipe may have no end.
+        let why = "it is neither a file nor a directory".to_owned();
+        Err(Error::Archive { path: path.to_owned(), why })
     } else {
         fetch::archive(home, path, named, progress)
     }

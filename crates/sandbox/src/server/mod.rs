@@ -113,8 +113,17 @@ pub(crate) fn cause_in(log: &str) -> Option<String> {
     let marks = ["[ERROR]", "FATAL:", "PANIC:"];
     let mut lines = log.lines();
     let is_summary = |said: &str| said.ends_with("Aborting") || said.contains("Parsing options for plugin");
+    // "/usr/sbin/mariadbd: Character set 'x' is not a compiled character set": said before there is a log.
+    let by_program = |line: &'_ str| -> Option<usize> {
+        let (program, _) = line.split_once(": ").filter(|_| line.starts_with('/'))?;
+        ["/mysqld", "/mariadbd", "/postgres", "/initdb"]
+            .iter()
+            .any(|name| program.ends_with(name))
+            .then_some(program.len() + 2)
+    };
     let first = lines.by_ref().find_map(|line| {
-        let said = marks.iter().find_map(|mark| line.split_once(mark)).map(|(_, said)| said.trim())?;
+        let marked = marks.iter().find_map(|mark| line.split_once(mark)).map(|(_, said)| said.trim());
+        let said = marked.or_else(|| by_program(line).map(|at| line[at..].trim()))?;
         (!is_summary(said)).then_some(said)
     })?;
     // MySQL 8: "[MY-000077] [Server] ...".
@@ -130,6 +139,8 @@ pub(crate) fn cause_in(log: &str) -> Option<String> {
 fn run_init(record: &Record, launch: Launch, log: &Path) -> Result<(), Error> {
     let fail = |why: String| {
         let log = process::tail(log, 20).join("\n");
+        let cause = cause_in(&log).map_or_else(String::new, |cause| format!(": {cause}"));
+        let why = why + &cause;
         Error::Init { build: record.build.name(), why: why + out_of_space(&record.datadir, &log), log }
     };
     let program = launch.program.clone();
@@ -166,6 +177,11 @@ mod tests {
                         [7] HINT:  Available values: minimal, replica, logical.\n";
         assert!(
             cause_in(postgres).unwrap().ends_with("\"foo\" (Available values: minimal, replica, logical)")
+        );
+        let early = "/usr/sbin/mariadbd: Character set 'nosuch' is not a compiled character set\n";
+        assert_eq!(
+            cause_in(early).as_deref(),
+            Some("Character set 'nosuch' is not a compiled character set")
         );
         assert_eq!(cause_in("[Note] all is well"), None);
     }

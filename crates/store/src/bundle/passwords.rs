@@ -6,6 +6,10 @@ pub(super) const INSTEAD: &str = "***";
 
 /// Names that end so have a secret for their value.
 const NAMES: [&str; 5] = ["password", "passwd", "_pwd", "secret", "_token"];
+/// Whatever follows these is a secret, up to a blank: tokens of HTTP and of hubs.
+const TOKENS: [&str; 4] = ["authorization: bearer ", "authorization: basic ", "plimsoll_", "token="];
+/// Shorter ones are words.
+const TOKEN_MIN: usize = 12;
 /// What is said about passwords and is none: `(using password: YES)`, `disconnect_on_expired_password = ON`.
 const NO_SECRETS: [&str; 8] = ["yes", "no", "on", "off", "true", "false", "null", "none"];
 /// Between `IDENTIFIED` and the text that it is by.
@@ -21,6 +25,12 @@ pub(super) fn without(text: &str) -> (String, u64) {
         found.extend(places.filter_map(|at| value_of(&lower, at)));
     }
     found.extend(lower.match_indices("identified").filter_map(|(at, _)| identified(&lower, at)));
+    found.extend(lower.match_indices("password for ").filter_map(|(at, _)| set_for(&lower, at)));
+    for token in TOKENS {
+        let places = lower.match_indices(token).map(|(at, _)| at + token.len());
+        found.extend(places.filter_map(|at| token_at(&lower, at)));
+    }
+    found.extend(lower.match_indices(" -p").filter_map(|(at, _)| of_client(&lower, at)));
     found.sort_unstable();
     let (mut out, mut at, mut count) = (String::with_capacity(text.len()), 0, 0);
     for (start, end) in found {
@@ -48,7 +58,8 @@ fn value_of(lower: &str, end: usize) -> Option<(usize, usize)> {
     let value_at = after + rest[after..].len() - rest[after..].trim_start_matches([' ', '\t']).len();
     if let Some((start, length)) = quoted(&rest[value_at..]) {
         // A quote behind a bare word may begin anything but in SQL.
-        let is_value = sign.is_some() || (name_end == 0 && rest[value_at..].starts_with('\''));
+        let is_of_sql = ["'", "e'", "n'", "$$"].iter().any(|quote| rest[value_at..].starts_with(quote));
+        let is_value = sign.is_some() || (name_end == 0 && is_of_sql);
         let span = (end + value_at + start, end + value_at + start + length);
         return (is_value && is_secret(&lower[span.0..span.1])).then_some(span);
     }
@@ -59,6 +70,34 @@ fn value_of(lower: &str, end: usize) -> Option<(usize, usize)> {
     // A statement's parameters are none.
     let is_parameter = value.starts_with([':', '$', '?', '@']);
     (is_bare && !is_parameter && is_secret(value)).then_some((end + value_at, end + value_at + length))
+}
+
+/// `SET PASSWORD FOR 'u'@'h' = '...'`.
+fn set_for(lower: &str, at: usize) -> Option<(usize, usize)> {
+    let clause = &lower[at..];
+    let sign = clause.find(['=', ';', '\n']).filter(|sign| clause[*sign..].starts_with('='))?;
+    let value = sign + 1 + clause[sign + 1..].len() - clause[sign + 1..].trim_start().len();
+    let (start, length) = quoted(&clause[value..])?;
+    Some((at + value + start, at + value + start + length))
+}
+
+fn token_at(lower: &str, at: usize) -> Option<(usize, usize)> {
+    let is_of_token = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+    let length = lower[at..].find(|c| !is_of_token(c)).unwrap_or(lower.len() - at);
+    (length >= TOKEN_MIN).then_some((at, at + length))
+}
+
+/// `mysql -uroot -p...`, on a line that calls a client of these servers; elsewhere `-p` is a port, a path or a process.
+fn of_client(lower: &str, at: usize) -> Option<(usize, usize)> {
+    let line = &lower[lower[..at].rfind('\n').map_or(0, |end| end + 1)..at];
+    let is_client = ["mysql", "mariadb"].iter().any(|name| {
+        line.match_indices(name).any(|(from, _)| {
+            line[from..].starts_with(&format!("{name} ")) || line[from..].starts_with(&format!("{name}dump "))
+        })
+    });
+    let start = at + " -p".len();
+    let length = lower[start..].find(char::is_whitespace).unwrap_or(lower.len() - start);
+    (is_client && length > 0).then_some((start, start + length))
 }
 
 fn is_secret(value: &str) -> bool {
@@ -77,14 +116,25 @@ fn identified(lower: &str, at: usize) -> Option<(usize, usize)> {
     Some((at + by + start, at + by + start + length))
 }
 
-/// Where the inside of a quoted text begins, and its length, where the text begins with a quote.
+/// Where the inside of a quoted text begins, and its length, where the text begins with a quote: also `E'...'`, `$$...$$`,
+/// and with quotes in it that are doubled.
 fn quoted(text: &str) -> Option<(usize, usize)> {
+    if let Some(inside) = text.strip_prefix("$$") {
+        return Some((2, inside.find("$$")?));
+    }
+    if let Some(rest) = text.strip_prefix(['e', 'n']).filter(|rest| rest.starts_with('\'')) {
+        return quoted(rest).map(|(start, length)| (start + 1, length));
+    }
     let escape = text.len() - text.trim_start_matches('\\').len();
     let quote = text[escape..].chars().next().filter(|quote| "'\"".contains(*quote))?;
     let start = escape + 1;
     // The end is written as the beginning.
     let ending = format!("{}{quote}", &text[..escape]);
-    Some((start, text[start..].find(&ending)?))
+    let mut end = start + text[start..].find(&ending)?;
+    while escape == 0 && text[end + 1..].starts_with(quote) {
+        end += 2 + text[end + 2..].find(quote)?;
+    }
+    Some((start, end - start))
 }
 
 #[cfg(test)]
@@ -108,6 +158,14 @@ mod tests {
             (r#"{"x":"{\"MYSQL_PWD\":\"geheim\"}"}"#, r#"{"x":"{\"MYSQL_PWD\":\"***\"}"}"#),
             ("MYSQL_PWD=geheim mariadbd --x", "MYSQL_PWD=*** mariadbd --x"),
             ("mariadb --password=geheim -h x", "mariadb --password=*** -h x"),
+            ("SET PASSWORD FOR 'u'@'h' = 'geheim'", "SET PASSWORD FOR 'u'@'h' = '***'"),
+            ("ALTER ROLE a PASSWORD E'ge\\nheim'", "ALTER ROLE a PASSWORD E'***'"),
+            ("ALTER ROLE a PASSWORD $$geheim$$;", "ALTER ROLE a PASSWORD $$***$$;"),
+            ("CREATE USER a IDENTIFIED BY 'ge''heim', b", "CREATE USER a IDENTIFIED BY '***', b"),
+            ("\\! mysql -uroot -pgeheim test", "\\! mysql -uroot -p*** test"),
+            ("Authorization: Bearer abcdef0123456789", "Authorization: Bearer ***"),
+            ("https://x/?token=0123456789abcdef", "https://x/?token=***"),
+            ("with plimsoll_0123456789abcdef, or", "with plimsoll_***, or"),
         ] {
             assert_eq!(without(text), (without_it.to_owned(), 1), "{text}");
         }
@@ -121,6 +179,10 @@ mod tests {
             "root@localhost has an empty password ! Please set one: 'x'",
             "PASSWORD '***'",
             "identified",
+            "ps -p1234 of mysqld",
+            "mariadbd -p3306",
+            "a bearer of news",
+            "plimsoll_quickstart",
             "Größe password",
         ] {
             assert_eq!(without(text), (text.to_owned(), 0), "{text}");

@@ -136,7 +136,7 @@ impl Eraser {
         text
     }
 
-    /// Of `mysql://user:***@host:port/`, the user and the host.
+    /// Of `mysql://user:***@host:port/`, the user and the host; of any other URL the user, who may have a password.
     fn urls(&mut self, text: &str) -> String {
         let (mut out, mut rest) = (String::with_capacity(text.len()), text);
         while let Some(at) = rest.find("://") {
@@ -145,11 +145,11 @@ impl Eraser {
                 .any(|scheme| rest[..at].ends_with(scheme));
             out.push_str(&rest[..at + 3]);
             rest = &rest[at + 3..];
-            if !is_server {
-                continue;
-            }
             let end = rest.find(['/', '?', '"', '\'', ' ', '\\', '\n']).unwrap_or(rest.len());
             let authority = &rest[..end];
+            if !is_server && !authority.contains('@') {
+                continue;
+            }
             let host = match authority.rsplit_once('@') {
                 Some((_, host)) => {
                     self.count("user of a URL", "***");
@@ -158,7 +158,8 @@ impl Eraser {
                 }
                 None => authority,
             };
-            out.push_str(&self.host_of_url(host));
+            let host = if is_server { self.host_of_url(host) } else { host.to_owned() };
+            out.push_str(&host);
             rest = &rest[end..];
         }
         out.push_str(rest);
@@ -208,8 +209,10 @@ mod tests {
             "mysql://***@server-1:3306/test?x=1 mysql://***@localhost/d postgres://server-2/d"
         );
         assert_eq!(eraser.text("mysql://db7.corp:3306/"), "mysql://server-1:3306/");
+        let others = "https://u:geheim@proxy:80/x mysqlx://u:geheim@h https://example.org/@x";
+        assert_eq!(eraser.text(others), "https://***@proxy:80/x mysqlx://***@h https://example.org/@x");
         let times: u64 = eraser.left_out().iter().map(|left| left.times).sum();
-        assert_eq!(times, 4 + 2 + 2 + 1);
+        assert_eq!(times, 4 + 2 + 2 + 1 + 2);
     }
 
     #[test]

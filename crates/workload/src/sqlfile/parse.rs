@@ -512,7 +512,7 @@ impl Parser<'_> {
         let rows = self.expression(&rest[close + 1..colon])?;
         let mut values = Vec::new();
         let source = &rest[colon + 1..];
-        let mut reader = Reader { parser: self, source, at: 0 };
+        let mut reader = Reader { parser: self, source, at: 0, operations: 0 };
         loop {
             values.push(reader.sum()?);
             match reader.peek() {
@@ -539,7 +539,7 @@ impl Parser<'_> {
     }
 
     fn expression(&self, source: &str) -> Result<Expr, SyntaxError> {
-        let mut reader = Reader { parser: self, source, at: 0 };
+        let mut reader = Reader { parser: self, source, at: 0, operations: 0 };
         let expr = reader.sum()?;
         match reader.peek() {
             None => Ok(expr),
@@ -571,9 +571,24 @@ struct Reader<'a, 'p> {
     parser: &'a Parser<'p>,
     source: &'a str,
     at: usize,
+    /// Operators, parentheses and functions so far: no tree of them is higher, which the stack has to bear.
+    operations: usize,
 }
 
+/// Of one line.
+const OPERATIONS_MAX: usize = 500;
+
 impl<'a> Reader<'a, '_> {
+    fn operation(&mut self) -> Result<(), SyntaxError> {
+        self.operations += 1;
+        if self.operations > OPERATIONS_MAX {
+            return Err(self.complain(
+                "too many operators, parentheses and functions: set a variable to a part of it first",
+            ));
+        }
+        Ok(())
+    }
+
     fn peek(&mut self) -> Option<char> {
         let rest = &self.source[self.at..];
         let trimmed = rest.trim_start();
@@ -588,6 +603,7 @@ impl<'a> Reader<'a, '_> {
     fn sum(&mut self) -> Result<Expr, SyntaxError> {
         let mut left = self.product()?;
         while let Some(operator @ ('+' | '-')) = self.peek() {
+            self.operation()?;
             self.at += 1;
             left = Expr::Binary(operator, Box::new(left), Box::new(self.product()?));
         }
@@ -597,6 +613,7 @@ impl<'a> Reader<'a, '_> {
     fn product(&mut self) -> Result<Expr, SyntaxError> {
         let mut left = self.factor()?;
         while let Some(operator @ ('*' | '/' | '%')) = self.peek() {
+            self.operation()?;
             self.at += 1;
             left = Expr::Binary(operator, Box::new(left), Box::new(self.factor()?));
         }
@@ -607,10 +624,12 @@ impl<'a> Reader<'a, '_> {
         const WANTED: &str = "a number, a :variable, 'text', a function or ( is expected";
         match self.peek() {
             Some('-') => {
+                self.operation()?;
                 self.at += 1;
                 Ok(Expr::Neg(Box::new(self.factor()?)))
             }
             Some('(') => {
+                self.operation()?;
                 self.at += 1;
                 let inner = self.sum()?;
                 self.expect(')')?;
@@ -666,6 +685,7 @@ impl<'a> Reader<'a, '_> {
     }
 
     fn call(&mut self) -> Result<Expr, SyntaxError> {
+        self.operation()?;
         let start = self.at;
         let name = self.take_name().to_owned();
         let found = FUNCTIONS.iter().find(|(known, ..)| *known == name);
