@@ -205,7 +205,7 @@ fn a_limit_is_taken_only_when_it_holds() {
                 why.contains("version 2") || why.contains("need root") || why.contains("block device"),
                 "{why}"
             );
-            testkit::not_tested(format!("limit {what}"), why);
+            testkit::not_tested("limits by control groups", format!("{what}: {why}"));
         }
         Err(error) => panic!("{error}"),
     }
