@@ -92,5 +92,5 @@ fn a_history_is_a_table_and_json_and_takes_decisions() {
     run(&["history", "--results", &place, "--since", "yesterday"]).expect(2, &["2026-11-24"]);
     let page = dir.path().join("h.html").display().to_string();
     run(&["history", "--results", &place, "--html", &page]).expect(0, &["wrote"]);
-    assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));
+    assert!(std::fs::read_to_string(&page).unwrap().contains("data-history=\"0\""));
 }
