@@ -59,7 +59,9 @@ pub(crate) const PER_TRANSACTION: &str = "per_transaction/";
 
 /// Median over the counted runs, with its unit.
 pub(crate) fn per_transaction(study: &StudyReport, point: &Point, name: &str) -> Option<(f64, String)> {
-    all_per_transaction(study, point).remove(name)
+    let found = study.counted(point).filter_map(|(run, _)| figure_of_run(run, point.sessions, name));
+    let (values, units): (Vec<f64>, Vec<&str>) = found.unzip();
+    stats::median(&values).zip(units.first()).map(|(value, unit)| (value, (*unit).to_owned()))
 }
 
 /// Medians over the counted runs of all that is known, with their units.
@@ -84,10 +86,13 @@ fn figure(text: &str) -> Option<(f64, &str)> {
     Some((value.parse().ok()?, unit))
 }
 
+fn figure_of_run<'a>(run: &'a RunView, sessions: u32, name: &str) -> Option<(f64, &'a str)> {
+    figure(run.end.as_ref()?.facts.get(&format!("{PER_TRANSACTION}{sessions}/{name}"))?)
+}
+
 /// Of one run.
 pub(crate) fn per_transaction_of(run: &RunView, sessions: u32, name: &str) -> Option<f64> {
-    let text = run.end.as_ref()?.facts.get(&format!("{PER_TRANSACTION}{sessions}/{name}"))?;
-    Some(figure(text)?.0)
+    Some(figure_of_run(run, sessions, name)?.0)
 }
 
 /// A class of statements over the counted runs of a point: medians. A percentile that some run is too short for is absent:

@@ -2,7 +2,7 @@
 //! studies and machines are in many bundles and most in few (by 1 / rank, Zipf), and half of a study's bundles measure the
 //! builds of its first one again.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use hub::{Keeping, Made};
@@ -72,8 +72,9 @@ pub(super) struct Drawn {
 
 /// All that the hub is to list.
 pub(super) struct World {
-    /// Of the real one.
-    path: PathBuf,
+    /// The real one.
+    bytes: Vec<u8>,
+    opened: Opened,
     real: Listing,
     studies: Vec<Study>,
     hosts: Vec<ListedHost>,
@@ -115,7 +116,7 @@ impl World {
                 seed: rng.next_u64(),
             });
         }
-        Ok(World { path, real, studies, hosts, bundles: drawn })
+        Ok(World { bytes, opened, real, studies, hosts, bundles: drawn })
     }
 
     pub(super) fn made(&self) -> impl Iterator<Item = Made> {
@@ -127,13 +128,11 @@ impl World {
 
     /// Gives the first ones the files of the real one.
     pub(super) fn keep_files(&self, folder: &Path) -> Result<()> {
-        let bytes = std::fs::read(&self.path)?;
-        let opened = Opened::new(&bytes, &self.path, &Limits::default())?;
-        let report = report::html(&Report::of_stores(&[&opened.results], &Selection::Latest)?)?;
+        let report = report::html(&Report::of_stores(&[&self.opened.results], &Selection::Latest)?)?;
         let keeping = Keeping::Directory(folder.to_owned());
         self.with_files()
             .iter()
-            .try_for_each(|drawn| hub::keep_made(&keeping, &drawn.id, &bytes, report.as_bytes()))?;
+            .try_for_each(|drawn| hub::keep_made(&keeping, &drawn.id, &self.bytes, report.as_bytes()))?;
         Ok(())
     }
 
