@@ -222,7 +222,7 @@ fn a_fleet_survives_those_who_make_it() {
     wait_until(limit, "a task on n3", || fleet.runs_on("n3") || fleet.ended() >= 7);
     fleet.cluster.kill("n3");
     let mut second = second;
-    // Where others load the machine each block waits for quiet, up to a minute.
+    // Where others load the machine each block waits for quiet, for a while.
     assert_eq!(ends(&mut second, Duration::from_secs(480), &fleet), Some(0), "{}", fleet.said("second"));
     let json = report(&[fleet.results()]);
     let all: Vec<u64> = (1..=8).collect();

@@ -60,13 +60,26 @@ pub(crate) fn prepare(
     Ok(Machine { _awake: awake, ..machine })
 }
 
-/// How long a block waits for a machine that others use.
+/// The longest that a block waits for a machine that others use.
 const QUIET_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Waits, before a block, while others take more of the cpus than a run could bear. It goes on after a minute: what the
-/// neighbours do then, the gates of each run judge.
-pub(crate) fn wait_until_quiet(block: u32, observer: Observer<'_>, stop: &StopSwitch) {
+/// How long a block waits at most: a block on a busy machine may have to be made again, so waiting longer than it takes
+/// costs more than what it could save. `block_length` is what its runs measure and warm up, where that is known.
+fn quiet_wait(block_length: Option<Duration>) -> Duration {
+    block_length.map_or(QUIET_WAIT_MAX, |length| length.min(QUIET_WAIT_MAX))
+}
+
+/// Waits, before a block, while others take more of the cpus than a run could bear. It goes on after as long as the block
+/// takes, and a minute at most: what the neighbours do then, the gates of each run judge.
+pub(crate) fn wait_until_quiet(
+    block: u32,
+    block_length: Option<Duration>,
+    observer: Observer<'_>,
+    stop: &StopSwitch,
+) {
     let began = Instant::now();
+    let patience = quiet_wait(block_length);
+    let shown = crate::study::units::show(patience);
     let mut told = false;
     while let Some(share) = telemetry::taken_by_others(Duration::from_millis(500)) {
         let is_quiet = share <= telemetry::gates::TAKEN_SHARE_MAX;
@@ -74,15 +87,15 @@ pub(crate) fn wait_until_quiet(block: u32, observer: Observer<'_>, stop: &StopSw
             return;
         }
         let percent = 100.0 * share;
-        if began.elapsed() >= QUIET_WAIT_MAX {
+        if began.elapsed() >= patience {
             observer(Event::Warning(&format!(
-                "block {block} begins on a busy machine: others use {percent:.0} % of its cpus, after a minute's wait"
+                "block {block} begins on a busy machine: others use {percent:.0} % of its cpus, after a wait of {shown}"
             )));
             return;
         }
         if !told {
             observer(Event::Doing(&format!(
-                "waiting for a quiet machine, at most a minute: others use {percent:.0} % of its cpus"
+                "waiting for a quiet machine, at most {shown}: others use {percent:.0} % of its cpus"
             )));
             told = true;
         }
@@ -170,6 +183,14 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+
+    #[test]
+    fn a_block_is_not_waited_for_longer_than_it_takes() {
+        let seconds = Duration::from_secs;
+        assert_eq!(quiet_wait(Some(seconds(4))), seconds(4));
+        assert_eq!(quiet_wait(Some(seconds(600))), seconds(60));
+        assert_eq!(quiet_wait(None), seconds(60));
+    }
 
     const SHORT: Patience = Patience { own: Duration::from_millis(50), foreign: Duration::from_millis(20) };
 

@@ -56,7 +56,8 @@ impl Work<'_> {
         around: Around<'_>,
     ) -> Result<usize, Error> {
         let block = runs[0].block;
-        crate::machine::wait_until_quiet(block, around.observer, around.stop);
+        let block_length = super::run_length(self.body).map(|run| run.saturating_mul(runs.len() as u32));
+        crate::machine::wait_until_quiet(block, block_length, around.observer, around.stop);
         let canary_ratios = self.canary(store, block, "before")?;
         let compared = self.body.compare.as_ref();
         let compared = compared.map(|c| (c.axis.as_str(), base_of(c, self.body, self.plan)));
