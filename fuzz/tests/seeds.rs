@@ -94,19 +94,55 @@ fn results_files() {
     replay("results_files", 3);
 }
 
-/// Small studies, from which the fuzzer gets further than from mistakes.
+/// Texts of a target whose names begin with `ok_`, from which the fuzzer gets further than from mistakes.
+fn called_ok(target: &str) -> Vec<(PathBuf, String)> {
+    let is_ok = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ok_"));
+    let found: Vec<(PathBuf, String)> = seeds(target)
+        .into_iter()
+        .filter(|(path, _)| is_ok(path))
+        .map(|(path, bytes)| (path, String::from_utf8(bytes).expect("text")))
+        .collect();
+    assert!(!found.is_empty(), "{target}");
+    found
+}
+
 #[test]
-fn studies_that_are_called_ok_are() {
-    for (path, bytes) in seeds("study_files") {
-        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ok_")) {
-            let text = String::from_utf8(bytes).expect("text");
-            let error = lab::study::parse(&path, &text).err().map(|error| error.render(false));
-            assert_eq!(error.as_deref(), None);
-        }
+fn what_is_called_ok_is() {
+    for (path, text) in called_ok("study_files") {
+        let error = lab::study::parse(&path, &text).err().map(|error| error.render(false));
+        assert_eq!(error.as_deref(), None);
+    }
+    for (path, text) in called_ok("workload_files") {
+        let file = workload::sqlfile::SqlFile::parse("seed.sql", &text);
+        assert_eq!(file.err().map(|error| error.to_string()), None, "{}", path.display());
+    }
+    for (path, text) in called_ok("pgbench_scripts") {
+        let names = &mut pgscript::Names::default();
+        let script = pgscript::Script::parse("seed.sql", &text, names, pgscript::Dialect::Plimsoll);
+        assert_eq!(script.err().map(|error| error.to_string()), None, "{}", path.display());
+    }
+    for (path, text) in called_ok("smack_files") {
+        let checked = smack::check("seed.smack", &text);
+        assert_eq!(checked.err().map(|error| error.to_string()), None, "{}", path.display());
     }
 }
 
 #[test]
 fn study_files() {
     replay("study_files", 40);
+}
+
+#[test]
+fn workload_files() {
+    replay("workload_files", 200);
+}
+
+#[test]
+fn pgbench_scripts() {
+    replay("pgbench_scripts", 200);
+}
+
+#[test]
+fn smack_files() {
+    replay("smack_files", 200);
 }

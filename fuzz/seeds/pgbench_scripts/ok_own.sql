@@ -1,0 +1,3 @@
+\set n 1e3
+\set t letters(10)
+SELECT :n, :t;
