@@ -103,7 +103,7 @@ fn a_study_builds_the_commits_of_a_clone_and_goes_on_where_one_does_not_build() 
     let text = |range: &str| {
         format!(
             "title = \"commits\"\nquestion = \"q\"\n[axes]\nserver = [{}, {}]\nworkload = \"oltp_point_select\"\n\
-             [options]\ntable_size = 1000\n[load]\nwarmup = \"0s\"\nduration = \"500ms\"\nblocks = 1\n\
+             [options]\ntable_size = 1000\n[load]\nwarmup = \"0s\"\nduration = \"500ms\"\nblocks = 1\ngates = \"warn\"\n\
              [compare]\naxis = \"server\"\nbase = \"v1\"\n",
             of("ref", "v1"),
             of("refs", range)

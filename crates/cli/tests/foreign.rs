@@ -164,7 +164,7 @@ fn what_a_server_says_cannot_draw_on_the_terminal() {
     for workload in ["oltp_point_select", "no\\u001b[31mne"] {
         let study = format!(
             "title = \"a\\u001b[2J title\"\nquestion = \"q\"\n[axes]\nserver = [\"mysql://u@127.0.0.1:{port}/db\"]\n\
-             workload = [\"{workload}\"]\nsessions = [1]\n[load]\nduration = \"1s\"\nblocks = 1\n"
+             workload = [\"{workload}\"]\nsessions = [1]\n[load]\nduration = \"1s\"\nblocks = 1\ngates = \"warn\"\n"
         );
         std::fs::write(&path, study).unwrap();
         let done = run(&["run", path.to_str().unwrap(), "--dry-run"]);

@@ -60,7 +60,7 @@ fn a_study_can_be_watched_by_prometheus() {
     let dir = tempfile::tempdir().unwrap();
     let study = dir.path().join("watched.toml");
     let text = "title = \"watched\"\nquestion = \"Is it seen?\"\n[axes]\nserver = [\"mariadb\"]\nworkload = [\"oltp_read_write\"]\nsessions = [2]\n\
-                [options]\ntable_size = 1000\n[load]\nwarmup = \"1s\"\nduration = \"4s\"\nblocks = 1\n";
+                [options]\ntable_size = 1000\n[load]\nwarmup = \"1s\"\nduration = \"4s\"\nblocks = 1\ngates = \"warn\"\n";
     std::fs::write(&study, text).unwrap();
     let mut child = plimsoll()
         .arg("run")

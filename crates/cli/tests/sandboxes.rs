@@ -298,7 +298,7 @@ fn a_study_that_asks_for_what_a_build_lacks_is_refused_before_its_first_run() {
     ] {
         let text = format!(
             "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = [\"mariadb\"]\nworkload = [\"oltp_point_select\"]\n{axis}\n\
-             sessions = [1]\n[load]\nduration = \"1s\"\nblocks = 1\n"
+             sessions = [1]\n[load]\nduration = \"1s\"\nblocks = 1\ngates = \"warn\"\n"
         );
         std::fs::write(&path, text).unwrap();
         let results = dir.path().join("results");

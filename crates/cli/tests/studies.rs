@@ -125,7 +125,7 @@ fn a_cell_that_fails_is_recorded_and_the_rest_goes_on() {
     let path = dir.path().join("failing.toml");
     let text = "title = \"failing\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_point_select\"\n\
         settings = [\"default\", { name = \"broken\", set = { innodb_data_file_path = \"nonsense\" } }]\n[options]\ntable_size = 1000\n\
-        [load]\nwarmup = \"0s\"\nduration = \"500ms\"\nblocks = 1\n[compare]\naxis = \"settings\"\nbase = \"default\"\n";
+        [load]\nwarmup = \"0s\"\nduration = \"500ms\"\nblocks = 1\ngates = \"warn\"\n[compare]\naxis = \"settings\"\nbase = \"default\"\n";
     std::fs::write(&path, text).unwrap();
     let run_it = |more: &[&str]| {
         let run = plimsoll().arg("run").arg(&path).arg("--results").arg(&results).args(more).output();

@@ -67,7 +67,7 @@ fn study(dir: &Path, transactions: &str) -> (String, String) {
     let path = dir.join("own.toml").display().to_string();
     let text = format!(
         "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"postgres\"\nworkload = {{ workload = \"{workload}\", \
-         label = \"own\" }}\n[load]\nwarmup = \"100ms\"\nduration = \"1s\"\nblocks = 2\nseed = 1\n"
+         label = \"own\" }}\n[load]\nwarmup = \"100ms\"\nduration = \"1s\"\nblocks = 2\nseed = 1\ngates = \"warn\"\n"
     );
     std::fs::write(&path, text).unwrap();
     (path, workload)

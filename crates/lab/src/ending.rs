@@ -1,5 +1,6 @@
 //! When a study ends that may be watched: after each block its verdicts are looked at, and its budget.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -46,6 +47,15 @@ impl fmt::Display for Ended {
     }
 }
 
+/// What comes before a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The study ends.
+    Ends(Ended),
+    /// The block is begun. With a budget: how long it may wait for a quiet machine and still be likely to end in time.
+    Begins { spare: Option<Duration> },
+}
+
 /// Whether the study ends before block `next` is begun. Each look is recorded, and told. `since_ms` is when the command
 /// began that makes its blocks here: since then all of the time counts, with the waits for a quiet machine, and of earlier
 /// commands that of their runs. `None` where blocks are made elsewhere, several at a time.
@@ -56,19 +66,21 @@ pub(crate) fn before_block(
     next: u32,
     since_ms: Option<i64>,
     observer: Observer<'_>,
-) -> Result<Option<Ended>, Error> {
+) -> Result<Next, Error> {
     let blocks = next - 1;
     let mut open = 0;
     if blocks >= until.blocks_min {
         let look = look(store, study, blocks, observer)?;
         if look.open == 0 && look.decided > 0 {
-            return Ok(Some(Ended::Decided { blocks }));
+            return Ok(Next::Ends(Ended::Decided { blocks }));
         }
         open = look.open;
     }
-    let spent = spent(&store.run_heads(study)?, since_ms.map(|since| (since, load::time::unix_ms())));
-    let is_over = until.budget.is_some_and(|budget| is_over_budget(spent, blocks, budget));
-    Ok(is_over.then_some(Ended::OverBudget { blocks, open }))
+    let Some(budget) = until.budget else { return Ok(Next::Begins { spare: None }) };
+    let heads = store.run_heads(study)?;
+    let spent = spent(&heads, since_ms.map(|since| (since, load::time::unix_ms())));
+    let ends = Next::Ends(Ended::OverBudget { blocks, open });
+    Ok(spare(budget, spent, &lengths(&heads)).map_or(ends, |spare| Next::Begins { spare: Some(spare) }))
 }
 
 /// Looks at the verdicts of the study as its report would show them now.
@@ -116,9 +128,25 @@ fn time_of_spans(mut spans_ms: Vec<(i64, i64)>) -> Duration {
     Duration::from_millis(sum_ms as u64)
 }
 
-/// Whether another block of the mean length would end beyond the budget; the first one is always begun.
-fn is_over_budget(spent: Duration, blocks: u32, budget: Duration) -> bool {
-    blocks > 0 && spent + spent / blocks > budget
+/// How long the blocks that were made took, in their order, all attempts of their runs.
+fn lengths(heads: &[RunHead]) -> Vec<Duration> {
+    let mut spans: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
+    for head in heads.iter().filter(|head| head.start.purpose == Purpose::Measure) {
+        if let Some(ended_at_ms) = head.ended_at_ms {
+            spans.entry(head.start.block).or_default().push((head.start.started_at_ms, ended_at_ms));
+        }
+    }
+    spans.into_values().map(time_of_spans).collect()
+}
+
+/// What of the budget is left when another block is made: one as long as the longest of the last three, which know how
+/// busy the machine is now, or as the mean of all with what lies between them. `None`: it would end too late. The first one
+/// is always begun.
+fn spare(budget: Duration, spent: Duration, blocks: &[Duration]) -> Option<Duration> {
+    let recent = blocks.iter().rev().take(3).max();
+    let next = recent.map_or(Duration::ZERO, |longest| (*longest).max(spent / blocks.len() as u32));
+    let left = budget.checked_sub(spent + next);
+    if blocks.is_empty() { Some(left.unwrap_or_default()) } else { left }
 }
 
 #[cfg(test)]
@@ -128,10 +156,26 @@ mod tests {
     #[test]
     fn no_block_is_begun_that_would_end_after_the_budget() {
         let minute = Duration::from_secs(60);
-        assert!(!is_over_budget(Duration::ZERO, 0, minute));
-        assert!(!is_over_budget(minute * 4, 4, minute * 5));
-        assert!(is_over_budget(minute * 4, 4, minute * 5 - Duration::from_millis(1)));
-        assert!(is_over_budget(minute * 9, 1, minute * 5));
+        assert_eq!(spare(minute, Duration::ZERO, &[]), Some(minute));
+        assert_eq!(spare(minute, minute * 2, &[]), Some(Duration::ZERO), "the first is always begun");
+        assert_eq!(spare(minute * 5, minute * 4, &[minute; 4]), Some(Duration::ZERO));
+        assert_eq!(spare(minute * 7, minute * 4, &[minute; 4]), Some(minute * 2), "it may wait");
+        assert_eq!(spare(minute * 5 - Duration::from_millis(1), minute * 4, &[minute; 4]), None);
+        assert_eq!(spare(minute * 5, minute * 9, &[minute]), None);
+    }
+
+    #[test]
+    fn a_block_is_expected_to_take_as_long_as_the_longest_of_late() {
+        let second = Duration::from_secs(1);
+        let crowded = [50, 50, 80, 60].map(|length| second * length);
+        assert_eq!(spare(second * 320, second * 240, &crowded), Some(Duration::ZERO));
+        assert_eq!(spare(second * 319, second * 240, &crowded), None);
+        // The first one has the tables loaded.
+        let first = [200, 50, 50, 50].map(|length| second * length);
+        assert_eq!(
+            spare(second * 440, second * 350, &first),
+            Some(second * 440 - second * 350 - second * 175 / 2)
+        );
     }
 
     #[test]

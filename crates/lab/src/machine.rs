@@ -65,20 +65,14 @@ const QUIET_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// How long a block waits at most: a block on a busy machine may have to be made again, so waiting longer than it takes
 /// costs more than what it could save. `block_length` is what its runs measure and warm up, where that is known.
-fn quiet_wait(block_length: Option<Duration>) -> Duration {
+pub(crate) fn quiet_wait(block_length: Option<Duration>) -> Duration {
     block_length.map_or(QUIET_WAIT_MAX, |length| length.min(QUIET_WAIT_MAX))
 }
 
-/// Waits, before a block, while others take more of the cpus than a run could bear. It goes on after as long as the block
-/// takes, and a minute at most: what the neighbours do then, the gates of each run judge.
-pub(crate) fn wait_until_quiet(
-    block: u32,
-    block_length: Option<Duration>,
-    observer: Observer<'_>,
-    stop: &StopSwitch,
-) {
+/// Waits, before a block, while others take more of the cpus than a run could bear, and then goes on: what the neighbours
+/// do then, the gates of each run judge.
+pub(crate) fn wait_until_quiet(block: u32, patience: Duration, observer: Observer<'_>, stop: &StopSwitch) {
     let began = Instant::now();
-    let patience = quiet_wait(block_length);
     let shown = crate::study::units::show(patience);
     let mut told = false;
     while let Some(share) = telemetry::taken_by_others(Duration::from_millis(500)) {

@@ -11,7 +11,7 @@ use super::desk::{Desk, Ended, Fleet, Try};
 use super::slurm::{self, Queued};
 use super::standing::{FleetStanding, Place};
 use super::{Wishes, task};
-use crate::ending::{self, Ended as Early};
+use crate::ending::{self, Ended as Early, Next};
 use crate::error::Error;
 use crate::machine::take_results;
 use crate::observe::{Event, Observer};
@@ -392,8 +392,9 @@ impl Controller<'_> {
             return Ok(());
         }
         self.looked_after = made;
-        self.ended = ending::before_block(store, self.id, until, made as u32 + 1, None, self.observer)?;
-        if let Some(ended) = self.ended {
+        let next = ending::before_block(store, self.id, until, made as u32 + 1, None, self.observer)?;
+        if let Next::Ends(ended) = next {
+            self.ended = Some(ended);
             (self.observer)(Event::Doing(&format!("{ended}: blocks that wait are not begun")));
             slurm::cancel(&self.fleet.jobs, true)?;
             let running = queue.into_iter().flatten().filter(|task| task.state != slurm::State::Waiting);

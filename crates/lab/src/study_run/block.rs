@@ -1,7 +1,7 @@
 //! The runs of one block, and the passes for hot locks after the last one.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use store::{INTERVENE, Purpose, RunStart, Status, Store};
 
@@ -48,16 +48,19 @@ pub(super) fn whole_units<'a>(body: &Body, plan: &'a Plan, open: Vec<&'a Planned
 }
 
 impl Work<'_> {
-    /// Makes the runs of one block; those lost to a fault of the measurement again, in the same block. How many it made.
+    /// Makes the runs of one block; those lost to a fault of the measurement again, in the same block. How many it made. With a
+    /// budget, `spare` of it may be waited for a quiet machine.
     pub(super) fn make_block(
         &self,
         store: &mut Store,
         runs: &[&PlannedRun],
+        spare: Option<Duration>,
         around: Around<'_>,
     ) -> Result<usize, Error> {
         let block = runs[0].block;
         let block_length = super::run_length(self.body).map(|run| run.saturating_mul(runs.len() as u32));
-        crate::machine::wait_until_quiet(block, block_length, around.observer, around.stop);
+        let patience = crate::machine::quiet_wait(block_length).min(spare.unwrap_or(Duration::MAX));
+        crate::machine::wait_until_quiet(block, patience, around.observer, around.stop);
         let canary_ratios = self.canary(store, block, "before")?;
         let compared = self.body.compare.as_ref();
         let compared = compared.map(|c| (c.axis.as_str(), base_of(c, self.body, self.plan)));

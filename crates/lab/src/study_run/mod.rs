@@ -19,7 +19,7 @@ pub(crate) use self::outline::run_length;
 pub use self::outline::{Outline, outline};
 pub use self::part::Part;
 use crate::cells::{Controlled, SettingsNotes};
-use crate::ending::{self, Ended};
+use crate::ending::{self, Ended, Next};
 use crate::error::Error;
 use crate::hooks::Attach;
 use crate::host;
@@ -309,15 +309,19 @@ impl Work<'_> {
             if around.stop.is_requested() {
                 break;
             }
+            let mut spare = None;
             // A part says too little to end the whole.
             if let Some(until) = self.body.load.until.filter(|_| self.request.part.is_none()) {
                 let since = Some(began_ms);
-                ended = ending::before_block(store, self.id, until, runs[0].block, since, around.observer)?;
-                if ended.is_some() {
-                    break;
+                match ending::before_block(store, self.id, until, runs[0].block, since, around.observer)? {
+                    Next::Ends(why) => {
+                        ended = Some(why);
+                        break;
+                    }
+                    Next::Begins { spare: left } => spare = left,
                 }
             }
-            made += self.make_block(store, runs, around)?;
+            made += self.make_block(store, runs, spare, around)?;
         }
         if self.body.load.hot_locks {
             let begun = chosen.iter().filter(|run| ended.is_none_or(|ended| run.block <= ended.blocks()));
