@@ -39,18 +39,25 @@ use How::{Changed, Ends, Instead, NotRun, With};
 const LONG: &str = "it takes half a minute and more as it is written";
 const NO_CLIENT: &str = "where no client programs are installed";
 const OTHER_HOST: &str = "there is no such host; a sandbox's socket stands in for it";
-const OTHER_HUB: &str = "there is no such hub or database; tests/hub.rs serves and submits";
+const OTHER_HUB: &str = "there is no such hub; one of its own is served on this machine";
 const CARGO: &str = "cargo builds and runs what this test is part of";
 const BY_HAND: &str = "takes minutes to hours, and measures this machine";
 
-const NO_CLUSTER: &str = "it needs a Slurm cluster; tests/fleet.rs makes one and runs such a study on it";
+const NO_CLUSTER: &str =
+    "there is no Slurm cluster here; tests/fleet.rs makes one and runs such a study on it";
+
+/// To a hub of its own, for a bundle that is known already is refused.
+const SUBMIT: &str = "export PLIMSOLL_HUB_TOKEN=$(plimsoll hub token add ada --db sqlite:s$$.db)\n\
+    plimsoll hub serve --db sqlite:s$$.db --listen 127.0.0.1:0 2> s.log & trap 'kill $!' EXIT\n\
+    until grep -q http s.log; do sleep 0.1; done\n\
+    plimsoll submit quickstart.plimsoll --to $(grep -o 'http://[0-9.:]*' s.log) | grep /bundle/";
 
 const SPECIAL: &[(&str, How)] = &[
     // docs/fleet.md and the help of `run` and `fleet`
-    ("plimsoll run studies/quickstart.toml --on slurm --nodes 8 --time-limit 2h", NotRun(NO_CLUSTER)),
-    ("plimsoll fleet attach quickstart", NotRun(NO_CLUSTER)),
-    ("plimsoll fleet status quickstart", NotRun(NO_CLUSTER)),
-    ("plimsoll fleet cancel quickstart", NotRun(NO_CLUSTER)),
+    ("plimsoll run studies/quickstart.toml --on slurm --nodes 8 --time-limit 2h", Ends(3, NO_CLUSTER)),
+    ("plimsoll fleet attach quickstart", Ends(2, NO_CLUSTER)),
+    ("plimsoll fleet status quickstart", Ends(2, NO_CLUSTER)),
+    ("plimsoll fleet cancel quickstart", Ends(2, NO_CLUSTER)),
     (
         "plimsoll run studies/quickstart.toml --block 1/2 --results half",
         Changed(
@@ -152,7 +159,16 @@ const SPECIAL: &[(&str, How)] = &[
             "it serves until somebody ends it",
         ),
     ),
-    ("plimsoll hub serve --db postgres://hub@db.example.org/hub", NotRun(OTHER_HUB)),
+    (
+        "plimsoll hub serve --db postgres://hub@db.example.org/hub",
+        Instead(
+            "plimsoll sandbox deploy postgres --name hubdb --profile fast && eval \"$(plimsoll sandbox env hubdb)\" && \
+             { timeout 3 plimsoll hub serve --listen 127.0.0.1:0 \
+             --db \"postgres://$PGUSER@/$PGDATABASE?host=$PGHOST&port=$PGPORT\" || test $? -eq 124; } && \
+             plimsoll sandbox destroy hubdb",
+            "there is no such database; a sandbox stands in for it",
+        ),
+    ),
     (
         "plimsoll hub serve --remeasure 0.2",
         Instead(
@@ -160,10 +176,22 @@ const SPECIAL: &[(&str, How)] = &[
             "it serves until somebody ends it",
         ),
     ),
-    ("plimsoll hub worker --hub https://hub.example.org --budget 20m", NotRun(OTHER_HUB)),
-    ("plimsoll rerun quickstart.plimsoll --untrusted", NotRun("as above; tests/hub.rs has a worker do it")),
-    ("plimsoll submit quickstart.plimsoll --to http://127.0.0.1:8030", NotRun(OTHER_HUB)),
-    ("plimsoll submit quickstart.plimsoll --to https://hub.example.org", NotRun(OTHER_HUB)),
+    (
+        "plimsoll hub worker --hub https://hub.example.org --budget 20m",
+        Instead(
+            "export PLIMSOLL_HUB_TOKEN=$(plimsoll hub token add worker --scope measure --db sqlite:w.db)\n\
+             plimsoll hub serve --db sqlite:w.db --listen 127.0.0.1:0 2> w.log & trap 'kill $!' EXIT\n\
+             until grep -q http w.log; do sleep 0.1; done\n\
+             timeout 3 plimsoll hub worker --hub $(grep -o 'http://[0-9.:]*' w.log) --budget 20m || test $? -eq 124",
+            OTHER_HUB,
+        ),
+    ),
+    (
+        "plimsoll rerun quickstart.plimsoll --untrusted",
+        NotRun("what is recorded here was made up; tests/hub.rs has a worker do it"),
+    ),
+    ("plimsoll submit quickstart.plimsoll --to http://127.0.0.1:8030", Instead(SUBMIT, OTHER_HUB)),
+    ("plimsoll submit quickstart.plimsoll --to https://hub.example.org", Instead(SUBMIT, OTHER_HUB)),
     // The help texts.
     (
         "plimsoll bench oltp_read_write --server mariadb --sessions 1,8,64",

@@ -48,7 +48,22 @@ fn asked(program: &str, arguments: &[String], input: &str) -> Result<String, Err
     }
     let said = text(&output.stderr);
     let said = if said.is_empty() { output.status.to_string() } else { said };
-    Err(Error::Server(format!("{program}: {said}")))
+    Err(Error::Server(told(program, &said)))
+}
+
+/// What a command said of why it failed: its last words, which name the cause, where the cluster cannot be found or reached.
+fn told(program: &str, said: &str) -> String {
+    let is_away = ["Could not establish a configuration source", "Unable to contact slurm controller"]
+        .iter()
+        .any(|words| said.contains(words));
+    if !is_away {
+        return format!("{program}: {said}");
+    }
+    let last = said.lines().last().unwrap_or(said).trim_start_matches(&format!("{program}: "));
+    format!(
+        "{program}: {last}: this machine is part of no cluster whose controller answers; `scontrol ping` asks it, and \
+         SLURM_CONF names the cluster's configuration"
+    )
 }
 
 fn spawn(program: &str, arguments: &[String], input: &str) -> Result<Output, Error> {
@@ -311,6 +326,22 @@ pub fn everywhere(name: &str, nodes: u32, command: &[String], wishes: &Wishes) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cluster_that_is_not_there_is_told_in_one_sentence() {
+        let said = "sinfo: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\nsinfo: error: fetch_config: DNS SRV \
+                    lookup failed\nsinfo: fatal: Could not establish a configuration source";
+        let told = told("sinfo", said);
+        assert!(
+            told.starts_with("sinfo: fatal: Could not establish a configuration source: this machine"),
+            "{told}"
+        );
+        assert_eq!(told.lines().count(), 1);
+        assert_eq!(
+            super::told("sbatch", "sbatch: error: Batch job submission failed"),
+            "sbatch: sbatch: error: Batch job submission failed"
+        );
+    }
 
     /// As Slurm 22.05 prints it, with two partitions.
     const SINFO: &str = "lab|lab*|n1|idle|zen4,nvme\nlab|lab*|n2|mixed|zen4\nlab|lab*|n3|down*|zen4\nold|old|o1|idle~|(null)\n\
