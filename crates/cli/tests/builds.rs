@@ -68,6 +68,20 @@ fn git(dir: &Path, words: &[&str]) {
     assert!(done.status.success(), "git {words:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// Nobody waits for the machine to hear it.
+#[test]
+fn sources_and_commits_that_are_not_there_are_told_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let clone = dir.path().join("clone");
+    std::fs::create_dir(&clone).unwrap();
+    git(&clone, &["init", "-q"]);
+    let [none, clone] = [dir.path().join("none"), clone].map(|path| path.display().to_string());
+    run(&["build", "--from", &none]).expect(2, &["none", "there is no such directory"]);
+    run(&["build", "--from", &clone, "--ref", "v1"]).expect(2, &["it has no commit v1", "git fetch"]);
+    let plain = dir.path().display().to_string();
+    run(&["build", "--from", &plain, "--ref", "v1"]).expect(2, &["it is no git clone", "leave --ref out"]);
+}
+
 /// A clone of three commits, of which the second does not build; its sources are an installed server.
 #[test]
 fn a_study_builds_the_commits_of_a_clone_and_goes_on_where_one_does_not_build() {

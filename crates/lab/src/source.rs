@@ -20,6 +20,7 @@ pub fn build(
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<Made, Error> {
+    request.check()?;
     let _machine = take_machine(observer, stop)?;
     Ok(make(home, request, progress, &|| stop.is_requested())?)
 }

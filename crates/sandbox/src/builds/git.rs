@@ -17,26 +17,33 @@ pub(crate) struct Export {
     pub(crate) dirt: Option<String>,
 }
 
-/// Writes the tree of a commit, or the checkout as it stands, into `to`.
-pub(crate) fn export(from: &Path, reference: Option<&str>, to: &Path) -> Result<Export, Error> {
+/// Whether a directory is a git clone.
+fn is_clone(from: &Path) -> Result<bool, Error> {
     if !from.is_dir() {
         return Err(refuse(from, "there is no such directory".to_owned()));
     }
-    if git(from, &["rev-parse", "--git-dir"]).is_err() {
-        let said = git(from, &["rev-parse", "--git-dir"]).err().unwrap_or_default();
+    match git(from, &["rev-parse", "--git-dir"]) {
+        Ok(_) => Ok(true),
         // git's own refusal of somebody else's repository says what to do.
-        if said.contains("safe.directory") {
-            return Err(refuse(from, said));
-        }
-        return match reference {
-            Some(_) => {
-                Err(refuse(from, "it is no git clone, so it has no commits: leave --ref out".to_owned()))
-            }
-            None => plain(from, to),
-        };
+        Err(said) if said.contains("safe.directory") => Err(refuse(from, said)),
+        Err(_) => Ok(false),
     }
-    let named = reference.unwrap_or("HEAD");
-    let commit = commit_of(from, named)?;
+}
+
+/// The commit that a request names; `None` where the sources are no clone and none is asked for.
+pub(crate) fn asked(from: &Path, reference: Option<&str>) -> Result<Option<String>, Error> {
+    match (is_clone(from)?, reference) {
+        (true, named) => commit_of(from, named.unwrap_or("HEAD")).map(Some),
+        (false, None) => Ok(None),
+        (false, Some(_)) => {
+            Err(refuse(from, "it is no git clone, so it has no commits: leave --ref out".to_owned()))
+        }
+    }
+}
+
+/// Writes the tree of a commit, or the checkout as it stands, into `to`.
+pub(crate) fn export(from: &Path, reference: Option<&str>, to: &Path) -> Result<Export, Error> {
+    let Some(commit) = asked(from, reference)? else { return plain(from, to) };
     let dirt = if reference.is_some() { None } else { dirt(from)? };
     if dirt.is_some() {
         pipe(from, "git ls-files -z -co --exclude-standard | tar -c --null --ignore-failed-read -T - ", to)?;
@@ -47,8 +54,11 @@ pub(crate) fn export(from: &Path, reference: Option<&str>, to: &Path) -> Result<
     Ok(Export { commit, dirt })
 }
 
-/// The full name of a commit.
+/// The full name of a commit of a clone.
 pub fn commit_of(from: &Path, named: &str) -> Result<String, Error> {
+    if !is_clone(from)? {
+        return Err(refuse(from, format!("it is no git clone, so it has no commit {named}")));
+    }
     let is_odd = named.is_empty() || named.starts_with('-');
     let found =
         git(from, &["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{named}^{{commit}}")]);

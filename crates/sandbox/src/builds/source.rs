@@ -140,6 +140,18 @@ pub struct SourceRequest {
     pub has_network: bool,
 }
 
+impl SourceRequest {
+    /// Whether the sources, the commit and the recipe's programs are there: what can be said at once, before anybody waits
+    /// for the machine.
+    ///
+    /// # Errors
+    /// What is missing, and what to do.
+    pub fn check(&self) -> Result<(), Error> {
+        git::asked(&self.from, self.reference.as_deref())?;
+        self.recipe.as_ref().map_or(Ok(()), Recipe::check_needs)
+    }
+}
+
 /// What came of it.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one exists, for as long as a command")]
