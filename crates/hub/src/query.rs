@@ -330,8 +330,7 @@ const TOLD: [&str; 7] = ["host", "study", "workload", "sessions", "server", "eng
 /// What a cell is but for its server and the names of studies, in words.
 fn place_of(cell: &ListedCell) -> String {
     let others = cell.key.iter().filter(|(name, _)| !TOLD.contains(&name.as_str()));
-    let noun = if cell.sessions == 1 { "session" } else { "sessions" };
-    let mut words = vec![cell.workload.clone(), format!("{} {noun}", cell.sessions)];
+    let mut words = vec![cell.workload.clone(), store::counted(cell.sessions, "session")];
     words.extend(others.map(|(name, value)| format!("{name} {}", report::value_text(value))));
     words.join(", ")
 }

@@ -76,9 +76,11 @@ pub(crate) fn note(home: &Home, study: &Study, body: &Body, plan: &Plan) -> Opti
         all.iter().filter_map(told).max_by(|(a, ..), (b, ..)| a.total_cmp(b))?;
     let at_best = if body.load.pairing == Pairing::Duel { "" } else { ", if it had duels" };
     let percent = difference * 100.0;
+    let tell = if blocks == 1 { "tells" } else { "tell" };
     let mut text = format!(
-        "{blocks} blocks of this study tell a difference of {percent:.1} % on this machine{at_best}, as quiet as it was \
-         when it was calibrated (with {server} and {WORKLOAD}; found 4 times in 5)"
+        "{} of this study {tell} a difference of {percent:.1} % on this machine{at_best}, as quiet as it was \
+         when it was calibrated (with {server} and {WORKLOAD}; found 4 times in 5)",
+        store::counted(blocks, "block")
     );
     if compare.margin < difference {
         text.push_str(&format!(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use store::{Look, Purpose, RunHead, Store, StudyId};
+use store::{Look, Purpose, RunHead, Store, StudyId, counted};
 
 use crate::error::Error;
 use crate::observe::{Event, Observer};
@@ -39,9 +39,11 @@ impl Ended {
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ended::Decided { blocks } => write!(f, "decided after {blocks} blocks"),
+            Ended::Decided { blocks } => write!(f, "decided after {}", counted(*blocks, "block")),
             Ended::OverBudget { blocks, open } => {
-                write!(f, "its budget is used up after {blocks} blocks, and {open} comparisons are undecided")
+                let are = if *open == 1 { "is" } else { "are" };
+                let (blocks, open) = (counted(*blocks, "block"), counted(*open, "comparison"));
+                write!(f, "its budget is used up after {blocks}, and {open} {are} undecided")
             }
         }
     }

@@ -151,8 +151,11 @@ pub(crate) fn waits(result: &LoadResult) -> Vec<String> {
     for step in &result.steps {
         let service = step.latency.service.as_ref().unwrap_or(&step.latency.response);
         let (median_s, limit_s) = median_and_limit_s(step);
-        let level =
-            if result.steps.len() > 1 { format!("at {} sessions: ", step.sessions) } else { String::new() };
+        let level = if result.steps.len() > 1 {
+            format!("at {}: ", store::counted(step.sessions, "session"))
+        } else {
+            String::new()
+        };
         // While the whole server stands still every answer is slow: the gate tells that.
         if step.stalls.longest_s < limit_s && service.max_ms() / 1e3 >= limit_s {
             told.push(format!(
@@ -163,10 +166,14 @@ pub(crate) fn waits(result: &LoadResult) -> Vec<String> {
             ));
         }
         if !step.unended.is_empty() {
+            let them = match step.unended.len() {
+                1 => "it with the time that it",
+                _ => "them with the time that they",
+            };
             told.push(format!(
-                "{level}{} transactions never ended; response times count them with the time that they had waited, so \
+                "{level}{} never ended; response times count {them} had waited, so \
                  that percentiles from {:.1} ms on are lower bounds",
-                step.unended.len(),
+                store::counted(step.unended.len(), "transaction"),
                 step.unended.min_ms()
             ));
         }

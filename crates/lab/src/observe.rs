@@ -102,8 +102,7 @@ impl RunLabel {
             .collect();
         parts.extend(rest.iter().map(String::as_str));
         let sessions = match self.levels.as_slice() {
-            [1] => "1 session".to_owned(),
-            [one] => format!("{one} sessions"),
+            [one] => store::counted(*one, "session"),
             many => format!("climb {} to {}", many[0], many[many.len() - 1]),
         };
         let against = match self.against.as_slice() {

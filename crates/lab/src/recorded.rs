@@ -145,8 +145,11 @@ pub(crate) fn grow(
     grown.comparisons.iter_mut().for_each(|comparison| comparison.is_watched = true);
     store.grow_study(record.id, &grown)?;
     let note = format!(
-        "{} blocks were planned, and {} from {} on; verdicts are by tests that allow for looks after each block",
-        record.study.blocks,
+        "{} planned, and {} from {} on; verdicts are by tests that allow for looks after each block",
+        match record.study.blocks {
+            1 => "1 block was".to_owned(),
+            blocks => format!("{blocks} blocks were"),
+        },
         grown.blocks,
         crate::study::units::utc(load::time::unix_ms())
     );

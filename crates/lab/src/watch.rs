@@ -443,9 +443,13 @@ fn inherited_debts(seen: &Telemetry, steps: &[store::Step], protocol: Option<Pro
             let before = at_first.iter().find(|known| known.name == debt.name).map_or(0.0, |d| d.start);
             if before < 0.25 * debt.limit {
                 told.push(format!(
-                    "{} sessions began with {} of {:.0} {} that earlier levels of the climb left (limit {:.0}): \
+                    "{} began with {} of {:.0} {} that earlier levels of the climb left (limit {:.0}): \
                      measure that level in runs of its own (sessions instead of climb) to see it without",
-                    step.sessions, debt.name, debt.start, debt.unit, debt.limit
+                    store::counted(step.sessions, "session"),
+                    debt.name,
+                    debt.start,
+                    debt.unit,
+                    debt.limit
                 ));
             }
         }

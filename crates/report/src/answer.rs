@@ -312,11 +312,11 @@ fn across_cells(side: &[&VerdictView]) -> Sentence {
         })
         .collect();
     let text = format!(
-        "{} against {}, {} in {} cells ({}): {}.",
+        "{} against {}, {} in {} ({}): {}.",
         first.other_label,
         first.base_label,
         metric_name(&first.metric),
-        cells.len(),
+        store::counted(cells.len(), "cell"),
         blocks_text(side),
         clauses.join("; ")
     );
@@ -341,12 +341,12 @@ fn counted(untold: &[&VerdictView]) -> Option<Sentence> {
     if open > 0 {
         parts.push(format!("{open} open"));
     }
-    let more = if untold.len() == 1 { "comparison" } else { "comparisons" };
     let outcome = match parts.as_slice() {
         [only] => format!("all {}", only.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ')),
         several => listed(several),
     };
-    let text = format!("{} more {more} ({}): {outcome}; see below.", untold.len(), listed(&metrics));
+    let more = store::counted(untold.len(), "more comparison");
+    let text = format!("{more} ({}): {outcome}; see below.", listed(&metrics));
     Some(Sentence { text, tone: tone(untold) })
 }
 
@@ -373,10 +373,10 @@ fn inconsistent(study: &StudyReport) -> Option<Sentence> {
     let runs: Vec<&str> = study.runs.iter().filter(is_bad).map(|run| run.id.as_str()).collect();
     (!runs.is_empty()).then(|| {
         Sentence::plain(&format!(
-            "Tables are not what the counted outcomes imply in {} of {} runs ({}): either the server lost or invented \
+            "Tables are not what the counted outcomes imply in {} of {} ({}): either the server lost or invented \
              data, or Plimsoll miscounted.",
             runs.len(),
-            study.runs.len(),
+            store::counted(study.runs.len(), "run"),
             runs.join(", ")
         ))
     })
@@ -557,8 +557,8 @@ fn is_judged(view: &VerdictView) -> bool {
 fn blocks_text(views: &[&VerdictView]) -> String {
     let blocks = || views.iter().filter(|view| view.result.ratio.is_some()).map(|view| view.result.n);
     let (fewest, most) = (blocks().min().unwrap_or(0), blocks().max().unwrap_or(0));
-    let word = if most == 1 { "block" } else { "blocks" };
-    if fewest == most { format!("{most} {word}") } else { format!("{fewest} to {most} {word}") }
+    let range = if fewest == most { String::new() } else { format!("{fewest} to ") };
+    format!("{range}{}", store::counted(most, "block"))
 }
 
 /// The load levels of comparisons, with a space before them; nothing where the levels themselves are compared.

@@ -403,8 +403,7 @@ fn times(study: &StudyReport) -> Vec<TimeGroup> {
             text.clone_from(&point.label);
         }
         if !point.is_climb {
-            let word = if point.sessions == 1 { "session" } else { "sessions" };
-            text = format!("{text} · {} {word}", point.sessions);
+            text = format!("{text} · {}", store::counted(point.sessions, "session"));
         }
         let at = groups.iter().position(|(known, _, _)| *known == name).unwrap_or_else(|| {
             let group = TimeGroup {

@@ -62,7 +62,9 @@ pub fn summary(gates: &[Gate], studies: &[StudyReport]) -> String {
     for (gate, state) in states(gates, studies) {
         let found = match (state.is_met(), state.unmet.len()) {
             (true, _) => "met".to_owned(),
-            (false, unmet) => format!("**not met** by {unmet} of {} comparisons", state.asked),
+            (false, unmet) => {
+                format!("**not met** by {unmet} of {}", store::counted(state.asked, "comparison"))
+            }
         };
         let _ = writeln!(text, "Gate `{gate}`: {found}\n");
         for line in &state.unmet {

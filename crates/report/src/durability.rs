@@ -185,7 +185,7 @@ impl Checked {
 
     fn text(&self, way: Way) -> String {
         let count = self.rounds.len() as u64;
-        let rounds = if count == 1 { "1 round".to_owned() } else { format!("{count} rounds") };
+        let rounds = store::counted(count, "round");
         let losses = losses(&self.rounds);
         if self.broken > 0 {
             let of = format!("in {} of {rounds}", self.broken);

@@ -90,17 +90,16 @@ fn line(study: &StudyReport, view: &VerdictView) -> String {
     let mut place = if view.at.is_empty() { String::new() } else { format!(" on {}", view.at) };
     match &view.climb {
         Some(_) => place.push_str(" over the whole climb"),
-        None => match study.points[view.other].sessions {
-            1 => place.push_str(" at 1 session"),
-            sessions => place.push_str(&format!(" at {sessions} sessions")),
-        },
+        None => {
+            let sessions = store::counted(study.points[view.other].sessions, "session");
+            place.push_str(&format!(" at {sessions}"));
+        }
     }
     let result = &view.result;
     let found = match (result.p_adjusted, result.ratio) {
         (Some(_), _) => result.verdict.word().to_owned(),
         (None, Some(_)) => {
-            let blocks =
-                if result.n == 1 { "1 valid block".to_owned() } else { format!("{} valid blocks", result.n) };
+            let blocks = store::counted(result.n, "valid block");
             format!("no verdict, {blocks} of at least {}", stats::Rules::default().blocks_min)
         }
         (None, None) => "no verdict, no valid runs on both sides".to_owned(),

@@ -70,7 +70,7 @@ impl StudyReport {
         let without: Vec<_> = lines.iter().filter(|line| line.and_then(|l| l.line_tps).is_none()).collect();
         let first = without.first()?;
         let why = first.and_then(|line| line.warnings.first()).cloned().unwrap_or_default();
-        Some(format!("was not found in {} of {} runs: {why}", without.len(), lines.len()))
+        Some(format!("was not found in {} of {}: {why}", without.len(), store::counted(lines.len(), "run")))
     }
 
     /// All rates that were tried at a point.

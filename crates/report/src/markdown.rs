@@ -236,8 +236,10 @@ fn locks(text: &mut String, study: &StudyReport) {
             text,
             "Seconds waited in each second by all threads together, in passes of their own.\n"
         );
-        let columns =
-            of.columns.iter().map(|(label, sessions)| plain(&format!("{label}, {sessions} sessions")));
+        let columns = of
+            .columns
+            .iter()
+            .map(|(label, sessions)| plain(&format!("{label}, {}", store::counted(*sessions, "session"))));
         let heads: Vec<String> = std::iter::once("Lock".to_owned()).chain(columns).collect();
         table(text, &heads.iter().map(String::as_str).collect::<Vec<_>>(), 1);
         for (lock, values) in of.rows {
@@ -320,9 +322,9 @@ fn cells(text: &mut String, study: &StudyReport) {
         if let Some(why) = study.why_none_counts(point) {
             let _ = writeln!(
                 text,
-                "No run counts of {}, {} sessions: {}\n",
+                "No run counts of {}, {}: {}\n",
                 plain(&point.label),
-                point.sessions,
+                store::counted(point.sessions, "session"),
                 plain(&why)
             );
         }

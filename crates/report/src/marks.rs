@@ -30,7 +30,7 @@ impl Mark {
 
     /// `not steady in 2 of 5 runs`.
     pub fn text(&self) -> String {
-        format!("{} in {} of {} runs", self.name(), self.tripped, self.runs)
+        format!("{} in {} of {}", self.name(), self.tripped, store::counted(self.runs, "run"))
     }
 }
 
@@ -172,7 +172,8 @@ pub(crate) fn of_sides(
             let (bad_base, all_base) = share(&of_base, base, gate);
             let name = gate.replace('_', " ");
             format!(
-                "{name} in {bad} of {all} runs of {other_label}, {bad_base} of {all_base} of {base_label}"
+                "{name} in {bad} of {} of {other_label}, {bad_base} of {all_base} of {base_label}",
+                store::counted(all, "run")
             )
         })
         .collect();

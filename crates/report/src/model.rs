@@ -296,9 +296,14 @@ impl VerdictView {
         });
         let ratio = result.ratio.map_or_else(|| "–".to_owned(), crate::text::ratio);
         Some(format!(
-            "faults of the measurement cost {} of {} runs of {} and {} of {} of {}; over all completed runs: {word}, \
+            "faults of the measurement cost {} of {} of {} and {} of {} of {}; over all completed runs: {word}, \
              {ratio}{interval}",
-            lost.other.0, lost.other.1, self.other_label, lost.base.0, lost.base.1, self.base_label
+            lost.other.0,
+            store::counted(lost.other.1, "run"),
+            self.other_label,
+            lost.base.0,
+            lost.base.1,
+            self.base_label
         ))
     }
 
@@ -359,9 +364,9 @@ impl StudyReport {
         let (least, most) = (few.iter().min()?, few.iter().max()?);
         let span = if least == most { least.to_string() } else { format!("{least} to {most}") };
         Some(format!(
-            "needs {needed} transactions in each run: {} of {} runs had fewer ({span})",
+            "needs {needed} transactions in each run: {} of {} had fewer ({span})",
             few.len(),
-            counts.len()
+            store::counted(counts.len(), "run")
         ))
     }
 

@@ -111,7 +111,7 @@ impl Gate {
     /// What was found, with the level where it speaks about one of several: `at 64 sessions: ...`.
     pub fn text(&self) -> String {
         match self.level {
-            Some(level) => format!("at {level} sessions: {}", self.detail),
+            Some(level) => format!("at {}: {}", crate::counted(level, "session"), self.detail),
             None => self.detail.clone(),
         }
     }

@@ -23,6 +23,7 @@ mod schema;
 mod study;
 #[doc(hidden)]
 pub mod testing;
+mod words;
 mod write;
 
 pub use audit::{
@@ -47,3 +48,4 @@ pub use study::{
     PUBLISHED, Primary, Probe, Quantity, Reference, RunId, SECTIONS, Study, StudyId, StudyRecord,
     is_file_name,
 };
+pub use words::counted;

@@ -135,7 +135,7 @@ fn unflushed(round: &Round) -> String {
 fn verdict_text(kind: &KindReport) -> String {
     let Some(verdict) = kind.verdict else { return "nothing was audited".to_owned() };
     let rounds = kind.rounds.len();
-    let rounds = format!("{rounds} round{}", if rounds == 1 { "" } else { "s" });
+    let rounds = store::counted(rounds, "round");
     match (verdict, kind.broken_share_at_most) {
         (Verdict::Contradicted, _) => format!("{} in {} of {rounds}", verdict.word(), kind.broken_rounds),
         (_, Some(share)) => format!(

@@ -197,7 +197,7 @@ fn write_level(
         }
     }
     let sessions = level.start.levels.first().copied().unwrap_or_default();
-    let sessions = if sessions == 1 { "1 session".to_owned() } else { format!("{sessions} sessions") };
+    let sessions = store::counted(sessions, "session");
     if let Some(waited) = lab::bench::waited(level) {
         tell!("{sessions}: {waited}");
     }

@@ -28,7 +28,7 @@ pub(crate) fn bisect(args: &BisectArgs) -> Result<End, Failure> {
         margin: args.margin,
         is_new: args.new,
     };
-    tell!("{} builds from {} to {}", request.candidates.len(), args.good, args.bad);
+    tell!("{} from {} to {}", store::counted(request.candidates.len(), "build"), args.good, args.bad);
     let names: Vec<String> = request.candidates.iter().map(Candidate::name).collect();
     let stop = stop_on_signals()?;
     let shown = Plain::new();

@@ -42,10 +42,10 @@ pub(crate) fn bundle(args: &BundleArgs) -> Result<End, Failure> {
     }
     ::report::write_file(&path, &sealed.bytes).map_err(|error| not_written(&path, error))?;
     let mut text = format!(
-        "{}: {} bytes, {} files\n",
+        "{}: {} bytes, {}\n",
         path.display(),
         sealed.bytes.len(),
-        sealed.manifest.members.len()
+        store::counted(sealed.manifest.members.len(), "file")
     );
     match &sealed.signer {
         Some(signer) => text.push_str(&format!("signed by {signer}\n")),
@@ -54,7 +54,7 @@ pub(crate) fn bundle(args: &BundleArgs) -> Result<End, Failure> {
     for left in &sealed.manifest.left_out {
         let instead =
             if left.instead.is_empty() { "left out".to_owned() } else { format!("now {}", left.instead) };
-        text.push_str(&format!("{}: {instead}, {} times\n", left.what, left.times));
+        text.push_str(&format!("{}: {instead}, {}\n", left.what, store::counted(left.times, "time")));
     }
     proof.unproved.iter().for_each(|what| text.push_str(&format!("{what}\n")));
     print(&text)

@@ -6,7 +6,7 @@ use std::path::Path;
 use lab::changes::{self, MetricChange, SeriesFile};
 use serde_json::{Value, json};
 use stats::ChangeRules;
-use workload::files::{self, Limit};
+use wire::files::{self, Limit};
 
 use crate::args::ChangesArgs;
 use crate::commands::out::Out;
@@ -71,7 +71,7 @@ fn as_json(file: &SeriesFile, found: &[MetricChange]) -> Value {
 
 fn text(file: &SeriesFile, found: &[MetricChange]) -> String {
     if found.is_empty() {
-        return format!("no change of level in {} points\n", file.points);
+        return format!("no change of level in {}\n", store::counted(file.points, "point"));
     }
     let mut table = Table::new(&[
         ("metric", Align::Left),

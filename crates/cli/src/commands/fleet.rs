@@ -18,9 +18,9 @@ pub(crate) fn fleet(args: &FleetArgs, command: String) -> Result<End, Failure> {
         FleetCommand::Status(which) => status(which),
         FleetCommand::Cancel(which) => {
             let tasks = fleet::cancel(&which.results, &which.name())?;
-            let what = if tasks == 1 { "task" } else { "tasks" };
             print(&format!(
-                "cancelled {tasks} {what}; what they had recorded is taken over by the next `plimsoll run`\n"
+                "cancelled {}; what was recorded is taken over by the next `plimsoll run`\n",
+                store::counted(tasks, "task")
             ))
         }
         FleetCommand::Task { desk } => {

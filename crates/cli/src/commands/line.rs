@@ -83,12 +83,13 @@ fn write_table(found: &Found) -> Result<(), Failure> {
     let (sessions, peak_tps) = found.peak();
     let width = found.lines().iter().map(|line| line.promise.chars().count()).fold(PROMISE_WIDTH, usize::max);
     let mut text = format!(
-        "{} on {}: {} probes in {:.0} s; peak of the closed loop {} TPS at {sessions} sessions\n{:>width$} {:>10} {:>21} {:>9}  held\n",
+        "{} on {}: {} in {:.0} s; peak of the closed loop {} TPS at {}\n{:>width$} {:>10} {:>21} {:>9}  held\n",
         found.workload,
         found.server,
-        found.search.tried().len(),
+        store::counted(found.search.tried().len(), "probe"),
         found.seconds_total(),
         number(peak_tps),
+        store::counted(sessions, "session"),
         "promise",
         "line TPS",
         "95 % interval",

@@ -182,7 +182,7 @@ impl Line<'_> {
 /// A result as a table, or how many rows were changed.
 fn shown(set: &ResultSet) -> String {
     if !set.done.has_result_set {
-        return format!("ok, {} rows changed\n", set.done.affected_rows);
+        return format!("ok, {} changed\n", store::counted(set.done.affected_rows, "row"));
     }
     let columns: Vec<(&str, Align)> = set.columns.iter().map(|name| (name.as_str(), Align::Left)).collect();
     let mut table = Table::new(&columns);
@@ -199,7 +199,7 @@ fn shown(set: &ResultSet) -> String {
         }));
     }
     let count = set.rows.len();
-    format!("{}({count} row{})\n", table.text(), if count == 1 { "" } else { "s" })
+    format!("{}({})\n", table.text(), store::counted(count, "row"))
 }
 
 #[cfg(test)]

@@ -100,10 +100,14 @@ pub(crate) fn gated(studies: &[StudyReport], gates: &[Gate]) -> Result<End, Fail
                 0 => String::new(),
                 some => format!(", {some} of which rest on runs in doubt"),
             };
-            tell!("gate {gate}: met by all {} comparisons{doubted}", state.asked);
+            match state.asked {
+                1 => tell!("gate {gate}: met by its one comparison{doubted}"),
+                asked => tell!("gate {gate}: met by all {asked} comparisons{doubted}"),
+            }
             continue;
         }
-        tell!("gate {gate}: not met by {} of {} comparisons", state.unmet.len(), state.asked);
+        let asked = store::counted(state.asked, "comparison");
+        tell!("gate {gate}: not met by {} of {asked}", state.unmet.len());
         for line in &state.unmet {
             tell!("  {line}");
         }

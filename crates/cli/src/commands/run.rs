@@ -8,6 +8,7 @@ use lab::study_run::{Outcome, Outline, Request, outline, run_study};
 use lab::{Attach, Error, Event, StopSwitch};
 use sandbox::Home;
 use stats::Gate;
+use store::counted;
 use telemetry::metrics::Metrics;
 
 use crate::args::{RunArgs, Scheduler};
@@ -143,10 +144,10 @@ fn dry(request: &Request, outline: &Outline) -> String {
     let least = load.until.map_or_else(String::new, |until| format!("{} to ", until.blocks_min));
     let until = if load.until.is_some() { "until decided, at most " } else { "" };
     text.push_str(&format!(
-        "\n{} cells, {least}{} blocks, {until}{} runs, seed {}\n",
-        plan.cells.len(),
-        plan.blocks(),
-        plan.runs.len(),
+        "\n{}, {least}{}, {until}{}, seed {}\n",
+        counted(plan.cells.len(), "cell"),
+        counted(plan.blocks(), "block"),
+        counted(plan.runs.len(), "run"),
         plan.seed
     ));
     if let Some(length) = outline.run_length {
@@ -167,7 +168,7 @@ fn dry(request: &Request, outline: &Outline) -> String {
     }
     text.push_str(&table.text());
     if let Some(more) = outline.chosen.len().checked_sub(RUNS_SHOWN).filter(|&more| more > 0) {
-        text.push_str(&format!("... and {more} more runs, in random order within each block\n"));
+        text.push_str(&format!("... and {}, in random order within each block\n", counted(more, "more run")));
     }
     for note in &outline.notes {
         text.push_str(&format!("\nwarning: {note}\n"));
@@ -223,11 +224,13 @@ fn conclude(
         .map_err(|error| Failure::Other(anyhow::Error::new(error).context("making the report")))?;
     super::report::write_html(&report, &file)?;
     let mut text = crate::show::summary(&report);
+    let runs = counted(outcome.runs, "run");
+    let are = |count: usize| if count == 1 { "is" } else { "are" };
     let unusable = match (outcome.failed, outcome.invalid) {
         (0, 0) => None,
-        (0, invalid) => Some(format!("{invalid} of {} runs are invalid", outcome.runs)),
-        (failed, 0) => Some(format!("{failed} of {} runs failed", outcome.runs)),
-        (failed, invalid) => Some(format!("{failed} of {} runs failed, {invalid} are invalid", outcome.runs)),
+        (0, invalid) => Some(format!("{invalid} of {runs} {} invalid", are(invalid))),
+        (failed, 0) => Some(format!("{failed} of {runs} failed")),
+        (failed, invalid) => Some(format!("{failed} of {runs} failed, {invalid} {} invalid", are(invalid))),
     };
     if let Some(unusable) = unusable {
         text.push_str(&format!("\n{unusable}; the report says why. The same command makes them again.\n"));
@@ -236,7 +239,7 @@ fn conclude(
         text.push_str(&format!("\n{ended}.\n"));
     }
     if outcome.open() > 0 {
-        text.push_str(&format!("\n{} of {} runs are still to be made.\n", outcome.open(), outcome.runs));
+        text.push_str(&format!("\n{} of {runs} {} still to be made.\n", outcome.open(), are(outcome.open())));
     } else if outcome.made == 0 {
         text.push_str("\nEverything was recorded before; `--new` measures anew.\n");
     }
@@ -275,10 +278,14 @@ fn short_of_blocks(study: &StudyReport) -> Vec<String> {
     let line = |view: &VerdictView| {
         let place = match &view.climb {
             Some(_) => view.at.clone(),
-            None => format!("{} at {} sessions", view.at, study.points[view.other].sessions),
+            None => format!("{} at {}", view.at, counted(study.points[view.other].sessions, "session")),
         };
         let (metric, other, base) = (&view.metric, &view.other_label, &view.base_label);
-        format!("{metric} of {other} against {base}, {}: {} valid blocks", place.trim(), view.result.n)
+        format!(
+            "{metric} of {other} against {base}, {}: {}",
+            place.trim(),
+            counted(view.result.n, "valid block")
+        )
     };
     study.verdicts.iter().filter(is_short).map(line).collect()
 }

@@ -48,11 +48,13 @@ pub(crate) fn snapshots(command: &SnapshotsCommand) -> Result<End, Failure> {
             let beyond = snapshot::beyond(&home, max.unwrap_or(0))?;
             let lines = beyond.iter().map(|s| format!("{} {}, {}\n", s.build, s.dataset, bytes(s.bytes)));
             let total = bytes(beyond.iter().map(|snapshot| snapshot.bytes).sum());
-            print(&format!("{}would remove {} snapshots, {total}\n", lines.collect::<String>(), beyond.len()))
+            let count = store::counted(beyond.len(), "snapshot");
+            print(&format!("{}would remove {count}, {total}\n", lines.collect::<String>()))
         }
         SnapshotsCommand::Prune { max, .. } => {
             let pruned = snapshot::prune(&home, max.unwrap_or(0))?;
-            print(&format!("removed {} snapshots, {}\n", pruned.keys.len(), bytes(pruned.bytes)))
+            let count = store::counted(pruned.keys.len(), "snapshot");
+            print(&format!("removed {count}, {}\n", bytes(pruned.bytes)))
         }
     }
 }

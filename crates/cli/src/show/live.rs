@@ -257,7 +257,7 @@ fn draw_bar(frame: &mut Frame<'_>, area: Rect, state: &State, palette: &Palette,
         (0, 0) => String::new(),
         (failed, invalid) => format!(", {failed} failed, {invalid} invalid"),
     };
-    let text = format!("{done} of {} runs{trouble}{left}", state.runs);
+    let text = format!("{done} of {}{trouble}{left}", store::counted(state.runs, "run"));
     let gauge = Gauge::default()
         .ratio((done as f64 / state.runs as f64).clamp(0.0, 1.0))
         .label(text)

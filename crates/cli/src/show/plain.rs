@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lab::Event;
+use store::counted;
 
 use super::state::{State, ended_line, looked_line};
 use super::terminal::{draw, tell};
@@ -94,11 +95,7 @@ impl Inner {
                 } else {
                     String::new()
                 };
-                let counted = |count: usize, what: &str| match count {
-                    1 => format!("1 {what}"),
-                    count => format!("{count} {what}s"),
-                };
-                let (cells, blocks) = (counted(*cells, "cell"), counted(*blocks as usize, "block"));
+                let (cells, blocks) = (counted(*cells, "cell"), counted(*blocks, "block"));
                 self.line(&format!("{} ({cells}, {blocks}, seed {seed}){before}", counted(*runs, "run")));
                 if *to_do > 0
                     && let Some(left) = self.state.left(now)

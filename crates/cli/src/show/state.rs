@@ -212,7 +212,7 @@ impl State {
 
     /// What made runs invalid or doubtful, and what to do about it: a line for each gate.
     pub(crate) fn gates(&self) -> Vec<String> {
-        let runs = |count: usize| if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
+        let runs = |count: usize| store::counted(count, "run");
         let line = |(name, known): (&String, &TrippedRuns)| {
             let invalid = (known.invalid > 0).then(|| format!("made {} invalid", runs(known.invalid)));
             let doubted = (known.doubted > 0)

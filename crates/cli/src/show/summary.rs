@@ -129,8 +129,8 @@ fn more(rows: usize) -> String {
 fn uncounted(study: &StudyReport) -> String {
     let line = |point: &Point| {
         let why = study.why_none_counts(point)?;
-        let sessions = if point.sessions == 1 { "session" } else { "sessions" };
-        Some(format!("no run counts of {}, {} {sessions}: {why}\n", point.label, point.sessions))
+        let sessions = store::counted(point.sessions, "session");
+        Some(format!("no run counts of {}, {sessions}: {why}\n", point.label))
     };
     study.points.iter().filter_map(line).collect()
 }
@@ -143,7 +143,10 @@ fn rankings(study: &StudyReport, width: Option<usize>) -> String {
     let mut text: String =
         all.iter().take(RANKINGS_MAX).map(|one| format!("\n{}", ranked(one, width))).collect();
     if all.len() > RANKINGS_MAX {
-        text.push_str(&format!("... and {} more rankings in the report\n", all.len() - RANKINGS_MAX));
+        text.push_str(&format!(
+            "... and {} in the report\n",
+            store::counted(all.len() - RANKINGS_MAX, "more ranking")
+        ));
     }
     if all.iter().take(RANKINGS_MAX).any(|ranking| ranking.has_groups()) {
         text.push_str(&format!("{}\n", wrapped(report::RANKING_HINT, "", width)));

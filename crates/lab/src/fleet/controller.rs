@@ -231,8 +231,8 @@ impl Controller<'_> {
         slurm::nodes(&wishes)?;
         let nodes = wishes.nodes.unwrap_or(1);
         (self.observer)(Event::Doing(&format!(
-            "looking at {nodes} {}, as soon as the cluster gives {}",
-            if nodes == 1 { "node" } else { "nodes" },
+            "looking at {}, as soon as the cluster gives {}",
+            store::counted(nodes, "node"),
             if nodes == 1 { "one" } else { "them" }
         )));
         let executable = self.order.executable.display().to_string();
@@ -299,7 +299,7 @@ impl Controller<'_> {
             *self.submitted.entry(*block).or_default() += 1;
             self.missing.insert(*block, 0);
         }
-        let what = if blocks.len() == 1 { "1 block".to_owned() } else { format!("{} blocks", blocks.len()) };
+        let what = store::counted(blocks.len(), "block");
         (self.observer)(Event::Doing(&format!("submitted {what} as job {job}")));
         Ok(())
     }
@@ -343,7 +343,8 @@ impl Controller<'_> {
         let of_block = self.plan.runs.iter().filter(|run| run.block == block).count();
         if is_whole || ended_runs >= of_block {
             self.settled.insert(block);
-            (self.observer)(Event::Doing(&format!("block {block} was made on {node}, {ended_runs} runs")));
+            let runs = store::counted(ended_runs, "run");
+            (self.observer)(Event::Doing(&format!("block {block} was made on {node}, {runs}")));
         } else if self.wanted.contains(&block) && !self.settled.contains(&block) {
             let why = match (ended.error, ended.is_interrupted) {
                 (Some(error), _) => format!(": {error}"),
@@ -351,7 +352,8 @@ impl Controller<'_> {
                 (None, false) => String::new(),
             };
             let text = format!(
-                "block {block} was lost on {node} after {ended_runs} of {of_block} runs{why}; it is made again"
+                "block {block} was lost on {node} after {ended_runs} of {}{why}; it is made again",
+                store::counted(of_block, "run")
             );
             (self.observer)(Event::Warning(&text));
         }

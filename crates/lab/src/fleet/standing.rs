@@ -84,7 +84,7 @@ impl FleetStanding {
 
     /// `5 of 8 blocks; n1: block 6, n2: block 7; 1 waits (Resources)`.
     pub fn text(&self) -> String {
-        let mut parts = vec![format!("{} of {} blocks", self.ended(), self.planned)];
+        let mut parts = vec![format!("{} of {}", self.ended(), store::counted(self.planned, "block"))];
         let running: Vec<String> =
             self.running().iter().map(|(block, node)| format!("{node}: block {block}")).collect();
         if !running.is_empty() {

@@ -126,9 +126,9 @@ fn duels_note(body: &Body) -> Option<String> {
         ));
     }
     Some(format!(
-        "duels: the {sides} values of `{}` live at the same time and are loaded in turns, {} slices of a second each",
+        "duels: the {sides} values of `{}` live at the same time and are loaded in turns, {} of a second each",
         compare.axis,
-        crate::duel::slices_in(length)
+        store::counted(crate::duel::slices_in(length), "slice")
     ))
 }
 

@@ -294,11 +294,8 @@ fn claim(report: &Report, study: &StudyReport, view: &VerdictView, shape: &str) 
     let (base, other) = (key(study, view.base), key(study, view.other));
     let host = study.points[view.other].runs.first().map(|(run, _)| study.runs[*run].host);
     let level = match &view.climb {
-        Some(levels) => format!("climb over {} levels", levels.len()),
-        None => match study.points[view.other].sessions {
-            1 => "1 session".to_owned(),
-            sessions => format!("{sessions} sessions"),
-        },
+        Some(levels) => format!("climb over {}", store::counted(levels.len(), "level")),
+        None => store::counted(study.points[view.other].sessions, "session"),
     };
     let place = if view.at.is_empty() { String::new() } else { format!(", {}", view.at) };
     ListedClaim {

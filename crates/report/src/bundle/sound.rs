@@ -17,7 +17,7 @@ pub(super) fn contradictions(results: &Store) -> Result<Vec<Different>, Error> {
         for head in results.run_heads(record.id)? {
             let Some(end) = results.run(head.id)?.end else { continue };
             for (ordinal, step) in end.steps.iter().enumerate() {
-                let place = format!("run r{}, {} sessions", head.id.0, step.sessions);
+                let place = format!("run r{}, {}", head.id.0, store::counted(step.sessions, "session"));
                 let seconds = results.intervals(head.id, ordinal)?;
                 let measured: Vec<&Interval> = seconds.iter().filter(|second| second.second >= 1).collect();
                 counts(step, &measured, &place, &mut found);

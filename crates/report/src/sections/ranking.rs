@@ -28,10 +28,7 @@ fn table(rankings: &[RankingView]) -> Table {
     heads.push(first.axis.clone());
     let levels: BTreeSet<u32> =
         rankings.iter().flat_map(|ranking| &ranking.levels).map(|level| level.sessions).collect();
-    heads.extend(levels.iter().map(|level| match level {
-        1 => "1 session".to_owned(),
-        sessions => format!("{sessions} sessions"),
-    }));
+    heads.extend(levels.iter().map(|level| store::counted(*level, "session")));
     let words = if has_at { 2 } else { 1 };
     let rows = rankings.iter().flat_map(|ranking| {
         let places: Vec<Option<usize>> = levels
