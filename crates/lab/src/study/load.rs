@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::axes::{choice, cpu_list};
 use super::model::*;
-use super::read::{At, Item, Problems, Table};
+use super::read::{Item, Problems, Table};
 use crate::clients::CLIENTS_MAX;
 use crate::stop::SIDES_MAX;
 
@@ -76,7 +76,8 @@ fn read_end(load: &mut Load, table: &mut Table<'_>, problems: &mut Problems) {
 
 pub(super) fn read_length(table: &mut Table<'_>, problems: &mut Problems) -> Option<Length> {
     let duration = table.get("duration").and_then(|item| item.duration(problems));
-    let transactions = table.get("transactions").and_then(|item| transactions(item, problems));
+    let transactions =
+        table.get("transactions").and_then(|item| item.count_within(problems, 1, TRANSACTIONS_MAX));
     if let (Some(_), Some(at)) = (&duration, &transactions) {
         problems.add(
             &at.span,
@@ -98,15 +99,6 @@ pub(super) fn read_length(table: &mut Table<'_>, problems: &mut Problems) -> Opt
 
 /// A server of today would take months for so many.
 const TRANSACTIONS_MAX: u64 = 1_000_000_000_000;
-
-fn transactions(item: Item<'_>, problems: &mut Problems) -> Option<At<u64>> {
-    let at = item.count::<u64>(problems, 1)?;
-    if at.value > TRANSACTIONS_MAX {
-        problems.add(&at.span, "so many transactions never end", "at most 1000000000000");
-        return None;
-    }
-    Some(at)
-}
 
 /// Refuses duels that cannot be; `span` is that of `pairing`.
 pub(super) fn check_duel(body: &Body, span: &Range<usize>, when: &str, problems: &mut Problems) {
@@ -155,8 +147,7 @@ pub(super) fn check_clients(body: &Body, span: &Range<usize>, when: &str, proble
     let clients = body.load.clients;
     let least = body.axes.ladder.levels().iter().min().copied().unwrap_or(clients);
     if clients > 1 && least < clients {
-        let message =
-            format!("{when}{least} session{} cannot be shared out", if least == 1 { "" } else { "s" });
+        let message = format!("{when}{} cannot be shared out", store::counted(least, "session"));
         let help = format!("use at least {clients} sessions at each level, or fewer clients");
         problems.add_help(span, message, "clients", &help);
     }
@@ -269,7 +260,7 @@ pub(super) fn read_gates(table: &mut Table<'_>, problems: &mut Problems) -> bool
 pub(super) fn read_prime(table: &mut Table<'_>, problems: &mut Problems) -> Option<Length> {
     let item = table.get("prime")?;
     if item.integer().is_some() {
-        return transactions(item, problems).map(|at| Length::Transactions(at.value));
+        return item.count_within(problems, 1, TRANSACTIONS_MAX).map(|at| Length::Transactions(at.value));
     }
     item.duration(problems).map(|at| Length::Time(at.value))
 }

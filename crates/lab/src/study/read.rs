@@ -1,6 +1,7 @@
 //! Typed reading of TOML tables that remembers what was asked for, so that what is left over is a typo.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -107,7 +108,13 @@ impl<'t> Item<'t> {
 
     pub(super) fn count<N: TryFrom<i64>>(&self, problems: &mut Problems, least: i64) -> Option<At<N>> {
         let Some(number) = self.integer() else {
-            self.wrong(problems, "a whole number");
+            match self.value.get_ref().as_integer() {
+                Some(number) => {
+                    let message = format!("{} is not possible here", number.as_str());
+                    problems.add(&self.span(), message, "too large");
+                }
+                None => self.wrong(problems, "a whole number"),
+            }
             return None;
         };
         let fits = (number >= least).then(|| N::try_from(number).ok()).flatten();
@@ -119,14 +126,16 @@ impl<'t> Item<'t> {
     }
 
     /// A whole number within bounds that are named.
-    pub(super) fn count_within(&self, problems: &mut Problems, least: u32, most: u32) -> Option<At<u32>> {
-        let number = self.integer();
-        if number.is_some_and(|number| number > i64::from(most)) {
-            let message = format!("{} is not possible here", number.unwrap_or_default());
+    pub(super) fn count_within<N>(&self, problems: &mut Problems, least: u32, most: N) -> Option<At<N>>
+    where
+        N: Copy + Display + Into<i128> + TryFrom<i64>,
+    {
+        if let Some(number) = self.integer().filter(|number| i128::from(*number) > most.into()) {
+            let message = format!("{number} is not possible here");
             problems.add(&self.span(), message, format!("at most {most}"));
             return None;
         }
-        self.count::<u32>(problems, i64::from(least))
+        self.count(problems, i64::from(least))
     }
 
     pub(super) fn number(&self, problems: &mut Problems) -> Option<At<f64>> {
