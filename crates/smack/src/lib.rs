@@ -2,6 +2,7 @@
 //!
 //! Never here: anything the other rooms need.
 
+mod arguments;
 pub mod builtin;
 mod dictionary;
 mod error;
@@ -17,7 +18,8 @@ mod statement;
 mod syntax;
 mod table;
 
+pub use arguments::check;
 pub use error::Error;
 pub use report::{Report, Timing};
-pub use run::{Options, check, run};
+pub use run::{Options, run};
 pub use session::Printer;

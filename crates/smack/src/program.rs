@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use workload::{Dialect, files};
+use wire::files;
+use workload::Dialect;
 
 use crate::dictionary::Dictionary;
 use crate::error::Error;

@@ -10,6 +10,7 @@ use load::{Length, LoadPlan, Pacing, RetryPolicy, Step, Stop};
 use wire::{Endpoint, Protocol, Secret, Target, TlsMode};
 use workload::Dialect;
 
+use crate::arguments::argument;
 use crate::error::Error;
 use crate::program::{DataDir, Definitions};
 use crate::report::{Report, Timing};
@@ -38,14 +39,6 @@ pub struct Options {
     pub create_suffix: String,
     /// Whether a server has room for so many bytes of rows, else why not.
     pub room: fn(&Target, u64) -> Result<(), String>,
-}
-
-/// Reads a file without running it; `name` is used in messages.
-///
-/// # Errors
-/// The first mistake in the file.
-pub fn check(name: &str, source: &str) -> Result<(), Error> {
-    parse::parse(source).map(drop).map_err(|error| error.in_file(name, source))
 }
 
 /// Runs a file; `name` is used in messages. Reports of clients are printed and returned, in the order in which
@@ -180,15 +173,7 @@ impl Everything<'_> {
         Ok(match expression {
             Expression::Number(number) => number.to_string(),
             Expression::Text(text) => text.clone(),
-            Expression::Argument(number) => {
-                match number.checked_sub(1).and_then(|i| self.options.arguments.get(i)) {
-                    Some(text) => text.clone(),
-                    None => {
-                        let given = self.options.arguments.len();
-                        return Err(Error::Argument { number: *number, given });
-                    }
-                }
-            }
+            Expression::Argument(number) => argument(*number, &self.options.arguments)?.to_owned(),
             Expression::Variable(name) => variables.get(name).cloned().unwrap_or_default(),
             Expression::Concat(left, right) => {
                 self.value(left, variables, reports)? + &self.value(right, variables, reports)?
@@ -290,24 +275,15 @@ impl<'a> Controller<'a> {
         let value = |index: usize| values.get(index).map(String::as_str).unwrap_or_default();
         let whole = |index: usize| {
             let text = value(index);
-            text.parse::<f64>()
-                .ok()
-                .filter(|n| *n >= 0.0)
-                .map(|n| n as u64)
-                .ok_or_else(|| Error::Main { line: None, message: format!("\"{text}\" is not a number") })
+            let wrong = |why| Error::Main { line: None, message: format!("this is `{text}`, and {why}") };
+            method.number(index, text).map_err(wrong)
         };
         match method {
             Method::Init => {}
             Method::SetNumRounds => self.rounds = whole(0)?,
             Method::CreateThreads => {
-                let count = u32::try_from(whole(0)?).ok().filter(|n| (1..=100_000).contains(n));
-                let Some(count) = count else {
-                    return Err(Error::Main {
-                        line: None,
-                        message: "create_threads takes 1 to 100000".into(),
-                    });
-                };
-                self.started = Some((count, Instant::now()));
+                // No more than a hundred thousand.
+                self.started = Some((whole(0)? as u32, Instant::now()));
             }
             Method::Connect => self.connected = true,
             Method::UnloadQueryBarrel => {

@@ -206,6 +206,29 @@ impl Method {
         ("query", Method::Query, 1),
         ("run_save_result", Method::RunSaveResult, 2),
     ];
+
+    /// What it takes in its place `index`, where that is a number; anything is a 0 elsewhere.
+    ///
+    /// # Errors
+    /// It is none, or beyond what there can be; says what it takes.
+    pub(crate) fn number(self, index: usize, text: &str) -> Result<u64, String> {
+        let (least, most) = match (self, index) {
+            (Method::CreateThreads, 0) => (1, 100_000),
+            (Method::SetNumRounds, 0) => (1, u64::MAX),
+            (Method::Sleep, _) => (0, u64::MAX),
+            _ => return Ok(0),
+        };
+        let number = text.trim().parse::<f64>().ok();
+        let number = number.filter(|number| *number >= least as f64 && *number <= most as f64);
+        number.map(|number| number as u64).ok_or_else(|| {
+            let name =
+                Method::ALL.iter().find(|(_, method, _)| *method == self).map_or("", |(name, ..)| name);
+            match most {
+                u64::MAX => format!("{name} takes a number from {least} up"),
+                _ => format!("{name} takes {least} to {most}"),
+            }
+        })
+    }
 }
 
 /// A value in `main`.

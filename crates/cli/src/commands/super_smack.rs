@@ -7,7 +7,7 @@ use lab::servers::{self, Server};
 use sandbox::{Home, Sandbox, Spec};
 use smack::program::DataDir;
 use smack::{Options, Printer, Timing, builtin};
-use workload::files;
+use wire::files;
 
 use crate::args::{SmackDriver, SuperSmackArgs};
 use crate::commands::{stop_on_signals, told};
@@ -21,8 +21,9 @@ pub(crate) fn super_smack(args: &SuperSmackArgs) -> Result<End, Failure> {
     let home = Home::find()?;
     args.password.read()?;
     let (name, source) = source(args.words.first())?;
+    let arguments: Vec<String> = args.words.iter().skip(1).cloned().collect();
     // Before anything is started for it.
-    smack::check(&name, &source).map_err(|error| Failure::Usage(error.to_string()))?;
+    smack::check(&name, &source, &arguments).map_err(|error| Failure::Usage(error.to_string()))?;
     let stop = stop_on_signals()?;
     let mut own = None;
     let server = match &args.server {
@@ -51,7 +52,7 @@ pub(crate) fn super_smack(args: &SuperSmackArgs) -> Result<End, Failure> {
             allow_shell: args.allow_shell,
             elsewhere: BTreeMap::new(),
         },
-        arguments: args.words.iter().skip(1).cloned().collect(),
+        arguments,
         timing: if args.fixed { Timing::Fixed } else { Timing::Faithful },
         server,
         seed: args.seed,
@@ -85,7 +86,7 @@ fn source(word: Option<&String>) -> Result<(String, String), Failure> {
         return Ok(("standard input".into(), text));
     };
     let path = PathBuf::from(word);
-    if path.is_file() {
+    if path.exists() {
         let text = files::read_text(&path, &files::WORKLOAD)
             .map_err(|error| Failure::Usage(format!("{word}: {error}")))?;
         return Ok((word.clone(), text));
