@@ -455,18 +455,35 @@ impl Drop for Sandbox {
     }
 }
 
-/// A name for a new sandbox: one that `--server` takes for a flavour could not be reached by it.
+/// What people call a flavour, without case and separators.
+const SPELLINGS: [(&str, Flavor); 11] = [
+    ("mysql", Flavor::Mysql),
+    ("mysqld", Flavor::Mysql),
+    ("mysqlserver", Flavor::Mysql),
+    ("mariadb", Flavor::Mariadb),
+    ("mariadbd", Flavor::Mariadb),
+    ("mariadbserver", Flavor::Mariadb),
+    ("percona", Flavor::Percona),
+    ("perconaserver", Flavor::Percona),
+    ("postgres", Flavor::Postgres),
+    ("postgresql", Flavor::Postgres),
+    ("pgsql", Flavor::Postgres),
+];
+
+/// A name for a new sandbox: one that `--server` takes for a flavour could not be reached by it, and one that readers
+/// take for a flavour would be read wrongly.
 pub(crate) fn check_new_name(name: &str) -> Result<(), Error> {
     check_name(name)?;
-    if Flavor::ALL.iter().any(|flavor| flavor.name() == name) {
-        return Err(Error::Unsupported {
-            what: format!("a sandbox named {name}"),
-            why: format!(
-                "that is the name of a flavour, and `--server {name}` means its builds: choose another --name"
-            ),
-        });
-    }
-    Ok(())
+    let plain: String =
+        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    let Some((_, flavor)) = SPELLINGS.iter().find(|(spelling, _)| *spelling == plain) else { return Ok(()) };
+    let flavor = flavor.name();
+    let why = match name == flavor {
+        true => format!("that is the name of a flavour, and `--server {name}` means its builds"),
+        false => format!("that is a name of the flavour {flavor}, whose builds `--server {flavor}` means"),
+    };
+    let why = format!("{why}: choose another --name");
+    Err(Error::Unsupported { what: format!("a sandbox named {name}"), why })
 }
 
 /// A name that is a plain file name and short enough for a socket's path.
@@ -486,13 +503,23 @@ mod tests {
 
     #[test]
     fn a_flavours_name_is_no_name_for_a_new_sandbox() {
-        for name in ["mysql", "mariadb", "percona", "postgres"] {
+        for name in [
+            "mysql",
+            "mariadb",
+            "percona",
+            "postgres",
+            "MySQL",
+            "MariaDB",
+            "mysqld",
+            "PostgreSQL",
+            "Percona-Server",
+        ] {
             let error = check_new_name(name).unwrap_err();
             assert!(error.is_usage() && error.to_string().contains("choose another --name"), "{error}");
             // One that is there already can still be stopped and destroyed.
             assert!(check_name(name).is_ok());
         }
-        for name in ["mariadb-10", "MariaDB", "postgresql"] {
+        for name in ["mariadb-10", "MySQL-8.0", "mysql2", "pg"] {
             assert!(check_new_name(name).is_ok(), "{name}");
         }
         for name in ["mariadb@10.11", "mariadb@", "a+b"] {
