@@ -16,6 +16,7 @@ mod hdr;
 mod history;
 mod hub;
 mod line;
+mod man;
 mod out;
 mod pgbench;
 mod prompt;
@@ -84,19 +85,7 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
             clap_complete::generate(shell, &mut Cli::command(), "plimsoll", &mut script);
             print_bytes(&script)
         }
-        Command::Man { dir: Some(dir) } => {
-            let written =
-                std::fs::create_dir_all(&dir).and_then(|()| clap_mangen::generate_to(Cli::command(), &dir));
-            written.map_err(|error| {
-                Failure::Other(anyhow::Error::new(error).context(format!("writing to {}", dir.display())))
-            })?;
-            Ok(End::Done)
-        }
-        Command::Man { dir: None } => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(output)?;
-            print_bytes(&page)
-        }
+        Command::Man { dir } => man::man(dir.as_deref()),
     }
 }
 
