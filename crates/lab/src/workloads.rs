@@ -14,9 +14,10 @@ use serde::{Serialize, Serializer};
 use smack::program::DataDir;
 use smack::smacks::{self, Smack};
 use store::bundle::{PGBENCH, PGBENCH_INIT, content_sha256};
+use wire::files;
+use workload::Workload;
 use workload::pgbench::{Scripts, Weighted};
 use workload::sqlfile::SqlFile;
-use workload::{Workload, files};
 
 use crate::error::Error;
 

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,8 +11,8 @@ use load::{Event, Length, LoadPlan, Pacing, RetryPolicy, Step, Stop};
 use pgscript::random::Random;
 use pgscript::{Names, Script, Value};
 use wire::blocking::Client;
+use wire::files::{self, WORKLOAD};
 use workload::Dialect;
-use workload::files::{self, WORKLOAD};
 use workload::scripted::Plan;
 
 use crate::figures::{Counts, Figures};
@@ -112,7 +111,7 @@ fn read_file(path: &str, stop: &Stop) -> Result<String, Refusal> {
         // Nobody waits any more where this fails.
         let _ = sender.send(match of_thread.as_str() {
             "-" => files::read_text_from(std::io::stdin(), &WORKLOAD),
-            path => files::read_text(Path::new(path), &WORKLOAD),
+            path => File::open(path).and_then(|file| files::read_text_from(file, &WORKLOAD)),
         });
     });
     let read = loop {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use workload::files;
+use wire::files;
 
 use crate::error::Error;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use load::Stop;
 use mlua::Value;
 use wire::Target;
-use workload::files;
+use wire::files;
 
 use crate::course::{Course, Stopped};
 use crate::error::Error;

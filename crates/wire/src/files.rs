@@ -1,7 +1,8 @@
-//! Files that users name, read whole: never more of one than a stated size, whatever the name leads to.
+//! Files that users name, read whole: never more of one than a stated size, and nothing that is waited for.
 
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::io::{Error, ErrorKind, Read, Result};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 /// How much of a kind of file is read, and what to do where there is more.
@@ -21,18 +22,38 @@ pub const WORKLOAD: Limit =
 /// Of rows or words that a workload names.
 pub const DATA: Limit = Limit { mib_max: 1024, remedy: "take fewer rows" };
 pub const OPTIONS: Limit = Limit { mib_max: 1, remedy: "is it a file of options?" };
+/// Of a token, or a key.
+pub const SECRET: Limit = Limit { mib_max: 1, remedy: "is it the right file?" };
+/// Of what servers are built by, or fetched from.
+pub const RECIPE: Limit = Limit { mib_max: 1, remedy: "is it a file of TOML?" };
 
 /// The bytes of a file.
 ///
 /// # Errors
 /// It cannot be read, or is larger.
 pub fn read(path: &Path, limit: &Limit) -> Result<Vec<u8>> {
-    let file = File::open(path)?;
-    // A file that says its size is not read first; pipes and devices say nothing.
-    if file.metadata()?.len() > limit.mib_max << 20 {
+    // A pipe that nobody writes into would be waited for, in the opening already.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(no_file(metadata.file_type()));
+    }
+    // One that says its size is not read first.
+    if metadata.len() > limit.mib_max << 20 {
         return Err(limit.exceeded());
     }
     read_from(file, limit)
+}
+
+fn no_file(what: FileType) -> Error {
+    let name = match () {
+        () if what.is_dir() => return Error::new(ErrorKind::IsADirectory, "it is a directory, not a file"),
+        () if what.is_fifo() => "pipe",
+        () if what.is_socket() => "socket",
+        () => "device",
+    };
+    let text = format!("it is a {name}, not a file: write what comes out of it to a file, and name that");
+    Error::new(ErrorKind::InvalidInput, text)
 }
 
 /// The text of a file.
@@ -98,9 +119,21 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_refused() {
-        // Its size is said to be 0.
-        assert_eq!(read(Path::new("/dev/zero"), &SMALL).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    fn what_has_no_end_or_never_begins_is_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for (path, says) in
+            [(Path::new("/dev/zero"), "a device, not a file"), (&pipe, "a pipe"), (dir.path(), "a directory")]
+        {
+            let error = read(path, &SMALL).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        // A link to a file is one.
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        std::fs::write(&file, "x").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(read(&link, &SMALL).unwrap(), b"x");
     }
 
     #[test]

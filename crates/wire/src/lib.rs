@@ -8,6 +8,7 @@ mod cancel;
 pub(crate) mod channel;
 mod connection;
 mod error;
+pub mod files;
 mod flavor;
 pub mod limits;
 pub mod mask;

@@ -8,7 +8,6 @@ mod control;
 mod dialect;
 mod engine;
 mod error;
-pub mod files;
 pub mod loader;
 mod options;
 mod outcome;

@@ -84,7 +84,7 @@ const DATA_BYTES_MAX: u64 = 4 << 30;
 /// # Errors
 /// It is no TOML.
 pub(super) fn files_named(text: &str) -> Result<Vec<Refusal>, Error> {
-    let bytes_max = workload::files::STUDY.mib_max << 20;
+    let bytes_max = wire::files::STUDY.mib_max << 20;
     if text.len() as u64 > bytes_max {
         let why = format!("it has more than {bytes_max} bytes");
         return Ok(vec![refusal("the study".to_owned(), why)]);

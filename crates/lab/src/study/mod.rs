@@ -36,7 +36,7 @@ use crate::error::Error;
 
 /// Reads and checks a study file.
 pub fn read(path: &Path) -> Result<Study, Error> {
-    let bytes = workload::files::read(path, &workload::files::STUDY).map_err(|cause| {
+    let bytes = wire::files::read(path, &wire::files::STUDY).map_err(|cause| {
         let hint = if path.extension().is_none() { " (study files end in .toml)" } else { "" };
         Error::Usage(format!("cannot read the study file {}: {cause}{hint}", path.display()))
     })?;

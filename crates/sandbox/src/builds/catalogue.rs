@@ -142,7 +142,7 @@ fn parse(text: &str, path: &Path) -> Result<Vec<Source>, Error> {
 /// The user's sources, then ours, for this architecture.
 fn sources(home: &Home) -> Result<Vec<Source>, Error> {
     let path = home.catalogue();
-    let mut sources = match std::fs::read_to_string(&path) {
+    let mut sources = match wire::files::read_text(&path, &wire::files::RECIPE) {
         Ok(text) => parse(&text, &path)?,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(e) => return Err(Error::io("read", &path, e)),

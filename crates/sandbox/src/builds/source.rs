@@ -74,7 +74,7 @@ impl Recipe {
         let own = RECIPES.iter().find(|(known, _)| *known == name);
         let text = match own {
             Some((_, text)) => (*text).to_owned(),
-            None => fs::read_to_string(name).map_err(|error| {
+            None => wire::files::read_text(Path::new(name), &wire::files::RECIPE).map_err(|error| {
                 let known: Vec<&str> = RECIPES.iter().map(|(known, _)| *known).collect();
                 let why = format!("{error}; it is a TOML file, or one of {}", known.join(", "));
                 unsupported(format!("the recipe {name}"), why)
