@@ -405,7 +405,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(lab::clients::CLIENTS_MAX)))]
     pub(crate) clients: u32,
     /// Cpus of the sandbox, as in 0-3,8
-    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true, value_parser = cpus)]
     pub(crate) cpus: Option<sandbox::Cpus>,
     /// The tables are there: run on them as they are
     #[arg(long, conflicts_with = "fresh")]
@@ -552,7 +552,7 @@ pub(crate) enum SnapshotsCommand {
     #[command(group(clap::ArgGroup::new("limit").required(true)))]
     Prune {
         /// Keep so many bytes (500M, 5G)
-        #[arg(long, value_name = "SIZE", value_parser = size, group = "limit")]
+        #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = size, group = "limit")]
         max: Option<u64>,
         /// Keep none
         #[arg(long, group = "limit")]
@@ -709,7 +709,7 @@ fn logging(text: &str) -> Result<sandbox::Logging, String> {
 }
 
 fn cpus(text: &str) -> Result<sandbox::Cpus, String> {
-    sandbox::Cpus::parse(text).map_err(|error| error.to_string())
+    sandbox::Cpus::parse(text).and_then(sandbox::cpus::usable_here).map_err(|error| error.to_string())
 }
 
 fn flavor(text: &str) -> Result<sandbox::Flavor, String> {
@@ -733,7 +733,7 @@ fn size(text: &str) -> Result<u64, String> {
     number
         .zip(unit)
         .and_then(|(n, unit)| n.checked_mul(unit))
-        .ok_or_else(|| "a size is 500M, 5G or bytes".into())
+        .ok_or_else(|| "a size is bytes, or a number with its unit: 500M, 5G; 0 keeps none".into())
 }
 
 #[cfg(test)]

@@ -127,6 +127,7 @@ fn levels(
     done: &mut dyn FnMut(Level),
 ) -> Result<(), Error> {
     let Around { stop, observer, .. } = around;
+    crate::checks::levels(&request.sessions, request.clients)?;
     let machine = prepare(home, Some(&MachineWishes::default()), observer, stop)?;
     let subject = Subject::find(home, &request.server, observer)?;
     let mut data = request.data;

@@ -39,6 +39,30 @@ pub fn descriptors(sessions: u32) -> Result<(), Error> {
     )))
 }
 
+/// A machine has 65,535 ports, and control work needs some of them.
+pub(crate) const SESSIONS_MAX: u32 = 65_000;
+
+/// Refuses load levels that this machine cannot open the connections for, or that so many clients cannot share: before
+/// anything is started for them.
+///
+/// # Errors
+/// Names the first such level, and what to do.
+pub(crate) fn levels(sessions: &[u32], clients: u32) -> Result<(), Error> {
+    if let Some(too_few) = sessions.iter().find(|sessions| **sessions < clients) {
+        return Err(Error::Usage(format!(
+            "{} cannot be shared out to {clients} clients: use at least {clients} sessions, or fewer clients",
+            store::counted(*too_few, "session")
+        )));
+    }
+    let most = sessions.iter().max().copied().unwrap_or(1);
+    if most > SESSIONS_MAX {
+        return Err(Error::Usage(format!(
+            "{most} sessions are more than a machine has ports: use at most {SESSIONS_MAX}"
+        )));
+    }
+    descriptors(most.div_ceil(clients.max(1)))
+}
+
 /// Whether there is room for tables of so many bytes; `copies` of them when a snapshot is kept too.
 pub(crate) fn disk(path: &Path, data_bytes: u64, copies: u64) -> Result<(), Error> {
     let needed = data_bytes.saturating_mul(copies).saturating_add(DISK_BESIDE_BYTES);
@@ -90,9 +114,9 @@ pub(crate) fn server(client: &mut Client, protocol: Protocol, needs: Needs) -> R
         let needed = u64::from(needs.connections) + u64::from(CONNECTIONS_BESIDE);
         if allowed < needed {
             return Err(Error::Server(format!(
-                "the server allows {allowed} connections (max_connections), {} sessions and control work need \
+                "the server allows {allowed} connections (max_connections), {} and control work need \
                  {needed}: raise max_connections, or use fewer sessions",
-                needs.connections
+                store::counted(needs.connections, "session")
             )));
         }
     }
@@ -101,9 +125,10 @@ pub(crate) fn server(client: &mut Client, protocol: Protocol, needs: Needs) -> R
         && allowed < needs.prepared_statements
     {
         return Err(Error::Server(format!(
-            "the server allows {allowed} prepared statements (max_prepared_stmt_count), {} sessions prepare {}: \
+            "the server allows {allowed} prepared statements (max_prepared_stmt_count), and {} would prepare {}: \
              raise max_prepared_stmt_count, or use fewer sessions",
-            needs.connections, needs.prepared_statements
+            store::counted(needs.connections, "session"),
+            needs.prepared_statements
         )));
     }
     Ok(())
@@ -123,6 +148,14 @@ mod tests {
         descriptors(1).unwrap();
         let text = descriptors(u32::MAX - 1000).unwrap_err().to_string();
         assert!(text.contains("open files") && text.contains("ulimit -Hn"), "{text}");
+    }
+
+    #[test]
+    fn levels_that_cannot_be_are_told_before_anything_is_started() {
+        levels(&[1, 8], 1).unwrap();
+        let text = |sessions: &[u32], clients| levels(sessions, clients).unwrap_err().to_string();
+        assert!(text(&[8, 1], 4).contains("1 session cannot be shared out to 4 clients"));
+        assert!(text(&[8, 100_000], 1).contains("at most 65000"));
     }
 
     #[test]

@@ -291,8 +291,8 @@ fn headline(step: &store::Step) -> (u32, f64, Option<f64>) {
 fn life<'a>(lived: &mut Lived<'a>, order: &'a Order<'a>, place: Place<'_>) -> Result<(), Failed> {
     let around = lived.around;
     let sessions_max = order.load.steps.iter().map(|step| step.sessions).max().unwrap_or(1);
-    checks::descriptors(sessions_max.div_ceil(order.clients))?;
     let levels: Vec<u32> = order.load.steps.iter().map(|step| step.sessions).collect();
+    checks::levels(&levels, order.clients)?;
     let wanted = Wanted {
         home: order.home,
         workload: &**order.workload,
@@ -515,7 +515,7 @@ fn prime(
     }
     how_it_ended(&result)?;
     let ran = Ran::of(&result);
-    lived.recording.end.facts.insert("primed".to_owned(), format!("{} transactions", ran.committed));
+    lived.recording.end.facts.insert("primed".to_owned(), store::counted(ran.committed, "transaction"));
     Ok(ran)
 }
 
@@ -706,8 +706,8 @@ fn how_it_ended(result: &LoadResult) -> Result<(), Error> {
             let most = step.errors.iter().max_by_key(|(_, tally)| tally.count);
             let most = most.map_or_else(String::new, |(code, tally)| format!(": {} ({code})", tally.text));
             return Err(Error::Run(format!(
-                "no transaction of {} sessions was committed, {} failed{most}",
-                step.sessions,
+                "no transaction of {} was committed, {} failed{most}",
+                store::counted(step.sessions, "session"),
                 step.outcomes.failed()
             )));
         }

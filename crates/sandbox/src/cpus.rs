@@ -123,6 +123,14 @@ fn rest_of(machine: &[Cpu], servers: &[CpuRequest]) -> Result<Option<Cpus>, Erro
     Ok(Some(left).filter(|left| !left.0.is_empty()))
 }
 
+/// Refuses CPUs that this process may not use.
+///
+/// # Errors
+/// Names the first of them, and those that it may.
+pub fn usable_here(cpus: Cpus) -> Result<Cpus, Error> {
+    all_here(&machine(), cpus)
+}
+
 fn all_here(machine: &[Cpu], cpus: Cpus) -> Result<Cpus, Error> {
     match cpus.0.iter().find(|n| !machine.iter().any(|cpu| cpu.number == **n)) {
         None => Ok(cpus),

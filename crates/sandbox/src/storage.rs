@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -36,18 +37,28 @@ impl Storage {
         Storage { name: name.into(), datadir: Some(datadir), ..Storage::default() }
     }
 
+    /// Refuses a place that is not there, or that nothing can be made in.
+    ///
+    /// # Errors
+    /// Says which, and what to do.
+    pub fn check(&self) -> Result<(), Error> {
+        self.place().map(drop)
+    }
+
     /// The directory under which data directories are made, if it is not the home.
     pub(crate) fn place(&self) -> Result<Option<PathBuf>, Error> {
         let Some(datadir) = &self.datadir else { return Ok(None) };
         let is_tmpfs = datadir.as_os_str() == "tmpfs";
         let place = if is_tmpfs { Path::new("/dev/shm") } else { datadir };
-        let place = place.canonicalize().map_err(|e| Error::io("find the storage place", place, e))?;
-        if !place.is_dir() {
-            return Err(Error::io(
-                "find the storage place",
-                &place,
-                std::io::ErrorKind::NotADirectory.into(),
-            ));
+        let refuse = |what: &str, why: &str| {
+            Err(Error::Unsupported { what: format!("{} {what}", place.display()), why: why.to_owned() })
+        };
+        // One that is missing is a name misspelt or a disk that is not mounted: made anew it would be on another disk.
+        let Some(place) = place.canonicalize().ok().filter(|place| place.is_dir()) else {
+            return refuse("is no directory of this machine", "mount the disk, or make the directory");
+        };
+        if let Err(error) = rustix::fs::access(&place, Access::WRITE_OK | Access::EXEC_OK) {
+            return refuse("cannot be written", &format!("{error}: name a directory that can"));
         }
         if is_tmpfs && free_bytes(&place)? < TMPFS_BYTES_MIN {
             return Err(Error::Unsupported {

@@ -26,7 +26,7 @@ pub(crate) struct PartArgs {
     #[arg(long, value_enum, value_name = "SCHEDULER")]
     pub(crate) on: Option<Scheduler>,
     /// Nodes at the same time (default: as many as the scheduler gives)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) nodes: Option<u32>,
     /// The scheduler's partition
     #[arg(long, value_name = "NAME")]
@@ -35,7 +35,7 @@ pub(crate) struct PartArgs {
     #[arg(long, value_name = "FEATURES")]
     pub(crate) constraint: Option<String>,
     /// A block that takes longer is ended, and made again
-    #[arg(long, value_name = "DURATION", value_parser = super::duration)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = super::duration)]
     pub(crate) time_limit: Option<Duration>,
     /// Ctrl-C leaves the jobs running; `plimsoll fleet attach` watches them again
     #[arg(long)]

@@ -59,19 +59,19 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) root: Option<String>,
     /// Largest bundle, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    #[arg(long, value_name = "MIB", allow_hyphen_values = true, default_value_t = 64)]
     pub(crate) bundle_max: u64,
     /// Most that a bundle may unpack to, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    #[arg(long, value_name = "MIB", allow_hyphen_values = true, default_value_t = 512)]
     pub(crate) unpacked_max: u64,
     /// Time for looking at one bundle
-    #[arg(long, value_name = "DURATION", default_value = "120s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "120s", value_parser = duration)]
     pub(crate) patience: Duration,
     /// Submissions of one token in an hour, refused ones included
-    #[arg(long, value_name = "N", default_value_t = 60)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 60)]
     pub(crate) rate: usize,
     /// Of this share of new submissions, from 0 to 1, a worker measures a claim again (see `plimsoll hub worker`)
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, default_value = "0", value_parser = share)]
     pub(crate) remeasure: f64,
 }
 
@@ -92,7 +92,7 @@ pub(crate) enum TokenCommand {
         #[arg(long, value_name = "SCOPE", value_delimiter = ',', default_value = "submit", value_parser = scope)]
         scope: Vec<Scope>,
         /// It does nothing after so long
-        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration)]
         expires: Option<Duration>,
         #[command(flatten)]
         place: HubPlaceArgs,
@@ -141,13 +141,13 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: Option<PathBuf>,
     /// For measuring one claim
-    #[arg(long, value_name = "DURATION", default_value = "20m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "20m", value_parser = duration)]
     pub(crate) budget: Duration,
     /// End after one claim, or where there is none to measure
     #[arg(long)]
     pub(crate) once: bool,
     /// Between two questions for work
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "60s", value_parser = duration)]
     pub(crate) pause: Duration,
     /// What was measured stays here, in a folder for each claim
     #[arg(long, value_name = "DIR", default_value = "plimsoll-worker", value_hint = ValueHint::DirPath)]

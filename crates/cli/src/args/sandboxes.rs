@@ -148,7 +148,7 @@ pub(crate) struct DeployArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) datadir: Option<PathBuf>,
     /// Cpus of the server, as in 0-3,8
-    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true, value_parser = cpus)]
     pub(crate) cpus: Option<sandbox::Cpus>,
     /// Port on 127.0.0.1 (default: a free one)
     #[arg(long, allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]

@@ -27,7 +27,7 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "NAME|FILE.toml", value_hint = ValueHint::FilePath)]
     pub(crate) recipe: Option<String>,
     /// Compilers at once (default: one for each cpu)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
     /// Let the recipe use the network
     #[arg(long)]
@@ -60,7 +60,7 @@ pub(crate) struct BisectArgs {
     #[arg(long, value_name = "METRIC", default_value = "tps", value_parser = metric)]
     pub(crate) metric: String,
     /// A smaller difference does not matter: 0.02 is 2 %
-    #[arg(long, value_name = "SHARE", default_value = "0.02", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, default_value = "0.02", value_parser = share)]
     pub(crate) margin: f64,
     /// Use the study's [quick] settings
     #[arg(long)]
@@ -126,7 +126,7 @@ pub(crate) struct HistorySeriesArgs {
     #[arg(long, value_name = "METRIC", default_value = "tps", value_parser = metric)]
     pub(crate) metric: Vec<String>,
     /// Only runs from this day on: 2026-11-24, or 2026-11-24T18:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = day)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = day)]
     pub(crate) since: Option<SystemTime>,
 }
 

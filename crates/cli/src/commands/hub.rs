@@ -99,15 +99,14 @@ fn token(command: TokenCommand) -> Result<End, Failure> {
 fn export(args: &ExportArgs) -> Result<End, Failure> {
     let place = &args.place;
     let bundles = ::hub::export(&place.db, &keeping(place), &args.directory, &args.base).map_err(failed)?;
-    let noun = if bundles == 1 { "bundle" } else { "bundles" };
-    print(&format!("{}: {bundles} {noun}\n", args.directory.display()))?;
+    print(&format!("{}: {}\n", args.directory.display(), store::counted(bundles, "bundle")))?;
     Ok(End::Done)
 }
 
 /// The token of whoever speaks to a hub: from a file, or from the environment.
 fn token_of(file: Option<&Path>) -> Result<String, Failure> {
     let text = match file {
-        Some(path) => std::fs::read_to_string(path)
+        Some(path) => wire::files::read_text(path, &wire::files::SECRET)
             .map_err(|error| Failure::Usage(format!("--token-file {}: {error}", path.display())))?,
         None => std::env::var(TOKEN_VARIABLE).map_err(|_| {
             Failure::Usage(format!("no token: set {TOKEN_VARIABLE}, or name a file by --token-file"))

@@ -61,6 +61,13 @@ fn deploy(home: &Home, args: DeployArgs) -> Result<End, Failure> {
         ))
         .into());
     };
+    let storage = args.datadir.map(|datadir| {
+        let is_memory = datadir.as_os_str() == "tmpfs";
+        let datadir = if is_memory { datadir } else { std::path::absolute(&datadir).unwrap_or(datadir) };
+        Storage::at("given", datadir)
+    });
+    // Before anything is fetched for it.
+    storage.as_ref().map_or(Ok(()), Storage::check)?;
     let bar = Bar::default();
     let build = servers::obtain(home, &selector, &|event| match event {
         lab::Event::Doing(what) => bar.step(what),
@@ -80,11 +87,7 @@ fn deploy(home: &Home, args: DeployArgs) -> Result<End, Failure> {
     spec.env = args.env.into_iter().collect();
     spec.cpus = args.cpus;
     spec.listen = args.port.map_or(Listen::FreePort, Listen::Port);
-    spec.storage = args.datadir.map(|datadir| {
-        let is_memory = datadir.as_os_str() == "tmpfs";
-        let datadir = if is_memory { datadir } else { std::path::absolute(&datadir).unwrap_or(datadir) };
-        Storage::at("given", datadir)
-    });
+    spec.storage = storage;
     let sandbox = Sandbox::deploy(home, &spec, &told())?;
     let status = sandbox.status()?;
     print(&details(&status))?;

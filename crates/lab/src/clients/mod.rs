@@ -174,11 +174,6 @@ pub(crate) fn check(clients: u32, sessions: &[u32], configured: &dyn Configured)
     if clients < 2 {
         return Ok(());
     }
-    if let Some(too_few) = sessions.iter().find(|sessions| **sessions < clients) {
-        return Err(Error::Usage(format!(
-            "{too_few} sessions cannot be shared out to {clients} clients: use at least {clients} sessions, or fewer clients"
-        )));
-    }
     let most = sessions.iter().max().copied().unwrap_or(clients);
     match configured.one_process_only(most) {
         Some(why) => Err(Error::Usage(format!("{clients} clients: {why}, or leave the clients out"))),

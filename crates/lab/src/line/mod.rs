@@ -85,6 +85,7 @@ pub fn line(
     stop: &StopSwitch,
 ) -> Result<Found, Error> {
     request.asked.check()?;
+    crate::checks::levels(&[request.asked.sessions_max], 1)?;
     request.asked.check_classes(&*request.workload)?;
     let machine = prepare(home, Some(&MachineWishes::default()), observer, stop)?;
     let subject = Subject::find(home, &request.server, observer)?;

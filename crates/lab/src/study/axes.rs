@@ -12,13 +12,12 @@ use super::model::*;
 use super::problem::one_of;
 use super::read::{At, Item, Problems, Table, word};
 use super::source::read_source;
+use crate::checks::SESSIONS_MAX;
 use crate::workloads::{Elsewhere, Resolved, Unpacked, resolve_from};
 
 const ISOLATIONS: [&str; 4] = ["read-uncommitted", "read-committed", "repeatable-read", "serializable"];
 const PROFILES: [&str; 3] = ["safest", "fast", "unsafe"];
 const LOGGING: [&str; 4] = ["none", "general-file", "general-table", "binlog"];
-/// A machine has 65,535 ports, and control work needs some of them.
-pub(super) const SESSIONS_MAX: u32 = 65_000;
 
 /// An option of workloads, with a value that it is given.
 pub(super) struct OptionAt {

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::axes::SESSIONS_MAX;
 use super::model::*;
 use super::read::{At, Problems, Table};
+use crate::checks::SESSIONS_MAX;
 use crate::line::{self, Asked, Promise};
 
 /// What a search decides by itself: the table and the key, and why the two exclude each other.

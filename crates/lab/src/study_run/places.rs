@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use sandbox::{Home, MadeFilesystem};
+use sandbox::{Home, MadeFilesystem, Storage};
 use store::Store;
 
 use super::Work;
@@ -59,15 +59,8 @@ pub(super) fn check(home: &Home, study: &Study, body: &Body, plan: &Plan) -> Res
         if let Some(made) = &place.made {
             sandbox::filesystem::check(made).map_err(refuse)?;
         }
-        // One that is missing is a name misspelt or a disk that is not mounted: made anew it would be on another disk.
-        let dir = place.datadir.as_ref().filter(|dir| place.made.is_none() && dir.as_os_str() != "tmpfs");
-        if let Some(dir) = dir.filter(|dir| !dir.is_dir()) {
-            return Err(study.refuse(
-                "storage",
-                format!("{} is no directory of this machine", dir.display()),
-                "measured would be another disk",
-                "mount the disk, or make the directory",
-            ));
+        if let Some(dir) = place.datadir.as_ref().filter(|_| place.made.is_none()) {
+            Storage::at(&*place.label, dir.clone()).check().map_err(refuse)?;
         }
         if let Some(scheduler) = &place.scheduler {
             let on = place.made.as_ref().and_then(|made| made.on.as_deref()).or(place.datadir.as_deref());

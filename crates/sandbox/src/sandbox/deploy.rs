@@ -14,8 +14,8 @@ use crate::process::Ids;
 use crate::record::{self, Lock, Record};
 use crate::server::{self, postgres};
 use crate::{
-    Error, Flavor, Home, Life, Listen, Logging, OnProgress, Progress, Spec, builds, engines, limits, preload,
-    scheduler, settings, snapshot, storage, tls,
+    Error, Flavor, Home, Life, Listen, Logging, OnProgress, Progress, Spec, Storage, builds, engines, limits,
+    preload, scheduler, settings, snapshot, storage, tls,
 };
 
 /// Longest path of a unix socket (`sun_path`, with its closing zero).
@@ -69,6 +69,7 @@ impl Spec {
             });
         }
         check_env(self)?;
+        self.storage.as_ref().map_or(Ok(()), Storage::check)?;
         settings::known::check(&self.build, &self.settings)
     }
 }
