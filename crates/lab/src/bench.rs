@@ -130,6 +130,7 @@ fn levels(
     crate::checks::levels(&request.sessions, request.clients)?;
     let machine = prepare(home, Some(&MachineWishes::default()), observer, stop)?;
     let subject = Subject::find(home, &request.server, observer)?;
+    subject.tell_unheeded(&request.workload, &request.options, observer);
     let mut data = request.data;
     for index in 0..request.sessions.len() {
         let making = making(home, request, (&subject, data), &machine, index)?;

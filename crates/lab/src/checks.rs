@@ -63,22 +63,40 @@ pub(crate) fn levels(sessions: &[u32], clients: u32) -> Result<(), Error> {
     descriptors(most.div_ceil(clients.max(1)))
 }
 
-/// Whether there is room for tables of so many bytes; `copies` of them when a snapshot is kept too.
-pub(crate) fn disk(path: &Path, data_bytes: u64, copies: u64) -> Result<(), Error> {
+/// Why there is no room for tables, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shortage {
+    pub(crate) message: String,
+    pub(crate) remedy: String,
+}
+
+impl From<Shortage> for Error {
+    fn from(shortage: Shortage) -> Error {
+        Error::Run(format!("{}: {}", shortage.message, shortage.remedy))
+    }
+}
+
+/// Whether there is room for tables of so many bytes; `copies` of them when a snapshot is kept too. `None`: there is.
+pub(crate) fn shortage(path: &Path, data_bytes: u64, copies: u64) -> Option<Shortage> {
+    shortage_of(&path.display().to_string(), available_bytes(path)?, data_bytes, copies)
+}
+
+/// The same for a place that is not there yet.
+pub(crate) fn shortage_of(place: &str, available: u64, data_bytes: u64, copies: u64) -> Option<Shortage> {
     let needed = data_bytes.saturating_mul(copies).saturating_add(DISK_BESIDE_BYTES);
+    if available >= needed {
+        return None;
+    }
     let twice =
         if copies > 1 { " and as much again for the snapshot that later runs begin with" } else { "" };
-    match available_bytes(path) {
-        Some(available) if available < needed => Err(Error::Run(format!(
-            "{} has {} free, the tables need about {}{twice}: use smaller tables (by the workload's options), free some space \
-             (`plimsoll snapshots prune --all` where those are large), or take a larger disk (PLIMSOLL_HOME, or the \
-             data directory's)",
-            path.display(),
-            megabytes(available),
-            megabytes(data_bytes.saturating_add(DISK_BESIDE_BYTES))
-        ))),
-        _ => Ok(()),
-    }
+    let message = format!(
+        "{place} has {} free, the tables need about {}{twice}",
+        megabytes(available),
+        megabytes(data_bytes.saturating_add(DISK_BESIDE_BYTES))
+    );
+    let remedy = "use smaller tables (by the workload's options), free some space (`plimsoll snapshots prune --all` \
+                  where those are large), or take a larger disk (PLIMSOLL_HOME, or the data directory's)";
+    Some(Shortage { message, remedy: remedy.to_owned() })
 }
 
 /// Whether a server that runs on this machine has room for tables of so many bytes; of one that runs elsewhere or hides
@@ -88,7 +106,9 @@ pub(crate) fn disk(path: &Path, data_bytes: u64, copies: u64) -> Result<(), Erro
 /// There is not enough.
 pub fn room(target: &wire::Target, data_bytes: u64) -> Result<(), Error> {
     match crate::watch::process_of(target) {
-        (_, Some(datadir)) => disk(&datadir, data_bytes, 1),
+        (_, Some(datadir)) => {
+            shortage(&datadir, data_bytes, 1).map_or(Ok(()), |shortage| Err(shortage.into()))
+        }
         _ => Ok(()),
     }
 }
@@ -100,7 +120,7 @@ pub fn available_bytes(path: &Path) -> Option<u64> {
     sandbox::storage::free_bytes(existing).ok()
 }
 
-fn megabytes(bytes: u64) -> String {
+pub(crate) fn megabytes(bytes: u64) -> String {
     if bytes >= 10 << 30 { format!("{} GB", bytes >> 30) } else { format!("{} MB", bytes >> 20) }
 }
 
@@ -160,8 +180,10 @@ mod tests {
 
     #[test]
     fn a_disk_too_small_is_refused_before_anything_is_written() {
-        disk(Path::new("/tmp"), 1, 1).unwrap();
-        let text = disk(Path::new("/tmp/not/there/yet"), u64::MAX / 4, 2).unwrap_err().to_string();
-        assert!(text.contains("smaller tables"), "{text}");
+        assert_eq!(shortage(Path::new("/tmp"), 1, 1), None);
+        let short = shortage(Path::new("/tmp/not/there/yet"), u64::MAX / 4, 2).unwrap();
+        assert!(short.message.contains("for the snapshot") && short.remedy.contains("smaller tables"));
+        let made = shortage_of("a file system of 2048 MB", 2 << 30, 3 << 30, 1).unwrap();
+        assert!(made.message.starts_with("a file system of 2048 MB has 2048 MB free"), "{made:?}");
     }
 }

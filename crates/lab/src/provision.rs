@@ -8,7 +8,7 @@ use wire::blocking::Client;
 use wire::{Protocol, Target};
 use workload::{Configured, Dialect, LoadAt, LoadMethod, LoadReport};
 
-use crate::checks;
+use crate::checks::{self, Shortage};
 use crate::error::Error;
 use crate::observe::{Event, Observer, Stage};
 use crate::stop::StopSwitch;
@@ -250,25 +250,14 @@ fn own<'a>(
     spec.sessions = needs.connections.max(wanted.sessions_max) + checks::CONNECTIONS_BESIDE;
     let sessions = u64::from(wanted.sessions_max.max(1));
     spec.statements_per_session = needs.prepared_statements.div_ceil(sessions).clamp(1, 100_000) as u32;
-    let place: PathBuf = spec
-        .storage
-        .as_ref()
-        .and_then(|storage| storage.datadir.clone())
-        .unwrap_or_else(|| wanted.home.path().to_owned());
-    let dataset = configured.dataset_key();
-    let key = snapshot::key(&spec, &dataset);
+    let key = snapshot::key(&spec, &configured.dataset_key());
     // Sides of a duel load one after another: a load uses the whole machine, and the next one may find its snapshot.
     let loading = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
-    let kept = if wanted.data == Data::Any { snapshot::find(wanted.home, &key)? } else { None };
-    if let Some(snapshot) = kept {
+    if let Some(snapshot) = kept_or_room(wanted.home, &spec, &*configured, wanted.data)?? {
         drop(loading);
-        checks::disk(&place, snapshot.bytes, 1)?;
         let made = Made { configured, data_from: "snapshot".into(), notes: Vec::new() };
         return restored(spec, snapshot, made, wanted);
     }
-    // Tables larger than all snapshots may be are not kept as one.
-    let is_kept = wanted.data == Data::Any && configured.data_bytes() <= SNAPSHOTS_BYTES_MAX;
-    checks::disk(&place, configured.data_bytes(), if is_kept { 2 } else { 1 })?;
     if wanted.data == Data::Any && has_limits(&spec) {
         // Limits are for the measured load. A load under them takes long, or dies of an index that is built in more
         // memory than there is.
@@ -293,6 +282,38 @@ fn own<'a>(
         data_from: how(&loaded),
         notes,
     })
+}
+
+/// The snapshot that a server of a run's own begins with, where there is one; else there has to be room for its tables.
+pub(crate) fn kept_or_room(
+    home: &Home,
+    spec: &Spec,
+    configured: &dyn Configured,
+    data: Data,
+) -> Result<Result<Option<snapshot::Snapshot>, Shortage>, Error> {
+    let place = place_of(home, spec.storage.as_ref().and_then(|storage| storage.datadir.as_deref()));
+    let key = snapshot::key(spec, &configured.dataset_key());
+    let kept = if data == Data::Any { snapshot::find(home, &key)? } else { None };
+    let (bytes, copies) = match &kept {
+        Some(snapshot) => (snapshot.bytes, 1),
+        None => (configured.data_bytes(), copies_of(configured, data)),
+    };
+    Ok(checks::shortage(&place, bytes, copies).map_or(Ok(kept), Err))
+}
+
+/// How often the tables of a load are on the disk. Those larger than all snapshots may be are not kept as one.
+pub(crate) fn copies_of(configured: &dyn Configured, data: Data) -> u64 {
+    let is_kept = data == Data::Any && configured.data_bytes() <= SNAPSHOTS_BYTES_MAX;
+    if is_kept { 2 } else { 1 }
+}
+
+/// Where a sandbox's data directory will be.
+pub(crate) fn place_of(home: &Home, datadir: Option<&Path>) -> PathBuf {
+    match datadir {
+        None => home.path().to_owned(),
+        Some(datadir) if datadir.as_os_str() == "tmpfs" => "/dev/shm".into(),
+        Some(datadir) => datadir.to_owned(),
+    }
 }
 
 /// Held while tables are loaded.
@@ -404,9 +425,10 @@ fn on_existing(
     introduce(target)?;
     let database = target.database.clone().unwrap_or_default();
     if wanted.data == Data::Keep {
-        // Not counted: whoever keeps tables may have changed their size.
         connect(target)?.close();
-        return Ok(Made { configured, data_from: "kept".into(), notes: Vec::new() });
+        let notes = shortfalls(&*configured, target)?;
+        notes.iter().for_each(|note| (wanted.observer)(Event::Warning(note)));
+        return Ok(Made { configured, data_from: "kept".into(), notes });
     }
     workload::create_database(target).map_err(|error| Error::Server(error.to_string()))?;
     let is_there = configured.is_loaded(target).map_err(|error| Error::Server(error.to_string()))?;
@@ -414,8 +436,10 @@ fn on_existing(
         return Ok(Made { configured, data_from: "kept".into(), notes: Vec::new() });
     }
     // Tables that are there already give their room to those that replace them.
-    if let Some(datadir) = datadir.filter(|_| !is_there) {
-        checks::disk(datadir, configured.data_bytes(), 1)?;
+    if let Some(datadir) = datadir.filter(|_| !is_there)
+        && let Some(shortage) = checks::shortage(datadir, configured.data_bytes(), 1)
+    {
+        return Err(shortage.into());
     }
     let loaded = load(configured.as_ref(), target, Durability::Kept, wanted, stage)?;
     let mut notes = loaded.notes.clone();
@@ -423,6 +447,32 @@ fn on_existing(
         notes.push(format!("the tables were loaded into the database {database} and stay there"));
     }
     Ok(Made { configured, data_from: how(&loaded), notes })
+}
+
+/// Tables that are kept and have fewer rows than the options say, in words: sessions would look for rows that are not
+/// there.
+///
+/// # Errors
+/// Not even half of a table's rows are there: the options are those of other tables.
+fn shortfalls(configured: &dyn Configured, target: &Target) -> Result<Vec<String>, Error> {
+    let failed = |error: workload::Error| Error::Server(error.to_string());
+    let mut notes = Vec::new();
+    for (table, wanted) in configured.rows_by_table().map_err(failed)? {
+        let found = workload::loader::rows_there(target, &table).map_err(failed)?;
+        let there = match found {
+            Some(found) if found >= wanted => continue,
+            Some(found) => format!("the table {table} has {}", store::counted(found, "row")),
+            None => format!("there is no table {table}"),
+        };
+        let told = format!("{there}, and with these options a load makes {}", store::counted(wanted, "row"));
+        // Some may have been deleted since the load.
+        if found.is_none_or(|found| found < wanted / 2) {
+            let remedy = "give the options (-o) that the tables were loaded with, or leave --keep out";
+            return Err(Error::Usage(format!("--keep: {told}: {remedy}")));
+        }
+        notes.push(told);
+    }
+    Ok(notes)
 }
 
 /// What a crash during a load may cost.

@@ -1,14 +1,17 @@
 //! The server that a run is about: a build that gets a sandbox for each run, a sandbox that the user deployed, or a server
 //! that runs elsewhere.
 
+use std::collections::BTreeMap;
+
 use sandbox::{Build, Flavor, Home, Sandbox, Spec};
 
 use crate::cells::Life;
 use crate::error::Error;
-use crate::observe::Observer;
+use crate::observe::{Event, Observer};
 use crate::provision::{Place, introduce};
 use crate::run::Asked;
 use crate::servers::{self, Server};
+use crate::workloads::{self, Resolved};
 
 /// A server, looked up.
 pub(crate) enum Subject {
@@ -83,6 +86,18 @@ impl Subject {
             Subject::Build(build) => Life::Own(build),
             Subject::Absent { .. } => Life::ToFetch,
             Subject::Sandbox(_) | Subject::Attached { .. } => Life::Foreign,
+        }
+    }
+
+    /// Tells of the options given that it does not heed.
+    pub(crate) fn tell_unheeded(
+        &self,
+        workload: &Resolved,
+        given: &BTreeMap<String, String>,
+        observer: Observer<'_>,
+    ) {
+        for name in workloads::unheeded(workload, given, self.flavor()) {
+            observer(Event::Warning(&format!("the option `{name}` changes nothing on {}", self.name())));
         }
     }
 

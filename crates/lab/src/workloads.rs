@@ -121,6 +121,19 @@ impl Serialize for Resolved {
     }
 }
 
+/// Of the options given, those that a server of this flavour does not heed.
+pub(crate) fn unheeded<'a>(
+    workload: &Resolved,
+    given: &'a BTreeMap<String, String>,
+    flavor: sandbox::Flavor,
+) -> Vec<&'a str> {
+    let is_of_others = |name: &&'a str| {
+        let spec = workload.options().iter().find(|spec| spec.name == *name);
+        spec.and_then(|spec| spec.protocol).is_some_and(|protocol| protocol != flavor.protocol())
+    };
+    given.keys().map(String::as_str).filter(is_of_others).collect()
+}
+
 /// Names of all built-in workloads.
 pub fn names() -> Vec<&'static str> {
     workload::all().iter().map(|workload| workload.name()).chain(SMACKS).collect()

@@ -60,6 +60,7 @@ impl Smack {
             default: "".into(),
             kind: workload::OptionKind::Text,
             help: "storage engine of the tables (MySQL, MariaDB); the server's default where empty".into(),
+            protocol: Some(wire::Protocol::Mysql),
         };
         Ok(Smack {
             name: name.to_owned(),
@@ -296,6 +297,10 @@ impl Configured for ConfiguredSmack {
             connections: 1,
             notes: Vec::new(),
         })
+    }
+
+    fn rows_by_table(&self) -> Result<Vec<(String, u64)>, workload::Error> {
+        Ok(self.tables().iter().map(|table| (table.name.clone(), table.min_rows)).collect())
     }
 
     fn is_loaded(&self, target: &Target) -> Result<bool, workload::Error> {

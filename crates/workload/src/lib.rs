@@ -82,11 +82,18 @@ pub trait Configured: Send + Sync {
     /// # Errors
     /// The server refused something that no fallback covers, or the connection was lost.
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error>;
+    /// The tables that tell whether a load was made, with as many rows as it makes; none where nothing tells.
+    ///
+    /// # Errors
+    /// An expression for their number cannot be computed.
+    fn rows_by_table(&self) -> Result<Vec<(String, u64)>, Error>;
     /// Whether the tables are there with as many rows as a load makes (they may have been run on since).
     ///
     /// # Errors
     /// No connection. A missing table or database is `Ok(false)`.
-    fn is_loaded(&self, target: &wire::Target) -> Result<bool, Error>;
+    fn is_loaded(&self, target: &wire::Target) -> Result<bool, Error> {
+        loader::is_loaded(target, self.rows_by_table()?)
+    }
     /// Takes the figures that [`Configured::check`] compares with. Call it after the load and before the run.
     ///
     /// # Errors

@@ -179,6 +179,14 @@ pub fn is_loaded(target: &Target, tables: impl IntoIterator<Item = (String, u64)
     Ok(true)
 }
 
+/// How many rows of a table are there; `None`: the table is not.
+///
+/// # Errors
+/// No connection.
+pub fn rows_there(target: &Target, table: &str) -> Result<Option<u64>, Error> {
+    Control::connect(target, "count the rows that are there")?.rows_of(table)
+}
+
 /// What a server need not do for us: what it refuses is left out, and told once.
 #[derive(Default)]
 struct Refused {

@@ -41,6 +41,8 @@ pub struct OptionSpec {
     pub kind: OptionKind,
     /// One line of help.
     pub help: Cow<'static, str>,
+    /// The servers that heed it; `None`: all.
+    pub protocol: Option<wire::Protocol>,
 }
 
 impl OptionSpec {
@@ -55,7 +57,14 @@ impl OptionSpec {
             default: Cow::Borrowed(default),
             kind,
             help: Cow::Borrowed(help),
+            protocol: None,
         }
+    }
+
+    /// The same for servers of one protocol, which the others do not heed.
+    pub const fn only(mut self, protocol: wire::Protocol) -> OptionSpec {
+        self.protocol = Some(protocol);
+        self
     }
 
     /// A whole number.
@@ -163,7 +172,8 @@ pub(crate) const PS_MODE: OptionSpec =
     ps_mode("auto", "disable: text protocol in place of prepared statements");
 /// The engine of the tables.
 pub(crate) const ENGINE: OptionSpec =
-    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)");
+    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)")
+        .only(wire::Protocol::Mysql);
 /// What stands at the end of each CREATE TABLE.
 pub(crate) const TABLE_OPTIONS: OptionSpec =
     OptionSpec::text("create_table_options", "", "appended to CREATE TABLE");

@@ -314,13 +314,20 @@ impl Configured for ConfiguredScripts {
         Ok(report)
     }
 
+    fn rows_by_table(&self) -> Result<Vec<(String, u64)>, Error> {
+        if self.init.is_some() {
+            return Ok(Vec::new());
+        }
+        let rows = self.tables().into_iter().filter(|table| table.rows > 0);
+        Ok(rows.map(|table| (table.name, table.rows)).collect())
+    }
+
     fn is_loaded(&self, target: &Target) -> Result<bool, Error> {
         // Nothing tells whether a file of statements has been run.
         if self.init.is_some() {
             return Ok(false);
         }
-        let rows = self.tables().into_iter().filter(|table| table.rows > 0);
-        loader::is_loaded(target, rows.map(|table| (table.name, table.rows)))
+        loader::is_loaded(target, self.rows_by_table()?)
     }
 
     fn baseline(&self, _target: &Target) -> Result<Baseline, Error> {

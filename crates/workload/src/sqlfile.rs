@@ -109,6 +109,7 @@ impl SqlFile {
                 Type::Text => OptionKind::Text,
             },
             help: Cow::Owned(option.help.clone()),
+            protocol: None,
         });
         let options = declared.chain(OWN_OPTIONS).collect();
         let names: Vec<&str> = script.transactions.iter().map(|t| t.name.as_str()).collect();
@@ -392,6 +393,14 @@ impl Configured for ConfiguredFile {
         Ok(report)
     }
 
+    fn rows_by_table(&self) -> Result<Vec<(String, u64)>, Error> {
+        let mut tables = BTreeMap::new();
+        for (index, fill) in self.script.fills.iter().enumerate() {
+            *tables.entry(fill.table.clone()).or_default() += self.fill_rows(index)?;
+        }
+        Ok(tables.into_iter().collect())
+    }
+
     fn is_loaded(&self, target: &Target) -> Result<bool, Error> {
         if self.script.setup.is_empty() && self.script.fills.is_empty() {
             return Ok(true);
@@ -400,11 +409,7 @@ impl Configured for ConfiguredFile {
         if self.script.fills.is_empty() {
             return Ok(false);
         }
-        let mut tables = BTreeMap::new();
-        for (index, fill) in self.script.fills.iter().enumerate() {
-            *tables.entry(fill.table.clone()).or_default() += self.fill_rows(index)?;
-        }
-        loader::is_loaded(target, tables)
+        loader::is_loaded(target, self.rows_by_table()?)
     }
 
     fn baseline(&self, _target: &Target) -> Result<Baseline, Error> {

@@ -89,6 +89,7 @@ pub fn line(
     request.asked.check_classes(&*request.workload)?;
     let machine = prepare(home, Some(&MachineWishes::default()), observer, stop)?;
     let subject = Subject::find(home, &request.server, observer)?;
+    subject.tell_unheeded(&request.workload, &request.options, observer);
     let mut store = Store::open(&request.results)?;
     let _results = take_results(&request.results)?;
     let around = Around { stop, observer, attach, seat: None };

@@ -477,8 +477,8 @@ impl Configured for ConfiguredStress {
         loader::load(at, &self.workload.dialect, LoadPlan { tables: self.tables() }, progress)
     }
 
-    fn is_loaded(&self, target: &Target) -> Result<bool, Error> {
-        loader::is_loaded(target, self.tables().into_iter().map(|table| (table.name, table.rows)))
+    fn rows_by_table(&self) -> Result<Vec<(String, u64)>, Error> {
+        Ok(self.tables().into_iter().map(|table| (table.name, table.rows)).collect())
     }
 
     fn baseline(&self, target: &Target) -> Result<Baseline, Error> {

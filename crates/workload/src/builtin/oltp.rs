@@ -166,8 +166,8 @@ impl Configured for ConfiguredOltp {
         data::load(&self.settings, at, progress)
     }
 
-    fn is_loaded(&self, target: &Target) -> Result<bool, Error> {
-        data::is_loaded(&self.settings, target)
+    fn rows_by_table(&self) -> Result<Vec<(String, u64)>, Error> {
+        Ok(self.settings.tables().into_iter().map(|table| (table, self.settings.table_size)).collect())
     }
 
     fn baseline(&self, target: &Target) -> Result<Baseline, Error> {

@@ -286,9 +286,9 @@ impl Configured for ConfiguredOld {
         data::load(self, at, progress)
     }
 
-    fn is_loaded(&self, target: &Target) -> Result<bool, Error> {
+    fn rows_by_table(&self) -> Result<Vec<(String, u64)>, Error> {
         let rows = self.loaded_rows();
-        crate::loader::is_loaded(target, self.workload.tables.iter().map(|table| (table.clone(), rows)))
+        Ok(self.workload.tables.iter().map(|table| (table.clone(), rows)).collect())
     }
 
     fn baseline(&self, target: &Target) -> Result<Baseline, Error> {

@@ -158,17 +158,14 @@ impl Configured for ConfiguredTpcc {
         Ok(report)
     }
 
-    fn is_loaded(&self, target: &Target) -> Result<bool, Error> {
+    fn rows_by_table(&self) -> Result<Vec<(String, u64)>, Error> {
         // Orders and history grow with every run; a run that has begun from a load may go on.
-        loader::is_loaded(
-            target,
-            [
-                ("warehouse".to_owned(), self.data.warehouses),
-                ("item".to_owned(), data::ITEMS),
-                ("stock".to_owned(), self.data.warehouses * data::ITEMS),
-                ("customer".to_owned(), self.data.warehouses * 30_000),
-            ],
-        )
+        Ok(vec![
+            ("warehouse".to_owned(), self.data.warehouses),
+            ("item".to_owned(), data::ITEMS),
+            ("stock".to_owned(), self.data.warehouses * data::ITEMS),
+            ("customer".to_owned(), self.data.warehouses * 30_000),
+        ])
     }
 
     fn baseline(&self, target: &Target) -> Result<Baseline, Error> {

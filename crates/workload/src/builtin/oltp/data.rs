@@ -1,7 +1,5 @@
 //! Tables and rows of the family.
 
-use wire::Target;
-
 use super::options::Settings;
 use crate::control::Control;
 use crate::loader::{self, LoadPlan, TableLoad};
@@ -121,11 +119,6 @@ pub(super) fn load(
         }
     });
     loader::load(at, &settings.dialect, LoadPlan { tables: tables.collect() }, progress)
-}
-
-/// Whether every table is there with as many rows as a load makes.
-pub(super) fn is_loaded(settings: &Settings, target: &Target) -> Result<bool, Error> {
-    loader::is_loaded(target, settings.tables().into_iter().map(|table| (table, settings.table_size)))
 }
 
 /// Rows of each table, in order.

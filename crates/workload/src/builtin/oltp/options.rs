@@ -47,8 +47,9 @@ const COMMON: [OptionSpec; 22] = [
     OptionSpec::switch("secondary", "off", "on: a secondary index on id in place of the primary key"),
     OptionSpec::switch("create_secondary", "on", "the index on k"),
     OptionSpec::count("reconnect", "0", 0, u64::MAX, "connect anew after so many transactions; 0: never"),
-    OptionSpec::text("mysql_storage_engine", "innodb", "storage engine (MySQL family)"),
-    OptionSpec::word("pgsql_variant", "", VARIANTS, "redshift: no SERIAL, no secondary index"),
+    crate::options::ENGINE,
+    OptionSpec::word("pgsql_variant", "", VARIANTS, "redshift: no SERIAL, no secondary index")
+        .only(wire::Protocol::Postgres),
     OptionSpec::word(
         "db_ps_mode",
         "auto",
