@@ -766,6 +766,22 @@ mod tests {
         check(&Cli::command(), "");
     }
 
+    /// Else clap takes `-5` for a flag that it does not know, and says nothing of what is allowed.
+    #[test]
+    fn negative_numbers_reach_those_who_say_what_is_allowed() {
+        fn check(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            let numbers = ["N", "SIZE", "DURATION", "SHARE", "MIB", "TPS", "LIST", "TIME"];
+            for arg in command.get_arguments().filter(|arg| arg.get_long().is_some()) {
+                let names = arg.get_value_names().unwrap_or_default();
+                let is_number = names.iter().any(|name| numbers.contains(&name.as_str()));
+                assert!(!is_number || arg.is_allow_hyphen_values_set(), "{path} {arg}");
+            }
+            command.get_subcommands().for_each(|child| check(child, &path));
+        }
+        check(&Cli::command(), "");
+    }
+
     #[test]
     fn values_are_read_with_their_units() {
         assert_eq!(size("5G"), Ok(5 << 30));

@@ -76,7 +76,7 @@ pub(crate) fn code_of(ended: Result<End, Failure>) -> ExitCode {
         Err(Failure::Flags(error)) => drop(without_bad_tip(error).print()),
         Err(Failure::Usage(text)) => tell!("error: {text}"),
         Err(Failure::Other(error)) => tell!("error: {error:#}"),
-        Err(Failure::Lab(lab::Error::Study(problems))) => {
+        Err(Failure::Lab(lab::Error::Study(problems) | lab::Error::StudyServer(problems))) => {
             // It colours what it quotes; what it quotes has been looked through.
             let text = problems.render(crate::show::has_colour(&std::io::stderr()));
             crate::show::terminal::draw(&format!("{text}\n"));

@@ -58,7 +58,18 @@ fn completions_and_manual_pages_are_made() {
     // A folder that is not there yet is made.
     let pages = dir.path().join("new/man");
     run(&["man", "--dir", pages.to_str().unwrap()]).expect(0, &[]);
-    assert!(pages.join("plimsoll-bench.1").is_file());
+    let page = pages.join("plimsoll-bench.1");
+    assert!(page.is_file());
+    // Whoever reads an old page goes on reading it: a new one takes its place when it is whole.
+    std::fs::write(&page, "old").unwrap();
+    std::fs::hard_link(&page, dir.path().join("open")).unwrap();
+    run(&["man", "--dir", pages.to_str().unwrap()]).expect(0, &[]);
+    assert_eq!(std::fs::read_to_string(dir.path().join("open")).unwrap(), "old");
+    assert!(std::fs::read_to_string(&page).unwrap().contains(".TH plimsoll-bench 1"));
+    assert!(
+        !std::fs::read_dir(&pages).unwrap().any(|entry| entry.unwrap().path().extension().unwrap() != "1")
+    );
+    run(&["man", "--dir", page.to_str().unwrap()]).expect(2, &["--dir"]);
 }
 
 #[test]
@@ -70,6 +81,9 @@ fn wrong_flags_are_usage_errors() {
     run(&["bench", "x", "--server", "mariadb", "--time", "10"]).expect(2, &["no unit", "10s"]);
     // Without a limit it would remove everything.
     run(&["snapshots", "prune"]).expect(2, &["--max", "--all"]);
+    let done =
+        run(&["snapshots", "prune", "--max", "-5"]).expect(2, &["'-5' for '--max <SIZE>'", "500M, 5G"]);
+    assert!(!done.err.contains("-- -5"), "{}", done.err);
     run(&["snapshots", "prune", "--max", "5G", "--all"]).expect(2, &["cannot be used with"]);
     run(&["builds", "remove"]).expect(2, &["BUILD"]);
     run(&["bench", "x", "--server", "mariadb", "--keep", "--fresh"]).expect(2, &["cannot be used with"]);

@@ -72,6 +72,118 @@ fn an_impossible_server_variable_is_shown_where_it_stands_before_anything_runs()
     }
 }
 
+/// What no server or no machine can be, with the column of the value that asks for it.
+#[test]
+fn an_impossible_value_of_an_axis_is_shown_where_it_stands_before_anything_runs() {
+    if !servers_are_there() {
+        return;
+    }
+    for (server, axis, place, words) in [
+        ("mariadb", "engine = [\"InnoDB\", \"InnoBD\"]", "6:21", &["engine `InnoBD`", "is it innodb?"][..]),
+        ("mariadb", "engine = \"archive\"", "6:10", &["it has no such engine"]),
+        ("postgres", "engine = \"InnoDB\"", "6:10", &["`heap` or `unlogged`"]),
+        ("mariadb", "charset = [\"utf8mb4\", \"utf9\"]", "6:23", &["charset `utf9` is not possible"]),
+        ("mariadb", "charset = \"utf8mb4/latin1_bin\"", "6:11", &["charset `utf8mb4/latin1_bin`"]),
+        ("postgres", "charset = \"latin1\"", "6:11", &["are UTF8"]),
+        ("postgres", "cpus = [1, 99]", "6:12", &["cpus `99`", "this process may use"]),
+        ("postgres", "cpus = \"0,4000\"", "6:8", &["4000 is not among them"]),
+        ("postgres", "[load]\nclient_cpus = \"4000\"", "7:15", &["4000 is not among them"]),
+        (
+            "postgres",
+            "env = [\"none\", { name = \"x\", preload = \"nomalloc\" }]",
+            "6:16",
+            &["jemalloc, tcmalloc"],
+        ),
+        ("postgres", "env = { name = \"x\", set = { \"A=B\" = 1 } }", "6:7", &["no name of a variable"]),
+        (
+            "postgres",
+            "settings = { name = \"x\", logging = \"binlog\" }",
+            "6:36",
+            &["logging binlog", "PostgreSQL has none and general-file"],
+        ),
+        (
+            "mariadb",
+            "options = { table_size = [1000, 1000000000000] }",
+            "6:33",
+            &["free, the tables need about", "smaller tables"],
+        ),
+        ("postgres", "[options]\ntable_size = \"900G\"", "7:14", &["free, the tables need about"]),
+        ("mariadb@99", "", "4:10", &["there is no server mariadb@99", "plimsoll servers"]),
+        ("postgres", "storage = { name = \"x\", datadir = \"/dev/null\" }", "6:11", &["is no directory"]),
+    ] {
+        let code = if server == "mariadb@99" { 3 } else { 2 };
+        let (dir, path) = with_axis(server, axis);
+        let results = dir.path().join("r").display().to_string();
+        for more in [&["--dry-run"][..], &["--results", &results]] {
+            let done = run(&[&["run", &path][..], more].concat()).expect(code, words);
+            let at = format!("typo.toml:{place}");
+            assert!(done.err.contains(&at), "{at} is not in\n{}", done.err);
+            assert!(!done.err.contains("initialising"), "{}", done.err);
+        }
+    }
+}
+
+#[test]
+fn what_nothing_heeds_is_told() {
+    if !servers_are_there() {
+        return;
+    }
+    let (_dir, path) = with_axis(
+        "postgres",
+        "settings = { name = \"tuned\", set = {} }\n[options]\nmysql_storage_engine = \"myisam\"",
+    );
+    let done = run(&["run", &path, "--dry-run"]).expect(0, &[]);
+    for words in [
+        "the settings `tuned` change nothing on postgres@",
+        "typo.toml:8:24: the option `mysql_storage_engine` changes nothing on postgres@",
+    ] {
+        assert!(done.out.contains(words), "{words} is not in\n{}", done.out);
+    }
+    let (_dir, path) = with_axis("postgres", "[load]\nbackoff = \"5ms\"");
+    run(&["run", &path, "--dry-run"]).expect(2, &["typo.toml:7:1", "`backoff`", "retries = 3"]);
+    // One of two families heeds it.
+    let (_dir, path) = study(
+        "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = [\"postgres\", \"mariadb\"]\nworkload = \"oltp_read_only\"\n\
+         [options]\nmysql_storage_engine = \"myisam\"\n",
+    );
+    let done = run(&["run", &path, "--dry-run"]).expect(0, &[]);
+    assert!(!done.out.contains("changes nothing"), "{}", done.out);
+}
+
+#[test]
+fn one_of_each_is_singular() {
+    if !servers_are_there() {
+        return;
+    }
+    let (_dir, path) = with_axis("postgres", "[load]\nblocks = 1");
+    let done = run(&["run", &path, "--dry-run"]).expect(0, &[]);
+    assert!(done.out.contains("1 cell, 1 block, 1 run, seed"), "{}", done.out);
+}
+
+/// A pipe that nobody writes into would be waited for, for ever.
+#[test]
+fn a_pipe_is_no_file_of_anything() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = |name: &str| {
+        let path = dir.path().join(name).display().to_string();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        path
+    };
+    let (study, sql, smack) = (pipe("s.toml"), pipe("w.sql"), pipe("w.smack"));
+    let (lua, token, recipe) = (pipe("w.lua"), pipe("token"), pipe("r.toml"));
+    run(&["run", &study]).expect(2, &["s.toml", "it is a pipe, not a file"]);
+    run(&["run", "/dev/zero"]).expect(2, &["/dev/zero", "it is a device, not a file"]);
+    for workload in [&sql, &smack] {
+        run(&["bench", workload, "--server", "mariadb"]).expect(2, &["it is a pipe, not a file"]);
+    }
+    run(&["super-smack", &smack, "1", "1", "--server", "mariadb"]).expect(2, &["it is a pipe"]);
+    let done = run(&["sysbench", &lua, "run"]);
+    assert!(done.code != Some(0) && (done.err + &done.out).contains("it is a pipe"));
+    run(&["hub", "worker", "--hub", "http://127.0.0.1:1", "--token-file", &token])
+        .expect(2, &["it is a pipe"]);
+    run(&["build", "--from", "/usr", "--recipe", &recipe]).expect(2, &["it is a pipe"]);
+}
+
 #[test]
 fn settings_that_change_nothing_are_told() {
     if !servers_are_there() {
@@ -137,6 +249,17 @@ fn a_smack_file_with_a_mistake_starts_no_server() {
     let done = run(&["super-smack", path.to_str().unwrap(), "--server", "mariadb"])
         .expect(2, &["x.smack:1:1", "no section"]);
     assert!(!done.err.contains("initialising"), "{}", done.err);
+}
+
+#[test]
+fn an_argument_of_a_smack_file_that_cannot_be_starts_no_server() {
+    for (arguments, words) in
+        [(["0", "10"], "$1 is `0`, and create_threads takes 1 to 100000"), (["4", "none"], "$2 is `none`")]
+    {
+        let given = [&["super-smack", "select-key"][..], &arguments, &["--server", "mariadb"]].concat();
+        let done = run(&given).expect(2, &["select-key:53:", words]);
+        assert!(!done.err.contains("initialising"), "{}", done.err);
+    }
 }
 
 #[test]
@@ -210,6 +333,38 @@ fn a_server_that_nobody_has() {
     );
     assert!(!done.err.contains("here: here"), "{}", done.err);
     run(&["sandbox", "deploy", "mariadb", "--name", "../up"]).expect(2, &["cannot name a sandbox"]);
+}
+
+#[test]
+fn a_sandbox_that_cannot_be_is_refused_before_anything_is_made_for_it() {
+    if !servers_are_there() {
+        return;
+    }
+    let deploy = ["sandbox", "deploy", "mariadb"];
+    for (more, words) in [
+        (["--cpus", "99"], ["--cpus", "this process may use"]),
+        (["--cpus", "-1"], ["--cpus", "such as \"0-3,8\""]),
+        (["--datadir", "/none"], ["/none is no directory of this machine", "make the directory"]),
+        (["--datadir", "/dev/null"], ["/dev/null is no directory", "mount the disk"]),
+        (["--datadir", "/proc"], ["/proc cannot be written", "a directory that can"]),
+        (["--name", "MySQL"], ["a sandbox named MySQL", "choose another --name"]),
+    ] {
+        let done = run(&[&deploy[..], &more].concat()).expect(2, &words);
+        assert!(!done.err.contains("initialising"), "{}", done.err);
+    }
+}
+
+#[test]
+fn levels_that_cannot_be_are_refused_before_anything_is_made_for_them() {
+    let bench = ["bench", "oltp_point_select", "--server", "mysql@3.21"];
+    for (more, words) in [
+        (&["--sessions", "1,100000"][..], &["100000 sessions", "at most 65000"][..]),
+        (&["--sessions", "8,1", "--clients", "4"], &["1 session cannot be shared out to 4 clients"]),
+    ] {
+        run(&[&bench[..], more].concat()).expect(2, words);
+    }
+    let line = ["line", "oltp_point_select", "--server", "mysql@3.21", "--promise", "p99 < 5ms"];
+    run(&[&line[..], &["--sessions-max", "100000"]].concat()).expect(2, &["at most 65000"]);
 }
 
 #[test]
@@ -297,6 +452,23 @@ fn a_database_that_is_not_there_is_an_error_with_keep_and_made_without() {
         let done = run(&load).expect(0, &["loaded into the database nowhere and stay there"]);
         assert!(done.out.contains("TPS"), "{}", done.out);
         run(&keep).expect(0, &[]);
+    }
+}
+
+#[test]
+fn tables_that_are_kept_are_those_that_the_options_say() {
+    for flavor in ["mariadb", "postgres"] {
+        let Some(server) = sandbox::testing::server(flavor) else { return };
+        let url = url(&server, "sbtest");
+        let bench = ["bench", "oltp_point_select", "--server", &url, "--time", "200ms", "--warmup", "0s"];
+        let with = |more: &[&str]| run(&[&bench[..], more].concat());
+        with(&["-o", "table_size=100"]).expect(0, &[]);
+        with(&["--keep", "-o", "table_size=100"]).expect(0, &[]);
+        with(&["--keep", "-o", "table_size=120"])
+            .expect(0, &["the table sbtest1 has 100 rows", "makes 120 rows"]);
+        with(&["--keep", "-o", "table_size=10k"])
+            .expect(2, &["--keep: the table sbtest1 has 100 rows", "makes 10000 rows", "options (-o)"]);
+        with(&["--keep", "-o", "table_size=100", "-o", "tables=2"]).expect(2, &["there is no table sbtest2"]);
     }
 }
 

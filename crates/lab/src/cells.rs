@@ -8,7 +8,7 @@ use store::{Axis, INTERVENE, ServerFacts};
 
 use crate::error::Error;
 use crate::plan::{Cell, Plan, PlannedRun};
-use crate::study::{Arrivals, Body, CpusChoice, Ladder, Length, Load, SettingsChoice, StorageChoice, Study};
+use crate::study::{Arrivals, Body, CpusChoice, Ladder, Length, Load, SettingsChoice, Study};
 use crate::subject::next_number;
 
 /// What can be controlled of a server.
@@ -27,95 +27,6 @@ pub(crate) enum Life<'a> {
     Foreign,
 }
 
-/// Refuses, before the first run, cells that no server of theirs can be.
-pub(crate) fn check(
-    study: &Study,
-    load: &Load,
-    plan: &Plan,
-    servers: &[Controlled<'_>],
-) -> Result<(), Error> {
-    let mut checked = BTreeSet::new();
-    for cell in &plan.cells {
-        let server = &servers[cell.server];
-        let name = &plan.servers[cell.server].name;
-        let refuse = |axis: &str, value: &str, why: &str| {
-            Err(Error::Usage(format!(
-                "{}: {axis} `{value}` is not possible on {name}: {why}; leave those cells out with\n\n  [[exclude]]\n  \
-                 server = \"{}\"\n  {axis} = \"{value}\"",
-                study.path.display(),
-                plan.servers[cell.server].selector
-            )))
-        };
-        if let Some(engine) = &cell.engine
-            && server.flavor == Flavor::Postgres
-            && !["heap", "unlogged"].contains(&engine.to_lowercase().as_str())
-        {
-            return refuse("engine", engine, "PostgreSQL's tables are `heap` or `unlogged`");
-        }
-        if let Life::ToFetch = server.life {
-            continue;
-        }
-        if let Life::Own(build) = server.life {
-            let spec = sandbox_spec(build, cell, load)?;
-            if let Some(Err(error)) =
-                spec.engine.as_ref().map(|engine| sandbox::engines::check(build, engine))
-            {
-                return refuse("engine", &spec.engine.unwrap_or_default(), &error.to_string());
-            }
-            // Many cells ask the same of a server, and the answer takes its program a tenth of a second.
-            let asked = format!("{} {:?} {:?} {:?}", cell.server, spec.settings, spec.logging, spec.env);
-            if checked.insert(asked) {
-                match spec.check() {
-                    Err(sandbox::Error::Setting { build, name, is_value, why }) => {
-                        let label = &cell.settings.label;
-                        let help = format!(
-                            "write what {build} takes, or leave these cells out with an [[exclude]] of server = \"{}\" \
-                             and settings = \"{label}\"",
-                            plan.servers[cell.server].selector
-                        );
-                        let message =
-                            format!("settings `{label}` are not possible on {build}: {name}: {why}");
-                        let (part, mark) =
-                            if is_value { ("value", "this value") } else { ("name", "this name") };
-                        let place = format!("settings/{label}/{name}/{part}");
-                        return Err(study.refuse(&place, message, mark, &help));
-                    }
-                    other => other?,
-                }
-            }
-            continue;
-        }
-        let why = "Plimsoll did not start this server and cannot change it";
-        let settings = &cell.settings;
-        if settings.profile.is_some()
-            || settings.logging.is_some()
-            || !settings.set.is_empty()
-            || !settings.by_flavor.is_empty()
-        {
-            return refuse("settings", &settings.label, why);
-        }
-        let is_ours = |storage: &&StorageChoice| {
-            storage.datadir.is_some() || storage.made.is_some() || storage.scheduler.is_some()
-        };
-        if let Some(storage) = cell.storage.as_ref().filter(is_ours) {
-            return refuse("storage", &storage.label, why);
-        }
-        if let Some(cpus) = &cell.cpus {
-            return refuse("cpus", &cpus.label(), why);
-        }
-        if let Some(env) = cell.env.as_ref().filter(|env| !env.set.is_empty() || !env.preload.is_empty()) {
-            return refuse("env", &env.label, why);
-        }
-        if let Some(isolation) = &cell.isolation {
-            return refuse("isolation", isolation, why);
-        }
-        if let Some(charset) = &cell.charset {
-            return refuse("charset", charset, why);
-        }
-    }
-    Ok(())
-}
-
 /// What a reader has to know of the settings of each cell's server, by server and name of the set: that they change
 /// nothing there, or that those of some family are for none of the study's servers.
 pub(crate) struct SettingsNotes {
@@ -131,7 +42,7 @@ impl SettingsNotes {
         servers: &[Controlled<'_>],
     ) -> Result<SettingsNotes, Error> {
         let mut by_set = BTreeMap::new();
-        let mut of_study = BTreeSet::new();
+        let mut of_study = unheeded_options(study, plan, servers);
         let mut seen = BTreeSet::new();
         for cell in &plan.cells {
             let label = &cell.settings.label;
@@ -143,23 +54,17 @@ impl SettingsNotes {
                     ));
                 }
             }
-            let Life::Own(build) = servers[cell.server].life else { continue };
+            let server = &servers[cell.server];
             let is_named = !label.is_empty() && label != crate::plan::DEFAULT_SETTINGS;
             if !is_named || !seen.insert((cell.server, label.clone())) {
                 continue;
             }
-            // A profile that is what the server does anyway is worth its name, unless the defaults are measured too.
-            let is_default = |other: &Cell| {
-                other.server == cell.server && other.settings.label == crate::plan::DEFAULT_SETTINGS
-            };
-            let has_variables = !cell.settings.set.is_empty() || !cell.settings.by_flavor.is_empty();
-            if !has_variables && !plan.cells.iter().any(is_default) {
-                continue;
-            }
-            let asked = sandbox_spec(build, cell, load)?;
-            let plain = Cell { settings: SettingsChoice::default(), ..cell.clone() };
-            let plain = sandbox_spec(build, &plain, load)?;
-            if asked.effective_settings() == plain.effective_settings() {
+            let settings = &cell.settings;
+            let asks_nothing = settings.profile.is_none()
+                && settings.logging.is_none()
+                && settings_for(settings, server.flavor).is_empty();
+            let changes_nothing = asks_nothing || is_as_default(cell, load, plan, server)?;
+            if changes_nothing {
                 let name = &plan.servers[cell.server].name;
                 let text = format!(
                     "the settings `{label}` change nothing on {name}: its cells are those of the defaults once more \
@@ -180,6 +85,55 @@ impl SettingsNotes {
     pub(crate) fn all(&self) -> impl Iterator<Item = &String> {
         self.of_study.iter().chain(self.by_set.values())
     }
+}
+
+/// Whether a server with a cell's settings runs as it does without them.
+fn is_as_default(cell: &Cell, load: &Load, plan: &Plan, server: &Controlled<'_>) -> Result<bool, Error> {
+    let Life::Own(build) = server.life else { return Ok(false) };
+    // A profile that is what the server does anyway is worth its name, unless the defaults are measured too.
+    let is_default =
+        |other: &Cell| other.server == cell.server && other.settings.label == crate::plan::DEFAULT_SETTINGS;
+    let has_variables = !cell.settings.set.is_empty() || !cell.settings.by_flavor.is_empty();
+    if !has_variables && !plan.cells.iter().any(is_default) {
+        return Ok(false);
+    }
+    let asked = sandbox_spec(build, cell, load)?;
+    let plain = Cell { settings: SettingsChoice::default(), ..cell.clone() };
+    Ok(asked.effective_settings() == sandbox_spec(build, &plain, load)?.effective_settings())
+}
+
+/// A line for each option that a server does not heed, where no other server of the study does, or where the study varies
+/// it: a study of both families may have options that are for one of them.
+fn unheeded_options(study: &Study, plan: &Plan, servers: &[Controlled<'_>]) -> BTreeSet<String> {
+    let unheeded = |cell: &Cell| -> BTreeSet<String> {
+        let flavor = servers[cell.server].flavor;
+        crate::workloads::unheeded(&cell.workload, &cell.options, flavor)
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
+    };
+    let heeded: BTreeSet<&String> = plan
+        .cells
+        .iter()
+        .flat_map(|cell| {
+            let unheeded = unheeded(cell);
+            cell.options.keys().filter(move |name| !unheeded.contains(*name))
+        })
+        .collect();
+    let notes = plan.cells.iter().flat_map(|cell| {
+        let name_of_server = &plan.servers[cell.server].name;
+        let is_told =
+            |name: &String| !heeded.contains(name) || cell.option_axes.iter().any(|(axis, _)| axis == name);
+        unheeded(cell)
+            .into_iter()
+            .filter(is_told)
+            .map(move |name| {
+                let position = study.position(&format!("option/{name}/{}", cell.options[&name]));
+                format!("{position}: the option `{name}` changes nothing on {name_of_server}")
+            })
+            .collect::<Vec<_>>()
+    });
+    notes.collect()
 }
 
 /// The sandbox of a run.
@@ -248,11 +202,7 @@ fn charset_settings(
     settings: &mut BTreeMap<String, String>,
 ) -> Result<(), Error> {
     if flavor == Flavor::Postgres {
-        // Sandboxes of PostgreSQL are UTF8 with the C collation: the byte order that a `_bin` collation has.
-        if charset.to_lowercase().starts_with("utf8") {
-            return Ok(());
-        }
-        return Err(Error::Usage(format!("charset `{charset}`: sandboxes of PostgreSQL are UTF8")));
+        return utf8_alone(charset).map_err(|why| Error::Usage(format!("charset `{charset}`: {why}")));
     }
     let (charset, collation) = match charset.split_once('/') {
         Some((charset, collation)) => (charset, Some(collation)),
@@ -265,6 +215,12 @@ fn charset_settings(
     Ok(())
 }
 
+/// Sandboxes of PostgreSQL are UTF8 with the C collation: the byte order that a `_bin` collation has.
+pub(crate) fn utf8_alone(charset: &str) -> Result<(), &'static str> {
+    let is_utf8 = charset.to_lowercase().starts_with("utf8");
+    if is_utf8 { Ok(()) } else { Err("sandboxes of PostgreSQL are UTF8") }
+}
+
 /// Cpus of server and client, with what is to be said about them.
 pub(crate) fn assignment(cell: &Cell, load: &Load) -> Result<Assignment, Error> {
     let server = cell.cpus.as_ref().map(cpu_request);
@@ -272,7 +228,7 @@ pub(crate) fn assignment(cell: &Cell, load: &Load) -> Result<Assignment, Error> 
     Ok(sandbox::cpus::assign(server.as_ref(), client.as_ref())?)
 }
 
-fn cpu_request(choice: &CpusChoice) -> CpuRequest {
+pub(crate) fn cpu_request(choice: &CpusChoice) -> CpuRequest {
     let usable = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
     match choice {
         CpusChoice::Count(count) => CpuRequest::Count(*count),

@@ -21,6 +21,9 @@ pub enum Error {
     /// A study file that was refused; the problems point into it.
     #[error("{0}")]
     Study(Box<StudyError>),
+    /// A server of a study that could not be had, shown where the study names it.
+    #[error("{0}")]
+    StudyServer(Box<StudyError>),
     /// Anything else that was asked for wrongly.
     #[error("{0}")]
     Usage(String),
@@ -62,7 +65,7 @@ impl Error {
             Error::Study(_) | Error::Usage(_) | Error::Changed { .. } | Error::Options(_) => Class::Usage,
             Error::Sandbox(sandbox::Error::Interrupted) => Class::Interrupted,
             Error::Sandbox(error) if error.is_usage() => Class::Usage,
-            Error::Sandbox(_) | Error::Server(_) => Class::Server,
+            Error::Sandbox(_) | Error::Server(_) | Error::StudyServer(_) => Class::Server,
             Error::Store(
                 store::Error::Missing { .. }
                 | store::Error::Create { .. }

@@ -28,6 +28,7 @@ mod machine;
 mod make;
 pub mod observe;
 pub mod plan;
+mod possible;
 pub mod progress;
 mod provision;
 mod record;

@@ -2,10 +2,13 @@
 
 use crate::build::{Build, Flavor};
 use crate::settings::Settings;
-use crate::{Error, builds};
+use crate::{Error, builds, settings};
 
 /// Engines that every server of the MySQL family has.
 const EVERYWHERE: [&str; 5] = ["innodb", "myisam", "memory", "csv", "mrg_myisam"];
+
+/// Those that [`settings_for`] has an answer for.
+const TOLD: [&str; 4] = ["heap", "aria", "rocksdb", "tokudb"];
 
 /// Refuses an engine that the build cannot have, and says what must be loaded for one that it can.
 pub(crate) fn settings_for(build: &Build, engine: &str) -> Result<Settings, Error> {
@@ -81,5 +84,20 @@ pub fn check(build: &Build, engine: &str) -> Result<(), Error> {
     if !missing.is_empty() {
         return Err(Error::Libraries { build: build.name(), missing });
     }
-    settings_for(build, engine).map(|_| ())
+    settings_for(build, engine)?;
+    let name = engine.to_ascii_lowercase();
+    let is_told = EVERYWHERE.contains(&name.as_str()) || TOLD.contains(&name.as_str());
+    if build.flavor == Flavor::Postgres || is_told {
+        return Ok(());
+    }
+    let plugins = settings::known::plugins(build)?;
+    if plugins.contains(&name) {
+        return Ok(());
+    }
+    let known = EVERYWHERE.iter().chain(&TOLD).copied().chain(plugins.iter().map(String::as_str));
+    let why = match wire::spelling::nearest(&name, known) {
+        Some(near) => format!("it has no such engine; is it {near}?"),
+        None => "it has no such engine (SHOW ENGINES lists those of a server that runs)".to_owned(),
+    };
+    Err(Error::Unsupported { what: format!("engine {engine} on {build}"), why })
 }

@@ -41,7 +41,7 @@ pub use limits::Limits;
 pub use profile::{Durability, Logging, Profile};
 pub use progress::{OnProgress, Progress};
 pub use record::is_root;
-pub use sandbox::{Sandbox, State, Status, StopReport, leftovers};
+pub use sandbox::{Sandbox, State, Status, StopReport, check_env, leftovers};
 pub use settings::{Isolation, Settings};
 pub use spec::{Life, Listen, Spec};
 pub use storage::{Storage, StorageFacts};

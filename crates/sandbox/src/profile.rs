@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{Error, Flavor};
 
 /// How much a commit costs and promises. The levels are those of the Juju MySQL charm and of the 2015 study that used
 /// it; [`Profile::Unsafe`] is what its name says, [`Profile::CharmUnsafe`] is what the charm really did.
@@ -77,6 +77,23 @@ impl Logging {
             Logging::GeneralTable => "general-table",
             Logging::Binlog => "binlog",
         }
+    }
+}
+
+impl Logging {
+    /// Refuses what a flavour does not have.
+    ///
+    /// # Errors
+    /// Says what it has.
+    pub fn check(self, flavor: Flavor) -> Result<(), Error> {
+        let is_possible = flavor != Flavor::Postgres || matches!(self, Logging::None | Logging::GeneralFile);
+        if is_possible {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            what: format!("logging {} on {flavor}", self.name()),
+            why: "PostgreSQL has none and general-file (every statement, to its log)".to_owned(),
+        })
     }
 }
 

@@ -452,7 +452,7 @@ fn find(name: &str, lua_path: &str) -> Result<(Option<PathBuf>, Vec<u8>), Error>
         return Ok((None, source));
     }
     let path = Path::new(name);
-    if path.is_file() {
+    if path.exists() && !path.is_dir() {
         return Ok((Some(path.to_owned()), read(path)?));
     }
     let module = name.strip_suffix(".lua").unwrap_or(name);

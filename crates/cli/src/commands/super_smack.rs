@@ -86,7 +86,7 @@ fn source(word: Option<&String>) -> Result<(String, String), Failure> {
         return Ok(("standard input".into(), text));
     };
     let path = PathBuf::from(word);
-    if path.exists() {
+    if path.exists() && !path.is_dir() {
         let text = files::read_text(&path, &files::WORKLOAD)
             .map_err(|error| Failure::Usage(format!("{word}: {error}")))?;
         return Ok((word.clone(), text));

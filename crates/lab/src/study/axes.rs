@@ -25,6 +25,13 @@ pub(super) struct OptionAt {
     value: At<String>,
 }
 
+impl OptionAt {
+    /// What its value's place is called.
+    fn place(&self) -> String {
+        format!("option/{}/{}", self.name.value, self.value.value)
+    }
+}
+
 /// Where things stand that are checked after everything has been read, and where files do.
 pub(super) struct Places<'a> {
     pub(super) unpacked: &'a Unpacked,
@@ -48,14 +55,13 @@ pub(super) fn read_axes(table: &mut Table<'_>, problems: &mut Problems, places: 
     {
         for (key, item) in inner.entries() {
             let key = key.with(key.value.replace('-', "_"));
-            let mut given = Vec::new();
-            let read = |item: Item<'_>, problems: &mut Problems| {
+            let read = |item: Item<'_>, problems: &mut Problems, places: &mut Places<'_>| {
                 let at = item.scalar(problems)?;
-                given.push(OptionAt { name: key.clone(), value: at.clone() });
+                places.options.push(OptionAt { name: key.clone(), value: at.clone() });
                 Some(at.value)
             };
-            let values = distinct(item, problems, "value", read, String::clone);
-            places.options.extend(given);
+            let axis = format!("option/{}", key.value);
+            let values = distinct(item, problems, places, (&axis, "value"), read, String::clone);
             if AXES.contains(&key.value.as_str()) {
                 problems.add(&key.span, format!("`{}` is the name of an axis already", key.value), "twice");
             }
@@ -74,61 +80,62 @@ pub(super) fn read_plain_axes(
     places: &mut Places<'_>,
 ) {
     if let Some(item) = table.get("server") {
-        axes.server = distinct(item, problems, "server", read_server, |choice| {
-            choice.label.clone().map_or(choice.server.clone(), |label| format!("{}+{label}", choice.server))
-        });
+        let read = |item: Item<'_>, problems: &mut Problems, _: &mut Places<'_>| read_server(item, problems);
+        axes.server = distinct(item, problems, places, ("server", "server"), read, ServerChoice::key);
     }
     if let Some(item) = table.get("workload") {
-        let read = |item: Item<'_>, problems: &mut Problems| read_workload(item, problems, places.unpacked);
-        axes.workload = distinct(item, problems, "workload", read, |choice| choice.label.clone());
+        let name = |choice: &WorkloadChoice| choice.label.clone();
+        axes.workload = distinct(item, problems, places, ("workload", "workload"), read_workload, name);
     }
     if let Some(item) = table.get("settings") {
-        let read = |item: Item<'_>, problems: &mut Problems| read_settings(item, problems, places);
-        axes.settings = distinct(item, problems, "set of settings", read, |s| s.label.clone());
+        let name = |choice: &SettingsChoice| choice.label.clone();
+        axes.settings =
+            distinct(item, problems, places, ("settings", "set of settings"), read_settings, name);
     }
     if let Some(item) = table.get("engine") {
-        axes.engine = names(item, problems, "engine");
+        axes.engine = names(item, problems, places, ("engine", "engine"));
     }
     if let Some(item) = table.get("storage") {
-        axes.storage = distinct(item, problems, "place", read_storage, |s| s.label.clone());
+        let name = |choice: &StorageChoice| choice.label.clone();
+        axes.storage = distinct(item, problems, places, ("storage", "place"), read_storage, name);
     }
     if let Some(item) = table.get("cpus") {
-        axes.cpus = distinct(item, problems, "cpus", read_cpus, CpusChoice::label);
+        axes.cpus = distinct(item, problems, places, ("cpus", "cpus"), read_cpus, CpusChoice::label);
     }
     if let Some(item) = table.get("isolation") {
-        axes.isolation = distinct(
-            item,
-            problems,
-            "isolation level",
-            |item, problems| {
-                let text = item.text(problems)?;
-                let text = text.with(text.value.to_lowercase().replace([' ', '_'], "-"));
-                word(problems, &text, "an isolation level", ISOLATIONS).then_some(text.value)
-            },
-            String::clone,
-        );
+        let what = ("isolation", "isolation level");
+        axes.isolation = distinct(item, problems, places, what, read_isolation, String::clone);
     }
     if let Some(item) = table.get("charset") {
-        axes.charset = names(item, problems, "character set");
+        axes.charset = names(item, problems, places, ("charset", "character set"));
     }
     if let Some(item) = table.get("env") {
-        axes.env = distinct(item, problems, "environment", read_env, |env| env.label.clone());
+        let name = |choice: &EnvChoice| choice.label.clone();
+        axes.env = distinct(item, problems, places, ("env", "environment"), read_env, name);
     }
 }
 
-/// A list on an axis, each value once.
+fn read_isolation(item: Item<'_>, problems: &mut Problems, _: &mut Places<'_>) -> Option<String> {
+    let text = item.text(problems)?;
+    let text = text.with(text.value.to_lowercase().replace([' ', '_'], "-"));
+    word(problems, &text, "an isolation level", ISOLATIONS).then_some(text.value)
+}
+
+/// A list on an axis, each value once; where each stands is kept as `AXIS/NAME`.
 fn distinct<T>(
     item: Item<'_>,
     problems: &mut Problems,
-    what: &str,
-    mut read: impl FnMut(Item<'_>, &mut Problems) -> Option<T>,
+    places: &mut Places<'_>,
+    (axis, what): (&str, &str),
+    mut read: impl FnMut(Item<'_>, &mut Problems, &mut Places<'_>) -> Option<T>,
     name: impl Fn(&T) -> String,
 ) -> Vec<T> {
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
     for member in item.list(problems) {
-        let Some(value) = read(member, problems) else { continue };
+        let Some(value) = read(member, problems, places) else { continue };
         if seen.insert(name(&value)) {
+            places.spans.insert(format!("{axis}/{}", name(&value)), member.span());
             all.push(value);
         } else {
             let message =
@@ -145,8 +152,13 @@ fn distinct<T>(
     all
 }
 
-fn names(item: Item<'_>, problems: &mut Problems, what: &str) -> Vec<String> {
-    let read = |item: Item<'_>, problems: &mut Problems| {
+fn names(
+    item: Item<'_>,
+    problems: &mut Problems,
+    places: &mut Places<'_>,
+    (axis, what): (&str, &str),
+) -> Vec<String> {
+    let read = |item: Item<'_>, problems: &mut Problems, _: &mut Places<'_>| {
         let text = item.text(problems)?;
         let fits = !text.value.is_empty()
             && text.value.chars().all(|c| c.is_ascii_alphanumeric() || "_-/.".contains(c));
@@ -159,7 +171,7 @@ fn names(item: Item<'_>, problems: &mut Problems, what: &str) -> Vec<String> {
         }
         fits.then_some(text.value)
     };
-    distinct(item, problems, what, read, String::clone)
+    distinct(item, problems, places, (axis, what), read, String::clone)
 }
 
 fn read_server(item: Item<'_>, problems: &mut Problems) -> Option<ServerChoice> {
@@ -201,7 +213,8 @@ pub(super) fn label_of(item: Item<'_>, problems: &mut Problems) -> Option<String
     fits.then_some(text.value)
 }
 
-fn read_workload(item: Item<'_>, problems: &mut Problems, unpacked: &Unpacked) -> Option<WorkloadChoice> {
+fn read_workload(item: Item<'_>, problems: &mut Problems, places: &mut Places<'_>) -> Option<WorkloadChoice> {
+    let unpacked = places.unpacked;
     if !item.is_table() {
         let name = item.text(problems)?;
         return resolve_workload(&name, problems, unpacked).map(|workload| WorkloadChoice {
@@ -240,6 +253,7 @@ fn read_workload(item: Item<'_>, problems: &mut Problems, unpacked: &Unpacked) -
     // The options of an entry are of its workload alone.
     for option in &given {
         check_option(option, &[&workload], problems);
+        places.spans.insert(option.place(), option.value.span.clone());
     }
     let label = label.unwrap_or_else(|| name.value.clone());
     Some(WorkloadChoice { label, name: name.value, workload, options, length })
@@ -298,9 +312,12 @@ pub(super) fn check_options(
     axes: &Axes,
     quick: &Quick,
     given: &[OptionAt],
-    places: &[&Places<'_>],
+    places: &mut [&mut Places<'_>],
     problems: &mut Problems,
 ) {
+    if let Some(places) = places.first_mut() {
+        places.spans.extend(given.iter().map(|option| (option.place(), option.value.span.clone())));
+    }
     let workloads: Vec<&Resolved> =
         axes.workload.iter().chain(&quick.axes.workload).map(|choice| &choice.workload).collect();
     if workloads.is_empty() {
@@ -363,8 +380,10 @@ fn read_settings(item: Item<'_>, problems: &mut Problems, places: &mut Places<'_
         table.need("name", problems, "{ name = \"big-pool\", set = { innodb_buffer_pool_size = \"4G\" } }");
     let label = label.and_then(|item| label_of(item, problems));
     let profile = choice(table.get("profile"), problems, "a profile", PROFILES);
-    let logging = choice(table.get("logging"), problems, "a logging variant", LOGGING);
+    let logging_item = table.get("logging");
+    let logging = choice(logging_item, problems, "a logging variant", LOGGING);
     let mut spans: Vec<(String, Range<usize>)> = vec![(String::new(), item.span())];
+    spans.extend(logging_item.map(|item| ("/logging".to_owned(), item.span())));
     let mut plain = |item: Item<'_>, problems: &mut Problems| -> BTreeMap<String, String> {
         let Some(table) = item.table(problems, "") else { return BTreeMap::new() };
         let mut read = BTreeMap::new();
@@ -402,7 +421,7 @@ pub(super) fn choice<const N: usize>(
     word(problems, &text, what, allowed).then_some(text.value)
 }
 
-fn read_storage(item: Item<'_>, problems: &mut Problems) -> Option<StorageChoice> {
+fn read_storage(item: Item<'_>, problems: &mut Problems, _: &mut Places<'_>) -> Option<StorageChoice> {
     if !item.is_table() {
         let text = item.text(problems)?;
         if text.value != "default" {
@@ -540,7 +559,7 @@ fn bytes(item: Item<'_>, problems: &mut Problems) -> Option<u64> {
     value
 }
 
-fn read_cpus(item: Item<'_>, problems: &mut Problems) -> Option<CpusChoice> {
+fn read_cpus(item: Item<'_>, problems: &mut Problems, _: &mut Places<'_>) -> Option<CpusChoice> {
     if item.value.get_ref().is_integer() {
         return item.count::<u32>(problems, 1).map(|at| CpusChoice::Count(at.value));
     }
@@ -569,7 +588,7 @@ pub(super) fn cpu_list(text: &At<String>, problems: &mut Problems) -> bool {
     fits
 }
 
-fn read_env(item: Item<'_>, problems: &mut Problems) -> Option<EnvChoice> {
+fn read_env(item: Item<'_>, problems: &mut Problems, _: &mut Places<'_>) -> Option<EnvChoice> {
     if !item.is_table() {
         let text = item.text(problems)?;
         return word(problems, &text, "an environment ({ name = .., set = {..} } makes one)", ["none"])
@@ -605,8 +624,8 @@ pub(super) fn read_ladder(
             help,
         );
     }
-    let levels = |item: Item<'_>, problems: &mut Problems| {
-        let read = |item: Item<'_>, problems: &mut Problems| {
+    let levels = |item: Item<'_>, problems: &mut Problems, places: &mut Places<'_>| {
+        let read = |item: Item<'_>, problems: &mut Problems, _: &mut Places<'_>| {
             let at = item.count::<u32>(problems, 1)?;
             if at.value > SESSIONS_MAX {
                 let message = format!("{} sessions are more than a machine has ports", at.value);
@@ -614,13 +633,13 @@ pub(super) fn read_ladder(
             }
             Some(at.value)
         };
-        distinct(item, problems, "level", read, u32::to_string)
+        distinct(item, problems, places, ("level", "level"), read, u32::to_string)
     };
     if let Some(item) = sessions.or(climb) {
         places.spans.insert("sessions".to_owned(), item.span());
     }
     if let Some(item) = sessions {
-        return Some(Ladder::Sessions(levels(item, problems)));
+        return Some(Ladder::Sessions(levels(item, problems, places)));
     }
-    climb.map(|item| Ladder::Climb(levels(item, problems)))
+    climb.map(|item| Ladder::Climb(levels(item, problems, places)))
 }

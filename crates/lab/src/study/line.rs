@@ -59,6 +59,7 @@ impl Beside {
 pub(super) struct LineSpans {
     budget: Range<usize>,
     promises: Range<usize>,
+    pub(super) sessions_max: Range<usize>,
 }
 
 /// `[line]`.
@@ -76,7 +77,11 @@ pub(super) fn read_line(mut table: Table<'_>, problems: &mut Problems) -> (Optio
             Err(error) => problems.add(&span, error.to_string(), "not a promise"),
         }
     }
-    let spans = LineSpans { budget: table.key_span("budget"), promises: table.key_span("promises") };
+    let spans = LineSpans {
+        budget: table.key_span("budget"),
+        promises: table.key_span("promises"),
+        sessions_max: table.key_span("sessions_max"),
+    };
     let (budget, hold) = read_times(&mut table, problems);
     let sessions_max =
         table.get("sessions_max").and_then(|item| item.count_within(problems, 1, SESSIONS_MAX));

@@ -158,6 +158,7 @@ pub(super) fn check_clients(body: &Body, span: &Range<usize>, when: &str, proble
 pub(super) struct LoadSpans {
     pub(super) pairing: Range<usize>,
     pub(super) clients: Range<usize>,
+    pub(super) client_cpus: Range<usize>,
 }
 
 /// The load.
@@ -179,6 +180,7 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load,
     }
     duration(&mut table, problems, "think_time", &mut load.think_time);
     duration(&mut table, problems, "backoff", &mut load.backoff);
+    let backoff_span = table.key_span("backoff");
     duration(&mut table, problems, "ramp", &mut load.ramp);
     duration(&mut table, problems, "drain", &mut load.drain);
     load.rate_tps = table.get("rate").and_then(|item| {
@@ -214,6 +216,10 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load,
     if let Some(at) = table.get("retries").and_then(|item| item.count_within(problems, 0, RETRIES_MAX)) {
         load.retries_max = at.value;
     }
+    if load.retries_max == 0 && !load.backoff.is_zero() {
+        let message = "`backoff` is the wait before a retry, and there are none";
+        problems.add_help(&backoff_span, message, "no `retries`", "for example: retries = 3");
+    }
     load.prime = read_prime(&mut table, problems);
     load.is_lenient = read_gates(&mut table, problems);
     if let Some(word) = choice(table.get("cache"), problems, "a state of the caches", ["warm", "cold"]) {
@@ -240,11 +246,16 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load,
         }
         Some(at.value)
     });
-    load.client_cpus = table.get("client_cpus").and_then(|item| {
+    let client_cpus = table.get("client_cpus");
+    load.client_cpus = client_cpus.and_then(|item| {
         let text = item.text(problems)?;
         cpu_list(&text, problems).then_some(text.value)
     });
-    let spans = LoadSpans { pairing: table.key_span("pairing"), clients: table.key_span("clients") };
+    let spans = LoadSpans {
+        pairing: table.key_span("pairing"),
+        clients: table.key_span("clients"),
+        client_cpus: client_cpus.map_or(0..0, |item| item.span()),
+    };
     table.finish(problems);
     (load, spans)
 }

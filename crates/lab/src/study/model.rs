@@ -37,7 +37,9 @@ pub struct Study {
     pub fleet: crate::fleet::Wishes,
     /// What the machine costs, which decides nothing either.
     pub price: Option<String>,
-    /// Where what is checked later stands in the text: `sessions`, `settings/NAME`, `settings/NAME/VARIABLE/name` and `/value`.
+    /// Where what is checked later stands in the text: `sessions`, `client_cpus` and other keys; values of axes as in
+    /// `engine/NAME`, `option/NAME/VALUE`; of settings also `settings/NAME/logging`, `settings/NAME/VARIABLE/name` and
+    /// `/value`.
     pub(crate) places: BTreeMap<String, Range<usize>>,
 }
 
@@ -259,6 +261,13 @@ pub struct ServerChoice {
     /// Where it is built from, where it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceChoice>,
+}
+
+impl ServerChoice {
+    /// What tells it from the other servers of the study.
+    pub(crate) fn key(&self) -> String {
+        self.label.as_ref().map_or(self.server.clone(), |label| format!("{}+{label}", self.server))
+    }
 }
 
 fn masked<S: serde::Serializer>(server: &str, serializer: S) -> Result<S::Ok, S::Error> {

@@ -238,7 +238,7 @@ fn study(mut table: Table<'_>, problems: &mut Problems, unpacked: &Unpacked) -> 
         // The server is made for so many, and the run's level is called so.
         axes.ladder = Ladder::Sessions(vec![asked.sessions_max]);
     }
-    check_options(&axes, &quick, &option_spans, &[&places, &quick_places], problems);
+    check_options(&axes, &quick, &option_spans, &mut [&mut places, &mut quick_places], problems);
     let compare = table.get("compare").and_then(|item| item.table(problems, "[compare]")).and_then(|inner| {
         places.spans.insert("margin".to_owned(), inner.key_span("margin"));
         read_compare(inner, &axes, (&load, line.as_ref()), problems)
@@ -286,6 +286,12 @@ fn study(mut table: Table<'_>, problems: &mut Problems, unpacked: &Unpacked) -> 
     }
     let mut spans = quick_places.spans;
     spans.extend(places.spans);
+    for (key, span) in [("pairing", load_spans.pairing), ("client_cpus", load_spans.client_cpus)] {
+        spans.insert(key.to_owned(), span);
+    }
+    if body.line.is_some() {
+        spans.insert("sessions".to_owned(), line_spans.sessions_max);
+    }
     Parts { title, question, body, quick, fleet, price, spans }
 }
 

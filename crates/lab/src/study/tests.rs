@@ -247,6 +247,8 @@ const BAD: &[(&str, &str, &[&str])] = &[
     ("blocks = 7", "blocks = 4294967295", &["4294967295 is not possible", "at most 10000"]),
     ("retries = 3", "retries = 4294967295", &["at most 1000000"]),
     ("retries = 3", "workers = 100000", &["at most 4096"]),
+    ("retries = 3", "backoff = \"5ms\"", &["`backoff` is the wait before a retry", "retries = 3"]),
+    ("retries = 3", "retries = 99999999999999999999", &["99999999999999999999 is not possible", "too large"]),
     (
         "retries = 3",
         "prime = 9223372036854775807",

@@ -176,7 +176,7 @@ pub(crate) fn begin(
     };
     let plan_before = before.as_ref().map(|(plan, _)| plan);
     let (subjects, pinned) = pins::look_up(home, request, body, plan_before, observer, stop)?;
-    pins::no_name_twice(&request.study, &pinned)?;
+    pins::no_name_twice(&request.study, body, &pinned)?;
     let controlled: Vec<Controlled<'_>> = subjects
         .iter()
         .map(|subject| Controlled { flavor: subject.flavor(), life: subject.life() })
@@ -190,7 +190,7 @@ pub(crate) fn begin(
         }
         None => {
             let plan = Plan::new(body, request.quick, seed(request, body), pinned);
-            crate::cells::check(&request.study, &body.load, &plan, &controlled)?;
+            crate::possible::check(home, &request.study, &body.load, &plan, &controlled)?;
             places::check(home, &request.study, body, &plan)?;
             has_blocks(request, &plan)?;
             let id = store.add_study(&study_row(request, body, &plan)?)?;

@@ -43,7 +43,8 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
     let mut found = Vec::new();
     for choice in &body.axes.server {
         if let Some(source) = &choice.source {
-            let commit = sandbox::builds::commit_of(&source.clone, &choice.server)?;
+            let commit = sandbox::builds::commit_of(&source.clone, &choice.server)
+                .map_err(|error| in_study(&request.study, choice, error.into()))?;
             let from = format!(
                 "to be built, unless it has been, from commit {commit} of {}",
                 source.clone.display()
@@ -54,7 +55,9 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
             continue;
         }
         let (name, flavor, build) = match servers::parse_argument(&choice.server)? {
-            Server::Selector(selector) => match sandbox::builds::find(home, &selector)? {
+            Server::Selector(selector) => match sandbox::builds::find(home, &selector)
+                .map_err(|error| in_study(&request.study, choice, error.into()))?
+            {
                 Resolved::Here(build) => (build.name(), build.flavor, Some(Some(build))),
                 Resolved::Away(fetchable) => {
                     let from = format!("to be fetched from {}", fetchable.source);
@@ -64,7 +67,7 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
             },
             Server::Sandbox(name) => {
                 let sandbox = servers::open_sandbox(home, &name)
-                    .map_err(|error| in_study(&request.study, &choice.server, error))?;
+                    .map_err(|error| in_study(&request.study, choice, error))?;
                 (name, sandbox.build().flavor, None)
             }
             Server::Url(target) => {
@@ -78,7 +81,7 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
         pinned.push(pin(&choice.server, choice.label.as_deref(), &name, ""));
         found.push((flavor, build));
     }
-    no_name_twice(&request.study, &pinned)?;
+    no_name_twice(&request.study, &body, &pinned)?;
     let plan = Plan::new(&body, request.quick, super::seed(request, &body), pinned);
     let controlled: Vec<Controlled<'_>> = found
         .iter()
@@ -91,7 +94,7 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
             },
         })
         .collect();
-    crate::cells::check(&request.study, &body.load, &plan, &controlled)?;
+    crate::possible::check(home, &request.study, &body.load, &plan, &controlled)?;
     super::places::check(home, &request.study, &body, &plan)?;
     let notes = SettingsNotes::of(&request.study, &body.load, &plan, &controlled)?;
     let mut notes: Vec<String> = notes.all().cloned().collect();

@@ -7,7 +7,7 @@ use sandbox::builds::source::Made;
 use sandbox::{Flavor, Home};
 
 use super::Request;
-use crate::error::Error;
+use crate::error::{Class, Error};
 use crate::observe::{Event, Observer};
 use crate::plan::{Pinned, Plan};
 use crate::servers::{self, Server};
@@ -24,18 +24,17 @@ pub(super) fn pin(selector: &str, label: Option<&str>, build_name: &str, identit
     }
 }
 
-pub(super) fn no_name_twice(study: &Study, pinned: &[Pinned]) -> Result<(), Error> {
+pub(super) fn no_name_twice(study: &Study, body: &Body, pinned: &[Pinned]) -> Result<(), Error> {
     for (index, one) in pinned.iter().enumerate() {
         if let Some(other) = pinned[..index].iter().find(|other| other.name == one.name) {
-            return Err(Error::Usage(format!(
-                "{}: `{}` and `{}` are the same server, {}: leave one out, or give it a label to measure it against \
-                 itself ({{ server = \"{}\", label = \"again\" }})",
-                study.path.display(),
-                other.selector,
-                one.selector,
-                one.name,
+            let message =
+                format!("`{}` and `{}` are the same server, {}", other.selector, one.selector, one.name);
+            let help = format!(
+                "leave one out, or give it a label to measure it against itself ({{ server = \"{}\", label = \"again\" }})",
                 one.selector
-            )));
+            );
+            let place = format!("server/{}", body.axes.server[index].key());
+            return Err(study.refuse(&place, message, "the second time", &help));
         }
     }
     Ok(())
@@ -116,7 +115,7 @@ fn found(
     if let (Server::Selector(selector), Some(pin)) = (&mut server, pin_before) {
         *selector = pin.build_name.parse()?;
     }
-    Subject::find(home, &server, observer).map_err(|error| in_study(study, &choice.server, error))
+    Subject::find(home, &server, observer).map_err(|error| in_study(study, choice, error))
 }
 
 /// A server that is built from source, unless it has been. What its commit was when the study began is kept to, whatever
@@ -166,19 +165,22 @@ fn with_flavors(subjects: &mut [Subject], unbuilt: &[usize]) -> Result<(), Error
     Ok(())
 }
 
-/// An error about a name in the study file, shown where the name stands.
-pub(super) fn in_study(study: &Study, name: &str, error: Error) -> Error {
-    let Error::Usage(message) = error else { return error };
-    let quoted = format!("\"{name}\"");
-    let Some(at) = study.text.find(&quoted) else { return Error::Usage(message) };
-    Error::Study(Box::new(crate::study::StudyError {
-        path: study.path.clone(),
-        text: study.text.clone(),
-        problems: vec![crate::study::Problem {
-            message,
-            span: at..at + quoted.len(),
-            label: "no such server".into(),
-            help: Some(format!("a server is {}", servers::FORMS)),
-        }],
-    }))
+/// An error about a server of the study, shown where the study names it.
+pub(super) fn in_study(study: &Study, choice: &ServerChoice, error: Error) -> Error {
+    let place = format!("server/{}", choice.key());
+    let no_build = "`plimsoll servers` lists what there is";
+    match error {
+        Error::Study(_) => error,
+        Error::Sandbox(error @ sandbox::Error::NoBuild { .. }) => {
+            match study.refuse(&place, error.to_string(), "no such build", no_build) {
+                Error::Study(problems) => Error::StudyServer(problems),
+                _ => error.into(),
+            }
+        }
+        error if error.class() == Class::Usage => {
+            let help = format!("a server is {}", servers::FORMS);
+            study.refuse(&place, error.to_string(), "no such server", &help)
+        }
+        error => error,
+    }
 }

@@ -1,5 +1,6 @@
 //! From a spec to a server that answers, with nothing left behind on failure.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
@@ -14,8 +15,8 @@ use crate::process::Ids;
 use crate::record::{self, Lock, Record};
 use crate::server::{self, postgres};
 use crate::{
-    Error, Flavor, Home, Life, Listen, Logging, OnProgress, Progress, Spec, Storage, builds, engines, limits,
-    preload, scheduler, settings, snapshot, storage, tls,
+    Error, Flavor, Home, Life, Listen, OnProgress, Progress, Spec, Storage, builds, engines, limits, preload,
+    scheduler, settings, snapshot, storage, tls,
 };
 
 /// Longest path of a unix socket (`sun_path`, with its closing zero).
@@ -52,7 +53,7 @@ impl Spec {
             return Err(Error::Libraries { build: self.build.name(), missing });
         }
         if let Some(engine) = &self.engine {
-            engines::settings_for(&self.build, engine)?;
+            engines::check(&self.build, engine)?;
         }
         if let Some(snapshot) = self.snapshot.as_ref().filter(|s| s.identity != self.build.identity) {
             return Err(Error::Unsupported {
@@ -60,27 +61,24 @@ impl Spec {
                 why: "a data directory belongs to the build that wrote it: load the data anew".to_owned(),
             });
         }
-        let has_like = matches!(self.logging, None | Some(Logging::None | Logging::GeneralFile));
-        if self.build.flavor == Flavor::Postgres && !has_like {
-            let asked = self.logging.map_or("", Logging::name);
-            return Err(Error::Unsupported {
-                what: format!("logging {asked} on {}", self.build),
-                why: "PostgreSQL has none and general-file (every statement, to its log)".to_owned(),
-            });
-        }
-        check_env(self)?;
+        self.logging.map_or(Ok(()), |logging| logging.check(self.build.flavor))?;
+        check_env(&self.env)?;
         self.storage.as_ref().map_or(Ok(()), Storage::check)?;
         settings::known::check(&self.build, &self.settings)
     }
 }
 
-/// The loader passes over a library that is not there with a line in the log, and the server would be measured without.
-fn check_env(spec: &Spec) -> Result<(), Error> {
+/// Refuses an environment that a server cannot have. The loader passes over a library that is not there with a line in
+/// the log, and the server would be measured without.
+///
+/// # Errors
+/// Names the variable.
+pub fn check_env(env: &BTreeMap<String, String>) -> Result<(), Error> {
     let refuse = |what: String, why: &str| Err(Error::Unsupported { what, why: why.to_owned() });
-    if let Some(name) = spec.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+    if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
         return refuse(format!("env \"{name}\""), "that is no name of a variable");
     }
-    match preload::named(&spec.env).find(|library| !library.is_file()) {
+    match preload::named(env).find(|library| !library.is_file()) {
         None => Ok(()),
         Some(library) => refuse(
             format!("env LD_PRELOAD={}", library.display()),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+pub use deploy::check_env;
 pub use leftovers::leftovers;
 
 use crate::build::Version;

@@ -169,13 +169,33 @@ fn refused_value(build: &Build, asked: &Settings) -> Result<Option<(String, Stri
 /// What `mysqld --verbose --help` said of a value: refused, or changed to another one, with which a run would not be
 /// the one that was asked for.
 fn complaint_of_mysql(asked: &[(&String, &String)], text: &str) -> Option<(String, String)> {
-    let words = ["Error while setting value", "adjusted to", "Unknown suffix", "Incorrect "];
+    let words = [
+        "Error while setting value",
+        "adjusted to",
+        "Unknown suffix",
+        "Incorrect ",
+        "Unknown collation: ",
+        "is not valid for CHARACTER SET",
+        "is not a compiled character set",
+    ];
     let lines = || text.lines().filter(|line| words.iter().any(|word| line.contains(word)));
     let about = |line: &str, name: &str| {
         let (line, name) = (canonical(line), canonical(name));
         [format!("'{name}'"), format!("for {name}")].iter().any(|form| line.contains(form.as_str()))
     };
-    let (name, value) = asked.iter().find(|(name, _)| lines().any(|line| about(line, name)))?;
+    // These have the value and not the name.
+    let about_charset = |line: &str, name: &str, value: &str| match name {
+        "character_set_server" => line.contains(&format!("Character set '{value}' is not")),
+        "collation_server" => {
+            line.contains(&format!("Unknown collation: '{value}'"))
+                || line.contains(&format!("COLLATION '{value}' is not valid"))
+        }
+        _ => false,
+    };
+    let is_named = |(name, value): &&(&String, &String)| {
+        lines().any(|line| about(line, name) || about_charset(line, &canonical(name), value))
+    };
+    let (name, value) = asked.iter().find(is_named)?;
     let adjusted = lines().find(|line| about(line, name) && line.contains("adjusted to"));
     let is_refused = lines().any(|line| about(line, name) && line.contains("Error while setting value"));
     let why = match adjusted.and_then(|line| line.split_once("adjusted to ")) {
@@ -271,6 +291,21 @@ fn known(build: &Build) -> Result<Vec<String>, Error> {
         return Err(Error::Archive { path: files.server.clone(), why });
     }
     Ok(names)
+}
+
+/// The plugins that a server of the MySQL family has in its program, engines among them, in lower case: each is an option
+/// that switches it.
+pub(crate) fn plugins(build: &Build) -> Result<Vec<String>, Error> {
+    let mut args = help_of_mysql(build);
+    args.extend(["--verbose".into(), "--help".into()]);
+    Ok(names_of_plugins(&ask(build, args)?.1))
+}
+
+/// From `mysqld --verbose --help`: `Enable or disable ARCHIVE plugin. One of: ON, OFF`.
+fn names_of_plugins(text: &str) -> Vec<String> {
+    let names = text.lines().filter_map(|line| line.split_once("Enable or disable "));
+    let names = names.filter_map(|(_, rest)| rest.split_once(" plugin").map(|(name, _)| name));
+    names.map(str::to_ascii_lowercase).collect()
 }
 
 /// What `mysqld --verbose --help` needs to be asked.
@@ -447,6 +482,12 @@ mod tests {
         let adjusted = "[Warning] option 'innodb-flush-log-at-trx-commit': unsigned value 9 adjusted to 2.\n";
         let why = said("innodb_flush_log_at_trx_commit", "9", adjusted).unwrap();
         assert_eq!(why, "`9` is not possible, the server would take 2 instead");
+        let charset = "mysqld: Character set 'utf9' is not a compiled character set and is not specified in the \
+                       '/usr/share/mysql/charsets/Index.xml' file\n";
+        assert!(said("character_set_server", "utf9", charset).unwrap().contains("`utf9`"));
+        let collation = "0 [ERROR] COLLATION 'latin1_bin' is not valid for CHARACTER SET 'utf8mb4'\n";
+        assert!(said("collation_server", "latin1_bin", collation).is_some());
+        assert_eq!(said("collation_server", "utf8mb4_bin", collation), None);
         let buffered = "[ERROR] Buffered error: Incorrect unsigned value: '-5' for max_connections\n";
         assert!(said("max_connections", "-5", buffered).unwrap().contains("`-5`"));
 
@@ -465,6 +506,9 @@ mod tests {
             names_mysql(help),
             ["general_log", "basedir", "log_bin", "abort_slave_event_count", "big_tables"]
         );
+        let help = "  --archive[=name]    Enable or disable ARCHIVE plugin. Possible values are ON,\n                      \
+                    Enable or disable INNODB_LOCKS plugin. One of: ON, OFF,\n";
+        assert_eq!(names_of_plugins(help), ["archive", "innodb_locks"]);
         let config = "shared_buffers\tpostmaster\tx\nTimeZone\tuser\ty\nnot a line\n";
         assert_eq!(names_postgres(config), ["shared_buffers", "timezone"]);
     }
