@@ -231,7 +231,7 @@ const LOAD: &[Key] = &[
         "backoff",
         "duration",
         "\"0s\"",
-        "wait before the first retry; it doubles with each",
+        "with `retries`: wait before the first retry; it doubles with each",
         "backoff = \"5ms\"",
     ),
     key(

@@ -74,6 +74,10 @@ fn study_with(section: &str, line: &str) -> String {
         "[load]" if line.starts_with("arrivals") => {
             format!("{head}{}[load]\nrate = 5\n{line}\n", axes(""))
         }
+        // There is no wait before a retry without one.
+        "[load]" if line.starts_with("backoff") => {
+            format!("{head}{}[load]\nretries = 3\n{line}\n", axes(""))
+        }
         // The end of a study that decides needs a bound, and something to decide.
         "[load]" if line.starts_with("until") || line.starts_with("budget") => {
             let other = if line.starts_with("until") { "budget = \"9m\"" } else { "until = \"decided\"" };
@@ -156,7 +160,11 @@ fn every_example_is_accepted_and_every_default_is_what_holds_without_the_key() {
                 assert_eq!(crate::plan::cells(&explicit).len(), 1, "{}", key.name);
                 continue;
             }
-            let without = if key.name == "arrivals" { "rate = 5" } else { "" };
+            let without = match key.name {
+                "arrivals" => "rate = 5",
+                "backoff" => "retries = 3",
+                _ => "",
+            };
             assert_eq!(explicit, body(&study_with(section.name, without)), "{} {}", section.name, key.name);
         }
     }
