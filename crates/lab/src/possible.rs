@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use sandbox::{Build, CpuRequest, Flavor, Home, Logging};
+use sandbox::{Build, CpuRequest, Flavor, Home, Logging, Storage};
 use workload::{Dialect, OptionError};
 
 use crate::cells::{Controlled, Life, cpu_request, sandbox_spec, utf8_alone};
@@ -96,6 +96,11 @@ impl Look<'_> {
                 self.study.refuse("client_cpus", error.to_string(), "not on this machine", help)
             })?;
         }
+        let storage = cell.storage.as_ref().filter(|storage| storage.made.is_none());
+        if let Some((storage, dir)) = storage.and_then(|storage| Some((storage, storage.datadir.clone()?))) {
+            let checked = Storage::at(&*storage.label, dir).check();
+            checked.map_err(|error| self.refuse("storage", &storage.label, &error.to_string()))?;
+        }
         if let Some(env) = &cell.env {
             let preload = env.preload.iter().try_for_each(|name| sandbox::preload::find(name).map(drop));
             let checked = preload.and_then(|()| sandbox::check_env(&env.set));
@@ -119,7 +124,7 @@ impl Look<'_> {
                 false => error.into(),
             })?;
         }
-        match spec.check() {
+        match spec.check().and_then(|()| spec.check_start()) {
             Err(sandbox::Error::Setting { build, name, is_value, why }) => {
                 let settings = &cell.settings;
                 let is_of_charset = ["character_set_server", "collation_server"].contains(&name.as_str());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use sandbox::{Home, MadeFilesystem, Storage};
+use sandbox::{Home, MadeFilesystem};
 use store::Store;
 
 use super::Work;
@@ -44,9 +44,9 @@ impl Made {
 /// Refuses file systems that this machine cannot make, and schedulers that its disks do not have or that servers which live at
 /// the same time would need at once.
 pub(super) fn check(home: &Home, study: &Study, body: &Body, plan: &Plan) -> Result<(), Error> {
-    let refuse = |error: sandbox::Error| {
+    let refuse = |place: &StorageChoice, error: sandbox::Error| {
         study.refuse(
-            "storage",
+            &format!("storage/{}", place.label),
             error.to_string(),
             "not possible on this machine",
             "see docs/study-file.md, \"a place\"",
@@ -57,14 +57,12 @@ pub(super) fn check(home: &Home, study: &Study, body: &Body, plan: &Plan) -> Res
     let places: BTreeMap<&str, &StorageChoice> = places.map(|place| (place.label.as_str(), place)).collect();
     for place in places.values() {
         if let Some(made) = &place.made {
-            sandbox::filesystem::check(made).map_err(refuse)?;
-        }
-        if let Some(dir) = place.datadir.as_ref().filter(|_| place.made.is_none()) {
-            Storage::at(&*place.label, dir.clone()).check().map_err(refuse)?;
+            sandbox::filesystem::check(made).map_err(|error| refuse(place, error))?;
         }
         if let Some(scheduler) = &place.scheduler {
             let on = place.made.as_ref().and_then(|made| made.on.as_deref()).or(place.datadir.as_deref());
-            sandbox::scheduler::check(on.unwrap_or(home.path()), scheduler).map_err(refuse)?;
+            sandbox::scheduler::check(on.unwrap_or(home.path()), scheduler)
+                .map_err(|error| refuse(place, error))?;
         }
     }
     let is_duel = body.load.pairing == Pairing::Duel

@@ -66,6 +66,14 @@ impl Spec {
         self.storage.as_ref().map_or(Ok(()), Storage::check)?;
         settings::known::check(&self.build, &self.settings)
     }
+
+    /// Refuses settings with which no server comes up, as far as that is known without trying.
+    ///
+    /// # Errors
+    /// Names the variable.
+    pub fn check_start(&self) -> Result<(), Error> {
+        settings::known::check_start(&self.build, &self.settings)
+    }
 }
 
 /// Refuses an environment that a server cannot have. The loader passes over a library that is not there with a line in
@@ -302,12 +310,17 @@ impl Sandbox {
             check_port(&self.record, port)?;
         }
         for outside in &self.record.outside {
-            let is_run_dir = *outside == self.record.run_dir;
-            make_dir(
-                outside,
-                if is_run_dir { 0o700 } else { 0o711 },
-                self.record.ids.filter(|_| is_run_dir),
-            )?;
+            if *outside == self.record.run_dir {
+                make_dir(outside, 0o700, self.record.ids)?;
+                continue;
+            }
+            make_dir(outside, 0o711, None).map_err(|error| Error::Unsupported {
+                what: format!(
+                    "{} cannot hold data directories",
+                    outside.parent().unwrap_or(outside).display()
+                ),
+                why: format!("{error}: name another directory"),
+            })?;
         }
         let mut own = vec![self.dir.join("tmp")];
         if spec.snapshot.is_none() {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 
 use super::{Settings, canonical};
-use crate::build::{Build, Flavor};
+use crate::build::{Build, Flavor, Version};
 use crate::{Error, builds, record, server};
 
 /// A name that a variable had or has: the older one, the newer one, and what to know.
@@ -138,6 +138,51 @@ pub(crate) fn check(build: &Build, asked: &Settings) -> Result<(), Error> {
         Some((name, why)) => Err(Error::Setting { build: build.name(), name, is_value: true, why }),
         None => Ok(()),
     }
+}
+
+/// Refuses values that programs take when they are asked, and servers refuse when they are initialised or started. It is for
+/// those who would hear of it late: a server that is deployed says so itself.
+pub(crate) fn check_start(build: &Build, asked: &Settings) -> Result<(), Error> {
+    let refused = match build.flavor {
+        Flavor::Postgres => refused_by_postgres(build, asked),
+        Flavor::Mysql | Flavor::Mariadb | Flavor::Percona => refused_by_innodb(asked),
+    };
+    let refused =
+        refused.map(|(name, why)| Error::Setting { build: build.name(), name, is_value: true, why });
+    refused.map_or(Ok(()), Err)
+}
+
+fn value_of<'a>(asked: &'a Settings, wanted: &str) -> Option<(&'a String, &'a String)> {
+    asked.iter().find(|(name, _)| canonical(name) == wanted)
+}
+
+/// Pages that no file has, and files that say no size.
+fn refused_by_innodb(asked: &Settings) -> Option<(String, String)> {
+    if let Some((name, text)) = value_of(asked, "innodb_page_size") {
+        let sizes = ["4k", "8k", "16k", "32k", "64k", "4096", "8192", "16384", "32768", "65536"];
+        if !sizes.contains(&text.trim().to_ascii_lowercase().as_str()) {
+            let why = format!("`{text}` is not a size of pages, which is 4k, 8k, 16k, 32k or 64k");
+            return Some((name.clone(), why));
+        }
+    }
+    let (name, text) = value_of(asked, "innodb_data_file_path")?;
+    let has_size = |file: &str| {
+        file.split(':').nth(1).is_some_and(|size| size.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let is_bad = text.split(';').any(|file| !has_size(file));
+    is_bad.then(|| {
+        (name.clone(), format!("`{text}` is no list of files with sizes, such as ibdata1:12M:autoextend"))
+    })
+}
+
+/// A log that says too little for those that would read it.
+fn refused_by_postgres(build: &Build, asked: &Settings) -> Option<(String, String)> {
+    let (name, level) = value_of(asked, "wal_level")?;
+    let default = if build.numbers() >= Version(10, 0, 0, 0) { "10" } else { "0" };
+    let senders = value_of(asked, "max_wal_senders").map_or(default, |(_, senders)| senders.trim());
+    let is_bad = level.trim().eq_ignore_ascii_case("minimal") && senders != "0";
+    is_bad
+        .then(|| (name.clone(), format!("`{level}` needs max_wal_senders = 0 beside it, which is {senders}")))
 }
 
 /// The variable whose value the program does not take, with what it says; `None` where it takes all of them, or does
@@ -495,6 +540,27 @@ mod tests {
                     GMT [1] HINT:  Available values: minimal, replica, logical.\n";
         let why = "invalid value for parameter \"wal_level\": \"foo\" (Available values: minimal, replica, logical)";
         assert_eq!(said_by_postgres("foo", text), why);
+    }
+
+    #[test]
+    fn what_a_start_would_refuse_is_refused_before() {
+        let refused = |flavor: Flavor, version: &str, asked: &[(&str, &str)]| {
+            let asked = asked.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            match check_start(&build(flavor, version), &asked) {
+                Err(Error::Setting { name, is_value: true, .. }) => Some(name),
+                other => other.map(|()| None).unwrap(),
+            }
+        };
+        let (mysql, postgres) = (Flavor::Mysql, Flavor::Postgres);
+        assert_eq!(refused(mysql, "8.0.33", &[("innodb_page_size", "16K")]), None);
+        assert_eq!(refused(mysql, "8.0.33", &[("innodb-page-size", "5000")]).unwrap(), "innodb-page-size");
+        let path = "innodb_data_file_path";
+        assert_eq!(refused(mysql, "8.0.33", &[(path, "ibdata1:12M;/x/b:50M:autoextend:max:1G")]), None);
+        assert_eq!(refused(mysql, "8.0.33", &[(path, "nonsense")]).unwrap(), path);
+        assert_eq!(refused(postgres, "15.18", &[("wal_level", "replica")]), None);
+        assert_eq!(refused(postgres, "15.18", &[("wal_level", "minimal")]).unwrap(), "wal_level");
+        assert_eq!(refused(postgres, "15.18", &[("wal_level", "minimal"), ("max_wal_senders", "0")]), None);
+        assert_eq!(refused(postgres, "9.6.24", &[("wal_level", "minimal")]), None);
     }
 
     #[test]
