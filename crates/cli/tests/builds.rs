@@ -139,7 +139,7 @@ fn a_study_builds_the_commits_of_a_clone_and_goes_on_where_one_does_not_build() 
     std::fs::write(&study, text("v1..v3")).unwrap();
     let dry = run_it(&["--dry-run"]).expect(0, &[]);
     assert!(dry.out.contains("v1 is v1, to be built, unless it has been, from commit "), "{}", dry.out);
-    assert!(dry.out.contains("3 cells, 1 blocks, 3 runs"), "{}", dry.out);
+    assert!(dry.out.contains("3 cells, 1 block, 3 runs"), "{}", dry.out);
 
     let wanted =
         ["does not build: build failed", "the compiler says no", "Its runs fail; the others are made"];

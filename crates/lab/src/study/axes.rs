@@ -635,9 +635,6 @@ pub(super) fn read_ladder(
         };
         distinct(item, problems, places, ("level", "level"), read, u32::to_string)
     };
-    if let Some(item) = sessions.or(climb) {
-        places.spans.insert("sessions".to_owned(), item.span());
-    }
     if let Some(item) = sessions {
         return Some(Ladder::Sessions(levels(item, problems, places)));
     }

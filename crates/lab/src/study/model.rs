@@ -37,8 +37,8 @@ pub struct Study {
     pub fleet: crate::fleet::Wishes,
     /// What the machine costs, which decides nothing either.
     pub price: Option<String>,
-    /// Where what is checked later stands in the text: `sessions`, `client_cpus` and other keys; values of axes as in
-    /// `engine/NAME`, `option/NAME/VALUE`; of settings also `settings/NAME/logging`, `settings/NAME/VARIABLE/name` and
+    /// Where what is checked later stands in the text: `client_cpus` and other keys; values of axes as in
+    /// `engine/NAME`, `level/SESSIONS`, `option/NAME/VALUE`; of settings also `settings/NAME/logging`, `settings/NAME/VARIABLE/name` and
     /// `/value`.
     pub(crate) places: BTreeMap<String, Range<usize>>,
 }

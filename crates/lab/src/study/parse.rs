@@ -289,8 +289,8 @@ fn study(mut table: Table<'_>, problems: &mut Problems, unpacked: &Unpacked) -> 
     for (key, span) in [("pairing", load_spans.pairing), ("client_cpus", load_spans.client_cpus)] {
         spans.insert(key.to_owned(), span);
     }
-    if body.line.is_some() {
-        spans.insert("sessions".to_owned(), line_spans.sessions_max);
+    if let Some(asked) = &body.line {
+        spans.insert(format!("level/{}", asked.sessions_max), line_spans.sessions_max);
     }
     Parts { title, question, body, quick, fleet, price, spans }
 }

@@ -85,7 +85,12 @@ pub(crate) fn sessions_are_possible(study: &Study, body: &Body) -> Result<(), Er
     let most = body.axes.ladder.levels().iter().copied().max().unwrap_or(1);
     crate::checks::levels(body.axes.ladder.levels(), body.load.clients).map_err(|error| {
         let message = format!("{most} sessions are not possible here");
-        study.refuse("sessions", message, "too many for this machine as it is set", &error.to_string())
+        study.refuse(
+            &format!("level/{most}"),
+            message,
+            "too many for this machine as it is set",
+            &error.to_string(),
+        )
     })
 }
 
