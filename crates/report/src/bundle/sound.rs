@@ -21,6 +21,9 @@ pub(super) fn contradictions(results: &Store) -> Result<Vec<Different>, Error> {
                 let seconds = results.intervals(head.id, ordinal)?;
                 let measured: Vec<&Interval> = seconds.iter().filter(|second| second.second >= 1).collect();
                 counts(step, &measured, &place, &mut found);
+                let slices =
+                    end.duel.as_ref().map_or(1, |duel| duel.slices.iter().filter(|it| it.is_counted).count());
+                lengths(step, &measured, slices.max(1), &place, &mut found);
                 let before = seconds.iter().rfind(|second| second.second < 1);
                 // In a duel each slice is measured after a warm-up of its own.
                 let slices = end.duel.as_ref().map_or(1, |duel| duel.slices.len() as u64);
@@ -58,18 +61,35 @@ fn counts(step: &Step, seconds: &[&Interval], place: &str, found: &mut Vec<Diffe
     for (at, (name, total)) in of_outcomes(&step.outcomes).into_iter().enumerate() {
         pairs.push((name, total, seconds.iter().map(|second| of_outcomes(&second.outcomes)[at].1).sum()));
     }
-    let length: f64 = seconds.iter().map(|second| second.duration_s).sum();
-    // Also false where one of them is no number.
-    let is_length = (step.duration_s - length).abs() <= LENGTH_SLACK_S + 0.01 * length;
-    // All but the last are whole, and none is shorter than that.
-    let whole = seconds.len().saturating_sub(1) as f64;
-    if !is_length || length < 0.9 * whole {
-        found.push(different(place, "length", step.duration_s, length.max(whole)));
-    }
     for (name, total, sum) in pairs.into_iter().filter(|(_, total, sum)| total != sum) {
         found.push(different(place, name, total, sum));
     }
 }
+
+/// A level is as long as its seconds, which end by the clock: each is a second, whatever happened in it, but for the last of
+/// each of `slices`, where the load ended. So a level has no more seconds and no fewer than its length says. Seconds that
+/// somebody adds, in which nothing happened, are consistent: they stand in the report as stalls.
+fn lengths(step: &Step, seconds: &[&Interval], slices: usize, place: &str, found: &mut Vec<Different>) {
+    let length: f64 = seconds.iter().map(|second| second.duration_s).sum();
+    // Also false where one of them is no number.
+    let is_length = (step.duration_s - length).abs() <= LENGTH_SLACK_S + 0.01 * length;
+    if !is_length {
+        found.push(different(place, "length", step.duration_s, length));
+    }
+    let is_second = |second: &Interval| second.duration_s >= SECOND_S.0 && second.duration_s <= SECOND_S.1;
+    let others: Vec<&&Interval> = seconds.iter().filter(|second| !is_second(second)).collect();
+    let too_long = others.iter().find(|second| second.duration_s.is_nan() || second.duration_s > SECOND_S.1);
+    if let Some(one) = too_long.or(others.get(slices)) {
+        found.push(different(place, &format!("length of second {}", one.second), one.duration_s, 1.0));
+    }
+    let gap = (1..).zip(seconds).find(|(at, second)| second.second != *at);
+    if let Some((at, second)) = gap {
+        found.push(different(place, "number of a second", second.second, at));
+    }
+}
+
+/// A whole second, from and to: clocks of several clients differ by less.
+const SECOND_S: (f64, f64) = (0.95, 1.05);
 
 /// Each statement is one of some class, beside classes of whole transactions; what failed did so for some error.
 fn classes(step: &Step, place: &str, found: &mut Vec<Different>) {
