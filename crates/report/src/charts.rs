@@ -142,7 +142,7 @@ pub(crate) fn charts(study: &StudyReport) -> Charts {
     share_scales(&mut ladders);
     name_references_once(&mut ladders);
     let mut of_sections: Vec<Ladder> =
-        sections(study).into_iter().flat_map(|section| section.charts).collect();
+        sections(study).iter().flat_map(|section| section.charts.clone()).collect();
     share_scales(&mut of_sections);
     ladders.extend(of_sections);
     let mut seconds: Vec<Seconds> = facets.iter().map(|facet| seconds(&layout, facet, &mut styles)).collect();

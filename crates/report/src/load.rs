@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 use store::{
@@ -255,6 +256,7 @@ impl Loader<'_> {
                 references: vec![],
                 audits: vec![],
                 claims: vec![],
+                sections: OnceLock::new(),
             });
             self.studies.len() - 1
         });

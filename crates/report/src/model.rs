@@ -1,5 +1,7 @@
 //! The view model: everything that a report says, built once from the stores, before any format is thought of.
 
+use std::sync::OnceLock;
+
 use store::{
     Audit, Axis, Build, Canary, Host, Key, LineSearch, Look, Probe, Reference, RunEnd, RunHead, Status,
     StudyRecord,
@@ -9,6 +11,7 @@ use crate::bundle::Claim;
 use crate::estimate::Estimate;
 use crate::figures::StepFigures;
 use crate::lines::{is_line, line_of};
+use crate::sections::Section;
 
 /// A report over one or more studies.
 #[derive(Debug, Clone)]
@@ -65,6 +68,9 @@ pub struct StudyReport {
     pub audits: Vec<AuditView>,
     /// What became of what was published, where this measures it again.
     pub claims: Vec<Claim>,
+    /// Its sections, made once for all formats when the first one asks: a curve is fitted hundreds of times for its
+    /// interval. What is changed above after that is not in them.
+    pub(crate) sections: OnceLock<Vec<Section>>,
 }
 
 /// A durability audit.

@@ -4,8 +4,10 @@
 mod common;
 
 use common::{Level, Noise};
+use report::bundle::{Bundling, bundle, verify};
 use report::{Report, Selection};
 use serde_json::Value;
+use store::bundle::{FIGURES, Limits, Manifest, pack, unpack};
 use store::*;
 
 /// A study over the product of its axes; `tps` says what each cell carries.
@@ -26,6 +28,10 @@ fn made(of: &Made<'_>) -> String {
 }
 
 fn report_of(of: &Made<'_>) -> Report {
+    Report::of_stores(&[&store_of(of)], &Selection::Latest).expect("a report")
+}
+
+fn store_of(of: &Made<'_>) -> Store {
     let directory = tempfile::tempdir().expect("a directory");
     let mut store = Store::open(directory.path()).expect("a store");
     let mut axes: Vec<Axis> = of
@@ -103,7 +109,7 @@ fn report_of(of: &Made<'_>) -> Report {
             }
         }
     }
-    Report::of_stores(&[&store], &Selection::Latest).expect("a report")
+    store::testing::in_memory(&store).expect("a store in memory")
 }
 
 /// The text of a section, without the page's markup.
@@ -408,4 +414,54 @@ fn figures_of_sections_are_in_json() {
     let fit = &sections["stability"]["usl"][0]["rows"][0];
     near(&fit["gamma"]["value"], 90.0);
     near(&fit["r_squared"], 1.0);
+}
+
+/// Who was rolled back was in the system, too. Bundles that were sealed with the law of committed transactions still verify.
+#[test]
+fn littles_law_is_the_same_one_in_cells_and_by_storage() {
+    let store = store_of(&Made {
+        file_text: "[report]\nsections = \"storage\"\n",
+        axes: &[("storage", &["default", "memory"])],
+        levels: &[16],
+        is_climb: false,
+        compare: ("storage", "default"),
+        tps: &|_, _| 300.0,
+    });
+    let study = store.studies().expect("studies")[0].id;
+    let limits = Limits::default();
+    let sealed = bundle(&store, study, Bundling::default()).expect("a bundle");
+    // As an earlier version sealed it: no names of rows, and another figure.
+    let earlier = |little: &dyn Fn(usize) -> Value| {
+        let mut members = unpack(&sealed.bytes, &limits).expect("members");
+        let figures = members.iter_mut().find(|(name, _)| name == FIGURES).expect("figures");
+        let mut json: Value = serde_json::from_slice(&figures.1).expect("JSON");
+        let rows = &mut json["sections"][0]["sections"]["storage"]["places"][0]["rows"];
+        for (at, row) in rows.as_array_mut().expect("rows").iter_mut().enumerate() {
+            let row = row.as_object_mut().expect("a row");
+            assert!(row.remove("row").is_some() && row.remove("little_started").is_some(), "{row:?}");
+            row.insert("little".to_owned(), little(at));
+        }
+        figures.1 = serde_json::to_vec(&json).expect("JSON");
+        let manifest: Manifest = serde_json::from_slice(&members[0].1).expect("a manifest");
+        members[0].1 = Manifest::new(&manifest.study, manifest.author, &members[1..], vec![]).bytes();
+        verify(&pack(&members).expect("a bundle"), &limits)
+    };
+    let found = earlier(&|_| 7.into()).different;
+    let recomputed: Vec<Value> = found.iter().map(|one| one.recomputed.clone()).collect();
+    assert_eq!(recomputed.len(), 2, "{found:?}");
+    let proof = earlier(&|at| recomputed[at].clone());
+    assert!(proof.is_verified(), "{:?} {:?}", proof.refused, proof.different);
+    let report = Report::of_stores(&[&store], &Selection::Latest).expect("a report");
+    let row = report::json(&report)["sections"][0]["sections"]["storage"]["places"][0]["rows"][0].clone();
+    let of_committed = row["tps"].as_f64().unwrap() * row["mean_ms"].as_f64().unwrap() / 1000.0 / 16.0;
+    assert!((recomputed[0].as_f64().unwrap() / of_committed - 1.0).abs() < 0.02, "{recomputed:?} {row}");
+
+    let connection = store::testing::connection(&store);
+    connection.execute_batch("UPDATE step SET rolled_back = committed / 4").expect("more outcomes");
+    let report = Report::of_stores(&[&store], &Selection::Latest).expect("a report");
+    let json = report::json(&report);
+    let of_cell = json["cells"][0]["little"].as_f64().expect("the law");
+    let row = &json["sections"][0]["sections"]["storage"]["places"][0]["rows"][0];
+    assert_eq!(row["little_started"].as_f64(), Some(of_cell), "{row}");
+    assert!(row.get("little").is_none(), "{row}");
 }

@@ -9,7 +9,7 @@ use crate::json;
 use crate::model::Report;
 
 /// Texts that are kept, with all that stands below these names.
-const NAMES: [&str; 27] = [
+const NAMES: [&str; 28] = [
     "key",
     "base",
     "other",
@@ -37,11 +37,19 @@ const NAMES: [&str; 27] = [
     "settings_asked",
     "file_sha256",
     "planned_at",
+    "row",
 ];
 
 /// The figures of a report.
 pub(crate) fn of(report: &Report) -> Value {
     kept(&json::json(report), false).unwrap_or(Value::Null)
+}
+
+/// With those that earlier versions sealed and that are defined otherwise since.
+pub(crate) fn of_all_versions(report: &Report) -> Value {
+    let mut json = json::json(report);
+    json["sections"] = report.studies.iter().map(crate::sections::earlier_json_line).collect();
+    kept(&json, false).unwrap_or(Value::Null)
 }
 
 /// As they are stored: a line each, so that two of them can be compared by eye.

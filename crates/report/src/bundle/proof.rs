@@ -68,8 +68,8 @@ impl Proof {
     pub const PROVES: &'static str = "every figure is the one that comes out of the stored histograms and seconds, \
          these agree with the totals of their runs, and nothing was changed since it was sealed";
     /// What it cannot mean.
-    pub const CANNOT: &'static str = "that the measurements took place as stored: whoever invents consistent ones can \
-         seal them. A signature says whose word it is; `plimsoll rerun` measures again";
+    pub const CANNOT: &'static str = "that the measurements took place as stored: whoever invents consistent ones (or \
+         seconds without a transaction) can seal them. A signature says whose word it is; `plimsoll rerun` measures again";
 
     fn refused(signature: Signature, why: &dyn std::fmt::Display) -> Proof {
         let refused = Some(why.to_string());
@@ -120,7 +120,7 @@ pub fn verify(bytes: &[u8], limits: &Limits) -> Proof {
 fn compared(opened: &Opened, unproved: &mut Vec<String>) -> Result<(usize, Vec<Different>), Error> {
     let bundle = |why: String| super::refused(BundleError::Refused(why));
     let stored = opened.member(FIGURES).ok_or_else(|| bundle("it has no figures".to_owned()))?;
-    let recomputed = figures::of(&report_of(&opened.results)?);
+    let recomputed = figures::of_all_versions(&report_of(&opened.results)?);
     if stored.len() > LONGER_MAX * figures::bytes(&recomputed).len() {
         return Err(bundle(format!("{FIGURES} is longer than the figures of what was measured")));
     }
@@ -201,6 +201,8 @@ fn workloads(
 const COMPARISON: [&str; 5] = ["metric", "axis", "base", "other", "climb"];
 /// What figures of every version have.
 const ALWAYS: [&str; 3] = ["studies", "cells", "comparisons"];
+/// What names a row of a section's table.
+const ROW: &str = "row";
 /// Figures of another version may be longer than those of this one, but not that much.
 const LONGER_MAX: usize = 4;
 /// Of a value that is shown; a forged one may be of any length.
@@ -229,6 +231,9 @@ fn compare(stored: &Value, recomputed: Option<&Value>, path: &mut String, out: &
                 path.truncate(length);
             }
         }
+        (Value::Array(one), Some(Value::Array(other))) if one.iter().any(|row| row.get(ROW).is_some()) => {
+            compare_rows(one, other, path, out);
+        }
         (Value::Array(one), Some(Value::Array(other))) if one.len() == other.len() => {
             for (at, (value, other)) in one.iter().zip(other).enumerate() {
                 path.push_str(&format!("[{at}]"));
@@ -245,6 +250,49 @@ fn compare(stored: &Value, recomputed: Option<&Value>, path: &mut String, out: &
     }
 }
 
+/// Rows of a table are told apart by what names them, so that one that is missing is told as that. Those of names that are
+/// not there are held against each other in their order: a later version may call them otherwise.
+fn compare_rows(stored: &[Value], recomputed: &[Value], path: &mut String, out: &mut Vec<Different>) {
+    let length = path.len();
+    let mut others: Vec<Option<&Value>> = recomputed.iter().map(Some).collect();
+    let mut pairs: Vec<(usize, &Value, Option<&Value>)> = Vec::new();
+    for (at, row) in stored.iter().enumerate() {
+        let is_same = |other: &Value| row.get(ROW).is_some() && other.get(ROW) == row.get(ROW);
+        pairs.push((at, row, taken(&mut others, is_same)));
+    }
+    for (at, row, found) in &mut pairs {
+        if found.is_none() && stored.len() == recomputed.len() {
+            *found = taken(&mut others, |_| true);
+        }
+        let name = row.get(ROW).and_then(Value::as_str).map(|name| format!(" ({name})"));
+        path.push_str(&format!("[{at}]{}", name.unwrap_or_default()));
+        match found {
+            Some(_) => compare(&without_name(row), *found, path, out),
+            None => compare(row, None, path, out),
+        }
+        path.truncate(length);
+    }
+    for row in others.into_iter().flatten() {
+        let name = row.get(ROW).and_then(Value::as_str).unwrap_or_default();
+        out.push(Different {
+            where_: cut(&format!("{path}[] ({name})")),
+            stored: "nothing".into(),
+            recomputed: shown(row),
+        });
+    }
+}
+
+/// The first that it is, which nobody else gets.
+fn taken<'a>(others: &mut [Option<&'a Value>], is_it: impl Fn(&Value) -> bool) -> Option<&'a Value> {
+    others.iter_mut().find(|other| other.is_some_and(&is_it)).and_then(Option::take)
+}
+
+fn without_name(row: &Value) -> Value {
+    let mut row = row.clone();
+    row.as_object_mut().and_then(|row| row.remove(ROW));
+    row
+}
+
 fn shown(value: &Value) -> Value {
     match value {
         Value::String(text) if text.chars().count() <= SHOWN_MAX => value.clone(),
@@ -258,4 +306,40 @@ fn shown(value: &Value) -> Value {
 fn cut(text: &str) -> String {
     let kept: String = text.chars().take(SHOWN_MAX).collect();
     if kept.len() < text.len() { format!("{kept}…") } else { kept }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn different(stored: &Value, recomputed: &Value) -> Vec<(String, Value)> {
+        let mut found = Vec::new();
+        compare(stored, Some(recomputed), &mut String::new(), &mut found);
+        found.into_iter().map(|one| (one.where_, one.recomputed)).collect()
+    }
+
+    #[test]
+    fn rows_are_matched_by_what_names_them() {
+        let row = |name: &str, tps: f64| json!({"row": name, "tps": tps});
+        let table = |rows: &[Value]| json!({"places": [{"rows": rows}]});
+        let (a, b, c) = (row("a, 8", 1.0), row("b, 8", 2.0), row("b, 16", 3.0));
+        let all = table(&[a.clone(), b.clone(), c.clone()]);
+        assert_eq!(different(&all, &all), []);
+        // One that is missing on either side is told as that, and those after it are the same.
+        let missing = different(&table(&[a.clone(), c.clone()]), &all);
+        assert_eq!(missing, [("places[0].rows[] (b, 8)".to_owned(), json!("2 names"))]);
+        let more = different(&all, &table(&[b.clone(), c.clone()]));
+        assert_eq!(more, [("places[0].rows[0] (a, 8)".to_owned(), json!("nothing"))]);
+        let changed = different(&table(&[a.clone(), row("b, 8", 9.0), c.clone()]), &all);
+        assert_eq!(changed, [("places[0].rows[1] (b, 8).tps".to_owned(), json!(2.0))]);
+        // Of another version: other words, the same figures.
+        assert_eq!(different(&table(&[row("old words", 1.0), b, c]), &all), []);
+        // Of one without names.
+        let bare = |tps: f64| json!({"tps": tps});
+        assert_eq!(different(&table(&[bare(1.0), bare(2.0), bare(3.0)]), &all), []);
+        assert_eq!(different(&table(&[bare(1.0), bare(2.0), bare(4.0)]), &all).len(), 1);
+        assert_eq!(different(&table(&[bare(1.0)]), &all).len(), 1);
+    }
 }

@@ -55,7 +55,11 @@ const ALL: [(&str, Calls, Make); 6] = [
 
 /// The sections of a study: those that it asks for in its own order, those that its axes call for, and what was looked
 /// at in every run.
-pub(crate) fn sections(study: &StudyReport) -> Vec<Section> {
+pub(crate) fn sections(study: &StudyReport) -> &[Section] {
+    study.sections.get_or_init(|| made(study))
+}
+
+fn made(study: &StudyReport) -> Vec<Section> {
     let wishes = wishes(study);
     let wish = |name: &str| wishes.sections.iter().position(|wish| wish == name);
     let mut all: Vec<_> =
@@ -82,9 +86,18 @@ pub(crate) fn wishes(study: &StudyReport) -> Wishes {
 /// The figures that the study's sections tell, for JSON: by section, by table. Those of lines, rankings and claims stand
 /// elsewhere in it.
 pub(crate) fn json_line(study: &StudyReport) -> Value {
-    let figures = |section: Section| (section.id.to_owned(), table::json_of(&section.tables));
+    figures_of(study, false)
+}
+
+/// With those that bundles were sealed with and that are defined otherwise since.
+pub(crate) fn earlier_json_line(study: &StudyReport) -> Value {
+    figures_of(study, true)
+}
+
+fn figures_of(study: &StudyReport, with_earlier: bool) -> Value {
+    let figures = |section: &Section| (section.id.to_owned(), table::json_of(&section.tables, with_earlier));
     let all: Map<String, Value> = sections(study)
-        .into_iter()
+        .iter()
         .map(figures)
         .filter(|(_, tables)| !tables.is_empty())
         .map(|(id, tables)| (id, Value::Object(tables)))
@@ -95,7 +108,7 @@ pub(crate) fn json_line(study: &StudyReport) -> Value {
 /// For the page's template; `study` is the study's place in the report.
 pub(crate) fn values(report: &StudyReport, study: usize) -> Vec<Value> {
     sections(report)
-        .into_iter()
+        .iter()
         .map(|section| {
             let tables: Vec<Value> = section
                 .tables

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::{Cell, Section, Table, dash, groups, name};
+use crate::derived;
 use crate::model::{Point, StudyReport};
 use crate::text::{number, value_text};
 use crate::wishes::Wishes;
@@ -30,8 +31,8 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         drawings: Vec::new(),
         id: "storage",
         title: "By storage",
-        hint: "Response times in ms. Little: sessions that TPS and the mean response time imply, over the real ones; a row \
-               that is marked cannot be true as it stands. TPS per fsync: transactions that one log flush of the device \
+        hint: "Response times in ms. Little: sessions that the transactions started per second (rolled back and failed ones \
+               among them) and the mean response time imply, over the real ones; a row that is marked cannot be true as it stands. TPS per fsync: transactions that one log flush of the device \
                carries at the rate that the device alone can do; above 1 commits are grouped or not flushed each."
             .to_owned(),
         charts: Vec::new(),
@@ -64,7 +65,8 @@ fn table(study: &StudyReport, caption: String, points: &[&Point]) -> Table {
                 Cell::number("mean_ms", point.mean_ms.map(|e| e.median)),
                 Cell::number("p95_ms", point.p95_ms.map(|e| e.median)),
                 Cell::number("tps", tps),
-                Cell::written("little", little(study, point), little_text),
+                Cell::written("little_started", derived::little(study, point), little_text)
+                    .instead_of("little", little_of_committed(study, point)),
                 Cell::number("tps_per_fsync", tps.zip(fsync).map(|(tps, fsync)| tps / fsync)),
             ]
         })
@@ -96,7 +98,8 @@ fn durability(study: &StudyReport, point: &Point) -> (String, Option<String>) {
     server.map_or((String::new(), None), |s| (s.durability_class.clone(), Some(s.durability_why.clone())))
 }
 
-fn little(study: &StudyReport, point: &Point) -> Option<f64> {
+/// As bundles were sealed with it: of committed transactions alone, which is less where others were rolled back or failed.
+fn little_of_committed(study: &StudyReport, point: &Point) -> Option<f64> {
     let checks: Vec<stats::LittleCheck> = study
         .counted(point)
         .filter_map(|(_, step)| {
