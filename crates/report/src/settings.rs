@@ -89,7 +89,7 @@ fn add_kind(
 }
 
 /// Settings with more than one value among the runs of one point.
-fn volatile(study: &StudyReport) -> BTreeSet<String> {
+pub(crate) fn volatile(study: &StudyReport) -> BTreeSet<String> {
     let mut volatile = BTreeSet::new();
     for point in &study.points {
         let runs: Vec<_> = study.counted(point).filter_map(|(run, _)| run.end.as_ref()).collect();

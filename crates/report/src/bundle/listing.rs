@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::bundle::{Author, LeftOut};
-use store::{ChangeDecision, Key, ServerFacts};
+use store::{ChangeDecision, Key};
 
 use super::claims::{identity, key};
 use super::marks::{RunMark, marks};
+use super::reported::ReportedSettings;
 use super::{Opened, study_of};
 use crate::calibration::{TIMES, summary};
 use crate::error::Error;
@@ -16,6 +17,7 @@ use crate::estimate::Estimate;
 use crate::history::{HistoryQuery, PointOfSeries, points_of, shape};
 use crate::load::Selection;
 use crate::model::{Report, StudyReport, VerdictView};
+use crate::settings::volatile;
 use crate::text::{metric_name, time_text, value_text};
 
 /// A bundle as it is listed. Hubs keep it: what later versions add has a default.
@@ -41,6 +43,9 @@ pub struct Listing {
     pub hosts: Vec<ListedHost>,
     pub cells: Vec<ListedCell>,
     pub claims: Vec<ListedClaim>,
+    /// By server: all other settings as it reported them, the same in all of its cells.
+    #[serde(default)]
+    pub reported: BTreeMap<String, BTreeMap<String, String>>,
     /// Durability audits of the builds that ran, as the report's JSON has them.
     pub audits: Vec<Value>,
     /// Of histories.
@@ -124,7 +129,8 @@ pub struct ListedCell {
     pub p99_ms: Option<Estimate>,
     /// Settings that the study asked for.
     pub settings_asked: BTreeMap<String, String>,
-    /// Those that were asked for and those that decide the durability, as the server reported them.
+    /// As the server reported them: those that it was started with, that decide the durability, or that differ between cells
+    /// of this server.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
     /// The settings that decide the durability, as audits have them.
@@ -170,6 +176,7 @@ pub fn listing(opened: &Opened) -> Result<(Listing, Report), Error> {
     let shape = shape(&stored.file_text);
     let counted = study.runs.iter().filter(|run| run.standing == crate::Standing::Counted).count();
     let query = HistoryQuery { metrics: OF_HISTORY.map(str::to_owned).to_vec(), ..HistoryQuery::default() };
+    let (cells, reported) = cells(&report, study);
     let listing = Listing {
         study: stored.name.clone(),
         title: stored.title.clone(),
@@ -183,7 +190,8 @@ pub fn listing(opened: &Opened) -> Result<(Listing, Report), Error> {
         runs: (counted, study.runs.len()),
         left_out: opened.manifest.left_out.clone(),
         hosts: hosts(&report, study, opened)?,
-        cells: cells(&report, study),
+        cells,
+        reported,
         claims: study.verdicts.iter().map(|view| claim(&report, study, view, &shape)).collect(),
         audits: crate::durability::audits(study),
         points: points_of(&opened.results, 0, &record, &query)?,
@@ -250,25 +258,23 @@ fn calibration(made: &store::Calibrations) -> ListedCalibration {
     }
 }
 
-/// What was asked for and what decides the durability, as the server reported it. All else is its own default, for a private
-/// server is started without option files.
-fn settings(server: &ServerFacts) -> BTreeMap<String, String> {
-    let reported = |name: &String| {
-        // Command lines write some names with hyphens.
-        let name = name.replace('-', "_");
-        server.settings.get(&name).map(|value| (name, value.clone()))
-    };
-    server.settings_asked.keys().chain(server.deciding.keys()).filter_map(reported).collect()
-}
-
-fn cells(report: &Report, study: &StudyReport) -> Vec<ListedCell> {
+/// Cells, and what their servers reported besides.
+fn cells(
+    report: &Report,
+    study: &StudyReport,
+) -> (Vec<ListedCell>, BTreeMap<String, BTreeMap<String, String>>) {
     let text = |key: &Key, name: &str| key.get(name).map(value_text).unwrap_or_default();
+    let servers = study.points.iter().filter_map(|point| {
+        let (run, _) = point.runs.first()?;
+        Some((text(&point.key, "server"), &study.runs[*run].end.as_ref()?.server))
+    });
+    let settings = ReportedSettings::of(servers, volatile(study));
     let each = study.points.iter().filter_map(|point| {
         let (run, _) = point.runs.first()?;
         let run = &study.runs[*run];
         let server = run.end.as_ref().map(|end| &end.server);
+        let name = text(&point.key, "server");
         Some(ListedCell {
-            server: text(&point.key, "server"),
             build: run.build.as_ref().map(|build| build.identity.clone()).unwrap_or_default(),
             workload: text(&point.key, "workload"),
             sessions: point.sessions,
@@ -279,15 +285,16 @@ fn cells(report: &Report, study: &StudyReport) -> Vec<ListedCell> {
             p95_ms: point.p95_ms,
             p99_ms: point.p99_ms,
             settings_asked: server.map(|server| server.settings_asked.clone()).unwrap_or_default(),
-            settings: server.map(settings).unwrap_or_default(),
+            settings: server.map(|server| settings.of_cell(&name, server)).unwrap_or_default(),
             deciding: server.map(|server| crate::durability::deciding(&server.deciding)).unwrap_or_default(),
             durability_found: server
                 .map(|server| crate::durability::finding(study, run, server).1)
                 .unwrap_or_default(),
             key: point.key.clone(),
+            server: name,
         })
     });
-    each.collect()
+    (each.collect(), settings.others)
 }
 
 fn claim(report: &Report, study: &StudyReport, view: &VerdictView, shape: &str) -> ListedClaim {

@@ -5,6 +5,7 @@ mod figures;
 mod listing;
 mod marks;
 mod proof;
+mod reported;
 mod sound;
 
 use std::collections::BTreeMap;
