@@ -12,8 +12,8 @@ use report::history::{History, HistoryQuery};
 use report::{Report, Selection};
 use stats::Replication;
 use store::bundle::{
-    BundleError, CALIBRATIONS, FIGURES, Limits, MANIFEST, Manifest, Member, Private, RESULTS, SIGNATURE,
-    pack, unpack,
+    BundleError, CALIBRATIONS, FIGURES, Limits, MANIFEST, Manifest, Member, NamedWorkloads, Private, RESULTS,
+    SIGNATURE, content_sha256, pack, unpack,
 };
 use store::testing::{connection, in_memory};
 use store::{Calibrations, ChangeDecision, ChangeState, LineStart, PackedHistogram, Store};
@@ -133,6 +133,21 @@ fn totals_that_are_not_those_of_their_seconds_are_found() {
             "length",
             "UPDATE step SET duration_s = duration_s / 2; UPDATE interval SET duration_s = duration_s / 2",
         ),
+        // Of a longer level the throughput is lower.
+        (
+            "length of second 1",
+            "UPDATE step SET duration_s = duration_s * 2; UPDATE interval SET duration_s = duration_s * 2",
+        ),
+        (
+            "length of second",
+            "UPDATE step SET duration_s = duration_s + 5 WHERE run_id = 1;
+             UPDATE interval SET duration_s = duration_s + 5
+             WHERE second = 2 AND step_id IN (SELECT id FROM step WHERE run_id = 1)",
+        ),
+        (
+            "number of a second",
+            "UPDATE interval SET second = second + 5 WHERE second > 1",
+        ),
         ("length", "UPDATE step SET duration_s = 9e999; UPDATE interval SET duration_s = 9e999"),
         ("statements of its classes", "DELETE FROM statement WHERE step_id IN (SELECT id FROM step WHERE run_id = 1)"),
     ] {
@@ -229,6 +244,26 @@ fn what_is_private_does_not_travel_and_the_figures_stay() {
 
 /// What no study leads to goes with it all the same, and nothing that belongs to another study does.
 #[test]
+fn files_that_are_no_text_travel_as_they_are() {
+    let store = measured();
+    let name = "latin.smack";
+    let files = [("latin.smack", b"words".to_vec()), ("words.dat", b"r\xe9d,1 password=secret".to_vec())];
+    let hash = content_sha256(name, &files);
+    let sql = "UPDATE study SET plan = json_set(plan, '$.workloads', json(?1))";
+    connection(&store).execute(sql, [serde_json::json!({ name: hash }).to_string()]).unwrap();
+    let mut workloads = NamedWorkloads::default();
+    workloads.add(name, files.clone().map(|(path, bytes)| (path.to_owned(), bytes)).to_vec());
+    let sealed = sealed(&store, Bundling { workloads, ..Bundling::default() });
+    let proof = proof(&sealed.bytes);
+    assert!(proof.is_verified() && proof.unproved.is_empty(), "{:?} {:?}", proof.different, proof.unproved);
+    let opened = Opened::new(&sealed.bytes, Path::new("b"), &Limits::default()).unwrap();
+    assert_eq!(opened.member("workloads/2-words.dat"), Some(&files[1].1[..]));
+    let told = opened.manifest.left_out.iter().filter(|left| left.what.contains("was not looked for in it"));
+    let told: Vec<&str> = told.map(|left| left.what.as_str()).collect();
+    assert!(told.len() == 1 && told[0].starts_with("workloads/2-words.dat"), "{told:?}");
+}
+
+#[test]
 fn decisions_searches_and_calibrations_travel() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = common::nights(directory.path());
@@ -314,6 +349,9 @@ fn claims_are_reproduced_or_not_or_left_open() {
         let mut both = alike.clone();
         both.studies[0].claims = vec![claim.clone()];
         let html = report::html(&both).unwrap();
+        // All formats share the sections that were made for the first of them.
+        both.studies[0].claims.clear();
+        assert!(report::markdown(&both).contains("## Measured again"));
         assert!(
             html.contains(">Measured again</h2>") && html.contains(&format!("<td>{}</td>", verdict.word()))
         );

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ::report::bundle::{Bundling, Proof, Signature, bundle as seal, read, verify as prove};
 use lab::workloads::Elsewhere;
 use store::bundle::{
-    BundleError, EXTENSION, LeftOut, Limits, NamedWorkloads, Private, SigningKey, content_sha256,
+    BundleError, EXTENSION, LeftOut, Limits, Member, NamedWorkloads, Private, SigningKey, content_sha256,
 };
 use store::{Calibrations, Store, StudyRecord};
 
@@ -184,8 +184,9 @@ fn calibrations(store: &Store, record: &StudyRecord) -> Result<BTreeMap<String, 
     Ok(found)
 }
 
-/// Of a workload so much travels, with the rows and words that it reads from files.
-const WORKLOAD_BYTES_MAX: usize = 64 << 20;
+/// Workload files of a study travel up to here, with the rows and words that they read from files: sealing and verifying
+/// hold a bundle in memory several times.
+const WORKLOADS_BYTES_MAX: usize = 512 << 20;
 
 /// The workload files of the plan, where they are still what was run: those that a rerun was made with, else those that are
 /// here under their names.
@@ -198,8 +199,12 @@ fn workload_files(record: &StudyRecord, folder: &Path) -> (NamedWorkloads, Vec<L
     let here = BTreeMap::new();
     let planned = record.study.plan.get("workloads").and_then(|all| all.as_object());
     let (mut named, mut absent) = (NamedWorkloads::default(), Vec::new());
+    let mut room = WORKLOADS_BYTES_MAX;
     for (workload, hash) in planned.into_iter().flatten() {
-        match files_of(workload, hash.as_str().unwrap_or_default(), unpacked.get(workload).unwrap_or(&here)) {
+        let places = unpacked.get(workload).unwrap_or(&here);
+        match files_of(workload, hash.as_str().unwrap_or_default(), places)
+            .and_then(|files| within(&mut room, files))
+        {
             Ok(files) => named.add(workload, files),
             Err(why) => absent.push(LeftOut {
                 what: format!("files of workload {workload}: {why}"),
@@ -211,23 +216,31 @@ fn workload_files(record: &StudyRecord, folder: &Path) -> (NamedWorkloads, Vec<L
     (named, absent)
 }
 
-/// The texts of a workload's files, or why they cannot travel.
-fn files_of(workload: &str, hash: &str, elsewhere: &Elsewhere) -> Result<Vec<(String, String)>, String> {
+/// A workload's files, or why they cannot travel.
+fn files_of(workload: &str, hash: &str, elsewhere: &Elsewhere) -> Result<Vec<Member>, String> {
     let files = lab::workloads::files(workload, elsewhere)
         .map_err(|error| format!("they cannot be read here ({error})"))?;
     let each: Vec<(&str, &Vec<u8>)> = files.iter().map(|(path, bytes)| (path.as_str(), bytes)).collect();
     if content_sha256(workload, &each) != hash {
         return Err("they are no longer what was run".to_owned());
     }
-    if files.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() > WORKLOAD_BYTES_MAX {
-        return Err(format!("they have more than {} MiB", WORKLOAD_BYTES_MAX >> 20));
+    Ok(files)
+}
+
+/// Takes them where there is room for them.
+fn within(room: &mut usize, files: Vec<Member>) -> Result<Vec<Member>, String> {
+    let bytes = files.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+    match room.checked_sub(bytes) {
+        Some(left) => {
+            *room = left;
+            Ok(files)
+        }
+        None => Err(format!(
+            "they have {} MiB, and the workload files of a bundle {} MiB at most: bring them where it is measured again",
+            bytes >> 20,
+            WORKLOADS_BYTES_MAX >> 20
+        )),
     }
-    let text = |(path, bytes): (String, Vec<u8>)| match String::from_utf8(bytes) {
-        Ok(text) => Ok((path, text)),
-        // What is private cannot be looked for in other bytes.
-        Err(_) => Err(format!("{path} is no text in UTF-8")),
-    };
-    files.into_iter().map(text).collect()
 }
 
 /// Of each log so much travels, its end.
@@ -277,4 +290,19 @@ fn end_of(path: &Path) -> Option<String> {
     } else {
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workload_files_travel_up_to_a_bound_that_is_told() {
+        let of = |bytes: usize| vec![("x.dat".to_owned(), vec![0; bytes])];
+        let mut room = 3 << 20;
+        assert!(within(&mut room, of(2 << 20)).is_ok());
+        let why = within(&mut room, of(2 << 20)).unwrap_err();
+        assert!(why.contains("2 MiB") && why.contains("512 MiB at most"), "{why}");
+        assert!(within(&mut room, of(1 << 20)).is_ok(), "a smaller one has room");
+    }
 }

@@ -48,10 +48,13 @@ fn files_of_all_kinds_are_sealed_and_held_against_the_plan() {
     let init = at("t.sql", "CREATE TABLE t (n int);\n");
     let smack = at("colours.smack", SMACK);
     at("colours.dat", "red,1\ngreen,2\nblue,3\n");
+    let latin = at("latin/colours.smack", SMACK);
+    std::fs::write(dir.path().join("latin/colours.dat"), b"r\xe9d,1\ngr\xfcn,2\nblue,3\n").unwrap();
     let hers = at("ada-l.sql", "SELECT 'ada-l';\n");
     let scripts = format!("pgbench:{script}@3,select-only;init={init}");
     let gone = at("gone.sql", "SELECT 4;\n");
-    let all = [one.clone(), two.clone(), odd, scripts.clone(), smack.clone(), hers, gone.clone()];
+    let all =
+        [one.clone(), two.clone(), odd, scripts.clone(), smack.clone(), latin.clone(), hers, gone.clone()];
     of_workloads(dir.path(), &all);
     std::fs::write(&gone, "SELECT 5;\n").unwrap();
 
@@ -60,6 +63,9 @@ fn files_of_all_kinds_are_sealed_and_held_against_the_plan() {
     let bundle = ["bundle", "quickstart", "--results", &results, "-o", &file];
     let done = Done::of(plimsoll().args(bundle).env("USER", "ada-l").output().unwrap()).expect(0, &[]);
     assert!(done.out.contains(&format!("files of workload {gone}: they are no longer what was run")));
+    let unsearched =
+        "colours.dat is no text in UTF-8: what is private was not looked for in it: now as it is";
+    assert!(done.out.contains(unsearched), "{}", done.out);
     assert!(done.out.contains("somebody.sql\" is as it was run but for what is private"), "{}", done.out);
 
     let found = verified(&file, 0);
@@ -78,6 +84,8 @@ fn files_of_all_kinds_are_sealed_and_held_against_the_plan() {
     assert_eq!((texts(&one), texts(&two)), (vec!["SELECT 1;\n".into()], vec!["SELECT 2;\n".into()]));
     assert_eq!(texts(&scripts)[2], "CREATE TABLE t (n int);\n");
     assert_eq!(texts(&smack)[1..], vec!["red,1\ngreen,2\nblue,3\n".to_owned(); 2]);
+    let bytes = index.iter().find(|found| found.workload == latin).unwrap().content(&members).unwrap();
+    assert_eq!(bytes[1].1, b"r\xe9d,1\ngr\xfcn,2\nblue,3\n");
     assert!(members.iter().all(|(name, _)| !name.contains("ada-l")));
 
     // Sealed anew with another file, or with one that no workload is made of.

@@ -59,30 +59,30 @@ pub struct Bundle {
 /// # Errors
 /// There is no such study, it cannot be read, or the key cannot sign.
 pub fn bundle(store: &Store, study: StudyId, bundling: Bundling<'_>) -> Result<Bundle, Error> {
-    let mut files = bundling.workloads.texts;
+    let mut files = bundling.workloads.members;
     if !bundling.workloads.index.is_empty() {
         files.push((INDEX.to_owned(), as_json(INDEX, &bundling.workloads.index)?));
     }
-    let mut logs: Vec<(String, String)> =
-        bundling.logs.into_iter().map(|(name, text)| (format!("{LOGS}{name}"), text)).collect();
+    let mut logs: Vec<Member> =
+        bundling.logs.into_iter().map(|(name, text)| (format!("{LOGS}{name}"), text.into_bytes())).collect();
     files.sort();
     logs.sort();
-    let mut texts = [files, logs].concat();
+    files.append(&mut logs);
     if !bundling.calibrations.is_empty() {
-        texts.insert(0, (CALIBRATIONS.to_owned(), as_json(CALIBRATIONS, &bundling.calibrations)?));
+        files.insert(0, (CALIBRATIONS.to_owned(), as_json(CALIBRATIONS, &bundling.calibrations)?));
     }
     let series = crate::history::decided_series_of(store, study)?;
-    let mut extracted = store.extract(study, &bundling.private, &series, texts, bundling.absent)?;
+    let mut extracted = store.extract(study, &bundling.private, &series, files, bundling.absent)?;
     let results = Store::of_bundle(&extracted.results, Path::new(RESULTS)).map_err(refused)?;
     let stored = study_of(&results)?;
-    mark_changed(&mut extracted.texts, &stored)?;
+    mark_changed(&mut extracted.members, &stored)?;
     let figures = figures::of(&report_of(&results)?);
     let mut members: Vec<Member> = vec![
         (STUDY.to_owned(), stored.file_text.clone().into_bytes()),
         (RESULTS.to_owned(), extracted.results),
         (FIGURES.to_owned(), figures::bytes(&figures)),
     ];
-    members.extend(extracted.texts);
+    members.extend(extracted.members);
     let mut left_out = extracted.left_out;
     left_out.sort();
     let manifest = Manifest::new(&stored.name, author(&stored.file_text), &members, left_out);
@@ -98,8 +98,8 @@ pub fn bundle(store: &Store, study: StudyId, bundling: Bundling<'_>) -> Result<B
     Ok(Bundle { bytes: pack(&members).map_err(refused)?, manifest, signer })
 }
 
-fn as_json(name: &str, content: &impl serde::Serialize) -> Result<String, Error> {
-    serde_json::to_string(content)
+fn as_json(name: &str, content: &impl serde::Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(content)
         .map_err(|error| refused(BundleError::Refused(format!("{name} cannot be written: {error}"))))
 }
 
@@ -111,7 +111,7 @@ fn mark_changed(members: &mut [Member], study: &Study) -> Result<(), Error> {
     }
     let text = as_json(INDEX, &index)?;
     if let Some((_, bytes)) = members.iter_mut().find(|(name, _)| name == INDEX) {
-        *bytes = text.into_bytes();
+        *bytes = text;
     }
     Ok(())
 }

@@ -182,7 +182,7 @@ pub(crate) fn calibrations() -> Calibrations {
 /// What goes with them.
 pub(crate) fn bundling(key: Option<&SigningKey>) -> Bundling<'_> {
     let mut workloads = NamedWorkloads::default();
-    let files = FILES.map(|(path, text)| (path.to_owned(), text.to_owned()));
+    let files = FILES.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
     workloads.add(SCRIPTS, files.to_vec());
     Bundling {
         key,

@@ -79,20 +79,24 @@ fn columns(connection: &Connection, table: &str) -> Sql<Vec<String>> {
         .collect()
 }
 
+/// What stands in the place of bytes that were not searched.
+const UNSEARCHED: &str = "as it is";
+
 /// What of a results file travels.
 #[derive(Debug)]
 pub struct Extracted {
     /// A results file.
     pub results: Vec<u8>,
-    /// Texts that go with it, by their names.
-    pub texts: Vec<Member>,
+    /// What goes with it.
+    pub members: Vec<Member>,
     pub left_out: Vec<LeftOut>,
 }
 
 impl Store {
     /// A results file with this study alone, every attempt of every run in it, audits of the builds that ran, what was
     /// decided of changes of these `series` and the searches for load lines; and what was replaced because it must not
-    /// travel, also in `texts`. Rows keep their numbers: the same store gives the same bytes.
+    /// travel, also in those of `members` that are text in UTF-8: of the others it is told that they were not searched. Rows
+    /// keep their numbers: the same store gives the same bytes.
     ///
     /// # Errors
     /// There is no such study, or the file cannot be read.
@@ -101,7 +105,7 @@ impl Store {
         study: StudyId,
         private: &Private,
         series: &BTreeSet<String>,
-        texts: Vec<(String, String)>,
+        members: Vec<Member>,
         absent: Vec<LeftOut>,
     ) -> Result<Extracted, Error> {
         let mut eraser = Eraser::new(private);
@@ -114,13 +118,24 @@ impl Store {
             Ok(out.serialize(MAIN_DB)?.to_vec())
         })?;
         // A file is called after somebody, too.
-        let texts = texts
-            .into_iter()
-            .map(|(name, text)| (eraser.text(&name), eraser.text(&text).into_bytes()))
-            .collect();
+        let mut unsearched = Vec::new();
+        let mut searched = |(name, bytes): Member| {
+            let name = eraser.text(&name);
+            let bytes = match String::from_utf8(bytes) {
+                Ok(text) => eraser.text(&text).into_bytes(),
+                Err(error) => {
+                    let what =
+                        format!("{name} is no text in UTF-8: what is private was not looked for in it");
+                    unsearched.push(LeftOut { what, instead: UNSEARCHED.to_owned(), times: 1 });
+                    error.into_bytes()
+                }
+            };
+            (name, bytes)
+        };
+        let members = members.into_iter().map(&mut searched).collect();
         let absent: Vec<LeftOut> =
             absent.into_iter().map(|it| LeftOut { what: eraser.text(&it.what), ..it }).collect();
-        Ok(Extracted { results: bytes, texts, left_out: [eraser.left_out(), absent].concat() })
+        Ok(Extracted { results: bytes, members, left_out: [eraser.left_out(), absent, unsearched].concat() })
     }
 
     fn copy(

@@ -77,24 +77,24 @@ pub fn content_sha256<B: AsRef<[u8]>>(workload: &str, files: &[(&str, B)]) -> St
 pub struct NamedWorkloads {
     /// What leads to the members.
     pub index: Vec<WorkloadFiles>,
-    /// Texts by the names of their members.
-    pub texts: Vec<(String, String)>,
+    /// The members.
+    pub members: Vec<Member>,
 }
 
 impl NamedWorkloads {
     /// Takes a workload with its files.
-    pub fn add(&mut self, workload: &str, files: Vec<(String, String)>) {
+    pub fn add(&mut self, workload: &str, files: Vec<(String, Vec<u8>)>) {
         let mut named = Vec::new();
-        for (path, text) in files {
+        for (path, bytes) in files {
             let plain = plain_name(&path);
-            let known = self.texts.iter().find(|(member, known)| {
-                *known == text && member.split_once('-').is_some_and(|(_, name)| *name == plain)
+            let known = self.members.iter().find(|(member, known)| {
+                *known == bytes && member.split_once('-').is_some_and(|(_, name)| *name == plain)
             });
             let member = match known {
                 Some((member, _)) => member.clone(),
                 None => {
-                    let member = format!("{WORKLOADS}{}-{plain}", self.texts.len() + 1);
-                    self.texts.push((member.clone(), text));
+                    let member = format!("{WORKLOADS}{}-{plain}", self.members.len() + 1);
+                    self.members.push((member.clone(), bytes));
                     member
                 }
             };
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn every_file_has_a_name_of_its_own_that_a_bundle_can_have() {
-        let text = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+        let text = |path: &str, text: &str| (path.to_owned(), text.as_bytes().to_vec());
         let mut named = NamedWorkloads::default();
         named.add("a/x.sql", vec![text("a/x.sql", "SELECT 1;")]);
         named.add("b/x.sql", vec![text("b/x.sql", "SELECT 2;")]);
@@ -141,8 +141,7 @@ mod tests {
         let both = "pgbench:a/x.sql@3,b/x.sql";
         named.add(both, vec![text("a/x.sql", "SELECT 1;"), text("b/x.sql", "SELECT 2;")]);
         named.add(".sql", vec![text(".sql", "SELECT 4;")]);
-        let members: Vec<Member> =
-            named.texts.iter().map(|(name, text)| (name.clone(), text.clone().into_bytes())).collect();
+        let members = named.members;
         assert_eq!(members.len(), 4, "{:?}", named.index);
         super::super::pack(&members).unwrap();
         for found in &named.index {
