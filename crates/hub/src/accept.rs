@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use report::bundle::{ListedClaim, Listing, RunMark};
+use report::bundle::{Listing, RunMark};
 use serde_json::{Value, json};
-use stats::{RatioSpan, Replication, replicated};
 use store::{CLOUD, INSTANCE_TYPE, PRICE};
 
 use crate::check::Verified;
@@ -14,6 +13,7 @@ use crate::files::{BUNDLE, Keeping, REPORT};
 use crate::kept::changed;
 use crate::remeasure::{self, By};
 use crate::schema;
+use crate::standing::{count, count_all, has_verdict};
 
 /// Texts of a submitter are shown up to here.
 const SHOWN_MAX: usize = 400;
@@ -32,15 +32,15 @@ pub(crate) struct Submission<'a> {
 
 /// Lists a bundle. When this returns it is kept and listed, also if everything loses power now.
 pub(crate) fn accept(db: &Db, keeping: &Keeping, submission: &Submission<'_>) -> Result<(), Error> {
-    let Submission { id, bytes, verified, .. } = submission;
+    let Submission { id, bytes, verified, token, .. } = submission;
     // Before anything of it is kept; within the transaction it is asked again.
-    db.with(|sql| refuse_replayed(sql, &verified.listing.marks))?;
+    db.with(|sql| refuse_replayed(sql, token, &verified.listing.marks))?;
     keeping.keep_before(id, BUNDLE, bytes)?;
     keeping.keep_before(id, REPORT, verified.report.as_bytes())?;
     db.with(|sql| {
         sql.transaction(|sql| {
             refuse_known(sql, id)?;
-            refuse_replayed(sql, &verified.listing.marks)?;
+            refuse_replayed(sql, token, &verified.listing.marks)?;
             keeping.keep_with(sql, id, BUNDLE, bytes)?;
             keeping.keep_with(sql, id, REPORT, verified.report.as_bytes())?;
             insert(sql, submission)?;
@@ -63,25 +63,33 @@ pub(crate) fn refuse_known(sql: &mut Sql, id: &str) -> Result<(), Error> {
     match rows.first().map(|row| row.int(0)) {
         None => Ok(()),
         Some(0) => Err(Error::Known(format!("/bundle/{id}"))),
-        Some(_) => Err(Error::Hidden),
+        Some(_) => Err(Error::Hidden("this bundle was here, and a moderator hid it: it is not taken again")),
     }
 }
 
 /// Refuses runs that are here already, sealed anew: as a whole, or as another machine's. A study that has grown since has
-/// runs of its own beside those of its earlier bundle. What a moderator hid says nothing: it may be a forgery of these runs.
-fn refuse_replayed(sql: &mut Sql, marks: &[RunMark]) -> Result<(), Error> {
+/// runs of its own beside those of its earlier bundle.
+///
+/// Runs that a moderator hid are not taken again from the token that submitted them, under whatever seal. From another
+/// token they are: what was hidden may be a forgery of them, and its author must not keep out whoever measured them. A
+/// signature does not tell the two apart, for anybody can submit a copy of a file that its owner has signed.
+pub(crate) fn refuse_replayed(sql: &mut Sql, token: &str, marks: &[RunMark]) -> Result<(), Error> {
     let mut here: BTreeMap<String, usize> = BTreeMap::new();
     for some in marks.chunks(500) {
         let hosts: BTreeMap<&str, &str> = some.iter().map(|mark| (&*mark.run, &*mark.host)).collect();
         let runs: Vec<Cell> = hosts.keys().map(|run| Cell::from(*run)).collect();
         let sentence = format!(
-            "SELECT run_mark.run, run_mark.bundle_id, run_mark.host
-             FROM run_mark JOIN bundle ON bundle.id = run_mark.bundle_id
-             WHERE run_mark.run IN ({}) AND bundle.is_hidden = 0",
+            "SELECT run_mark.run, run_mark.bundle_id, run_mark.host, bundle.is_hidden, bundle.token
+             FROM run_mark JOIN bundle ON bundle.id = run_mark.bundle_id WHERE run_mark.run IN ({})",
             places_of_values(1, runs.len())
         );
         for row in sql.rows(&sentence, &runs)? {
             let (run, bundle, host) = (row.text(0), row.text(1), row.text(2));
+            match (row.int(3), row.text(4) == token) {
+                (0, _) => {}
+                (_, true) => return Err(Error::Hidden(HIDDEN_RUNS)),
+                (_, false) => continue,
+            }
             if hosts.get(&*run).is_some_and(|here| *here != host) {
                 return Err(Error::Refused(format!(
                     "its runs are those of /bundle/{bundle}, which names another machine for them"
@@ -95,6 +103,8 @@ fn refuse_replayed(sql: &mut Sql, marks: &[RunMark]) -> Result<(), Error> {
         None => Ok(()),
     }
 }
+
+const HIDDEN_RUNS: &str = "runs of this bundle were submitted by this token before, and a moderator hid them: they are not taken again from it";
 
 pub(crate) fn short(text: &str) -> String {
     match text.char_indices().nth(SHOWN_MAX) {
@@ -145,7 +155,7 @@ fn words(listing: &Listing) -> String {
 fn insert(sql: &mut Sql, submission: &Submission<'_>) -> Result<(), Error> {
     let Submission { id, bytes, verified, token, now_ms, .. } = submission;
     let (id, listing) = (*id, &verified.listing);
-    let values: [Cell; 11] = [
+    let values: [Cell; 12] = [
         id.into(),
         (*now_ms).into(),
         listing.measured_at_ms.into(),
@@ -165,17 +175,25 @@ fn insert(sql: &mut Sql, submission: &Submission<'_>) -> Result<(), Error> {
             ..listing.clone()
         })?
         .into(),
+        listing.signer.clone().unwrap_or_default().into(),
     ];
     sql.execute(
         "INSERT INTO bundle (id, received_ms, measured_ms, token, is_hidden, hidden_why, study, shape, bytes, figures,
-         words, head, listing) VALUES (?1, ?2, ?3, ?4, 0, '', ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+         words, head, listing, signer) VALUES (?1, ?2, ?3, ?4, 0, '', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         &values,
     )?;
     for (at, claim) in listing.claims.iter().enumerate() {
         let text = serde_json::to_string(claim)?;
-        let values: [Cell; 5] =
-            [id.into(), (at as i64).into(), claim.id.clone().into(), claim.host.clone().into(), text.into()];
-        let sentence = "INSERT INTO claim (bundle_id, ordinal, id, host, claim) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let values: [Cell; 6] = [
+            id.into(),
+            (at as i64).into(),
+            claim.id.clone().into(),
+            claim.host.clone().into(),
+            text.into(),
+            i64::from(has_verdict(claim)).into(),
+        ];
+        let sentence = "INSERT INTO claim (bundle_id, ordinal, id, host, claim, has_verdict)
+                        VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         sql.execute(sentence, &values)?;
     }
     for host in &listing.hosts {
@@ -239,6 +257,8 @@ pub struct Made {
     pub id: String,
     /// In milliseconds since 1970.
     pub received_ms: i64,
+    /// Name of a token.
+    pub token: String,
     pub listing: Listing,
 }
 
@@ -287,7 +307,7 @@ pub(crate) fn list_into(sql: &mut Sql, made: impl IntoIterator<Item = Made>) -> 
                     id: &one.id,
                     bytes: &[],
                     verified,
-                    token: "made",
+                    token: &one.token,
                     now_ms: one.received_ms,
                     is_drawn: false,
                 };
@@ -297,84 +317,6 @@ pub(crate) fn list_into(sql: &mut Sql, made: impl IntoIterator<Item = Made>) -> 
     }
     // Once each: one by one a claim that thousands measured would be counted thousands of times.
     sql.transaction(count_all)
-}
-
-/// Counts each claim anew.
-pub(crate) fn count_all(sql: &mut Sql) -> Result<(), Error> {
-    let claims = sql.rows("SELECT DISTINCT id FROM claim", &[])?;
-    claims.iter().try_for_each(|row| count(sql, &row.text(0)))
-}
-
-/// A bundle's part in a claim, and what it says of the first one.
-pub(crate) struct Measured {
-    pub(crate) bundle: String,
-    pub(crate) claim: ListedClaim,
-    /// Of the first one: none.
-    pub(crate) between: Option<(RatioSpan, Replication)>,
-    /// On the machine of the first one.
-    pub(crate) is_same_host: bool,
-}
-
-/// Measurements of a claim that are shown, the first received first, held against that one: `limit` of them from `offset` on.
-pub(crate) fn measured(sql: &mut Sql, claim: &str, offset: i64, limit: i64) -> Result<Vec<Measured>, Error> {
-    let rows = sql.rows(
-        "SELECT bundle.id, claim.claim FROM claim JOIN bundle ON bundle.id = claim.bundle_id
-         WHERE claim.id = ?1 AND bundle.is_hidden = 0 ORDER BY bundle.received_ms, bundle.id, claim.ordinal
-         LIMIT ?2 OFFSET ?3",
-        &[claim.into(), limit.into(), offset.into()],
-    )?;
-    let mut first = match offset {
-        0 => None,
-        _ => measured(sql, claim, 0, 1)?.pop().map(|one| one.claim),
-    };
-    let mut all = Vec::with_capacity(rows.len());
-    for row in rows {
-        let claim: ListedClaim = serde_json::from_str(&row.text(1))?;
-        let between = first.as_ref().and_then(|first| replicated(span(first)?, span(&claim)?, first.margin));
-        let is_same_host = first.as_ref().is_some_and(|first| first.host == claim.host);
-        first.get_or_insert_with(|| claim.clone());
-        all.push(Measured { bundle: row.text(0), claim, between, is_same_host });
-    }
-    Ok(all)
-}
-
-/// More than there are of anything.
-pub(crate) const ALL: i64 = 1 << 40;
-
-pub(crate) fn span(claim: &ListedClaim) -> Option<RatioSpan> {
-    Some(RatioSpan { ratio: claim.ratio?, low: claim.low?, high: claim.high? })
-}
-
-/// Counts on how many machines a claim was reproduced: others than that of the first measurement, each once, by its newest
-/// measurement that decides something.
-pub(crate) fn count(sql: &mut Sql, claim: &str) -> Result<(), Error> {
-    let all = measured(sql, claim, 0, ALL)?;
-    sql.execute("DELETE FROM standing WHERE claim_id = ?1", &[claim.into()])?;
-    let Some(first) = all.first() else { return Ok(()) };
-    let mut others: BTreeMap<&str, Replication> = BTreeMap::new();
-    for one in all[1..].iter().filter(|one| !one.is_same_host) {
-        let kept = others.entry(&one.claim.host).or_insert(Replication::Undecided);
-        if let Some((_, verdict)) = one.between.filter(|(_, verdict)| *verdict != Replication::Undecided) {
-            *kept = verdict;
-        }
-    }
-    let of = |verdict| others.values().filter(|found| **found == verdict).count() as i64;
-    let values: [Cell; 8] = [
-        claim.into(),
-        short(&first.claim.text).into(),
-        first.bundle.clone().into(),
-        (all.len() as i64).into(),
-        (others.len() as i64 + 1).into(),
-        of(Replication::Reproduced).into(),
-        of(Replication::NotReproduced).into(),
-        of(Replication::Undecided).into(),
-    ];
-    sql.execute(
-        "INSERT INTO standing (claim_id, text, bundle_id, bundles, hosts, reproduced, contradicted, undecided)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        &values,
-    )?;
-    Ok(())
 }
 
 /// Takes a bundle out of everything that is shown; its file stays.

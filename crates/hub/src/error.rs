@@ -6,6 +6,9 @@ pub enum Error {
     /// There is no such thing here.
     #[error("there is no such {0} here")]
     NotFound(&'static str),
+    /// A flavour without histories, and those that have some.
+    #[error("there are no histories of {flavor:?} here: {}", there_are(.there))]
+    NoHistory { flavor: String, there: Vec<String> },
     /// What was asked for cannot be.
     #[error("{0}")]
     Wrong(String),
@@ -24,9 +27,9 @@ pub enum Error {
     /// It is here already, by this or another seal.
     #[error("what it measured is here already: {0}")]
     Known(String),
-    /// A bundle that was here and was taken away.
-    #[error("this bundle was here, and a moderator hid it: it is not taken again")]
-    Hidden,
+    /// What was here and was taken away.
+    #[error("{0}: ask whoever keeps this hub")]
+    Hidden(&'static str),
     /// A worker's lease that is over.
     #[error("this lease is over: the work is somebody else's now, or was asked back")]
     LeaseOver,
@@ -42,6 +45,10 @@ pub enum Error {
     /// Of the hub's own making.
     #[error("{0}")]
     Inside(String),
+}
+
+fn there_are(flavors: &[String]) -> String {
+    if flavors.is_empty() { "of nothing yet".to_owned() } else { format!("of {}", flavors.join(", ")) }
 }
 
 impl From<rusqlite::Error> for Error {

@@ -21,6 +21,7 @@ mod random;
 mod remeasure;
 mod schema;
 mod serve;
+mod standing;
 mod submit;
 mod tokens;
 mod worker;

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use stats::{RatioSpan, replicated};
 use store::ChangeDecision;
 
-use crate::accept::{ALL, measured, span};
 use crate::db::{Cell, Row, Sql, places_of_values};
 use crate::error::Error;
 use crate::remeasure;
+use crate::standing::{ALL, measured, span};
 
 /// Rows of a list.
 const PAGE: i64 = 50;
@@ -38,11 +38,10 @@ fn heads(rows: &[Row]) -> Result<Vec<Value>, Error> {
 
 fn standing(row: &Row) -> Value {
     json!({"claim": row.text(0), "text": row.text(1), "bundle": row.text(2), "bundles": row.int(3), "hosts": row.int(4),
-           "reproduced": row.int(5), "contradicted": row.int(6), "undecided": row.int(7)})
+           "submitters": row.int(8), "reproduced": row.int(5), "contradicted": row.int(6), "undecided": row.int(7)})
 }
 
-const STANDING: &str =
-    "SELECT claim_id, text, bundle_id, bundles, hosts, reproduced, contradicted, undecided FROM standing";
+const STANDING: &str = "SELECT claim_id, text, bundle_id, bundles, hosts, reproduced, contradicted, undecided, submitters FROM standing";
 
 fn newest(sql: &mut Sql) -> Result<Vec<Value>, Error> {
     let sentence = "SELECT head FROM bundle WHERE is_hidden = 0 ORDER BY received_ms DESC, id LIMIT ?1";
@@ -200,7 +199,7 @@ pub(crate) fn claim(sql: &mut Sql, id: &str, part: Part) -> Result<Value, Error>
         let hosts = head["hosts"].as_array().into_iter().flatten();
         let machine = hosts.clone().find(|host| host["fingerprint"] == *one.claim.host).cloned();
         json!({"bundle": head, "claim": one.claim, "between": between, "standing": standing,
-               "is_same_host": one.is_same_host, "machine": machine})
+               "is_same_host": one.is_same_host, "is_same_submitter": one.is_same_submitter, "machine": machine})
     });
     let lines: Vec<Value> = lines.collect();
     let remeasured = remeasure::of_claim(sql, id)?;
@@ -404,7 +403,10 @@ pub(crate) fn server(sql: &mut Sql, name: &str, part: Part) -> Result<Value, Err
             value["audited"] = json!(audited(cell, &audits));
             value
         });
-        studies.push(json!({"bundle": of_json(&row.text(0))?, "cells": cells.collect::<Vec<_>>()}));
+        // Of the newest: on a static page of thousands the others have them on their bundles' pages.
+        let reported = listing.reported.get(name).filter(|_| studies.len() < STUDIES as usize);
+        studies.push(json!({"bundle": of_json(&row.text(0))?, "cells": cells.collect::<Vec<_>>(),
+                            "reported": reported.cloned().unwrap_or_default()}));
     }
     Ok(json!({"server": name, "studies": studies, "audits": audits, "next": next}))
 }
@@ -474,6 +476,13 @@ pub(crate) fn history(
     words: &str,
     part: Part,
 ) -> Result<Histories, Error> {
+    let is_any = "SELECT id FROM series WHERE flavor = ?1 AND points > 0 LIMIT 1";
+    // Without a name: that of a hub that has none yet.
+    if !flavor.is_empty() && sql.rows(is_any, &[flavor.into()])?.is_empty() {
+        let all = "SELECT DISTINCT flavor FROM series WHERE points > 0 ORDER BY flavor LIMIT 100";
+        let there = sql.rows(all, &[])?.iter().map(|row| row.text(0)).collect();
+        return Err(Error::NoHistory { flavor: flavor.to_owned(), there });
+    }
     if !METRICS.contains(&metric) {
         let sentence = "SELECT id FROM series WHERE flavor = ?1 AND metric = ?2 AND points > 0 LIMIT 1";
         if sql.rows(sentence, &[flavor.into(), metric.into()])?.is_empty() {
@@ -539,232 +548,4 @@ pub(crate) fn flavors(sql: &mut Sql) -> Result<Vec<String>, Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::accept::{Made, hide_in, list_into};
-    use crate::kept::changes;
-    use crate::schema;
-
-    #[test]
-    fn a_claim_that_takes_longer_waits_for_a_worker_with_more_time() {
-        let mut sql = hub(1);
-        let id = made(0).id;
-        remeasure::ask(&mut sql, &id, remeasure::By::Policy, 1).unwrap();
-        let report = |job: &remeasure::Job, needs_s: u32| -> remeasure::Report {
-            let host = json!({"fingerprint": "f", "cpu_model": "c", "cpus": 2, "memory_bytes": 1, "kernel": "k", "os": "o",
-                              "arch": "a"});
-            let said = json!({"lease": job.lease, "end": "refused", "reason": "short", "needs_budget_s": needs_s,
-                              "host": host, "plimsoll": "0"});
-            serde_json::from_value(said).unwrap()
-        };
-        let job = remeasure::lease(&mut sql, "short", 1200, 2).unwrap().unwrap();
-        remeasure::end(&mut sql, &job.id, &report(&job, 2400), 3).unwrap();
-        let found = &remeasure::of_bundle(&mut sql, &id).unwrap()[0];
-        assert_eq!((&found["state"], &found["says"]), (&"waiting".into(), &"waiting".into()), "{found}");
-        assert!(found["reason"].as_str().unwrap().contains("2400 s"), "{found}");
-        assert_eq!(remeasure::lease(&mut sql, "short", 1200, 4).unwrap(), None);
-        // One that has the time and refuses all the same is the last.
-        let job = remeasure::lease(&mut sql, "long", 2400, 5).unwrap().unwrap();
-        remeasure::end(&mut sql, &job.id, &report(&job, 2400), 6).unwrap();
-        assert_eq!(remeasure::of_bundle(&mut sql, &id).unwrap()[0]["state"], "refused");
-        assert_eq!(remeasure::lease(&mut sql, "long", 9000, 7).unwrap(), None);
-    }
-
-    /// The `at`-th bundle of one study, each on a machine of its own but for the points, which are one machine's.
-    fn made(at: usize) -> Made {
-        let span = json!({"median": 100.0, "low": 90.0, "high": 110.0, "n": 5, "level": 0.9});
-        let key = json!({"server": format!("mariadb@10.11.{at}"), "study": "tiny", "workload": "oltp", "sessions": 1});
-        let listing = json!({
-            "study": "tiny", "title": format!("take {at}"), "question": "q", "answer": ["a 100% answer"], "signer": null,
-            "author": {"name": "Ada", "contact": "", "licence": "", "disclaimer": "", "keywords": []},
-            "plimsoll": "0", "shape": "s", "measured_at_ms": at, "is_quick": false, "runs": [1, 1], "left_out": [],
-            "hosts": [{"fingerprint": format!("f{at}"), "name": "h", "cpu_model": "c", "cpus": 2, "memory_bytes": 1,
-                       "kernel": "k", "os": "o", "arch": "a", "facts": {}, "calibrations": []}],
-            "cells": [{"key": key, "server": format!("mariadb@10.11.{at}"), "workload": "oltp", "sessions": 1,
-                       "host": format!("f{at}"), "durability": "full", "engine": "InnoDB", "tps": span, "p95_ms": null,
-                       "p99_ms": null, "settings_asked": {}}],
-            "claims": [{"id": "c1", "metric": "tps", "text": "b against a", "base": key, "other": key, "verdict": "faster",
-                        "ratio": 2.0, "low": 1.98, "high": 2.02, "margin": 0.05, "is_primary": true,
-                        "host": format!("f{at}")}],
-            "audits": [],
-            "points": [{"key": key, "boundary": "m", "record": [0, 1], "metric": "tps",
-                        "point": {"build": format!("mariadb@10.11.{at}"), "identity": "", "at_ms": at, "value": 100.0,
-                                  "low": 90.0, "high": 110.0, "runs": ["r1"], "file": "", "host": "h"}}],
-        });
-        let id = format!("{at:064x}");
-        Made { id, received_ms: at as i64, listing: serde_json::from_value(listing).unwrap() }
-    }
-
-    fn hub(bundles: usize) -> Sql {
-        hub_of((0..bundles).map(made))
-    }
-
-    fn hub_of(made: impl Iterator<Item = Made>) -> Sql {
-        let mut sql = Sql::Sqlite(rusqlite::Connection::open_in_memory().unwrap());
-        schema::migrate(&mut sql).unwrap();
-        list_into(&mut sql, made).unwrap();
-        sql
-    }
-
-    #[test]
-    fn machines_reproduce_a_claim_and_each_counts_once() {
-        let standing = |hosts: &[&str], ratios: &[f64]| {
-            let each = hosts.iter().zip(ratios).enumerate().map(|(at, (host, ratio))| {
-                let mut one = made(at);
-                let claim = &mut one.listing.claims[0];
-                claim.host = (*host).to_owned();
-                (claim.ratio, claim.low, claim.high) = (Some(*ratio), Some(ratio * 0.99), Some(ratio * 1.01));
-                one
-            });
-            let found = claim(&mut hub_of(each), "c1", Part::Page(1)).unwrap();
-            ["hosts", "reproduced", "contradicted", "undecided"]
-                .map(|name| found["standing"][name].as_i64().unwrap())
-        };
-        assert_eq!(standing(&["a", "b", "b", "b"], &[2.0; 4]), [2, 1, 0, 0], "three times by one machine");
-        assert_eq!(
-            standing(&["a", "a", "b"], &[2.0, 9.0, 2.0]),
-            [2, 1, 0, 0],
-            "its own machine says nothing"
-        );
-        assert_eq!(standing(&["a", "b", "c"], &[2.0, 9.0, 2.0]), [3, 1, 1, 0]);
-        assert_eq!(standing(&["a", "b", "b"], &[2.0, 9.0, 2.0]), [2, 1, 0, 0], "its newest word");
-        assert_eq!(standing(&["a", "b"], &[2.0, 2.1]), [2, 0, 0, 1]);
-    }
-
-    /// A server's commits, measured on one machine: from the eighth on a fifth is lost.
-    fn commit(at: usize) -> Made {
-        let mut one = made(at);
-        for point in &mut one.listing.points {
-            point.point.build = format!("mariadb@11.4.5+c{at:02}");
-            point.key.insert("server".to_owned(), point.point.build.clone().into());
-            let noise = [0.3, -0.4, 0.1, 0.5, -0.2][at % 5];
-            let level = if at < 8 { 100.0 } else { 80.0 };
-            (point.point.value, point.point.low, point.point.high) =
-                (level + noise, level - 1.0, level + 1.0);
-        }
-        one
-    }
-
-    #[test]
-    fn a_history_over_commits_shows_the_one_that_changed_the_level() {
-        let page = |sql: &mut Sql| {
-            let found = history(sql, "mariadb", "tps", "", Part::Page(1)).unwrap();
-            let json = found.history.json()["series"][0].clone();
-            let value = crate::pages::history(&found, "mariadb", "tps", &["mariadb".to_owned()]);
-            (
-                json,
-                crate::pages::Pages::new("", false)
-                    .unwrap()
-                    .page(crate::pages::HISTORY, "History", &value)
-                    .unwrap(),
-            )
-        };
-        let (series, text) = page(&mut hub_of((0..16).map(commit)));
-        assert_eq!(series["points"].as_array().unwrap().len(), 16);
-        let [change] = series["changes"].as_array().unwrap().as_slice() else { panic!("{series}") };
-        assert_eq!(
-            (&change["last_before"], &change["first_after"], &change["state"]),
-            (&"mariadb@11.4.5+c07".into(), &"mariadb@11.4.5+c08".into(), &"new".into())
-        );
-        assert!(
-            text.contains("<td>mariadb@11.4.5+c08</td>") && text.contains("\"changes\":[[8,true]]"),
-            "{text}"
-        );
-        // Each point of the chart leads to its row.
-        let id = series["id"].as_str().unwrap();
-        assert!(
-            text.contains(&format!("\"id\":\"{id}\"")) && text.contains(&format!("id=\"{id}-15\"")),
-            "{text}"
-        );
-
-        // What somebody decided of it travels in a bundle.
-        let decided = |mut one: Made| {
-            let at_ms = if one.id == made(15).id { 8 } else { return one };
-            one.listing.decisions.push(ChangeDecision {
-                series: series["id"].as_str().unwrap().to_owned(),
-                at_ms,
-                state: store::ChangeState::Accepted,
-                why: "checksums <on>".to_owned(),
-                decided_at_ms: 99,
-            });
-            one
-        };
-        let (series, text) = page(&mut hub_of((0..16).map(commit).map(decided)));
-        assert_eq!(series["changes"][0]["state"], "accepted");
-        assert!(text.contains("accepted: checksums &lt;on&gt;"), "{text}");
-    }
-
-    #[test]
-    fn long_lists_come_in_pages() {
-        let mut sql = hub(120);
-        let found = search(&mut sql, "TINY 100%", 3).unwrap();
-        assert_eq!((found["bundles"].as_array().unwrap().len(), &found["next"]), (20, &Value::Null));
-        assert_eq!(found["bundles"][19]["title"], "take 0", "the newest first");
-        assert_eq!(
-            search(&mut sql, "take 11_", 1).unwrap()["bundles"],
-            json!([]),
-            "_ is a letter like others"
-        );
-        let first = claim(&mut sql, "c1", Part::Page(1)).unwrap();
-        assert_eq!((first["measured"].as_array().unwrap().len(), &first["next"]), (50, &2.into()));
-        assert_eq!(
-            (&first["measured"][0]["standing"], &first["standing"]["bundles"]),
-            (&"first".into(), &120.into())
-        );
-        let last = claim(&mut sql, "c1", Part::Page(3)).unwrap();
-        assert_eq!((last["measured"].as_array().unwrap().len(), &last["next"]), (20, &Value::Null));
-        let one = &last["measured"][0];
-        assert_eq!((&one["standing"], &one["bundle"]["title"]), (&"reproduced".into(), &"take 100".into()));
-        assert_eq!(claim(&mut sql, "c1", Part::All).unwrap()["measured"].as_array().unwrap().len(), 120);
-        assert_eq!(places(&mut sql, Part::Page(1)).unwrap()["servers"].as_array().unwrap().len(), 120);
-        assert_eq!(host(&mut sql, "f7", Part::Page(1)).unwrap()["bundles"][0]["title"], "take 7");
-        assert_eq!(
-            server(&mut sql, "mariadb@10.11.7", Part::Page(1)).unwrap()["studies"][0]["bundle"]["title"],
-            "take 7"
-        );
-    }
-
-    #[test]
-    fn histories_begin_with_the_flavour_that_has_most() {
-        let of = |at: usize, flavor: &str, metrics: &[&str]| {
-            let mut one = made(at);
-            let mut point = one.listing.points.remove(0);
-            point.key.insert("server".to_owned(), format!("{flavor}@1").into());
-            let each = metrics.iter().map(|metric| {
-                let mut point = point.clone();
-                point.metric = (*metric).to_owned();
-                point
-            });
-            one.listing.points = each.collect();
-            one
-        };
-        // The first by its letters has one point, the second one series, the last two.
-        let (few, many) = (["tps"].as_slice(), ["tps", "p95"].as_slice());
-        let all =
-            [("drizzle", few), ("mariadb", few), ("mariadb", few), ("postgres", many), ("postgres", many)];
-        let mut sql = hub_of(all.iter().enumerate().map(|(at, (flavor, metrics))| of(at, flavor, metrics)));
-        assert_eq!(flavors(&mut sql).unwrap(), ["postgres", "mariadb"]);
-    }
-
-    #[test]
-    fn histories_are_those_of_bundles_that_are_shown() {
-        let mut sql = hub(3);
-        let before = changes(&mut sql).unwrap();
-        let points = |sql: &mut Sql, words: &str| -> Vec<usize> {
-            let found = history(sql, "mariadb", "tps", words, Part::Page(1)).unwrap();
-            found.history.series.iter().map(|series| series.points.len()).collect()
-        };
-        assert_eq!(points(&mut sql, ""), [3]);
-        assert_eq!(points(&mut sql, "Tiny sessions"), [3]);
-        assert_eq!(points(&mut sql, "other"), [0usize; 0]);
-        assert_eq!(flavors(&mut sql).unwrap(), ["mariadb"]);
-        let unknown = history(&mut sql, "mariadb", "foo", "", Part::Page(1));
-        assert!(matches!(unknown, Err(Error::NotFound("history"))));
-        hide_in(&mut sql, &made(1).id, "wrong").unwrap();
-        assert_eq!(points(&mut sql, ""), [2]);
-        assert_eq!(changes(&mut sql).unwrap(), before + 1);
-        hide_in(&mut sql, &made(0).id, "wrong").unwrap();
-        assert_eq!(points(&mut sql, ""), [0usize; 0], "one point is no series");
-        assert_eq!(flavors(&mut sql).unwrap(), [""; 0], "and nothing is shown of it");
-    }
-}
+mod tests;

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stats::{RatioSpan, Replication, replicated};
 
-use crate::accept::{short, span};
+use crate::accept::short;
 use crate::db::{Cell, Row, Sql};
 use crate::error::Error;
 use crate::kept::changed;
 use crate::random;
+use crate::standing::span;
 
 /// A worker that says nothing for so long has lost its work.
 pub(crate) const LEASE_MS: i64 = 5 * 60 * 1000;

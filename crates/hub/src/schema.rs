@@ -1,17 +1,19 @@
 //! The hub's tables, for both databases, and the way from any older version to them. A migration is never edited once a
 //! release has made tables with it.
 
+use report::bundle::ListedClaim;
 use report::history::PointOfSeries;
 use serde_json::Value;
 
 use crate::accept;
 use crate::db::Sql;
 use crate::error::Error;
+use crate::standing::{count_all, has_verdict};
 
 type Migration = fn(&mut Sql) -> Result<(), Error>;
 
 /// Each entry takes the tables from version `index` to `index + 1`.
-const MIGRATIONS: [Migration; 5] = [
+const MIGRATIONS: [Migration; 6] = [
     |sql| sql.batch(V1),
     |sql| sql.batch(V2),
     |sql| {
@@ -21,10 +23,14 @@ const MIGRATIONS: [Migration; 5] = [
     },
     |sql| {
         sql.batch(V4)?;
-        with_audits(sql)?;
-        accept::count_all(sql)
+        with_audits(sql)
     },
     |sql| sql.batch(V5),
+    |sql| {
+        sql.batch(V6)?;
+        with_submitters_and_verdicts(sql)?;
+        count_all(sql)
+    },
 ];
 
 /// Times are milliseconds since 1970. What a page shows of a bundle is in `listing` (JSON); what is searched, counted and
@@ -115,7 +121,7 @@ CREATE INDEX series_longest ON series (flavor, metric, points DESC, id);
 const V3_SQLITE: &str = "CREATE INDEX bundle_words ON bundle (is_hidden, received_ms DESC, id, words)";
 
 /// Runs are known again under whatever seal they come, and decisions about changes come with whoever made them. Standings
-/// count machines, not bundles, from here on. Bundles of older versions have neither: nobody opens them for that.
+/// count machines, not bundles. Bundles of older versions have neither: nobody opens them for that.
 const V4: &str = "
 CREATE TABLE run_mark (
   run TEXT NOT NULL, bundle_id TEXT NOT NULL REFERENCES bundle (id), host TEXT NOT NULL, PRIMARY KEY (run, bundle_id)
@@ -140,6 +146,29 @@ CREATE INDEX standing_disputed ON standing (contradicted DESC, claim_id);
 
 /// A bundle's page has its audits.
 const V5: &str = "CREATE INDEX audit_bundle ON audit (bundle_id)";
+
+/// Standings count submitters and machines, and what has a verdict.
+const V6: &str = "
+ALTER TABLE bundle ADD COLUMN signer TEXT NOT NULL DEFAULT ''; -- fingerprint of the key that signed it
+ALTER TABLE claim ADD COLUMN has_verdict BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE standing ADD COLUMN submitters BIGINT NOT NULL DEFAULT 0;
+";
+
+fn with_submitters_and_verdicts(sql: &mut Sql) -> Result<(), Error> {
+    for bundle in sql.rows("SELECT id, head FROM bundle", &[])? {
+        let head: Value = serde_json::from_str(&bundle.text(1))?;
+        let Some(signer) = head["signer"].as_str() else { continue };
+        let named = "UPDATE bundle SET signer = ?2 WHERE id = ?1";
+        sql.execute(named, &[bundle.text(0).into(), signer.into()])?;
+    }
+    for row in sql.rows("SELECT bundle_id, ordinal, claim FROM claim", &[])? {
+        let claim: ListedClaim = serde_json::from_str(&row.text(2))?;
+        let said = "UPDATE claim SET has_verdict = ?3 WHERE bundle_id = ?1 AND ordinal = ?2";
+        let values = [row.text(0).into(), row.int(1).into(), i64::from(has_verdict(&claim)).into()];
+        sql.execute(said, &values)?;
+    }
+    Ok(())
+}
 
 /// Gives points of older versions their series.
 fn with_series(sql: &mut Sql) -> Result<(), Error> {
@@ -260,9 +289,19 @@ mod tests {
             ))
             .unwrap();
         }
+        let signed = "UPDATE bundle SET head = '{\"signer\": \"key\"}' WHERE id = 'b'";
+        sql.batch(signed).unwrap();
+        for (bundle, verdict) in [("a", "undecided"), ("b", "faster")] {
+            let claim = serde_json::json!({
+                "id": "c1", "metric": "tps", "text": "b against a", "base": {}, "other": {}, "verdict": verdict,
+                "ratio": 2.0, "low": 1.98, "high": 2.02, "margin": 0.05, "is_primary": true, "host": bundle,
+            });
+            sql.batch(&format!("INSERT INTO claim VALUES ('{bundle}', 0, 'c1', '{bundle}', '{claim}')"))
+                .unwrap();
+        }
         migrate(sql).unwrap();
         migrate(sql).unwrap();
-        assert_eq!(sql.rows("SELECT version FROM hub_version", &[]).unwrap()[0].int(0), 5);
+        assert_eq!(sql.rows("SELECT version FROM hub_version", &[]).unwrap()[0].int(0), 6);
         assert_eq!(sql.rows("SELECT name FROM token", &[]).unwrap()[0].text(0), "ada");
         assert!(sql.rows("SELECT id FROM remeasurement", &[]).unwrap().is_empty());
         let series = sql.rows("SELECT flavor, label, points FROM series", &[]).unwrap();
@@ -270,7 +309,11 @@ mod tests {
         let found = (series[0].text(0), series[0].text(1), series[0].int(2));
         assert_eq!(found, ("mariadb".to_owned(), "tiny · mariadb".to_owned(), 2));
         assert!(sql.rows("SELECT ordinal FROM point WHERE series = ''", &[]).unwrap().is_empty());
-        sql.batch("UPDATE hub_version SET version = 6").unwrap();
+        // The first one with a verdict, and who signed it.
+        let standing = sql.rows("SELECT bundle_id, bundles, submitters FROM standing", &[]).unwrap();
+        assert_eq!((standing[0].text(0), standing[0].int(1), standing[0].int(2)), ("b".to_owned(), 2, 1));
+        assert_eq!(sql.rows("SELECT id FROM bundle WHERE signer = 'key'", &[]).unwrap()[0].text(0), "b");
+        sql.batch("UPDATE hub_version SET version = 7").unwrap();
         assert!(migrate(sql).unwrap_err().to_string().contains("newer"));
     }
 }

@@ -165,35 +165,49 @@ fn router(hub: Shared) -> Router {
         .route("/api/v1/remeasurements/{id}/end", post(ended))
         .merge(pages)
         .fallback(async || Answer(Error::NotFound("page")))
-        .layer(axum::middleware::from_fn(with_policy))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&hub), with_policy))
         // The handlers bound what they read themselves.
         .layer(DefaultBodyLimit::disable())
         .with_state(hub)
 }
 
-/// Of an answer in words of axum's.
+/// Of a refusal.
 const WORDS_BYTES_MAX: usize = 64 << 10;
+/// What a program asks for stands below it.
+const API: &str = "/api/";
 
-/// What axum refuses by itself (a page that is no number, a method that is none of a way) as the JSON of every error.
-async fn in_json(response: Response) -> Response {
-    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    if response.status().as_u16() < 400 || kind.is_some_and(|kind| !kind.starts_with(b"text/plain")) {
+/// A refusal, also of axum's own (a page that is no number, a method that is none of a way): as JSON to a program, as a page
+/// to a browser.
+async fn refusal(hub: &Hub, is_page: bool, response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let is_in_form = if is_page { kind.starts_with(b"text/html") } else { kind == b"application/json" };
+    if response.status().as_u16() < 400 || is_in_form {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let words = to_bytes(body, WORDS_BYTES_MAX).await.unwrap_or_default();
-    let words = match words.is_empty() {
-        true => parts.status.canonical_reason().unwrap_or("this cannot be").to_lowercase(),
-        false => String::from_utf8_lossy(&words).into_owned(),
+    let said = to_bytes(body, WORDS_BYTES_MAX).await.unwrap_or_default();
+    let json: Value = serde_json::from_slice(&said).unwrap_or_default();
+    let reason = parts.status.canonical_reason().unwrap_or("This cannot be");
+    let words = match json["error"].as_str() {
+        Some(words) => words.to_owned(),
+        None if said.is_empty() => reason.to_lowercase(),
+        None => String::from_utf8_lossy(&said).into_owned(),
+    };
+    let page = is_page.then(|| pages::note(&hub.pages, reason, &words, json["path"].as_str()));
+    let (kind, body) = match page {
+        Some(Ok(page)) => ("text/html; charset=utf-8", page),
+        Some(Err(_)) => ("text/plain; charset=utf-8", words),
+        None => ("application/json", json!({"error": words}).to_string()),
     };
     parts.headers.remove(header::CONTENT_LENGTH);
-    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Response::from_parts(parts, Body::from(json!({"error": words}).to_string()))
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    Response::from_parts(parts, Body::from(body))
 }
 
 /// What every answer says unless it says otherwise.
-async fn with_policy(request: Request, next: axum::middleware::Next) -> Response {
-    let mut response = in_json(next.run(request).await).await;
+async fn with_policy(State(hub): State<Shared>, request: Request, next: axum::middleware::Next) -> Response {
+    let is_page = !request.uri().path().starts_with(API);
+    let mut response = refusal(&hub, is_page, next.run(request).await).await;
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, pages::POLICY),
@@ -206,7 +220,7 @@ async fn with_policy(request: Request, next: axum::middleware::Next) -> Response
     response
 }
 
-/// An error as an answer: JSON, which a browser shows as well.
+/// An error as an answer: JSON, of which a page is made for a browser.
 pub(crate) struct Answer(pub(crate) Error);
 
 impl From<Error> for Answer {
@@ -217,10 +231,10 @@ impl From<Error> for Answer {
 
 pub(crate) fn status_of(error: &Error) -> StatusCode {
     match error {
-        Error::NotFound(_) => StatusCode::NOT_FOUND,
+        Error::NotFound(_) | Error::NoHistory { .. } => StatusCode::NOT_FOUND,
         Error::Wrong(_) => StatusCode::BAD_REQUEST,
         Error::Forbidden(_) => StatusCode::FORBIDDEN,
-        Error::Hidden => StatusCode::GONE,
+        Error::Hidden(_) => StatusCode::GONE,
         Error::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
         Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
         Error::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
@@ -457,8 +471,15 @@ async fn api_server(
     api(&hub, move |sql| query::server(sql, &name, Part::Page(words.page))).await
 }
 
-async fn history_of_first(state: State<Shared>, words: Query<Words>) -> Answered {
-    history(state, Path((String::new(), "tps".to_owned())), words).await
+#[derive(Deserialize)]
+struct Flavour {
+    /// The one that has most, unless it is named.
+    #[serde(default)]
+    flavour: String,
+}
+
+async fn history_of_first(state: State<Shared>, of: Query<Flavour>, words: Query<Words>) -> Answered {
+    history(state, Path((of.0.flavour, "tps".to_owned())), words).await
 }
 
 async fn history(

@@ -122,7 +122,14 @@ impl World {
     pub(super) fn made(&self) -> impl Iterator<Item = Made> {
         self.bundles.iter().enumerate().map(|(at, drawn)| {
             let received_ms = FIRST_MS + at as i64 * EVERY_MS;
-            Made { id: drawn.id.clone(), received_ms, listing: self.listing(drawn, received_ms - EVERY_MS) }
+            // Each machine is somebody's.
+            let token = format!("token {}", drawn.host);
+            Made {
+                id: drawn.id.clone(),
+                received_ms,
+                token,
+                listing: self.listing(drawn, received_ms - EVERY_MS),
+            }
         })
     }
 
