@@ -52,6 +52,11 @@ fn machine_server_and_author_are_shown_and_found() {
     shown("/server/mariadb@11.4.5", &server);
     shown("/server/mariadb@11.4.5", &[&format!("href=\"/bundle/{id}\">2026-11-18</a>")]);
     shown("/server/postgres@18.6", &["not audited", "fsync=on"]);
+    // What nobody asked for and no command line sets.
+    assert_eq!(json["reported"]["postgres@18.6"]["shared_buffers"], "1GB", "{}", json["reported"]);
+    for path in ["/server/postgres@18.6", &format!("/bundle/{id}")] {
+        shown(path, &["<details><summary>All other settings", "<td>shared_buffers</td><td>1GB</td>"]);
+    }
     for words in ["m7i.large", "aws", "upgrade", "USD/h"] {
         let found = hub.json(&format!("/api/v1/bundles?q={words}"));
         assert_eq!(found["bundles"].as_array().unwrap().len(), 1, "{words}: {found}");
