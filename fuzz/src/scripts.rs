@@ -84,7 +84,8 @@ fn short(value: Value) -> Value {
 /// A text is a test, or a mistake with its line.
 pub fn smack_files(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    if let Err(error) = smack::check("fuzzed.smack", &text) {
+    let arguments = ["10".to_owned(), "100".to_owned()];
+    if let Err(error) = smack::check("fuzzed.smack", &text, &arguments) {
         assert!(!error.to_string().is_empty());
     }
 }

@@ -122,7 +122,7 @@ fn what_is_called_ok_is() {
         assert_eq!(script.err().map(|error| error.to_string()), None, "{}", path.display());
     }
     for (path, text) in called_ok("smack_files") {
-        let checked = smack::check("seed.smack", &text);
+        let checked = smack::check("seed.smack", &text, &["10".to_owned(), "100".to_owned()]);
         assert_eq!(checked.err().map(|error| error.to_string()), None, "{}", path.display());
     }
 }
