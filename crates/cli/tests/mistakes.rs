@@ -367,13 +367,14 @@ fn a_sandbox_that_cannot_be_is_refused_before_anything_is_made_for_it() {
 fn levels_that_cannot_be_are_refused_before_anything_is_made_for_them() {
     let bench = ["bench", "oltp_point_select", "--server", "mysql@3.21"];
     for (more, words) in [
-        (&["--sessions", "1,100000"][..], &["100000 sessions", "at most 65000"][..]),
-        (&["--sessions", "8,1", "--clients", "4"], &["1 session cannot be shared out to 4 clients"]),
+        (&["--sessions", "2000000"][..], &["2000000 sessions", "open files"][..]),
+        (&["--sessions", "100000", "--clients", "1000"], &["100000 sessions", "at most 65000"]),
+        (&["--sessions", "1", "--clients", "4"], &["1 session cannot be shared out to 4 clients"]),
     ] {
         run(&[&bench[..], more].concat()).expect(2, words);
     }
     let line = ["line", "oltp_point_select", "--server", "mysql@3.21", "--promise", "p99 < 5ms"];
-    run(&[&line[..], &["--sessions-max", "100000"]].concat()).expect(2, &["at most 65000"]);
+    run(&[&line[..], &["--sessions-max", "2000000"]].concat()).expect(2, &["2000000 sessions", "open files"]);
 }
 
 #[test]

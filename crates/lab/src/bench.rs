@@ -10,7 +10,7 @@ use crate::error::{Class, Error};
 use crate::hooks::Attach;
 use crate::machine::{Machine, prepare};
 use crate::make::{Making, make};
-use crate::observe::{Observer, RunLabel, Stage};
+use crate::observe::{Event, Observer, RunLabel, Stage};
 use crate::run::{Around, Order};
 use crate::servers::Server;
 use crate::stop::StopSwitch;
@@ -127,7 +127,7 @@ fn levels(
     done: &mut dyn FnMut(Level),
 ) -> Result<(), Error> {
     let Around { stop, observer, .. } = around;
-    crate::checks::levels(&request.sessions, request.clients)?;
+    levels_are_possible(request, observer)?;
     let machine = prepare(home, Some(&MachineWishes::default()), observer, stop)?;
     let subject = Subject::find(home, &request.server, observer)?;
     subject.tell_unheeded(&request.workload, &request.options, observer);
@@ -151,6 +151,21 @@ fn levels(
         if stop.is_requested() {
             return Err(Error::Interrupted);
         }
+    }
+    Ok(())
+}
+
+/// A bench of nothing but impossible levels is refused before anything is fetched or made for it. Where others are
+/// possible they are measured, and it is told at once which are not.
+fn levels_are_possible(request: &Request, observer: Observer<'_>) -> Result<(), Error> {
+    let look = |sessions: &u32| crate::checks::levels(&[*sessions], request.clients).err();
+    let impossible: Vec<Error> = request.sessions.iter().filter_map(look).collect();
+    let is_all = impossible.len() == request.sessions.len();
+    for error in impossible {
+        if is_all {
+            return Err(error);
+        }
+        observer(Event::Warning(&format!("{error}; the other levels are measured")));
     }
     Ok(())
 }

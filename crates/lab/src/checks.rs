@@ -55,12 +55,13 @@ pub(crate) fn levels(sessions: &[u32], clients: u32) -> Result<(), Error> {
         )));
     }
     let most = sessions.iter().max().copied().unwrap_or(1);
-    if most > SESSIONS_MAX {
-        return Err(Error::Usage(format!(
+    descriptors(most.div_ceil(clients.max(1)))?;
+    match most > SESSIONS_MAX {
+        true => Err(Error::Usage(format!(
             "{most} sessions are more than a machine has ports: use at most {SESSIONS_MAX}"
-        )));
+        ))),
+        false => Ok(()),
     }
-    descriptors(most.div_ceil(clients.max(1)))
 }
 
 /// Why there is no room for tables, and what to do.
@@ -175,7 +176,8 @@ mod tests {
         levels(&[1, 8], 1).unwrap();
         let text = |sessions: &[u32], clients| levels(sessions, clients).unwrap_err().to_string();
         assert!(text(&[8, 1], 4).contains("1 session cannot be shared out to 4 clients"));
-        assert!(text(&[8, 100_000], 1).contains("at most 65000"));
+        assert!(text(&[8, 100_000], 1024).contains("8 sessions cannot be shared out to 1024 clients"));
+        assert!(text(&[100_000], 1000).contains("at most 65000"));
     }
 
     #[test]
