@@ -532,11 +532,13 @@ fn on(view: &VerdictView) -> String {
 }
 
 /// `×1.21 [1.14, 1.29]`; of several `×0.92 to ×0.95 [all within 0.89 to 0.97]`. Below the blocks of a verdict there is an
-/// interval from two on: how wide it is tells why there is no verdict.
+/// interval from three on: how wide it is tells why there is no verdict. That of two spans a thousandfold.
 fn span(views: &[&VerdictView]) -> String {
     let ratios: Vec<f64> = views.iter().filter_map(|view| view.result.ratio).collect();
-    let intervals: Option<Vec<(f64, f64)>> =
-        views.iter().map(|view| view.result.low.zip(view.result.high)).collect();
+    let intervals: Option<Vec<(f64, f64)>> = views
+        .iter()
+        .map(|view| view.result.low.zip(view.result.high).filter(|_| view.result.n >= 3))
+        .collect();
     let bare = |value: f64| ratio(value).trim_start_matches('×').to_owned();
     let interval = intervals.map_or_else(String::new, |all| {
         let low = all.iter().map(|one| one.0).fold(f64::MAX, f64::min);
