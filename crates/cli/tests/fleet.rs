@@ -283,6 +283,48 @@ fn a_fleet_is_left_taken_up_and_cancelled() {
     assert!(counted_blocks(&report(&[fleet.results()])).iter().all(|(_, blocks)| *blocks == last));
 }
 
+/// The objects of a study fit the schemas that Kubernetes publishes, where the program that has them is installed.
+#[test]
+fn objects_of_kubernetes_fit_its_schemas() {
+    let checks = |program: &Path, files: &[PathBuf]| {
+        Command::new(program).args(["--strict", "--no-warn"]).args(files).output()
+    };
+    let program = Path::new("kubernetes-validate");
+    if let Err(error) = Command::new(program).arg("--version").output() {
+        testkit::not_tested("objects of Kubernetes", format!("{error}: pip install kubernetes-validate"));
+        return;
+    }
+    let study = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/quickstart.toml");
+    let dir = tempfile::tempdir().unwrap();
+    let words = [
+        "--on",
+        "kubernetes",
+        "--dry-run",
+        "--nodes",
+        "4",
+        "--constraint",
+        "disk=nvme",
+        "--time-limit",
+        "2h",
+    ];
+    let done = run(&[&["run", study.to_str().unwrap()], &words[..]].concat()).expect(0, &[]);
+    let list: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    let written = |object: &serde_json::Value| {
+        let file = dir.path().join(format!("{}.json", object["kind"].as_str().unwrap()));
+        std::fs::write(&file, object.to_string()).unwrap();
+        file
+    };
+    let files: Vec<PathBuf> = list["items"].as_array().unwrap().iter().map(written).collect();
+    let checked = checks(program, &files).unwrap();
+    let said =
+        String::from_utf8_lossy(&checked.stdout).into_owned() + &String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success() && said.matches("passed").count() == 3, "{said}");
+    // It does look.
+    let mut odd = list["items"][2].clone();
+    odd["spec"]["completionz"] = 3.into();
+    assert!(!checks(program, &[written(&odd)]).unwrap().status.success());
+}
+
 /// What cannot work is told before anything is measured.
 #[test]
 fn a_cluster_that_cannot_do_it_is_told_before_anything_is_measured() {
