@@ -51,9 +51,9 @@ const NO_SOURCE: &str =
 
 /// To a hub of its own, for a bundle that is known already is refused.
 const SUBMIT: &str = "export PLIMSOLL_HUB_TOKEN=$(plimsoll hub token add ada --db sqlite:s$$.db)\n\
-    plimsoll hub serve --db sqlite:s$$.db --listen 127.0.0.1:0 2> s.log & trap 'kill $!' EXIT\n\
-    until grep -q http s.log; do sleep 0.1; done\n\
-    plimsoll submit quickstart.plimsoll --to $(grep -o 'http://[0-9.:]*' s.log) | grep /bundle/";
+    plimsoll hub serve --db sqlite:s$$.db --listen 127.0.0.1:0 2> s$$.log & trap 'kill $!' EXIT\n\
+    until grep -q http s$$.log; do sleep 0.1; done\n\
+    plimsoll submit quickstart.plimsoll --to $(grep -o 'http://[0-9.:]*' s$$.log) | grep /bundle/";
 
 const SPECIAL: &[(&str, How)] = &[
     // docs/fleet.md and the help of `run` and `fleet`
