@@ -82,7 +82,8 @@ pub(crate) fn before_block(
     let heads = store.run_heads(study)?;
     let spent = spent(&heads, since_ms.map(|since| (since, load::time::unix_ms())));
     let ends = Next::Ends(Ended::OverBudget { blocks, open });
-    Ok(spare(budget, spent, &lengths(&heads)).map_or(ends, |spare| Next::Begins { spare: Some(spare) }))
+    let spare = spare(budget, spent, blocks, &lengths(&heads));
+    Ok(spare.map_or(ends, |spare| Next::Begins { spare: Some(spare) }))
 }
 
 /// Looks at the verdicts of the study as its report would show them now.
@@ -114,9 +115,13 @@ pub(crate) fn decided_and_open(store: &Store, study: StudyId) -> Result<(usize, 
 /// What the study took so far: the span of the command that is at work, and the runs that it does not hold, all attempts.
 /// The runs of a duel go on at the same time, which counts once.
 fn spent(heads: &[RunHead], command_ms: Option<(i64, i64)>) -> Duration {
+    time_of_spans(measured(heads).map(|(_, span_ms)| span_ms).chain(command_ms).collect())
+}
+
+/// The block of each measured run that has ended, and when it began and ended in ms.
+fn measured(heads: &[RunHead]) -> impl Iterator<Item = (u32, (i64, i64))> {
     let measured = heads.iter().filter(|head| head.start.purpose == Purpose::Measure);
-    let spans = measured.filter_map(|head| Some((head.start.started_at_ms, head.ended_at_ms?)));
-    time_of_spans(spans.chain(command_ms).collect())
+    measured.filter_map(|head| Some((head.start.block, (head.start.started_at_ms, head.ended_at_ms?))))
 }
 
 /// The time in which at least one of them went on; each is from and to in ms.
@@ -130,25 +135,24 @@ fn time_of_spans(mut spans_ms: Vec<(i64, i64)>) -> Duration {
     Duration::from_millis(sum_ms as u64)
 }
 
-/// How long the blocks that were made took, in their order, all attempts of their runs.
+/// How long the blocks took, in their order, all attempts of their runs; of one that was interrupted, what there is.
 fn lengths(heads: &[RunHead]) -> Vec<Duration> {
-    let mut spans: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
-    for head in heads.iter().filter(|head| head.start.purpose == Purpose::Measure) {
-        if let Some(ended_at_ms) = head.ended_at_ms {
-            spans.entry(head.start.block).or_default().push((head.start.started_at_ms, ended_at_ms));
-        }
+    let mut spans_ms: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
+    for (block, span_ms) in measured(heads) {
+        spans_ms.entry(block).or_default().push(span_ms);
     }
-    spans.into_values().map(time_of_spans).collect()
+    spans_ms.into_values().map(time_of_spans).collect()
 }
 
-/// What of the budget is left when another block is made: one as long as the longest of the last three, which know how
-/// busy the machine is now, or as the mean of all with what lies between them. `None`: it would end too late. The first one
-/// is always begun.
-fn spare(budget: Duration, spent: Duration, blocks: &[Duration]) -> Option<Duration> {
-    let recent = blocks.iter().rev().take(3).max();
-    let next = recent.map_or(Duration::ZERO, |longest| (*longest).max(spent / blocks.len() as u32));
-    let left = budget.checked_sub(spent + next);
-    if blocks.is_empty() { Some(left.unwrap_or_default()) } else { left }
+/// What of the budget is left when another block is made after so many `blocks`: one as long as the longest of the last
+/// three `lengths`, which know how busy the machine is now, or as the mean of all with what lies between them. `None`: it
+/// would end too late. The first one is always begun, and gone on with where it was interrupted.
+fn spare(budget: Duration, spent: Duration, blocks: u32, lengths: &[Duration]) -> Option<Duration> {
+    if blocks == 0 {
+        return Some(budget.saturating_sub(spent));
+    }
+    let longest = lengths.iter().rev().take(3).max().copied().unwrap_or_default();
+    budget.checked_sub(spent + longest.max(spent / blocks))
 }
 
 #[cfg(test)]
@@ -158,24 +162,26 @@ mod tests {
     #[test]
     fn no_block_is_begun_that_would_end_after_the_budget() {
         let minute = Duration::from_secs(60);
-        assert_eq!(spare(minute, Duration::ZERO, &[]), Some(minute));
-        assert_eq!(spare(minute, minute * 2, &[]), Some(Duration::ZERO), "the first is always begun");
-        assert_eq!(spare(minute * 5, minute * 4, &[minute; 4]), Some(Duration::ZERO));
-        assert_eq!(spare(minute * 7, minute * 4, &[minute; 4]), Some(minute * 2), "it may wait");
-        assert_eq!(spare(minute * 5 - Duration::from_millis(1), minute * 4, &[minute; 4]), None);
-        assert_eq!(spare(minute * 5, minute * 9, &[minute]), None);
+        assert_eq!(spare(minute, Duration::ZERO, 0, &[]), Some(minute));
+        assert_eq!(spare(minute, minute * 2, 0, &[]), Some(Duration::ZERO), "the first is always begun");
+        let half = [minute * 2];
+        assert_eq!(spare(minute, minute * 2, 0, &half), Some(Duration::ZERO), "and gone on with");
+        assert_eq!(spare(minute * 5, minute * 4, 4, &[minute; 4]), Some(Duration::ZERO));
+        assert_eq!(spare(minute * 7, minute * 4, 4, &[minute; 4]), Some(minute * 2), "it may wait");
+        assert_eq!(spare(minute * 5 - Duration::from_millis(1), minute * 4, 4, &[minute; 4]), None);
+        assert_eq!(spare(minute * 5, minute * 9, 1, &[minute]), None);
     }
 
     #[test]
     fn a_block_is_expected_to_take_as_long_as_the_longest_of_late() {
         let second = Duration::from_secs(1);
         let crowded = [50, 50, 80, 60].map(|length| second * length);
-        assert_eq!(spare(second * 320, second * 240, &crowded), Some(Duration::ZERO));
-        assert_eq!(spare(second * 319, second * 240, &crowded), None);
+        assert_eq!(spare(second * 320, second * 240, 4, &crowded), Some(Duration::ZERO));
+        assert_eq!(spare(second * 319, second * 240, 4, &crowded), None);
         // The first one has the tables loaded.
         let first = [200, 50, 50, 50].map(|length| second * length);
         assert_eq!(
-            spare(second * 440, second * 350, &first),
+            spare(second * 440, second * 350, 4, &first),
             Some(second * 440 - second * 350 - second * 175 / 2)
         );
     }
