@@ -33,7 +33,7 @@ fn is_clone(from: &Path) -> Result<bool, Error> {
 /// The commit that a request names; `None` where the sources are no clone and none is asked for.
 pub(crate) fn asked(from: &Path, reference: Option<&str>) -> Result<Option<String>, Error> {
     match (is_clone(from)?, reference) {
-        (true, named) => commit_of(from, named.unwrap_or("HEAD")).map(Some),
+        (true, named) => commit_in(from, named.unwrap_or("HEAD")).map(Some),
         (false, None) => Ok(None),
         (false, Some(_)) => {
             Err(refuse(from, "it is no git clone, so it has no commits: leave --ref out".to_owned()))
@@ -59,6 +59,11 @@ pub fn commit_of(from: &Path, named: &str) -> Result<String, Error> {
     if !is_clone(from)? {
         return Err(refuse(from, format!("it is no git clone, so it has no commit {named}")));
     }
+    commit_in(from, named)
+}
+
+/// The same of what is known to be a clone.
+fn commit_in(from: &Path, named: &str) -> Result<String, Error> {
     let is_odd = named.is_empty() || named.starts_with('-');
     let found =
         git(from, &["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{named}^{{commit}}")]);
