@@ -158,7 +158,7 @@ impl Driver {
 
     #[inline(always)]
     fn ended(&self, turn: &Turn) -> Ended {
-        let end = self.recorder.end(turn.start);
+        let end = self.recorder.now();
         self.state.roll_if_due(end);
         Ended { intended: turn.intended, start: turn.start, end, is_counted: self.recorder.is_counted() }
     }

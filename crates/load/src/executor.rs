@@ -22,16 +22,12 @@ pub(crate) use self::sockets::SocketSlot;
 use self::sockets::{NO_EVENT, Sockets};
 use self::tasks::{Task, Tasks};
 use self::timers::Timers;
-pub(crate) use self::wakers::clone_of;
 use self::wakers::waker_of;
 use crate::time::{Clock, Moment, Ticker};
-use crate::tuning::{Trick, is_on};
 
 /// How often deadlines of waiting sockets are looked at: a statement's time limit is kept to this precision and
 /// costs neither a timer nor a system call.
 pub(crate) const SWEEP: Duration = Duration::from_millis(50);
-/// A timer so far away may be served late by what has passed since the last reading of the clock.
-const FAR_NS: u64 = 5_000_000;
 /// Sockets that one call of epoll may name.
 const EVENTS_MAX: usize = 512;
 /// Transactions that a task may finish without waiting before others get their turn.
@@ -46,15 +42,9 @@ pub(crate) struct Executor {
     ticker: Ticker,
     /// The last reading of the clock, whoever took it.
     last_read: Cell<Moment>,
-    /// Whether the clock was read in this turn of the loop.
-    was_read: Cell<bool>,
     /// Timers fire right after the wait, before the sessions that epoll named: for arrivals.
     pub(crate) is_punctual: Cell<bool>,
-    /// Until then nobody but the task that is being polled has anything to do, and it only for the one socket there is.
-    alone_until: Cell<Moment>,
     sweep_due: Cell<Moment>,
-    /// Counts polls: two clock readings with the same number have nothing but the task's own code between them.
-    poll_number: Cell<u64>,
     /// Transactions that the task that is being polled has begun in this poll.
     turns: Cell<u32>,
 }
@@ -89,11 +79,8 @@ impl Executor {
             head_start: HeadStart::new(),
             ticker: Ticker::new(clock, now),
             last_read: Cell::new(now),
-            was_read: Cell::new(false),
             is_punctual: Cell::new(true),
-            alone_until: Cell::new(Moment::START),
             sweep_due: Cell::new(now + SWEEP),
-            poll_number: Cell::new(0),
             turns: Cell::new(0),
         }))
     }
@@ -129,11 +116,10 @@ impl Executor {
     pub(crate) fn now(&self) -> Moment {
         let now = self.ticker.now();
         self.last_read.set(now);
-        self.was_read.set(true);
         now
     }
 
-    /// The last reading of the clock, at most two turns of the loop old: good for deadlines.
+    /// The last reading of the clock, at most a turn of the loop old: good for deadlines.
     #[inline]
     pub(crate) fn coarse_now(&self) -> Moment {
         self.last_read.get()
@@ -141,11 +127,6 @@ impl Executor {
 
     pub(crate) fn ticker(&self) -> &Ticker {
         &self.ticker
-    }
-
-    #[inline]
-    pub(crate) fn poll_number(&self) -> u64 {
-        self.poll_number.get()
     }
 
     /// Whether the task that is being polled may begin another transaction now; if not it must wake itself and
@@ -174,22 +155,17 @@ impl Executor {
     }
 
     fn queue(&self, id: usize) {
-        if self.tasks.queue(id) {
-            self.alone_until.set(Moment::START);
-        }
+        self.tasks.queue(id);
     }
 
     /// Calls the waker once the time has come.
     pub(crate) fn wake_at(&self, due: Moment, waker: Waker) {
         self.timers.add(due, waker);
-        self.alone_until.set(Moment::START);
     }
 
     /// Watches a socket. Edge-triggered: what is already there is reported too.
     pub(crate) fn register(&self, fd: &OwnedFd, is_writable: bool) -> io::Result<usize> {
-        let slot = self.sockets.register(fd, is_writable)?;
-        self.alone_until.set(Moment::START);
-        Ok(slot)
+        self.sockets.register(fd, is_writable)
     }
 
     pub(crate) fn watch_writable(&self, fd: &OwnedFd, slot: usize, wanted: bool) -> io::Result<()> {
@@ -214,10 +190,6 @@ impl Executor {
     #[inline(always)]
     fn poll_task(&self, id: usize) {
         let Some(mut task) = self.tasks.take(id) else { return };
-        let is_alone =
-            self.tasks.queued_count() == 0 && self.sockets.open_count() == 1 && !self.ticker.is_simulated();
-        self.alone_until.set(if is_alone { self.next_due() } else { Moment::START });
-        self.poll_number.set(self.poll_number.get() + 1);
         self.turns.set(0);
         let waker = waker_of(id);
         if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
@@ -228,49 +200,6 @@ impl Executor {
         }
     }
 
-    /// Waits for the only socket without a way back through the loop, for the task that is being polled and would do
-    /// nothing else: with one session on a worker that is how nearly every answer comes. Returns at once where others
-    /// may want the thread before long; comes back with nothing when they do.
-    ///
-    /// It counts as a wait between two polls. Only a task that has read the clock since the last one may wait so:
-    /// else it would not be noticed that time goes by.
-    #[inline(always)]
-    pub(crate) fn wait_in_place(&self) {
-        let timeout_ns = self.alone_until.get().nanos_since(self.coarse_now());
-        if timeout_ns <= FAR_NS || !is_on(Trick::WaitInPlace) || !self.was_read.replace(false) {
-            return;
-        }
-        self.poll_number.set(self.poll_number.get() + 1);
-        self.turns.set(0);
-        let mut events = [NO_EVENT; 1];
-        // An error will be met again, and told, by the loop.
-        if let Ok(1) = self.sockets.wait(&mut events, timeout_ns)
-            && let Some(task) = self.sockets.note_event(&events[0])
-        {
-            self.queue(task);
-        }
-    }
-
-    /// Notes all events of a wait. One alone with nothing else to do names the task to be polled next, past the queue.
-    #[inline]
-    fn note_events(&self, events: &[Event]) -> Option<usize> {
-        if let [event] = events
-            && self.tasks.queued_count() == 0
-            && is_on(Trick::LoneEvent)
-        {
-            let task = self.sockets.note_event(event)?;
-            // It was asleep, and so its memory has left the caches.
-            self.tasks.fetch(task);
-            return Some(task);
-        }
-        for event in events {
-            if let Some(task) = self.sockets.note_event(event) {
-                self.queue(task);
-            }
-        }
-        None
-    }
-
     /// Runs tasks until `is_done` says so; it is asked after each turn. `on_sweep` is called at least every
     /// [`SWEEP`].
     pub(crate) fn run(
@@ -279,26 +208,20 @@ impl Executor {
         mut is_done: impl FnMut() -> bool,
     ) -> io::Result<()> {
         let mut events = [NO_EVENT; EVENTS_MAX];
-        let mut first = None;
         loop {
             // Only what is ready now: tasks that wake themselves wait for the next turn.
-            let mut ready_now = self.tasks.queued_count();
-            while let Some(id) = first.take().or_else(|| self.next_of(&mut ready_now)) {
+            for _ in 0..self.tasks.queued_count() {
+                let Some(id) = self.tasks.pop() else { break };
                 self.poll_task(id);
             }
             if is_done() {
                 return Ok(());
             }
             let named = self.wait(&mut events)?;
-            // While sessions read the clock themselves in each turn, the loop need not: what is due is then found
-            // one turn later.
-            let was_read = self.was_read.replace(false);
-            let now = if named == 0 || self.is_punctual.get() || !was_read || !is_on(Trick::CoarseClock) {
-                self.now()
-            } else {
-                self.coarse_now()
-            };
-            first = self.note_events(&events[..named]);
+            let now = self.now();
+            for event in &events[..named] {
+                self.sockets.note_event(event);
+            }
             self.timers.fire(now);
             if now >= self.sweep_due.get() {
                 self.sweep_due.set(now + SWEEP);
@@ -306,13 +229,6 @@ impl Executor {
                 on_sweep(now);
             }
         }
-    }
-
-    /// The next task of so many that are in the queue.
-    #[inline]
-    fn next_of(&self, left: &mut usize) -> Option<usize> {
-        *left = left.checked_sub(1)?;
-        self.tasks.pop()
     }
 
     /// Waits for sockets, no longer than until the next timer. Where timers are to be punctual it sleeps until shortly
@@ -327,10 +243,7 @@ impl Executor {
             } else if self.is_punctual.get() {
                 return self.wait_punctually(events, due);
             } else {
-                timeout_ns = due.nanos_since(self.coarse_now());
-                if timeout_ns <= FAR_NS {
-                    timeout_ns = due.nanos_since(self.now());
-                }
+                timeout_ns = due.nanos_since(self.now());
             }
         }
         self.sockets.wait(events, timeout_ns)

@@ -22,7 +22,7 @@ use rustix::net::{
 };
 use wire::{Endpoint, Transport};
 
-use crate::executor::{Executor, clone_of};
+use crate::executor::Executor;
 use crate::time::{self, Moment};
 use crate::tuning::{Trick, is_on};
 
@@ -157,7 +157,7 @@ impl Socket {
             }
             match &known.waker {
                 Some(waker) if waker.will_wake(cx.waker()) => {}
-                _ => known.waker = Some(clone_of(cx.waker())),
+                _ => known.waker = Some(cx.waker().clone()),
             }
             Poll::Pending
         })
@@ -175,9 +175,6 @@ impl Socket {
 impl Transport for Socket {
     #[inline(always)]
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        if !self.executor.with_socket(self.slot, |known| known.is_readable) {
-            self.executor.wait_in_place();
-        }
         loop {
             std::task::ready!(self.wait(cx, |known| known.is_readable))?;
             match net::recv(&self.fd, &mut *buf, RecvFlags::empty()) {

@@ -10,7 +10,6 @@ use wire::StatementKind;
 use crate::recording::Ended;
 use crate::state::WorkerState;
 use crate::time::Moment;
-use crate::tuning::{Trick, is_on};
 
 /// A session's handle on the recording of its worker. Not `Send`.
 pub struct Recorder {
@@ -21,9 +20,6 @@ pub struct Recorder {
     began: Cell<Moment>,
     /// Where the next lap begins.
     mark: Cell<Moment>,
-    /// The poll in which `mark` was read from the clock: while it goes on, nothing but the session's own code
-    /// has run since.
-    marked_in_poll: Cell<u64>,
     /// Whether the transaction belongs to the figures (with a fixed number of transactions, those that began in
     /// the warm-up do not).
     is_counted: Cell<bool>,
@@ -37,7 +33,6 @@ impl Recorder {
             intended: Cell::new(now),
             began: Cell::new(now),
             mark: Cell::new(now),
-            marked_in_poll: Cell::new(0),
             is_counted: Cell::new(true),
         }
     }
@@ -55,15 +50,15 @@ impl Recorder {
     #[inline(always)]
     pub fn lap(&self, class: usize, kind: StatementKind) {
         let start = self.mark.get();
-        let end = self.state.executor.now();
-        self.set_mark(end);
+        let end = self.now();
+        self.mark.set(end);
         self.statement(class, kind, start, end);
     }
 
     /// From here on the next [`Recorder::lap`] counts: after work of the client's own inside a transaction
     /// (a script's computing, a think time) that no statement shall be charged with.
     pub fn restart(&self) {
-        self.set_mark(self.state.executor.now());
+        self.mark.set(self.now());
     }
 
     /// The transaction ends here, with work of the client's own behind its last statement; answers how long it took.
@@ -88,7 +83,7 @@ impl Recorder {
     /// intended start, beside those of all transactions. Statement counts do not change.
     pub fn transaction(&self, class: usize) {
         let (intended, start) = (self.intended.get(), self.began.get());
-        let ended = Ended { intended, start, end: self.end(start), is_counted: self.is_counted.get() };
+        let ended = Ended { intended, start, end: self.now(), is_counted: self.is_counted.get() };
         self.state.roll_if_due(ended.end);
         self.state.recording.borrow_mut().transaction(class, &ended);
     }
@@ -98,32 +93,11 @@ impl Recorder {
     pub(crate) fn begin(&self, intended: Moment, start: Moment, is_counted: bool) {
         self.intended.set(intended);
         self.began.set(start);
-        self.set_mark(start);
+        self.mark.set(start);
         self.is_counted.set(is_counted);
-    }
-
-    /// When the transaction that has just returned ended: the end of its last statement if nothing but the
-    /// session's own code ran since, else now.
-    #[inline(always)]
-    pub(crate) fn end(&self, start: Moment) -> Moment {
-        let mark = self.mark.get();
-        if is_on(Trick::ClockReuse)
-            && self.marked_in_poll.get() == self.state.executor.poll_number()
-            && mark > start
-        {
-            mark
-        } else {
-            self.state.executor.now()
-        }
     }
 
     pub(crate) fn is_counted(&self) -> bool {
         self.is_counted.get()
-    }
-
-    #[inline(always)]
-    fn set_mark(&self, at: Moment) {
-        self.mark.set(at);
-        self.marked_in_poll.set(self.state.executor.poll_number());
     }
 }

@@ -32,7 +32,6 @@ use crate::rng::Rng;
 use crate::schedule::{Arrival, Schedule};
 use crate::session::Failure;
 use crate::time::Moment;
-use crate::tuning::{Trick, is_on};
 use crate::usage::{ProcessCpu, ThreadMeter, ThreadTime};
 use crate::worker::Report;
 
@@ -96,8 +95,6 @@ pub(crate) struct WorkerState {
     pub(crate) schedule: RefCell<Option<Schedule>>,
     arrivals_waker: RefCell<Option<Waker>>,
     pub(crate) step: RefCell<Option<StepState>>,
-    /// A closed loop without a fixed number of transactions: whoever has ended a transaction begins the next.
-    is_plain_loop: Cell<bool>,
     /// When the present interval ends: looked at with each reading of the clock.
     boundary: Cell<Moment>,
     interval_began: Cell<Moment>,
@@ -137,7 +134,6 @@ impl WorkerState {
             schedule: RefCell::new(None),
             arrivals_waker: RefCell::new(None),
             step: RefCell::new(None),
-            is_plain_loop: Cell::new(false),
             boundary: Cell::new(far_from(now)),
             interval_began: Cell::new(now),
             recording: RefCell::new(Recording::new(classes)),
@@ -179,41 +175,14 @@ impl WorkerState {
     // ---- turns ----
 
     /// Waits until the session is to run a transaction. `None`: it is to leave.
-    #[inline(always)]
     pub(crate) fn poll_turn(&self, slot: &Rc<SessionSlot>, cx: &Context<'_>) -> Poll<Option<Turn>> {
-        let is_plain = self.phase.get() == Phase::Running
-            && self.is_plain_loop.get()
-            && is_on(Trick::PlainTurn)
-            && !slot.has_finished.get()
-            && !self.slots.is_leaving(slot);
-        if !is_plain || !self.executor.take_turn() {
-            return self.poll_turn_slowly(slot, is_plain, cx);
-        }
-        let now = self.executor.now();
-        self.roll_if_due(now);
-        // The end of an interval may have been that of the measured phase.
-        if self.phase.get() != Phase::Running {
-            return slot.wait(cx);
-        }
-        self.slots.occupy(slot, now, true);
-        Poll::Ready(Some(Turn { intended: now, start: now, is_counted: true }))
-    }
-
-    /// [`WorkerState::poll_turn`] where there is more to it than to go on.
-    #[inline(never)]
-    fn poll_turn_slowly(
-        &self,
-        slot: &Rc<SessionSlot>,
-        was_refused: bool,
-        cx: &Context<'_>,
-    ) -> Poll<Option<Turn>> {
         if self.slots.is_leaving(slot) {
             return Poll::Ready(None);
         }
         if self.phase.get() == Phase::Between || slot.has_finished.get() {
             return slot.wait(cx);
         }
-        if was_refused || !self.executor.take_turn() {
+        if !self.executor.take_turn() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -378,7 +347,6 @@ impl WorkerState {
         self.boundary.set(boundary);
         self.interval_began.set(timeline.start);
         self.quota.reset(is_limited, timeline.measured);
-        self.is_plain_loop.set(schedule.is_none() && !is_limited);
         self.executor.is_punctual.set(schedule.is_some());
         *self.schedule.borrow_mut() = schedule;
         *self.step.borrow_mut() = Some(StepState {
@@ -528,7 +496,6 @@ impl WorkerState {
     pub(crate) fn close_step(&self) -> Option<(StepState, Outcomes, u64)> {
         let step = self.step.borrow_mut().take()?;
         self.quota.is_limited.set(false);
-        self.is_plain_loop.set(false);
         self.phase.set(Phase::Between);
         let now = self.executor.now();
         let mut recording = self.recording.borrow_mut();

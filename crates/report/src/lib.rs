@@ -37,6 +37,7 @@ mod ranking;
 mod scale;
 mod sections;
 mod settings;
+mod tally;
 mod text;
 mod unlike;
 mod verdict;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::estimate::Estimate;
-use crate::model::{Report, Standing, StudyReport, VerdictView};
+use crate::model::{Report, StudyReport, VerdictView};
 use crate::text::{listed, metric_name, number, p_value, percent, ratio, time_text};
 
 /// All studies, one after the other.
@@ -67,9 +67,6 @@ fn head(text: &mut String, report: &Report, study: &StudyReport) {
     for sentence in &study.inequalities {
         let _ = writeln!(text, "- **Not equal:** {}", plain(sentence));
     }
-    let counted = study.runs.iter().filter(|run| run.standing == Standing::Counted).count();
-    let planned: u32 = study.records.iter().map(|view| view.record.study.runs).sum();
-    let blocks = study.newest().map_or(0, |view| view.record.study.blocks);
     let mut hosts: Vec<String> = Vec::new();
     for run in &study.runs {
         let label = plain(&report.hosts[run.host].label);
@@ -77,11 +74,9 @@ fn head(text: &mut String, report: &Report, study: &StudyReport) {
             hosts.push(label);
         }
     }
-    let quick = if study.records.iter().any(|view| view.record.study.is_quick) { ", quick run" } else { "" };
-    let hosts = listed(&hosts);
-    // Runs that were kept without a plan are a study of their own, and none of them can be missing.
-    let planned = if planned == 0 { String::new() } else { format!(" of {planned} planned") };
-    let _ = writeln!(text, "\n{counted}{planned} runs counted, blocks: {blocks}{quick}. Host: {hosts}.\n");
+    let quick =
+        if study.records.iter().any(|view| view.record.study.is_quick) { " A quick run." } else { "" };
+    let _ = writeln!(text, "\n{}{quick} Host: {}.\n", crate::tally::told(study), listed(&hosts));
 }
 
 fn alarms(text: &mut String, study: &StudyReport) {

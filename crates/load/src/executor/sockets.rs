@@ -9,7 +9,6 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::wakers::task_of;
 use crate::time::Moment;
 
 /// What the executor knows of a socket.
@@ -92,23 +91,19 @@ impl Sockets {
         self.free.borrow_mut().push(slot);
     }
 
-    pub(super) fn open_count(&self) -> usize {
-        self.slots.borrow().len() - self.free.borrow().len()
-    }
-
     /// Looks at or changes what is known of a socket.
     #[inline(always)]
     pub(super) fn with<R>(&self, slot: usize, use_it: impl FnOnce(&mut SocketSlot) -> R) -> R {
         use_it(&mut self.slots.borrow_mut()[slot])
     }
 
-    /// Notes what epoll says of a socket; the task that waits for it, to be polled.
+    /// Notes what epoll says of a socket, and wakes the task that waits for it.
     #[inline]
-    pub(super) fn note_event(&self, event: &Event) -> Option<usize> {
+    pub(super) fn note_event(&self, event: &Event) {
         let (data, flags) = (event.data.u64(), event.flags);
         let (slot, generation) = ((data & 0xffff_ffff) as usize, (data >> 32) as u32);
         let mut slots = self.slots.borrow_mut();
-        let known = slots.get_mut(slot).filter(|known| known.generation == generation)?;
+        let Some(known) = slots.get_mut(slot).filter(|known| known.generation == generation) else { return };
         if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
             known.is_hung_up = true;
             known.is_readable = true;
@@ -118,13 +113,9 @@ impl Sockets {
         known.is_writable |= flags.contains(EventFlags::OUT);
         let waker = known.waker.take();
         drop(slots);
-        let waker = waker?;
-        let task = task_of(&waker);
-        match task {
-            Some(_) => std::mem::forget(waker),
-            None => waker.wake(),
+        if let Some(waker) = waker {
+            waker.wake();
         }
-        task
     }
 
     /// Wakes whoever waits for a socket whose deadline has passed.

@@ -61,15 +61,14 @@ impl Tasks {
         self.live.get()
     }
 
-    /// Puts a task into the queue unless it is there; whether it was put.
-    pub(super) fn queue(&self, id: usize) -> bool {
+    /// Puts a task into the queue unless it is there.
+    pub(super) fn queue(&self, id: usize) {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(id).filter(|slot| slot.is_live && !slot.is_queued) else {
-            return false;
+            return;
         };
         slot.is_queued = true;
         self.ready.borrow_mut().push_back(id);
-        true
     }
 
     /// Tasks in the queue.
@@ -95,14 +94,6 @@ impl Tasks {
             memory::fetch(&**next);
         }
         Some(task)
-    }
-
-    /// Has the memory of a task fetched that is polled next.
-    #[inline]
-    pub(super) fn fetch(&self, id: usize) {
-        if let Some(TaskSlot { future: Some(future), .. }) = self.slots.borrow().get(id) {
-            memory::fetch(&**future);
-        }
     }
 
     /// A task that was taken out waits again.

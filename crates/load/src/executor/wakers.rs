@@ -4,23 +4,9 @@
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use super::Executor;
-use crate::tuning::{Trick, is_on};
 
 static VTABLE: RawWakerVTable =
     RawWakerVTable::new(|task| RawWaker::new(task, &VTABLE), wake_task, wake_task, |_task| {});
-
-/// The task that a waker of this executor stands for: what its functions would do is then done without calling them,
-/// for each call by address is one that the processor cannot foresee after a sleep.
-#[inline]
-pub(super) fn task_of(waker: &Waker) -> Option<usize> {
-    (is_on(Trick::Wakers) && std::ptr::eq(waker.vtable(), &VTABLE)).then(|| waker.data().addr())
-}
-
-/// Another of the same.
-#[inline]
-pub(crate) fn clone_of(waker: &Waker) -> Waker {
-    task_of(waker).map_or_else(|| waker.clone(), waker_of)
-}
 
 /// A waker is the index of its task: nothing to count, nothing to free.
 #[inline]

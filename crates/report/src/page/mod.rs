@@ -55,7 +55,7 @@ fn study_value(report: &Report, study: &StudyReport, at: usize) -> Value {
         "started": study.runs.first().map(|run| time_text(run.head.start.started_at_ms)),
         "is_quick": study.records.iter().any(|view| view.record.study.is_quick),
         "answer": answer,
-        "tally": tally(study),
+        "tally": crate::tally::told(study),
         "inequalities": study.inequalities,
         "notes": notes(study),
         "alarms": crate::alarms::alarms(study),
@@ -96,26 +96,6 @@ fn study_hosts(report: &Report, study: &StudyReport) -> String {
         }
     }
     labels.join(", ")
-}
-
-/// How many runs there are, by standing.
-fn tally(study: &StudyReport) -> Value {
-    let count = |standing: Standing| study.runs.iter().filter(|run| run.standing == standing).count();
-    let planned: u32 = study.records.iter().map(|view| view.record.study.runs).sum();
-    let blocks = study.records.iter().map(|view| view.record.study.blocks).max().unwrap_or(0);
-    let others: Vec<String> = [
-        Standing::Invalid,
-        Standing::Failed,
-        Standing::Interrupted,
-        Standing::Running,
-        Standing::Superseded,
-        Standing::LockPass,
-    ]
-    .into_iter()
-    .filter(|standing| count(*standing) > 0)
-    .map(|standing| format!("{} {}", count(standing), standing.word()))
-    .collect();
-    json!({"counted": count(Standing::Counted), "planned": planned, "blocks": blocks, "others": others.join(", ")})
 }
 
 fn notes(study: &StudyReport) -> Vec<Value> {
