@@ -243,3 +243,17 @@ fn a_change_at_a_moment_is_answered_by_what_was_before_and_after() {
     assert!(said[0].ends_with("], median of 3 lives; a before and after, no verdict)."), "{said:#?}");
     assert!(!said.iter().any(|one| one.contains("Highest throughput")), "{said:#?}");
 }
+
+/// A study that ends with its decision may have made half of what was planned at most: that is not what it made.
+#[test]
+fn a_watched_study_says_how_many_blocks_it_made() {
+    let mut report = study(&[SIX[0], SIX[1]], 6, &["tps"]);
+    let head =
+        |report: &Report| report::markdown(report).contains("48 of 48 planned runs counted. 6 blocks.");
+    assert!(head(&report));
+    let stored = &mut report.studies[0].records[0].record.study;
+    (stored.blocks, stored.runs, stored.comparisons[0].is_watched) = (12, 96, true);
+    for text in [report::markdown(&report), report::html(&report).unwrap()] {
+        assert!(text.contains("48 runs counted. 6 blocks, 12 at most."), "{text}");
+    }
+}
