@@ -77,6 +77,17 @@ impl Candidate {
             Candidate::Commit { commit, .. } => commit.clone(),
         }
     }
+
+    /// As it is told to people: of a commit what it is about, too.
+    pub fn described(&self) -> String {
+        match self {
+            Candidate::Build(selector) => selector.to_string(),
+            Candidate::Commit { from, commit, .. } => {
+                let short = commit.get(..10).unwrap_or(commit);
+                format!("{short} {}", builds::commit_subject(from, commit)).trim_end().to_owned()
+            }
+        }
+    }
 }
 
 /// The candidates from good to bad: builds by their names, or commits of a clone along the first parents.
@@ -261,7 +272,12 @@ pub fn bisect(
 fn fingerprint(request: &Request) -> String {
     let names: Vec<String> = request.candidates.iter().map(Candidate::name).collect();
     let all = [request.study.file_sha256.clone(), request.metric.clone(), format!("{}", request.margin)];
-    format!("{} {} {}", all.join(" "), request.is_quick, names.join(" "))
+    // The same commits by another recipe are other servers.
+    let recipe = request.candidates.iter().find_map(|candidate| match candidate {
+        Candidate::Commit { recipe: Some(recipe), .. } => Some(format!(" by {}", recipe.text())),
+        _ => None,
+    });
+    format!("{} {} {}{}", all.join(" "), request.is_quick, names.join(" "), recipe.unwrap_or_default())
 }
 
 impl Search<'_> {
@@ -358,10 +374,10 @@ impl Search<'_> {
         let mut comparison = judged(&self.found.ends);
         let open = |comparison: &Comparison| comparison.verdict == Verdict::Undecided;
         while open(&comparison) && (self.found.ends.len() as u32) < LIVES_MAX {
-            let ratios = self.duel(0, last, 1)?.0;
+            let (ratios, failure) = self.duel(0, last, 1)?;
             let Some(ratio) = ratios.first() else {
-                let why = "a duel of good and bad did not end well: run the study by itself to see why";
-                return Err(Error::Run(why.to_owned()));
+                let why = failure.unwrap_or_else(|| "run the study by itself to see why".to_owned());
+                return Err(Error::Run(format!("a duel of good and bad did not end well: {why}")));
             };
             self.found.ends.push(*ratio);
             self.keep()?;
@@ -570,6 +586,32 @@ mod tests {
             names,
             ["mysql@5.5.9", "mysql@5.5.34", "mysql@8.0.33", "mysql@8.0.33+b9", "mysql@8.0.33+b10"]
         );
+    }
+
+    #[test]
+    fn the_same_commits_by_another_recipe_are_another_search() {
+        let study = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/quickstart.toml");
+        let request = |recipe: Option<&str>| {
+            let recipe = recipe.map(|name| Recipe::find(name).unwrap());
+            let commit = |name: &str| Candidate::Commit {
+                from: PathBuf::from("clone"),
+                commit: name.to_owned(),
+                recipe: recipe.clone(),
+            };
+            Request {
+                study: crate::study::read(&study).unwrap(),
+                is_quick: false,
+                results: PathBuf::new(),
+                candidates: vec![commit("1"), commit("2")],
+                metric: "tps".to_owned(),
+                margin: 0.02,
+                is_new: false,
+            }
+        };
+        let of = |recipe: Option<&str>| fingerprint(&request(recipe));
+        assert_eq!(of(Some("postgres")), of(Some("postgres")));
+        assert_ne!(of(Some("postgres")), of(Some("postgres-meson")));
+        assert_ne!(of(Some("postgres")), of(None));
     }
 
     #[test]
