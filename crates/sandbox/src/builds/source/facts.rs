@@ -47,6 +47,9 @@ pub(super) fn compiler(recipe: &Recipe) -> String {
     said.lines().next().unwrap_or_default().to_owned()
 }
 
+/// Reads flags out of a file of a build system's.
+type Reader = fn(&str) -> Vec<String>;
+
 /// The flags that the build system settled on: what cmake, meson or autoconf noted in the directory of the build. It is
 /// the recipe's, so nothing there is followed anywhere else, or read without end.
 fn flags_of(build: &Path) -> Vec<String> {
@@ -56,7 +59,7 @@ fn flags_of(build: &Path) -> Vec<String> {
         below.read(Path::new(name)).ok()?.take(8 << 20).read_to_end(&mut text).ok()?;
         Some(String::from_utf8_lossy(&text).into_owned())
     };
-    let kinds: [(&str, fn(&str) -> Vec<String>); 3] = [
+    let kinds: [(&str, Reader); 3] = [
         ("CMakeCache.txt", of_cmake),
         ("meson-info/intro-buildoptions.json", of_meson),
         ("config.log", of_autoconf),
