@@ -78,12 +78,20 @@ impl Candidate {
         }
     }
 
-    /// As it is told to people: of a commit what it is about, too.
-    pub fn described(&self) -> String {
+    /// The same, with as much of a commit's name as tells it from others.
+    fn short(&self) -> String {
         match self {
             Candidate::Build(selector) => selector.to_string(),
+            Candidate::Commit { commit, .. } => commit.get(..10).unwrap_or(commit).to_owned(),
+        }
+    }
+
+    /// As it is told to people: of a commit what it is about, too.
+    pub fn described(&self) -> String {
+        let short = self.short();
+        match self {
+            Candidate::Build(_) => short,
             Candidate::Commit { from, commit, .. } => {
-                let short = commit.get(..10).unwrap_or(commit);
                 format!("{short} {}", builds::commit_subject(from, commit)).trim_end().to_owned()
             }
         }
@@ -224,6 +232,9 @@ struct Found {
     fingerprint: String,
     ends: Vec<f64>,
     answers: Vec<(usize, f64)>,
+    /// Their standard errors, in the same order; searches of earlier versions have none.
+    #[serde(default)]
+    errors: Vec<f64>,
     skipped: Vec<(usize, String)>,
     seconds: f64,
 }
@@ -392,7 +403,8 @@ impl Search<'_> {
         let spread = effect.error * (self.found.ends.len() as f64).sqrt();
         let error = spread / f64::from(LIVES_OF_STEP).sqrt();
         let mut search = Bisection::new(self.request.candidates.len(), effect, BisectRules::default());
-        for (candidate, log_ratio) in &self.found.answers {
+        for (at, (candidate, log_ratio)) in self.found.answers.iter().enumerate() {
+            let error = self.found.errors.get(at).copied().unwrap_or(error);
             search.answer(*candidate, Answer { log_ratio: *log_ratio, error });
         }
         for (candidate, _) in &self.found.skipped {
@@ -404,7 +416,10 @@ impl Search<'_> {
                 None => {
                     let (ratios, failure) = self.duel(0, candidate, LIVES_OF_STEP)?;
                     if let Some(log_ratio) = stats::mean(&ratios) {
+                        let error = error_of(&ratios, error);
+                        self.found.errors.resize(self.found.answers.len(), error);
                         self.found.answers.push((candidate, log_ratio));
+                        self.found.errors.push(error);
                         search.answer(candidate, Answer { log_ratio, error });
                         let probabilities = search.probabilities();
                         (self.tell)(&Told::Asked { candidate, log_ratio, probabilities });
@@ -483,7 +498,7 @@ impl Search<'_> {
         let workload = body.axes.workload.first().ok_or_else(|| refuse("it has no workload"))?;
         let side = |candidate: usize| {
             let mut side =
-                Side::new(self.request.candidates[candidate].name(), self.builds[&candidate].clone());
+                Side::new(self.request.candidates[candidate].short(), self.builds[&candidate].clone());
             if let Some(settings) = body.axes.settings.first() {
                 side.settings.clone_from(&settings.set);
                 side.profile = settings.profile.as_ref().and_then(|profile| profile.parse().ok());
@@ -544,6 +559,13 @@ fn log_ratio(life: &Life, metric: &str) -> Option<f64> {
         report::StepFigures::of(step).metric(metric).filter(|value| *value > 0.0)
     };
     Some((of(&life.sides[1])? / of(&life.sides[0])?).ln())
+}
+
+/// The standard error of an answer: as lives of good and bad spread, or more where the answer's own lives do not agree,
+/// because the machine has become noisier since.
+fn error_of(ratios: &[f64], expected: f64) -> f64 {
+    let own = stats::describe::standard_deviation(ratios).map(|spread| spread / (ratios.len() as f64).sqrt());
+    own.map_or(expected, |own| own.max(expected))
 }
 
 /// What a transaction cost, by name and unit.
@@ -612,6 +634,26 @@ mod tests {
         assert_eq!(of(Some("postgres")), of(Some("postgres")));
         assert_ne!(of(Some("postgres")), of(Some("postgres-meson")));
         assert_ne!(of(Some("postgres")), of(None));
+    }
+
+    /// From a search over real commits beside compilers: of a slow build (-24 %), one life said +26 %, the other -18 %, and
+    /// the search took the mean for a proof that it is a good one.
+    #[test]
+    fn lives_that_do_not_agree_prove_little() {
+        assert_eq!(error_of(&[-0.25, -0.26], 0.05), 0.05);
+        assert_eq!(error_of(&[-0.25], 0.05), 0.05);
+        let lives = [0.26, -0.18];
+        let error = error_of(&lives, 0.05);
+        assert!(error > 0.2, "{error}");
+        let probability = |error: f64| {
+            let ends = [-0.24, -0.30, -0.22, -0.25, -0.27];
+            let mut search = Bisection::new(3, bisect_effect(&ends), BisectRules::default());
+            search.answer(1, Answer { log_ratio: stats::mean(&lives).unwrap(), error });
+            search.probabilities()[1]
+        };
+        // Whether the middle one is guilty stays nearly as open as it was.
+        assert!(probability(0.05) < 0.1, "{}", probability(0.05));
+        assert!(probability(error) > 0.25, "{}", probability(error));
     }
 
     #[test]
