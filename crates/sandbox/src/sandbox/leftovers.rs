@@ -52,7 +52,8 @@ pub fn leftovers(home: &Home) -> Result<Vec<String>, Error> {
     Ok(removed)
 }
 
-/// Removes half-made builds and snapshots, and where servers were compiled, whose makers are gone. What cannot be removed now is tried again next time.
+/// Removes half-made builds and snapshots, and where servers were compiled, whose makers are gone. What cannot be removed
+/// now is tried again next time.
 fn remove_half_made(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
