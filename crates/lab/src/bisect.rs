@@ -77,6 +77,25 @@ impl Candidate {
             Candidate::Commit { commit, .. } => commit.clone(),
         }
     }
+
+    /// The same, with as much of a commit's name as tells it from others.
+    fn short(&self) -> String {
+        match self {
+            Candidate::Build(selector) => selector.to_string(),
+            Candidate::Commit { commit, .. } => commit.get(..10).unwrap_or(commit).to_owned(),
+        }
+    }
+
+    /// As it is told to people: of a commit what it is about, too.
+    pub fn described(&self) -> String {
+        let short = self.short();
+        match self {
+            Candidate::Build(_) => short,
+            Candidate::Commit { from, commit, .. } => {
+                format!("{short} {}", builds::commit_subject(from, commit)).trim_end().to_owned()
+            }
+        }
+    }
 }
 
 /// The candidates from good to bad: builds by their names, or commits of a clone along the first parents.
@@ -213,6 +232,9 @@ struct Found {
     fingerprint: String,
     ends: Vec<f64>,
     answers: Vec<(usize, f64)>,
+    /// Their standard errors, in the same order; searches of earlier versions have none.
+    #[serde(default)]
+    errors: Vec<f64>,
     skipped: Vec<(usize, String)>,
     seconds: f64,
 }
@@ -261,7 +283,12 @@ pub fn bisect(
 fn fingerprint(request: &Request) -> String {
     let names: Vec<String> = request.candidates.iter().map(Candidate::name).collect();
     let all = [request.study.file_sha256.clone(), request.metric.clone(), format!("{}", request.margin)];
-    format!("{} {} {}", all.join(" "), request.is_quick, names.join(" "))
+    // The same commits by another recipe are other servers.
+    let recipe = request.candidates.iter().find_map(|candidate| match candidate {
+        Candidate::Commit { recipe: Some(recipe), .. } => Some(format!(" by {}", recipe.text())),
+        _ => None,
+    });
+    format!("{} {} {}{}", all.join(" "), request.is_quick, names.join(" "), recipe.unwrap_or_default())
 }
 
 impl Search<'_> {
@@ -358,10 +385,10 @@ impl Search<'_> {
         let mut comparison = judged(&self.found.ends);
         let open = |comparison: &Comparison| comparison.verdict == Verdict::Undecided;
         while open(&comparison) && (self.found.ends.len() as u32) < LIVES_MAX {
-            let ratios = self.duel(0, last, 1)?.0;
+            let (ratios, failure) = self.duel(0, last, 1)?;
             let Some(ratio) = ratios.first() else {
-                let why = "a duel of good and bad did not end well: run the study by itself to see why";
-                return Err(Error::Run(why.to_owned()));
+                let why = failure.unwrap_or_else(|| "run the study by itself to see why".to_owned());
+                return Err(Error::Run(format!("a duel of good and bad did not end well: {why}")));
             };
             self.found.ends.push(*ratio);
             self.keep()?;
@@ -376,7 +403,8 @@ impl Search<'_> {
         let spread = effect.error * (self.found.ends.len() as f64).sqrt();
         let error = spread / f64::from(LIVES_OF_STEP).sqrt();
         let mut search = Bisection::new(self.request.candidates.len(), effect, BisectRules::default());
-        for (candidate, log_ratio) in &self.found.answers {
+        for (at, (candidate, log_ratio)) in self.found.answers.iter().enumerate() {
+            let error = self.found.errors.get(at).copied().unwrap_or(error);
             search.answer(*candidate, Answer { log_ratio: *log_ratio, error });
         }
         for (candidate, _) in &self.found.skipped {
@@ -388,7 +416,10 @@ impl Search<'_> {
                 None => {
                     let (ratios, failure) = self.duel(0, candidate, LIVES_OF_STEP)?;
                     if let Some(log_ratio) = stats::mean(&ratios) {
+                        let error = error_of(&ratios, error);
+                        self.found.errors.resize(self.found.answers.len(), error);
                         self.found.answers.push((candidate, log_ratio));
+                        self.found.errors.push(error);
                         search.answer(candidate, Answer { log_ratio, error });
                         let probabilities = search.probabilities();
                         (self.tell)(&Told::Asked { candidate, log_ratio, probabilities });
@@ -467,7 +498,7 @@ impl Search<'_> {
         let workload = body.axes.workload.first().ok_or_else(|| refuse("it has no workload"))?;
         let side = |candidate: usize| {
             let mut side =
-                Side::new(self.request.candidates[candidate].name(), self.builds[&candidate].clone());
+                Side::new(self.request.candidates[candidate].short(), self.builds[&candidate].clone());
             if let Some(settings) = body.axes.settings.first() {
                 side.settings.clone_from(&settings.set);
                 side.profile = settings.profile.as_ref().and_then(|profile| profile.parse().ok());
@@ -530,6 +561,13 @@ fn log_ratio(life: &Life, metric: &str) -> Option<f64> {
     Some((of(&life.sides[1])? / of(&life.sides[0])?).ln())
 }
 
+/// The standard error of an answer: as lives of good and bad spread, or more where the answer's own lives do not agree,
+/// because the machine has become noisier since.
+fn error_of(ratios: &[f64], expected: f64) -> f64 {
+    let own = stats::describe::standard_deviation(ratios).map(|spread| spread / (ratios.len() as f64).sqrt());
+    own.map_or(expected, |own| own.max(expected))
+}
+
 /// What a transaction cost, by name and unit.
 fn costs(side: &SideLife) -> BTreeMap<String, f64> {
     let mut costs = BTreeMap::new();
@@ -570,6 +608,52 @@ mod tests {
             names,
             ["mysql@5.5.9", "mysql@5.5.34", "mysql@8.0.33", "mysql@8.0.33+b9", "mysql@8.0.33+b10"]
         );
+    }
+
+    #[test]
+    fn the_same_commits_by_another_recipe_are_another_search() {
+        let study = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/quickstart.toml");
+        let request = |recipe: Option<&str>| {
+            let recipe = recipe.map(|name| Recipe::find(name).unwrap());
+            let commit = |name: &str| Candidate::Commit {
+                from: PathBuf::from("clone"),
+                commit: name.to_owned(),
+                recipe: recipe.clone(),
+            };
+            Request {
+                study: crate::study::read(&study).unwrap(),
+                is_quick: false,
+                results: PathBuf::new(),
+                candidates: vec![commit("1"), commit("2")],
+                metric: "tps".to_owned(),
+                margin: 0.02,
+                is_new: false,
+            }
+        };
+        let of = |recipe: Option<&str>| fingerprint(&request(recipe));
+        assert_eq!(of(Some("postgres")), of(Some("postgres")));
+        assert_ne!(of(Some("postgres")), of(Some("postgres-meson")));
+        assert_ne!(of(Some("postgres")), of(None));
+    }
+
+    /// From a search over real commits beside compilers: of a slow build (-24 %), one life said +26 %, the other -18 %, and
+    /// the search took the mean for a proof that it is a good one.
+    #[test]
+    fn lives_that_do_not_agree_prove_little() {
+        assert_eq!(error_of(&[-0.25, -0.26], 0.05), 0.05);
+        assert_eq!(error_of(&[-0.25], 0.05), 0.05);
+        let lives = [0.26, -0.18];
+        let error = error_of(&lives, 0.05);
+        assert!(error > 0.2, "{error}");
+        let probability = |error: f64| {
+            let ends = [-0.24, -0.30, -0.22, -0.25, -0.27];
+            let mut search = Bisection::new(3, bisect_effect(&ends), BisectRules::default());
+            search.answer(1, Answer { log_ratio: stats::mean(&lives).unwrap(), error });
+            search.probabilities()[1]
+        };
+        // Whether the middle one is guilty stays nearly as open as it was.
+        assert!(probability(0.05) < 0.1, "{}", probability(0.05));
+        assert!(probability(error) > 0.25, "{}", probability(error));
     }
 
     #[test]

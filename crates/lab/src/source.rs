@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sandbox::builds::source::{Made, Recipe, SourceRequest, make};
+use sandbox::builds::source::{Made, Recipe, SourceRequest, made, make};
 use sandbox::{Home, OnProgress, Progress};
 
 use crate::error::Error;
@@ -20,6 +20,10 @@ pub fn build(
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<Made, Error> {
+    // What is there takes no cpu, and no compiler.
+    if let Some(build) = made(home, request)? {
+        return Ok(Made::Build(build));
+    }
     request.check()?;
     let _machine = take_machine(observer, stop)?;
     Ok(make(home, request, progress, &|| stop.is_requested())?)

@@ -21,6 +21,7 @@ mod oltp_cost;
 mod pgbench_cost;
 mod power;
 mod quickstart;
+mod real_source;
 mod sampler_cost;
 mod soak;
 mod statement_mix;
@@ -102,6 +103,11 @@ const ALL: &[Benchmark] = &[
         line_search::run,
     ),
     ("hub", "a hub's pages at 10,000 bundles, one by one and with 200 readers a second", hub::run),
+    (
+        "real-source",
+        "PostgreSQL from its sources: built, loaded, and the slow one of twelve commits found",
+        real_source::run,
+    ),
     ("soak", "memory of a run of a week, by a simulated clock", soak::run),
     ("tpcc", "loading ten warehouses, and the conditions after 64 sessions and after a kill", tpcc::run),
 ];

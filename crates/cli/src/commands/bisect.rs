@@ -30,9 +30,10 @@ pub(crate) fn bisect(args: &BisectArgs) -> Result<End, Failure> {
     };
     tell!("{} from {} to {}", store::counted(request.candidates.len(), "build"), args.good, args.bad);
     let names: Vec<String> = request.candidates.iter().map(Candidate::name).collect();
+    let described: Vec<String> = request.candidates.iter().map(Candidate::described).collect();
     let stop = stop_on_signals()?;
     let shown = Plain::new();
-    let told = |told: &Told| tell!("{}", line(told, &names));
+    let told = |told: &Told| tell!("{}", line(told, &described));
     let attach = lab::watch::Watch { metrics: None };
     let outcome = search(&home, &request, &attach, &|event: Event<'_>| shown.event(&event), &stop, &told);
     shown.finish();
@@ -48,7 +49,7 @@ pub(crate) fn bisect(args: &BisectArgs) -> Result<End, Failure> {
         out.finish()?;
     }
     if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
-        print(&text(&outcome, &names))?;
+        print(&text(&outcome, &described))?;
     }
     Ok(if outcome.status == Status::Undecided { End::GateUnmet } else { End::Done })
 }

@@ -9,7 +9,7 @@ use super::inspect::hex;
 use crate::Error;
 
 /// What was exported.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Export {
     /// The full name of the commit, or a hash of the files where there is no clone.
     pub(crate) commit: String,
@@ -41,17 +41,42 @@ pub(crate) fn asked(from: &Path, reference: Option<&str>) -> Result<Option<Strin
     }
 }
 
-/// Writes the tree of a commit, or the checkout as it stands, into `to`.
-pub(crate) fn export(from: &Path, reference: Option<&str>, to: &Path) -> Result<Export, Error> {
-    let Some(commit) = asked(from, reference)? else { return plain(from, to) };
+/// What would be exported.
+pub(crate) fn described(from: &Path, reference: Option<&str>) -> Result<Export, Error> {
+    let Some(commit) = asked(from, reference)? else { return plain(from) };
     let dirt = if reference.is_some() { None } else { dirt(from)? };
-    if dirt.is_some() {
-        pipe(from, "git ls-files -z -co --exclude-standard | tar -c --null --ignore-failed-read -T - ", to)?;
-    } else {
-        pipe(from, &format!("git archive --format=tar {commit}"), to)?;
-    }
-    submodules(from, &commit, to)?;
     Ok(Export { commit, dirt })
+}
+
+/// Writes the tree of a commit, or the checkout as it stands, into `to`.
+pub(crate) fn write(from: &Path, reference: Option<&str>, export: &Export, to: &Path) -> Result<(), Error> {
+    let is_commit = is_clone(from)?;
+    match &export.dirt {
+        None if is_commit => pipe(from, &format!("git archive --format=tar {}", export.commit), to)?,
+        None => pipe(from, "tar -c .", to)?,
+        Some(_) => {
+            // A file that was removed from the checkout is still listed.
+            let present = "git ls-files -z -co --exclude-standard | while IFS= read -r -d '' file; do \
+                           if [ -e \"$file\" ] || [ -L \"$file\" ]; then printf '%s\\0' \"$file\"; fi; done";
+            pipe(from, &format!("{present} | tar -c --null --no-recursion -T -"), to)?;
+        }
+    }
+    if is_commit {
+        submodules(from, &export.commit, to)?;
+    }
+    // A commit stays what it is; what somebody works on may have changed since it was described.
+    if reference.is_none() && described(from, None)? != *export {
+        return Err(refuse(from, "its files changed while they were copied: try again".to_owned()));
+    }
+    Ok(())
+}
+
+/// Whether a commit, or the checkout, has a file or folder.
+pub(crate) fn has(from: &Path, reference: Option<&str>, path: &str) -> bool {
+    match reference {
+        None => from.join(path).exists(),
+        Some(named) => git(from, &["cat-file", "-e", &format!("{named}:./{path}")]).is_ok(),
+    }
 }
 
 /// The full name of a commit of a clone.
@@ -81,6 +106,11 @@ fn shallow_hint(from: &Path) -> &'static str {
         }
         _ => ": git fetch --all --tags, or give another name (git log --oneline shows them)",
     }
+}
+
+/// What a commit is about, in its author's words; empty where git does not say.
+pub fn subject(from: &Path, commit: &str) -> String {
+    git(from, &["log", "-1", "--format=%s", "--end-of-options", commit]).unwrap_or_default().trim().to_owned()
 }
 
 /// The commits after `good` up to `bad`, oldest first, along the first parents.
@@ -124,24 +154,21 @@ fn dirt(from: &Path) -> Result<Option<String>, Error> {
     let mut hasher = Sha256::new();
     hasher.update(status);
     hasher.update(said(&["diff", "HEAD", "--binary"])?);
-    let new = said(&["ls-files", "-o", "--exclude-standard"])?;
-    for file in new.lines() {
+    let new = said(&["ls-files", "-z", "-o", "--exclude-standard"])?;
+    for file in new.split_terminator('\0') {
         hasher.update(std::fs::read(from.join(file)).unwrap_or_default());
     }
     Ok(Some(hex(&hasher.finalize())))
 }
 
-/// A directory that is no clone.
-fn plain(from: &Path, to: &Path) -> Result<Export, Error> {
-    pipe(from, "tar -c .", to)?;
-    let mut hasher = Sha256::new();
+/// A directory that is no clone: known by what its files are called and hold.
+fn plain(from: &Path) -> Result<Export, Error> {
     let listed = Command::new("sh")
-        .args(["-c", "find . -type f -print0 | sort -z | xargs -0 sha256sum"])
-        .current_dir(to)
+        .args(["-c", "find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum"])
+        .current_dir(from)
         .output()
-        .map_err(|e| Error::io("look through", to, e))?;
-    hasher.update(listed.stdout);
-    Ok(Export { commit: hex(&hasher.finalize())[..40].to_owned(), dirt: None })
+        .map_err(|e| Error::io("look through", from, e))?;
+    Ok(Export { commit: hex(&Sha256::digest(listed.stdout))[..40].to_owned(), dirt: None })
 }
 
 /// Unpacks what a command packs.

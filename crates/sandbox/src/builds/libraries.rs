@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
+use object::{Object, ObjectSymbol};
 
 use super::{MissingLibrary, library_path};
 use crate::Error;
@@ -111,6 +112,42 @@ fn with_elf_file<R>(
     let cache = object::ReadCache::new(file);
     let elf = ElfFile64::<object::Endianness, _>::parse(&cache).ok()?;
     Some(look(&elf))
+}
+
+/// The memory allocator that a program brings with it: linked into it, or as a library that it loads first.
+pub(crate) fn allocator_of(program: &Path) -> &'static str {
+    // A function that each has and nothing else: in the program, or wanted from a library.
+    let marks = [
+        ("mallctl", "jemalloc"),
+        ("je_mallctl", "jemalloc"),
+        ("tc_malloc", "tcmalloc"),
+        ("mi_malloc", "mimalloc"),
+    ];
+    let files = [("libjemalloc", "jemalloc"), ("libtcmalloc", "tcmalloc"), ("libmimalloc", "mimalloc")];
+    let found = with_elf(program, |elf| {
+        let (endian, data) = (elf.endian(), elf.data());
+        let sections = elf.elf_header().sections(endian, data).ok()?;
+        let loaded = sections.dynamic(endian, data).ok().flatten().and_then(|(dynamic, strings)| {
+            let strings = sections.strings(endian, data, strings).ok()?;
+            let needed = dynamic.iter().filter(|entry| entry.tag32(endian) == Some(object::elf::DT_NEEDED));
+            let mut names =
+                needed.filter_map(|entry| strings.get(u32::try_from(entry.d_val(endian)).ok()?).ok());
+            names.find_map(|name| files.iter().find(|(file, _)| name.starts_with(file.as_bytes())))
+        });
+        let linked = || {
+            let mut symbols =
+                elf.symbols().chain(elf.dynamic_symbols()).filter(|symbol| !symbol.is_undefined());
+            symbols.find_map(|symbol| {
+                let name = symbol.name().ok()?;
+                marks.iter().find(|(mark, _)| *mark == name)
+            })
+        };
+        loaded.or_else(linked).map(|(_, allocator)| *allocator)
+    });
+    match found {
+        Some(found) => found.unwrap_or("the C library's"),
+        None => "unknown",
+    }
 }
 
 /// A file of that name among the libraries of some builds.

@@ -17,7 +17,7 @@ pub mod source;
 pub(crate) mod unpack;
 
 pub(crate) use ask::ask;
-pub use git::{commit_of, range as commits_of_range};
+pub use git::{commit_of, range as commits_of_range, subject as commit_subject};
 pub(crate) use inspect::{library_path, system_tables};
 
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Builds from source: a commit of a clone, made by a recipe.
 //!
-//! A recipe is code. It runs under an uid without rights (root's builds), cannot gain any, and has no network but a
-//! loopback of its own unless it is allowed one. It works in an export of the commit, never in the user's checkout. What
+//! A recipe is code. It runs under an uid without rights (root's builds), cannot gain any, and has no network, not even a
+//! loopback that is up, unless it is allowed one. It works in an export of the commit, never in the user's checkout. What
 //! it installs stays under `sources/` in the home, where it was told to install it, and is known by its commit, its recipe
 //! and what else went into it; so the same is never built twice.
 
@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::beneath::Root;
@@ -22,108 +21,20 @@ use super::{fetch, git, inspect};
 use crate::record::{self, Lock};
 use crate::{Build, Error, Home, OnProgress, Origin, Progress};
 
+mod cache;
+mod facts;
+mod log;
+mod recipe;
+
+use recipe::PATH;
+pub use recipe::Recipe;
+
 /// The uid under which root's recipes run: next to those of sandboxes and of what is asked.
 const BUILD_UID: u32 = 64_991;
 /// How long to wait for another plimsoll that builds the same.
 const PATIENCE: Duration = Duration::from_secs(7200);
 /// Installed builds from source that are kept; the ones that were used longest ago go.
 const KEPT_BYTES: u64 = 30 << 30;
-/// Lines of a log that say why something does not build.
-const LAST_LINES: usize = 20;
-
-const RECIPES: [(&str, &str); 4] = [
-    ("postgres", include_str!("recipes/postgres.toml")),
-    ("postgres-meson", include_str!("recipes/postgres-meson.toml")),
-    ("mariadb", include_str!("recipes/mariadb.toml")),
-    ("mysql", include_str!("recipes/mysql.toml")),
-];
-
-/// How a server is built. Scripts are run by `sh -eu` with `SOURCE`, `BUILD` (an empty directory, where they begin),
-/// `PREFIX` and `JOBS` in their environment.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Recipe {
-    /// Programs that must be there, each with the Debian package that has it.
-    #[serde(default)]
-    pub needs: BTreeMap<String, String>,
-    /// Prepares the build.
-    #[serde(default)]
-    pub configure: String,
-    /// Compiles.
-    #[serde(default)]
-    pub build: String,
-    /// Puts the server under `PREFIX`.
-    pub install: String,
-    /// More of the environment: CFLAGS, CC ...
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// Where below `PREFIX` the server binary is; found by itself where it has one of the usual places.
-    #[serde(default)]
-    pub server: Option<String>,
-    /// What messages and records call it.
-    #[serde(skip)]
-    pub name: String,
-    /// Its file, to the letter.
-    #[serde(skip)]
-    text: String,
-}
-
-impl Recipe {
-    /// One of Plimsoll's own, or a file's.
-    pub fn find(name: &str) -> Result<Recipe, Error> {
-        let own = RECIPES.iter().find(|(known, _)| *known == name);
-        let text = match own {
-            Some((_, text)) => (*text).to_owned(),
-            None => wire::files::read_text(Path::new(name), &wire::files::RECIPE).map_err(|error| {
-                let known: Vec<&str> = RECIPES.iter().map(|(known, _)| *known).collect();
-                let why = format!("{error}; it is a TOML file, or one of {}", known.join(", "));
-                unsupported(format!("the recipe {name}"), why)
-            })?,
-        };
-        let mut recipe: Recipe = toml::from_str(&text)
-            .map_err(|error| unsupported(format!("the recipe {name}"), error.to_string()))?;
-        recipe.name = Path::new(name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        recipe.text = text;
-        Ok(recipe)
-    }
-
-    /// The one for what a source tree holds.
-    pub fn of_source(source: &Path) -> Result<Recipe, Error> {
-        let is_in = |path: &str| source.join(path).exists();
-        let name = match () {
-            () if is_in("src/backend/postmaster") => "postgres",
-            () if is_in("sql/CMakeLists.txt") && is_in("storage/maria") => "mariadb",
-            () if is_in("sql/CMakeLists.txt") => "mysql",
-            () => {
-                let why = "it is no source of PostgreSQL, MariaDB or MySQL: say how it is built with --recipe FILE.toml";
-                return Err(unsupported(source.display().to_string(), why.to_owned()));
-            }
-        };
-        Recipe::find(name)
-    }
-
-    /// Programs that it needs and the machine lacks.
-    fn check_needs(&self) -> Result<(), Error> {
-        let is_there = |program: &str| PATH.split(':').any(|dir| Path::new(dir).join(program).is_file());
-        let missing: Vec<(&str, &str)> = self
-            .needs
-            .iter()
-            .filter(|(program, _)| !is_there(program))
-            .map(|(program, package)| (program.as_str(), package.as_str()))
-            .collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let programs: Vec<&str> = missing.iter().map(|(program, _)| *program).collect();
-        let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
-        let why =
-            format!("{} not on this machine: apt-get install {}", programs.join(", "), packages.join(" "));
-        Err(unsupported(format!("the recipe {} needs", self.name), why))
-    }
-}
-
-/// What recipes find programs in.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// What to build.
 #[derive(Debug, Clone)]
@@ -148,8 +59,33 @@ impl SourceRequest {
     /// What is missing, and what to do.
     pub fn check(&self) -> Result<(), Error> {
         git::asked(&self.from, self.reference.as_deref())?;
-        self.recipe.as_ref().map_or(Ok(()), Recipe::check_needs)
+        self.recipe()?.check_needs()
     }
+
+    /// The recipe that was named, or the one for what the sources look like.
+    fn recipe(&self) -> Result<Recipe, Error> {
+        if let Some(recipe) = &self.recipe {
+            return Ok(recipe.clone());
+        }
+        Recipe::of(&self.from, &|path| git::has(&self.from, self.reference.as_deref(), path))
+    }
+
+    /// What would be built, without a copy of the sources.
+    fn asked(&self) -> Result<(git::Export, Recipe, Identity), Error> {
+        let export = git::described(&self.from, self.reference.as_deref())?;
+        let recipe = self.recipe()?;
+        let identity = identity(&export, &recipe);
+        Ok((export, recipe, identity))
+    }
+}
+
+/// The build that was made of a request before, if it is still there: nobody has to wait for it.
+///
+/// # Errors
+/// The request is wrong.
+pub fn made(home: &Home, request: &SourceRequest) -> Result<Option<Build>, Error> {
+    let (.., identity) = request.asked()?;
+    Ok(there(home, &home.path().join("sources").join(&identity.key)))
 }
 
 /// What came of it.
@@ -191,13 +127,7 @@ pub fn make(
 ) -> Result<Made, Error> {
     let sources = home.path().join("sources");
     create_open(&sources)?;
-    let work = Work::new(&sources)?;
-    let export = git::export(&request.from, request.reference.as_deref(), &work.path.join("source"))?;
-    let recipe = match &request.recipe {
-        Some(recipe) => recipe.clone(),
-        None => Recipe::of_source(&work.path.join("source"))?,
-    };
-    let identity = identity(&export, &recipe);
+    let (export, recipe, identity) = request.asked()?;
     let dir = sources.join(&identity.key);
     let _lock = Lock::take(&sources, PATIENCE)?
         .ok_or_else(|| Error::Busy { what: "building from source".to_owned(), holder: None })?;
@@ -205,14 +135,26 @@ pub fn make(
         return Ok(Made::Build(build));
     }
     recipe.check_needs()?;
+    let work = Work::new(&sources)?;
+    git::write(&request.from, request.reference.as_deref(), &export, &work.path.join("source"))?;
     create_open(&dir)?;
     let prefix = dir.join("prefix");
     let _ = fs::remove_dir_all(&prefix);
     create_open(&prefix)?;
     work.hand_over(&prefix)?;
+    let cache = cache::of_recipe(&sources, &recipe)?;
     let log_file = dir.join("build.log");
-    let runner =
-        Runner { recipe: &recipe, work: &work, prefix: &prefix, log_file: &log_file, request, is_stopped };
+    // What an earlier try said is over.
+    let _ = fs::remove_file(&log_file);
+    let runner = Runner {
+        recipe: &recipe,
+        work: &work,
+        prefix: &prefix,
+        cache,
+        log_file: &log_file,
+        request,
+        is_stopped,
+    };
     for (step, script) in
         [("configure", &recipe.configure), ("build", &recipe.build), ("install", &recipe.install)]
     {
@@ -224,10 +166,13 @@ pub fn make(
             short(&identity.commit),
             recipe.name
         )));
-        let status = runner.run(script).map_err(|e| Error::io("run the recipe in", &work.path, e))?;
+        let status = runner.run(script).map_err(|e| runner.not_run(e))?;
         let Some(status) = status else { return Err(Error::Interrupted) };
         if !status.success() {
-            return Ok(Made::Broken { commit: identity.commit, step, log: last_lines(&log_file), log_file });
+            // Half of an installation is of no use to anybody; the log is.
+            let _ = fs::remove_dir_all(&prefix);
+            let log = log::why(&log_file);
+            return Ok(Made::Broken { commit: identity.commit, step, log, log_file });
         }
     }
     let build = take(home, &prefix, &recipe, &identity, &runner)?;
@@ -245,21 +190,17 @@ fn short(commit: &str) -> &str {
 
 fn identity(export: &git::Export, recipe: &Recipe) -> Identity {
     let mut hasher = Sha256::new();
-    for part in
-        [export.commit.as_str(), export.dirt.as_deref().unwrap_or_default(), &recipe.text, &compiler()]
-    {
+    for part in [
+        export.commit.as_str(),
+        export.dirt.as_deref().unwrap_or_default(),
+        &recipe.text,
+        &facts::compiler(recipe),
+    ] {
         hasher.update(part);
         hasher.update([0]);
     }
     let key = inspect::hex(&hasher.finalize())[..16].to_owned();
     Identity { commit: export.commit.clone(), is_dirty: export.dirt.is_some(), key }
-}
-
-/// The C compiler's name and version.
-fn compiler() -> String {
-    let said = Command::new("cc").arg("--version").env("PATH", PATH).output();
-    let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    said.lines().next().unwrap_or_default().to_owned()
 }
 
 /// A directory that others may enter.
@@ -323,6 +264,8 @@ struct Runner<'a> {
     recipe: &'a Recipe,
     work: &'a Work,
     prefix: &'a Path,
+    /// What ccache is told, where it is there.
+    cache: Option<cache::Cache>,
     log_file: &'a Path,
     request: &'a SourceRequest,
     is_stopped: &'a dyn Fn() -> bool,
@@ -330,11 +273,9 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     fn environment(&self) -> BTreeMap<String, String> {
-        let ccache = Path::new("/usr/lib/ccache");
-        let path = if ccache.is_dir() { format!("{}:{PATH}", ccache.display()) } else { PATH.to_owned() };
         let at = |part: &str| self.work.path.join(part).display().to_string();
         let mut all = BTreeMap::from([
-            ("PATH".to_owned(), path),
+            ("PATH".to_owned(), PATH.to_owned()),
             ("LC_ALL".to_owned(), "C".to_owned()),
             ("HOME".to_owned(), at("home")),
             ("TMPDIR".to_owned(), at("home")),
@@ -343,8 +284,22 @@ impl Runner<'_> {
             ("PREFIX".to_owned(), self.prefix.display().to_string()),
             ("JOBS".to_owned(), self.request.jobs.to_string()),
         ]);
+        if let Some(cache) = &self.cache {
+            all.extend(cache.environment(&self.work.path));
+        }
         all.extend(self.recipe.env.clone());
         all
+    }
+
+    /// Why a script could not be started.
+    fn not_run(&self, error: std::io::Error) -> Error {
+        let is_forbidden = error.kind() == std::io::ErrorKind::PermissionDenied;
+        if is_forbidden && !self.request.has_network && !record::is_root() {
+            let why = "this system lets only root make a network namespace, in which a recipe has no network: build as root, or \
+                       allow it the network (plimsoll build --network)";
+            return unsupported(format!("the recipe {}", self.recipe.name), why.to_owned());
+        }
+        Error::io("run the recipe in", &self.work.path, error)
     }
 
     /// One script; `None` when it was stopped.
@@ -419,13 +374,6 @@ fn end_group(leader: u32) {
     unsafe { libc::kill(-(leader as i32), libc::SIGKILL) };
 }
 
-fn last_lines(log: &Path) -> String {
-    let bytes = fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
-}
-
 /// The build whose files are in this directory, if it is complete.
 fn there(home: &Home, dir: &Path) -> Option<Build> {
     let name = fs::read_to_string(dir.join("name")).ok()?;
@@ -477,7 +425,7 @@ fn take(
         identity: inspect::identity(&inspect::sha256_file(&server)?, &origin),
         origin,
         archive_sha256: None,
-        facts: facts(recipe, identity, runner),
+        facts: facts::facts(recipe, identity, runner, &server),
         files: found.files,
     };
     if super::read_record(&home.builds().join(build.name())).is_some_and(|other| other.files != build.files) {
@@ -492,44 +440,31 @@ fn take(
     Ok(build)
 }
 
-/// What a report says of how it was made.
-fn facts(recipe: &Recipe, identity: &Identity, runner: &Runner<'_>) -> BTreeMap<String, String> {
-    let environment = runner.environment();
-    let flags = ["CFLAGS", "CXXFLAGS", "LDFLAGS", "CC", "CXX"];
-    let flags: Vec<String> =
-        flags.iter().filter_map(|name| Some(format!("{name}={}", environment.get(*name)?))).collect();
-    BTreeMap::from([
-        ("commit".to_owned(), identity.commit.clone()),
-        ("dirty".to_owned(), if identity.is_dirty { "yes" } else { "no" }.to_owned()),
-        ("compiler".to_owned(), compiler()),
-        ("flags".to_owned(), if flags.is_empty() { "the recipe's".to_owned() } else { flags.join(" ") }),
-        ("recipe".to_owned(), recipe.text.clone()),
-        ("network".to_owned(), if runner.request.has_network { "allowed" } else { "none" }.to_owned()),
-    ])
-}
-
-/// Removes what was used longest ago while there is more than is kept. What sandboxes use stays.
+/// Removes what was used longest ago while there is more than is kept. What sandboxes use stays, and so does the newest.
 fn evict(home: &Home, sources: &Path, newest: &Build) {
     let Ok(entries) = fs::read_dir(sources) else { return };
-    let mut all: Vec<(std::time::SystemTime, PathBuf, u64)> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let used = fs::metadata(entry.path().join("name")).and_then(|meta| meta.modified()).ok()?;
-            Some((used, entry.path(), crate::storage::bytes_below(&entry.path())))
-        })
-        .collect();
+    let dirs: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    let mut all: Vec<(std::time::SystemTime, &PathBuf, u64)> = Vec::new();
+    for dir in &dirs {
+        match fs::metadata(dir.join("name")).and_then(|meta| meta.modified()) {
+            Ok(used) => all.push((used, dir, crate::storage::bytes_below(dir))),
+            // Nothing else is being built now: it was interrupted, and is of no use.
+            Err(_) => drop(fs::remove_dir_all(dir.join("prefix"))),
+        }
+    }
     all.sort();
     let mut bytes: u64 = all.iter().map(|(.., bytes)| bytes).sum();
     for (_, dir, size) in all {
         if bytes <= KEPT_BYTES {
-            return;
+            break;
         }
-        if let Some(build) = there(home, &dir).filter(|build| build.name() != newest.name())
+        if let Some(build) = there(home, dir).filter(|build| build.name() != newest.name())
             && super::remove(home, &build).is_ok()
         {
             bytes -= size;
         }
     }
+    cache::evict(sources);
 }
 
 /// Where the files of a build from source are.

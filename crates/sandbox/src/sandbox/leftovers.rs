@@ -18,6 +18,7 @@ use crate::{Error, Flavor, Home};
 pub fn leftovers(home: &Home) -> Result<Vec<String>, Error> {
     remove_half_made(&home.builds());
     remove_half_made(&home.snapshots());
+    remove_half_made(&home.path().join("sources"));
     let entries = fs::read_dir(home.sandboxes()).into_iter().flatten();
     let mut removed = Vec::new();
     for dir in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
@@ -51,12 +52,14 @@ pub fn leftovers(home: &Home) -> Result<Vec<String>, Error> {
     Ok(removed)
 }
 
-/// Removes half-made builds and snapshots whose makers are gone. What cannot be removed now is tried again next time.
+/// Removes half-made builds and snapshots, and where servers were compiled, whose makers are gone. What cannot be removed
+/// now is tried again next time.
 fn remove_half_made(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let maker = name.strip_prefix(".new-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        let rest = [".new-", ".work-"].iter().find_map(|prefix| name.strip_prefix(prefix));
+        let maker = rest.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
         if name.starts_with(".gone-") || maker.is_some_and(|pid| !process::is_alive(pid)) {
             let _ = fs::remove_dir_all(entry.path());
         }
