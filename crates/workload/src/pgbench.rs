@@ -460,7 +460,7 @@ impl Session for ScriptSession {
         self.client.open().await.map_err(|error| self.shared.dialect.failure(&error, &[]))
     }
 
-    fn prepare(&mut self) {
+    fn draw(&mut self) {
         let total: u64 = self.shared.weights.iter().sum();
         let mut ticket = self.chooser.up_to(total.saturating_sub(1));
         self.script = 0;

@@ -260,7 +260,7 @@ impl Session for BulkSession {
         Ok(())
     }
 
-    fn prepare(&mut self) {
+    fn draw(&mut self) {
         self.sql.clear();
         self.sql.extend_from_slice(format!("INSERT INTO sbtest{} VALUES ", self.table + 1).as_bytes());
         let head = self.sql.len();
