@@ -16,9 +16,9 @@ pub struct LoadAt {
     pub stop: load::Stop,
 }
 
-/// What a load is doing.
+/// The parts of a load, one after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum LoadPart {
     /// Creating tables.
     Tables,
     /// Streaming rows.
@@ -32,11 +32,11 @@ pub enum Stage {
 /// How far a load is. Sent from loader threads, a few times a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
-    pub stage: Stage,
-    /// Units finished in this stage: rows while streaming, tables otherwise.
+    /// What it is at.
+    pub part: LoadPart,
+    /// Units finished of this part: rows while streaming, tables otherwise.
     pub done: u64,
-    /// Units in this stage.
+    /// Units of this part.
     pub total: u64,
 }
 

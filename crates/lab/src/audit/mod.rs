@@ -29,7 +29,7 @@ pub use store::{
 use self::ledger::{Findings, Ledger};
 use self::power::{PowerDisk, PrivateMounts};
 use crate::error::Error;
-use crate::machine::prepare;
+use crate::machine::take_for_measuring;
 use crate::observe::{Event, Observer};
 use crate::record;
 use crate::stop::StopSwitch;
@@ -184,7 +184,7 @@ pub fn audit(
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<Report, Error> {
-    let machine = prepare(home, None, observer, stop)?;
+    let machine = take_for_measuring(home, None, observer, stop)?;
     let build = crate::servers::obtain(home, &request.server, observer)?;
     let mut spec = Spec::new(String::new(), build);
     spec.profile = request.profile;
