@@ -311,7 +311,7 @@ impl Configured for ConfiguredSmack {
     }
 
     fn baseline(&self, target: &Target) -> Result<Baseline, workload::Error> {
-        Ok(Baseline { figures: self.counts(target)? })
+        Ok(Baseline { figures: self.counts(target)?, ..Baseline::default() })
     }
 
     /// Smacks as we know them select and update: the tables keep their rows.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::Totals;
+
 /// Where and how to load.
 #[derive(Debug, Clone)]
 pub struct LoadAt {
@@ -82,6 +84,8 @@ pub struct LoadReport {
 pub struct Baseline {
     /// Exact sums and counts.
     pub figures: BTreeMap<String, i128>,
+    /// What sessions had changed before.
+    pub changed: Totals,
 }
 
 /// What ran between baseline and check: all steps with warm-up and drain.

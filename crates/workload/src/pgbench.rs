@@ -1,7 +1,6 @@
 //! pgbench's scripts as a workload: built-in ones by name, files of anyone's, several of them with weights, on
 //! PostgreSQL and, as far as their SQL goes, on MySQL.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -26,8 +25,7 @@ use crate::{
 const ACCOUNTS: u64 = 100_000;
 const TELLERS: u64 = 10;
 
-const PROTOCOLS: &[Cow<'static, str>] =
-    &[Cow::Borrowed("simple"), Cow::Borrowed("extended"), Cow::Borrowed("prepared")];
+const PROTOCOLS: &[&str] = &["simple", "extended", "prepared"];
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::count(
