@@ -272,14 +272,22 @@ pub(super) fn paired(ours: &[Slice], theirs: &[Slice], what: fn(&Slice) -> f64) 
 }
 
 /// The middle one of some values.
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => values[middle],
-        _ => (values[middle - 1] + values[middle]) / 2.0,
+pub(super) fn median(values: Vec<f64>) -> f64 {
+    stats::median(&values).unwrap_or(f64::NAN)
+}
+
+/// A slice of each of `sides` in each of so many rounds. Each begins one round in as many: what follows whom evens out.
+pub(super) fn in_turns<const SIDES: usize>(
+    sides: usize,
+    rounds: usize,
+    mut slice: impl FnMut(usize) -> Result<Slice>,
+) -> Result<[Vec<Slice>; SIDES]> {
+    let mut slices = std::array::from_fn(|_| Vec::new());
+    for turn in 0..rounds * sides {
+        let at = (turn / sides + turn % sides) % sides;
+        slices[at].push(slice(at)?);
     }
+    Ok(slices)
 }
 
 /// Mean of paired ratios with its 95 % interval, from their logarithms (Student's t).
