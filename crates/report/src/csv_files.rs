@@ -94,10 +94,12 @@ const OF_PROBE: [Column<store::LineProbe>; 11] = [
     ("error", |probe| probe.error.clone().unwrap_or_default()),
 ];
 
+/// A line that was found, with the highest throughput of the climb before: rate and sessions.
+type FoundLine<'a> = (&'a RunView, &'a store::Line, Option<(f64, u32)>);
+
 /// Load lines and the rates that were tried, by run: only where there were searches.
 fn lines(report: &Report) -> [Table; 2] {
-    // With the highest throughput of the climb before: rate and sessions.
-    let of_line: &[Column<(&RunView, &store::Line, Option<(f64, u32)>)>] = &[
+    let of_line: &[Column<FoundLine<'_>>] = &[
         ("standing", |(run, ..)| run.standing.word().to_owned()),
         ("promise", |(_, line, _)| line.promise.clone()),
         ("line_tps", |(_, line, _)| maybe(line.line_tps)),
