@@ -296,30 +296,8 @@ pub(super) fn ratio_interval(ratios: &[f64]) -> (f64, f64, f64) {
     let n = logs.len() as f64;
     let mean = logs.iter().sum::<f64>() / n;
     let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-    let half = student_975(logs.len().saturating_sub(1)) * (variance / n).sqrt();
+    let half = stats::student::quantile(0.975, n - 1.0) * (variance / n).sqrt();
     (mean.exp(), (mean - half).exp(), (mean + half).exp())
-}
-
-/// 97.5 % point of Student's t, from the usual table.
-fn student_975(freedom: usize) -> f64 {
-    const TABLE: [f64; 15] = [
-        f64::INFINITY,
-        12.706,
-        4.303,
-        3.182,
-        2.776,
-        2.571,
-        2.447,
-        2.365,
-        2.306,
-        2.262,
-        2.228,
-        2.201,
-        2.179,
-        2.160,
-        2.145,
-    ];
-    TABLE.get(freedom).copied().unwrap_or(2.12)
 }
 
 /// Asks for a figure on each server named, by default one of each family, and says whether all reached it.

@@ -388,21 +388,8 @@ fn restart(
     noted: &ledger::Noted,
 ) -> Round {
     let began = Instant::now();
-    let mut round = Round {
-        number,
-        ran_s: ran.as_secs_f64(),
-        acknowledged: noted.in_round(),
-        lost: 0,
-        lost_window_s: 0.0,
-        partial: 0,
-        invented: 0,
-        broken: Vec::new(),
-        recovery_s: None,
-        failure: None,
-        unflushed: None,
-        unflushed_bytes: 0,
-        dropped_bytes: 0,
-    };
+    let mut round =
+        Round { number, ran_s: ran.as_secs_f64(), acknowledged: noted.in_round(), ..Round::default() };
     let started = server.start();
     if let Err(error) = started {
         round.failure = Some(format!("it did not start again: {error}"));
