@@ -159,14 +159,8 @@ fn fill_audit(file: &mut Store, host: HostId, build: BuildId) {
         acknowledged: 1000,
         lost: 3,
         lost_window_s: 0.5,
-        partial: 0,
-        invented: 0,
-        broken: vec![],
         recovery_s: Some(0.2),
-        failure: None,
-        unflushed: None,
-        unflushed_bytes: 0,
-        dropped_bytes: 0,
+        ..AuditRound::default()
     };
     let id = file.begin_audit(host, build, &start).expect("an audit");
     file.add_audit_round(id, AuditKind::ProcessCrash, &round).expect("a round");

@@ -1,6 +1,7 @@
 //! The service: ways, bounds and answers. All that waits for the database or a child goes to threads that may wait.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, Query, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
@@ -140,14 +142,14 @@ fn router(hub: Shared) -> Router {
         .route("/history", get(history_of_first))
         .route("/history/{flavor}/{metric}", get(history))
         .route("/feed.atom", get(feed))
-        .route("/api/v1/front", get(api_front))
-        .route("/api/v1/bundles", get(api_search))
-        .route("/api/v1/bundles/{id}", get(api_bundle))
-        .route("/api/v1/claims/{id}", get(api_claim))
-        .route("/api/v1/compare", get(api_compare))
-        .route("/api/v1/places", get(api_places))
-        .route("/api/v1/hosts/{id}", get(api_host))
-        .route("/api/v1/servers/{name}", get(api_server))
+        .route("/api/v1/front", get(front))
+        .route("/api/v1/bundles", get(search))
+        .route("/api/v1/bundles/{id}", get(bundle))
+        .route("/api/v1/claims/{id}", get(claim))
+        .route("/api/v1/compare", get(compare))
+        .route("/api/v1/places", get(places))
+        .route("/api/v1/hosts/{id}", get(host))
+        .route("/api/v1/servers/{name}", get(server))
         .route("/api/v1/history/{flavor}/{metric}", get(api_history))
         .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&hub), kept::answer));
     Router::new()
@@ -325,12 +327,36 @@ async fn api(hub: &Shared, ask: impl FnOnce(&mut Sql) -> Result<Value, Error> + 
     Ok(as_json(waiting(hub, move |hub| Ok(hub.db.with(ask)?.to_string())).await?))
 }
 
-async fn front(State(hub): State<Shared>) -> Answered {
-    page(&hub, "front.html", |_| Some("Results"), query::front).await
+/// Who asks, of what has both forms: a browser for a page, or a program for JSON.
+struct Asked {
+    hub: Shared,
+    is_page: bool,
 }
 
-async fn api_front(State(hub): State<Shared>) -> Answered {
-    api(&hub, query::front).await
+impl FromRequestParts<Shared> for Asked {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, hub: &Shared) -> Result<Asked, Infallible> {
+        Ok(Asked { hub: Arc::clone(hub), is_page: !parts.uri.path().starts_with(API) })
+    }
+}
+
+impl Asked {
+    async fn answer(
+        self,
+        template: &'static str,
+        title: fn(&Value) -> Option<&str>,
+        ask: impl FnOnce(&mut Sql) -> Result<Value, Error> + Send + 'static,
+    ) -> Answered {
+        match self.is_page {
+            true => page(&self.hub, template, title, ask).await,
+            false => api(&self.hub, ask).await,
+        }
+    }
+}
+
+async fn front(asked: Asked) -> Answered {
+    asked.answer("front.html", |_| Some("Results"), query::front).await
 }
 
 #[derive(Deserialize)]
@@ -352,13 +378,10 @@ impl Words {
     }
 }
 
-async fn search(State(hub): State<Shared>, Query(words): Query<Words>) -> Answered {
-    page(&hub, "search.html", |_| Some("Search"), move |sql| query::search(sql, &words.short(), words.page))
+async fn search(asked: Asked, Query(words): Query<Words>) -> Answered {
+    asked
+        .answer("search.html", |_| Some("Search"), move |sql| query::search(sql, &words.short(), words.page))
         .await
-}
-
-async fn api_search(State(hub): State<Shared>, Query(words): Query<Words>) -> Answered {
-    api(&hub, move |sql| query::search(sql, &words.short(), words.page)).await
 }
 
 /// Names of bundles are hashes: nothing else is looked for, in a directory least of all.
@@ -368,14 +391,9 @@ fn bundle_id(id: String) -> Result<String, Error> {
     if is_hash { Ok(id) } else { Err(Error::NotFound("bundle")) }
 }
 
-async fn bundle(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
+async fn bundle(asked: Asked, Path(id): Path<String>) -> Answered {
     let id = bundle_id(id)?;
-    page(&hub, "bundle.html", |value| value["title"].as_str(), move |sql| query::bundle(sql, &id)).await
-}
-
-async fn api_bundle(State(hub): State<Shared>, Path(id): Path<String>) -> Answered {
-    let id = bundle_id(id)?;
-    api(&hub, move |sql| query::bundle(sql, &id)).await
+    asked.answer("bundle.html", |value| value["title"].as_str(), move |sql| query::bundle(sql, &id)).await
 }
 
 async fn file_of(hub: &Shared, id: String, kind: &'static str) -> Result<Vec<u8>, Error> {
@@ -413,17 +431,9 @@ async fn bundle_file(State(hub): State<Shared>, Path(id): Path<String>) -> Answe
     Ok((headers, bytes).into_response())
 }
 
-async fn claim(State(hub): State<Shared>, Path(id): Path<String>, Query(words): Query<Words>) -> Answered {
+async fn claim(asked: Asked, Path(id): Path<String>, Query(words): Query<Words>) -> Answered {
     let ask = move |sql: &mut Sql| query::claim(sql, &id, Part::Page(words.page));
-    page(&hub, "claim.html", |value| value["standing"]["text"].as_str(), ask).await
-}
-
-async fn api_claim(
-    State(hub): State<Shared>,
-    Path(id): Path<String>,
-    Query(words): Query<Words>,
-) -> Answered {
-    api(&hub, move |sql| query::claim(sql, &id, Part::Page(words.page))).await
+    asked.answer("claim.html", |value| value["standing"]["text"].as_str(), ask).await
 }
 
 /// The bundles that `with` names, as often as it stands there.
@@ -431,44 +441,25 @@ fn compared(pairs: Vec<(String, String)>) -> Result<Vec<String>, Error> {
     pairs.into_iter().filter(|(name, _)| name == "with").map(|(_, id)| bundle_id(id)).collect()
 }
 
-async fn compare(State(hub): State<Shared>, Query(pairs): Query<Vec<(String, String)>>) -> Answered {
+async fn compare(asked: Asked, Query(pairs): Query<Vec<(String, String)>>) -> Answered {
     let ids = compared(pairs)?;
-    page(&hub, "compare.html", |_| Some("Compare"), move |sql| query::compare(sql, &ids)).await
+    asked.answer("compare.html", |_| Some("Compare"), move |sql| query::compare(sql, &ids)).await
 }
 
-async fn api_compare(State(hub): State<Shared>, Query(pairs): Query<Vec<(String, String)>>) -> Answered {
-    let ids = compared(pairs)?;
-    api(&hub, move |sql| query::compare(sql, &ids)).await
+async fn places(asked: Asked) -> Answered {
+    asked
+        .answer("places.html", |_| Some("Servers and machines"), |sql| query::places(sql, Part::Page(1)))
+        .await
 }
 
-async fn places(State(hub): State<Shared>) -> Answered {
-    page(&hub, "places.html", |_| Some("Servers and machines"), |sql| query::places(sql, Part::Page(1))).await
-}
-
-async fn api_places(State(hub): State<Shared>) -> Answered {
-    api(&hub, |sql| query::places(sql, Part::Page(1))).await
-}
-
-async fn host(State(hub): State<Shared>, Path(id): Path<String>, Query(words): Query<Words>) -> Answered {
+async fn host(asked: Asked, Path(id): Path<String>, Query(words): Query<Words>) -> Answered {
     let ask = move |sql: &mut Sql| query::host(sql, &id, Part::Page(words.page));
-    page(&hub, "host.html", |value| value["host"]["name"].as_str(), ask).await
+    asked.answer("host.html", |value| value["host"]["name"].as_str(), ask).await
 }
 
-async fn api_host(State(hub): State<Shared>, Path(id): Path<String>, Query(words): Query<Words>) -> Answered {
-    api(&hub, move |sql| query::host(sql, &id, Part::Page(words.page))).await
-}
-
-async fn server(State(hub): State<Shared>, Path(name): Path<String>, Query(words): Query<Words>) -> Answered {
+async fn server(asked: Asked, Path(name): Path<String>, Query(words): Query<Words>) -> Answered {
     let ask = move |sql: &mut Sql| query::server(sql, &name, Part::Page(words.page));
-    page(&hub, "server.html", |value| value["server"].as_str(), ask).await
-}
-
-async fn api_server(
-    State(hub): State<Shared>,
-    Path(name): Path<String>,
-    Query(words): Query<Words>,
-) -> Answered {
-    api(&hub, move |sql| query::server(sql, &name, Part::Page(words.page))).await
+    asked.answer("server.html", |value| value["server"].as_str(), ask).await
 }
 
 #[derive(Deserialize)]

@@ -8,9 +8,9 @@ use store::{Key, RunEnd, RunStart, Status, WorkloadFacts};
 
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
-use crate::machine::{Machine, prepare};
+use crate::machine::{Machine, take_for_measuring};
 use crate::make::{Making, make};
-use crate::observe::{Event, Observer, RunLabel, Stage};
+use crate::observe::{Event, Observer, Phase, RunLabel};
 use crate::run::{Around, Order};
 use crate::servers::Server;
 use crate::stop::StopSwitch;
@@ -128,7 +128,7 @@ fn levels(
 ) -> Result<(), Error> {
     let Around { stop, observer, .. } = around;
     levels_are_possible(request, observer)?;
-    let machine = prepare(home, Some(&MachineWishes::default()), observer, stop)?;
+    let machine = take_for_measuring(home, Some(&MachineWishes::default()), observer, stop)?;
     let subject = Subject::find(home, &request.server, observer)?;
     subject.tell_unheeded(&request.workload, &request.options, observer);
     let mut data = request.data;
@@ -258,7 +258,7 @@ const WAIT_TOLD_S: f64 = 0.5;
 /// How long a level waited, before its load, for what the server had put off, and what that was; `None` where it was
 /// hardly noticed.
 pub fn waited(level: &Level) -> Option<String> {
-    let drain = level.end.phases.iter().find(|phase| phase.name == Stage::Drain.phase())?;
+    let drain = level.end.phases.iter().find(|phase| phase.name == Phase::Drain.name())?;
     let what = level.end.facts.get("drained")?;
     (drain.duration_s >= WAIT_TOLD_S).then(|| format!("debt of earlier work was drained {what}"))
 }

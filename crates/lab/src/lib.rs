@@ -49,7 +49,7 @@ pub mod workloads;
 pub use ending::Ended;
 pub use error::{Class, Error};
 pub use hooks::{Attach, Found, Hook, NoHooks, Part, RunContext};
-pub use observe::{Event, Observer, Stage};
+pub use observe::{Event, Observer, Phase};
 pub use plan::Plan;
 pub use stop::StopSwitch;
 pub use study::Study;

@@ -6,11 +6,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sandbox::{Build, Flavor};
-use telemetry::locks::futex::FutexSampler;
 use telemetry::locks::perf::Recording;
 use telemetry::locks::performance_schema::{self, Observation};
-use telemetry::locks::wait_events::WaitEventSampler;
-use telemetry::locks::{LockTable, Source};
+use telemetry::locks::{LockSampler, LockTable, Source, futex, wait_events};
 
 use crate::hooks::{Attach, Found, Hook, Part, RunContext};
 
@@ -53,8 +51,8 @@ struct Watching {
 #[derive(Default)]
 struct AtWork {
     schema: Option<Observation>,
-    events: Option<WaitEventSampler>,
-    futex: Option<FutexSampler>,
+    events: Option<LockSampler>,
+    futex: Option<LockSampler>,
     perf: Option<Recording>,
     /// A short look with callers.
     callers: Option<JoinHandle<LockTable>>,
@@ -65,7 +63,7 @@ impl AtWork {
     fn begin(context: &RunContext) -> AtWork {
         let mut at_work = AtWork::default();
         if context.flavor == Flavor::Postgres {
-            at_work.events = Some(WaitEventSampler::start(&context.target, PERIOD));
+            at_work.events = Some(wait_events::start(&context.target, PERIOD));
             return at_work;
         }
         match Observation::start(&context.target) {
@@ -73,7 +71,7 @@ impl AtWork {
             Err(table) => at_work.refused.push(table),
         }
         if let Some(pid) = context.server_pid {
-            at_work.futex = Some(FutexSampler::start(pid, PERIOD));
+            at_work.futex = Some(futex::start(pid, PERIOD));
             // Counts come from the performance schema where it is on, and callers where its build has kept them; perf
             // is asked for who waits.
             if at_work.schema.is_some() {
@@ -98,12 +96,12 @@ impl AtWork {
     fn end(self) -> Vec<LockTable> {
         // Futexes first: their observation has no query of its own at the end.
         let mut tables = self.refused;
-        tables.extend(self.futex.map(FutexSampler::stop));
+        tables.extend(self.futex.map(LockSampler::stop));
         tables.extend(self.perf.map(Recording::stop));
         // A look that panicked has seen nothing.
         tables.extend(self.callers.and_then(|look| look.join().ok()));
         tables.extend(self.schema.map(Observation::stop));
-        tables.extend(self.events.map(WaitEventSampler::stop));
+        tables.extend(self.events.map(LockSampler::stop));
         tables
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn take_machine(observer: Observer<'_>, stop: &StopSwitch) -> Result<
 
 /// Takes the machine, removes what crashed plimsolls left in `home`, and has cpus, governor and turbo as they are wished;
 /// `None` leaves them as they are. What could not be had is told as a warning.
-pub(crate) fn prepare(
+pub(crate) fn take_for_measuring(
     home: &Home,
     wishes: Option<&MachineWishes>,
     observer: Observer<'_>,

@@ -8,9 +8,9 @@ use store::{INTERVENE, Status, intervention_text};
 /// Receives events, from the lab's thread and from those that load data.
 pub type Observer<'a> = &'a (dyn Fn(Event<'_>) + Sync);
 
-/// What a run is doing.
+/// A phase of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stage {
+pub enum Phase {
     /// Making or restoring the data directory and starting the server.
     Provision,
     /// Generating and loading the tables.
@@ -31,34 +31,34 @@ pub enum Stage {
     Stop,
 }
 
-impl Stage {
+impl Phase {
     /// As shown.
     pub fn text(self) -> &'static str {
         match self {
-            Stage::Provision => "starting the server",
-            Stage::Load => "loading",
-            Stage::Snapshot => "keeping a snapshot",
-            Stage::Check => "checking",
-            Stage::Prime => "priming",
-            Stage::Drain => "waiting for what the server has put off",
-            Stage::Measure => "measuring",
-            Stage::Verify => "verifying",
-            Stage::Stop => "stopping the server",
+            Phase::Provision => "starting the server",
+            Phase::Load => "loading",
+            Phase::Snapshot => "keeping a snapshot",
+            Phase::Check => "checking",
+            Phase::Prime => "priming",
+            Phase::Drain => "waiting for what the server has put off",
+            Phase::Measure => "measuring",
+            Phase::Verify => "verifying",
+            Phase::Stop => "stopping the server",
         }
     }
 
     /// As the results file names the phase.
-    pub fn phase(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
-            Stage::Provision => "provision",
-            Stage::Load => "load",
-            Stage::Snapshot => "snapshot",
-            Stage::Check => "check",
-            Stage::Prime => "prime",
-            Stage::Drain => "drain",
-            Stage::Measure => "measure",
-            Stage::Verify => "verify",
-            Stage::Stop => "stop",
+            Phase::Provision => "provision",
+            Phase::Load => "load",
+            Phase::Snapshot => "snapshot",
+            Phase::Check => "check",
+            Phase::Prime => "prime",
+            Phase::Drain => "drain",
+            Phase::Measure => "measure",
+            Phase::Verify => "verify",
+            Phase::Stop => "stop",
         }
     }
 }
@@ -202,8 +202,8 @@ pub enum Event<'a> {
     },
     /// A run begins.
     RunStarted(&'a RunLabel),
-    /// A run goes on to its next stage.
-    Stage(Stage),
+    /// A run goes on to its next phase.
+    Phase(Phase),
     /// How far loading is.
     Loaded {
         /// What is being done.

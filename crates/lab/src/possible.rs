@@ -26,6 +26,15 @@ pub(crate) fn check(
     plan: &Plan,
     servers: &[Controlled<'_>],
 ) -> Result<(), Error> {
+    if let Some(list) = &load.client_cpus
+        && servers.iter().any(|server| !matches!(server.life, Life::Foreign))
+    {
+        let assigned = sandbox::cpus::assign(None, Some(&CpuRequest::List(list.clone())));
+        assigned.map_err(|error| {
+            let help = "name cpus that it may use, as in client_cpus = \"0-3\", or leave it out";
+            study.refuse("client_cpus", error.to_string(), "not on this machine", help)
+        })?;
+    }
     let mut checked = BTreeSet::new();
     for cell in &plan.cells {
         let look = Look { study, load, plan, cell, server: &servers[cell.server] };
@@ -69,13 +78,12 @@ impl Look<'_> {
     /// What a server of that flavour on this machine can never be.
     fn of_flavor(&self) -> Result<(), Error> {
         let (cell, flavor) = (self.cell, self.server.flavor);
-        let is_postgres = flavor == Flavor::Postgres;
-        if let Some(engine) = cell.engine.as_ref().filter(|_| is_postgres)
-            && !["heap", "unlogged"].contains(&engine.to_lowercase().as_str())
+        if let Some(engine) = &cell.engine
+            && let Some(why) = sandbox::engines::refusal(flavor, engine)
         {
-            return Err(self.refuse("engine", engine, "PostgreSQL's tables are `heap` or `unlogged`"));
+            return Err(self.refuse("engine", engine, why));
         }
-        if let Some(charset) = cell.charset.as_ref().filter(|_| is_postgres) {
+        if let Some(charset) = cell.charset.as_ref().filter(|_| flavor == Flavor::Postgres) {
             utf8_alone(charset).map_err(|why| self.refuse("charset", charset, why))?;
         }
         if let Some(logging) = &cell.settings.logging
@@ -88,13 +96,6 @@ impl Look<'_> {
         if let Some(cpus) = &cell.cpus {
             let assigned = sandbox::cpus::assign(Some(&cpu_request(cpus)), None);
             assigned.map_err(|error| self.refuse("cpus", &cpus.label(), &why(&error)))?;
-        }
-        if let Some(list) = &self.load.client_cpus {
-            let assigned = sandbox::cpus::assign(None, Some(&CpuRequest::List(list.clone())));
-            assigned.map_err(|error| {
-                let help = "name cpus that it may use, as in client_cpus = \"0-3\", or leave it out";
-                self.study.refuse("client_cpus", error.to_string(), "not on this machine", help)
-            })?;
         }
         let storage = cell.storage.as_ref().filter(|storage| storage.made.is_none());
         if let Some((storage, dir)) = storage.and_then(|storage| Some((storage, storage.datadir.clone()?))) {

@@ -10,7 +10,7 @@ use workload::{Configured, Dialect, LoadAt, LoadMethod, LoadReport};
 
 use crate::checks::{self, Shortage};
 use crate::error::Error;
-use crate::observe::{Event, Observer, Stage};
+use crate::observe::{Event, Observer, Phase};
 use crate::stop::StopSwitch;
 
 /// The database that workloads use when the user names none; sysbench's own name.
@@ -117,21 +117,21 @@ pub(crate) struct Wanted<'a> {
     pub(crate) observer: Observer<'a>,
 }
 
-/// `stage` is told what goes on.
+/// `phase` is told what goes on.
 pub(crate) fn provision<'a>(
     place: Place<'a>,
     wanted: &Wanted<'_>,
-    stage: &mut dyn FnMut(Stage),
+    phase: &mut dyn FnMut(Phase),
 ) -> Result<Provisioned<'a>, Failed> {
-    stage(Stage::Provision);
+    phase(Phase::Provision);
     match place {
-        Place::Own(spec) => own(*spec, wanted, stage),
+        Place::Own(spec) => own(*spec, wanted, phase),
         Place::Deployed(sandbox) => {
             let target = sandbox.target(Some(DATABASE));
             let dialect = dialect_of(sandbox.build(), wanted.engine);
             let datadir = Some(sandbox.datadir());
             let Made { configured, data_from, notes } =
-                on_existing(&target, datadir, dialect, wanted, stage)?;
+                on_existing(&target, datadir, dialect, wanted, phase)?;
             Ok(Provisioned { server: Running::Deployed(sandbox), target, configured, data_from, notes })
         }
         Place::Attached(given) => {
@@ -141,7 +141,7 @@ pub(crate) fn provision<'a>(
             let dialect = Dialect { engine: wanted.engine.map(str::to_owned), ..dialect };
             let datadir = telemetry::local_server(&target).and_then(|local| local.datadir);
             let Made { configured, data_from, notes } =
-                on_existing(&target, datadir.as_deref(), dialect, wanted, stage)?;
+                on_existing(&target, datadir.as_deref(), dialect, wanted, phase)?;
             Ok(Provisioned { server: Running::Attached, target, configured, data_from, notes })
         }
         Place::Absent(why) => Err(Error::Server(why.to_owned()).into()),
@@ -242,7 +242,7 @@ pub(crate) fn show(target: &Target) -> String {
 fn own<'a>(
     mut spec: Spec,
     wanted: &Wanted<'_>,
-    stage: &mut dyn FnMut(Stage),
+    phase: &mut dyn FnMut(Phase),
 ) -> Result<Provisioned<'a>, Failed> {
     let configured = wanted.workload.configure(wanted.options, dialect_of(&spec.build, wanted.engine))?;
     crate::clients::check(wanted.clients, wanted.levels, &*configured)?;
@@ -262,18 +262,18 @@ fn own<'a>(
         // Limits are for the measured load. A load under them takes long, or dies of an index that is built in more
         // memory than there is.
         let (mut sandbox, loaded, notes) =
-            loaded(&without_limits(&spec), configured.as_ref(), &key, wanted, stage)?;
+            loaded(&without_limits(&spec), configured.as_ref(), &key, wanted, phase)?;
         if let Some(snapshot) = snapshot::find(wanted.home, &key)? {
             wanted.stop.set_server(None);
             sandbox.stop()?;
             sandbox.destroy()?;
-            stage(Stage::Provision);
+            phase(Phase::Provision);
             return restored(spec, snapshot, Made { configured, data_from: how(&loaded), notes }, wanted);
         }
         wanted.stop.set_server(None);
         sandbox.destroy()?;
     }
-    let (sandbox, loaded, notes) = loaded(&spec, configured.as_ref(), &key, wanted, stage)?;
+    let (sandbox, loaded, notes) = loaded(&spec, configured.as_ref(), &key, wanted, phase)?;
     let target = sandbox.target(Some(DATABASE));
     Ok(Provisioned {
         server: Running::Own(Box::new(sandbox)),
@@ -367,7 +367,7 @@ fn loaded(
     configured: &dyn Configured,
     key: &str,
     wanted: &Wanted<'_>,
-    stage: &mut dyn FnMut(Stage),
+    phase: &mut dyn FnMut(Phase),
 ) -> Result<(Sandbox, LoadReport, Vec<String>), Failed> {
     let mut sandbox = Sandbox::deploy(wanted.home, spec, &|progress| tell(wanted.observer, progress))?;
     wanted.stop.set_server(sandbox.pid());
@@ -375,7 +375,7 @@ fn loaded(
     let loaded = {
         // Half-loaded tables are worth nothing: the first Ctrl-C ends the server, and with it the loading.
         let _expendable = wanted.stop.expendable(sandbox.pid());
-        load(configured, &target, Durability::Expendable, wanted, stage).and_then(|report| {
+        load(configured, &target, Durability::Expendable, wanted, phase).and_then(|report| {
             workload::settle(&target).map(|()| report).map_err(|e| Error::Run(e.to_string()))
         })
     };
@@ -389,7 +389,7 @@ fn loaded(
     };
     let mut notes = loaded.notes.clone();
     if wanted.data == Data::Any && loaded.rows > 0 {
-        stage(Stage::Snapshot);
+        phase(Phase::Snapshot);
         wanted.stop.set_server(None);
         let dataset = configured.dataset_key();
         let report = |progress| tell(wanted.observer, progress);
@@ -418,7 +418,7 @@ fn on_existing(
     datadir: Option<&Path>,
     dialect: Dialect,
     wanted: &Wanted<'_>,
-    stage: &mut dyn FnMut(Stage),
+    phase: &mut dyn FnMut(Phase),
 ) -> Result<Made, Error> {
     let configured = wanted.workload.configure(wanted.options, dialect)?;
     crate::clients::check(wanted.clients, wanted.levels, &*configured)?;
@@ -441,7 +441,7 @@ fn on_existing(
     {
         return Err(shortage.into());
     }
-    let loaded = load(configured.as_ref(), target, Durability::Kept, wanted, stage)?;
+    let loaded = load(configured.as_ref(), target, Durability::Kept, wanted, phase)?;
     let mut notes = loaded.notes.clone();
     if !is_there {
         notes.push(format!("the tables were loaded into the database {database} and stay there"));
@@ -489,9 +489,9 @@ fn load(
     target: &Target,
     durability: Durability,
     wanted: &Wanted<'_>,
-    stage: &mut dyn FnMut(Stage),
+    phase: &mut dyn FnMut(Phase),
 ) -> Result<LoadReport, Error> {
-    stage(Stage::Load);
+    phase(Phase::Load);
     workload::create_database(target).map_err(|error| Error::Server(error.to_string()))?;
     let at = LoadAt {
         target: target.clone(),
@@ -500,11 +500,11 @@ fn load(
         stop: wanted.stop.load().clone(),
     };
     let report = |progress: workload::Progress| {
-        let what = match progress.stage {
-            workload::Stage::Tables => "creating tables",
-            workload::Stage::Rows => "loading rows",
-            workload::Stage::Indexes => "building indexes",
-            workload::Stage::Analyze => "gathering statistics",
+        let what = match progress.part {
+            workload::LoadPart::Tables => "creating tables",
+            workload::LoadPart::Rows => "loading rows",
+            workload::LoadPart::Indexes => "building indexes",
+            workload::LoadPart::Analyze => "gathering statistics",
         };
         (wanted.observer)(Event::Loaded { what, done: progress.done, total: progress.total });
     };

@@ -10,7 +10,7 @@ use store::{RunEnd, Slice, Status};
 use crate::duel::crowd::Taken;
 use crate::hooks::{Found, Hook, Part};
 use crate::judge;
-use crate::observe::Stage;
+use crate::observe::Phase;
 use crate::progress::{Detail, Progress, append};
 
 pub(crate) struct Recording<'a> {
@@ -26,7 +26,7 @@ pub(crate) struct Recording<'a> {
     parts: Vec<Vec<bool>>,
     /// When the measured phase of each level began, in seconds since the run did.
     offsets_s: Vec<f64>,
-    stage: Option<(Stage, Instant)>,
+    phase: Option<(Phase, Instant)>,
 }
 
 impl<'a> Recording<'a> {
@@ -40,18 +40,18 @@ impl<'a> Recording<'a> {
             others: Vec::new(),
             parts: Vec::new(),
             offsets_s: Vec::new(),
-            stage: None,
+            phase: None,
         }
     }
 
-    /// The stage before this one has ended; `None`: the last one has.
-    pub(crate) fn stage(&mut self, stage: Option<Stage>) {
+    /// The phase before this one has ended; `None`: the last one has.
+    pub(crate) fn phase(&mut self, phase: Option<Phase>) {
         let now = Instant::now();
-        if let Some((before, began)) = self.stage.take() {
+        if let Some((before, began)) = self.phase.take() {
             let duration_s = (now - began).as_secs_f64();
-            self.end.phases.push(store::Phase { name: before.phase().to_owned(), duration_s });
+            self.end.phases.push(store::Phase { name: before.name().to_owned(), duration_s });
         }
-        self.stage = stage.map(|stage| (stage, now));
+        self.phase = phase.map(|phase| (phase, now));
     }
 
     /// Takes what the load tells.
@@ -190,7 +190,7 @@ impl<'a> Recording<'a> {
     /// The run is over: `Ok` where its load came to its end, else how the run stands. `why` tells of the gates that nobody
     /// has looked at. The records of all runs that the life became, the own one first; never none.
     pub(crate) fn close(mut self, ended: Result<(), Status>, is_lenient: bool, why: &str) -> Vec<RunEnd> {
-        self.stage(None);
+        self.phase(None);
         let others = std::mem::take(&mut self.others).into_iter().map(|other| other.of(&self.end));
         let mut all: Vec<RunEnd> = others.collect();
         all.insert(0, self.end);

@@ -20,7 +20,7 @@ use crate::intervene::timed::Coming;
 use crate::intervene::{Phases, Switching};
 use crate::judge;
 use crate::line::{LineOrder, Sought, seek};
-use crate::observe::{Event, Observer, RunSummary, Stage};
+use crate::observe::{Event, Observer, Phase, RunSummary};
 use crate::progress::Detail;
 use crate::provision::{Data, Failed, LOG_LINES, Place, Provisioned, Wanted, connect, provision};
 use crate::record;
@@ -202,9 +202,9 @@ struct Lived<'a> {
 }
 
 impl Lived<'_> {
-    fn stage(&mut self, stage: Stage) {
-        self.recording.stage(Some(stage));
-        (self.around.observer)(Event::Stage(stage));
+    fn phase(&mut self, phase: Phase) {
+        self.recording.phase(Some(phase));
+        (self.around.observer)(Event::Phase(phase));
     }
 
     fn warn(&mut self, text: impl Into<String>) {
@@ -275,7 +275,7 @@ pub(crate) fn summary(end: &RunEnd, found: Option<&LineFound>, took: Duration) -
         lines: found.iter().flat_map(|found| &found.lines).map(|l| (l.promise.clone(), l.line_tps)).collect(),
         warnings: end.warnings.clone(),
         took,
-        drained: end.phases.iter().filter(|phase| phase.name == Stage::Drain.phase()).map(length).sum(),
+        drained: end.phases.iter().filter(|phase| phase.name == Phase::Drain.name()).map(length).sum(),
     }
 }
 
@@ -305,7 +305,7 @@ fn life<'a>(lived: &mut Lived<'a>, order: &'a Order<'a>, place: Place<'_>) -> Re
         stop: around.stop,
         observer: around.observer,
     };
-    let mut server = provision(place, &wanted, &mut |stage| lived.stage(stage))?;
+    let mut server = provision(place, &wanted, &mut |phase| lived.phase(phase))?;
     let outcome = measured_life(lived, order, &mut server, sessions_max);
     if let Err(failed) = &outcome
         && !matches!(failed.error, Error::Interrupted)
@@ -321,7 +321,7 @@ fn life<'a>(lived: &mut Lived<'a>, order: &'a Order<'a>, place: Place<'_>) -> Re
     }
     // Its connection ends before the server does.
     (lived.switching, lived.coming) = (None, None);
-    lived.stage(Stage::Stop);
+    lived.phase(Phase::Stop);
     let released = server.release(around.stop);
     outcome?;
     Ok(released?)
@@ -334,7 +334,7 @@ fn measured_life<'a>(
     sessions_max: u32,
 ) -> Result<(), Failed> {
     let around = lived.around;
-    lived.stage(Stage::Check);
+    lived.phase(Phase::Check);
     describe_life(lived, order, server);
     let mut control = connect(&server.target)?;
     lived.recording.end.server.version_text = control.server().version.clone();
@@ -362,7 +362,7 @@ fn measured_life<'a>(
     }
     let primed = prime(lived, order, server, clients.as_mut())?;
 
-    lived.stage(Stage::Drain);
+    lived.phase(Phase::Drain);
     let (server_pid, datadir) = match server.sandbox() {
         Some(sandbox) => (sandbox.pid(), Some(sandbox.datadir().to_owned())),
         None => crate::watch::process_of(&server.target),
@@ -391,7 +391,7 @@ fn measured_life<'a>(
         switching.server(server_pid);
     }
     around.meet()?;
-    lived.stage(Stage::Measure);
+    lived.phase(Phase::Measure);
     let result = match &order.line {
         None => drive(lived, order, server, clients.as_mut()).map(|result| (Ran::of(&result), result)),
         Some(line) => search(lived, order, line, server),
@@ -414,7 +414,7 @@ fn measured_life<'a>(
     });
     let result = result.and_then(|result| met.map(|()| result));
 
-    lived.stage(Stage::Verify);
+    lived.phase(Phase::Verify);
     if let Ok((_, results)) = &result {
         judge_load(lived, results);
     }
@@ -507,7 +507,7 @@ fn prime(
 ) -> Result<Ran, Failed> {
     let Some(plan) = &order.prime else { return Ok(Ran::default()) };
     let stop = lived.around.stop;
-    lived.stage(Stage::Prime);
+    lived.phase(Phase::Prime);
     let result = run_load(plan, order.seed ^ 0x5052_494d, server, clients, &mut |_| (), stop.load())
         .map_err(|error| Error::Run(format!("priming failed: {error}")))?;
     if result.interrupted || stop.is_requested() {

@@ -62,8 +62,8 @@ pub(crate) enum Order {
     Clock,
     /// Which workers to have; `sessions` is the largest number of sessions that live in the process.
     Team { team: Team, sessions: u64 },
-    /// See [`crate::worker::Command::Prepare`].
-    Prepare { sessions: u32, ramp: Duration },
+    /// See [`crate::worker::Command::Connect`].
+    Connect { sessions: u32, ramp: Duration },
     /// Run a step: `quota` is the client's part of the transactions, `shares` has one for each of its workers.
     Begin { timeline: Timeline, quota: Option<u64>, shares: Vec<Option<Share>> },
     /// End the step with this reason; `None`: the user stopped it.

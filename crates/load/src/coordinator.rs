@@ -211,12 +211,12 @@ impl<'a> Coordinator<'a> {
         observer: &mut dyn FnMut(Event<'_>),
     ) -> Result<Connected, LoadError> {
         let began = Moment::now();
-        self.hands.prepare(step.sessions, self.plan.ramp);
+        self.hands.connect(step.sessions, self.plan.ramp);
         let (mut connected, mut failure, mut now) = (0, None, began);
         let mut waiting = self.hands.workers();
         while waiting > 0 {
             match self.reports.recv() {
-                Ok(Report::Prepared { connected: some, refusal, now: theirs, .. }) => {
+                Ok(Report::Connected { connected: some, refusal, now: theirs, .. }) => {
                     waiting -= 1;
                     connected += some;
                     now = now.max(theirs);
@@ -301,7 +301,7 @@ impl<'a> Coordinator<'a> {
                 }
                 Ok(Report::Warning(text)) => observer(Event::Warning(&text)),
                 Ok(Report::Cpu { client, used }) => running.used[client] = Some(used),
-                Ok(Report::Prepared { .. }) => {}
+                Ok(Report::Connected { .. }) => {}
                 Ok(Report::Lost { reason }) => return self.shared.end_with(reason),
                 Err(_) => return self.shared.end_with("all workers are gone".into()),
             }

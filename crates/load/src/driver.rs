@@ -103,7 +103,7 @@ impl Driver {
     async fn work<S: Session>(&self, session: &mut S) -> Break {
         let state = &self.state;
         loop {
-            session.prepare();
+            session.draw();
             let pause = session.pause();
             if !pause.is_zero() && !state.is_open_loop() {
                 self.pause(pause).await;

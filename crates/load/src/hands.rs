@@ -61,14 +61,14 @@ impl Hands<'_> {
         }
     }
 
-    /// See [`Command::Prepare`].
-    pub(crate) fn prepare(&self, sessions: u32, ramp: Duration) {
+    /// See [`Command::Connect`].
+    pub(crate) fn connect(&self, sessions: u32, ramp: Duration) {
         match self {
             Hands::Own(links) => {
-                links.iter().for_each(|link| link.command(Command::Prepare { sessions, ramp }));
+                links.iter().for_each(|link| link.command(Command::Connect { sessions, ramp }));
             }
             Hands::Clients { lines, .. } => {
-                lines.iter().for_each(|line| line.order(&Order::Prepare { sessions, ramp }));
+                lines.iter().for_each(|line| line.order(&Order::Connect { sessions, ramp }));
             }
         }
     }

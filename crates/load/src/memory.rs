@@ -40,7 +40,7 @@ pub(crate) fn fetch<T: ?Sized>(value: &T) {
 }
 
 /// Makes the allocator take memory for each thread in spans that a huge page has room in. Before the workers start.
-pub(crate) fn prepare() {
+pub(crate) fn grow_in_huge_pages() {
     if !is_on(Trick::HugePages) {
         return;
     }

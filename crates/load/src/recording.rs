@@ -128,9 +128,9 @@ impl IntervalData {
     }
 }
 
-/// Where the recording stands.
+/// The phase of a step, as far as recording it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum Phase {
     /// Between steps.
     Off,
     /// Intervals are filled, the step's figures not yet.
@@ -186,7 +186,7 @@ impl Default for Beside {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Recording {
-    pub(crate) stage: Stage,
+    pub(crate) phase: Phase,
     pub(crate) is_open_loop: bool,
     /// How many of `notes` are yet to be counted.
     noted: u32,
@@ -208,7 +208,7 @@ pub(crate) struct Recording {
 impl Recording {
     pub(crate) fn new(classes: usize) -> Recording {
         Recording {
-            stage: Stage::Off,
+            phase: Phase::Off,
             is_open_loop: false,
             noted: 0,
             counted_from: Moment::START,
@@ -229,7 +229,7 @@ impl Recording {
         self.current.clear();
         self.current.second = second;
         self.current.service = is_open_loop.then(|| self.current.service.take().unwrap_or_else(Counts::new));
-        self.stage = Stage::Warmup;
+        self.phase = Phase::Warmup;
         self.counted_from = Moment::START;
         self.first_commit = None;
         self.beside = Beside::default();
@@ -241,19 +241,19 @@ impl Recording {
 
     /// The measured phase begins: what was to begin before it is no part of the step's latency.
     pub(crate) fn begin_measured(&mut self, at: Moment) {
-        self.stage = Stage::Measured;
+        self.phase = Phase::Measured;
         self.counted_from = at;
     }
 
     /// The measured phase is over, and its last interval told.
     pub(crate) fn begin_drain(&mut self) {
-        self.stage = Stage::Drain;
+        self.phase = Phase::Drain;
         self.first_commit = None;
     }
 
     /// The first transaction that was committed after the measured phase.
     pub(crate) fn first_drained(&self) -> Option<Moment> {
-        self.first_commit.filter(|_| self.stage == Stage::Drain)
+        self.first_commit.filter(|_| self.phase == Phase::Drain)
     }
 
     /// A transaction that will not end in this step has waited so long; it belongs to the step's figures if it was
@@ -286,7 +286,7 @@ impl Recording {
 
     #[inline(always)]
     fn is_filling(&self) -> bool {
-        matches!(self.stage, Stage::Warmup | Stage::Measured)
+        matches!(self.phase, Phase::Warmup | Phase::Measured)
     }
 
     #[inline(always)]
@@ -338,17 +338,17 @@ impl Recording {
         }
         let response_ns = ended.end.nanos_since(ended.intended);
         let is_of_step = ended.intended >= self.counted_from;
-        match self.stage {
-            Stage::Warmup | Stage::Measured if is_of_step => {
+        match self.phase {
+            Phase::Warmup | Phase::Measured if is_of_step => {
                 self.note(Note::Transaction { class: class as u32, response_ns });
             }
-            Stage::Warmup | Stage::Measured => {
+            Phase::Warmup | Phase::Measured => {
                 *self.current.earlier_by_class.entry(class).or_default() += 1;
             }
-            Stage::Drain if is_of_step => {
+            Phase::Drain if is_of_step => {
                 self.beside.classes.entry(class).or_insert_with(Counts::new).record(response_ns);
             }
-            Stage::Drain | Stage::Off => {}
+            Phase::Drain | Phase::Off => {}
         }
     }
 
@@ -386,7 +386,7 @@ impl Recording {
     /// A transaction failed for good.
     pub(crate) fn failed(&mut self, failure: &Failure, ended: &Ended) {
         self.count(ended, |outcomes| *outcomes.of_failure(failure.class) += 1);
-        let is_of_step = matches!(self.stage, Stage::Measured | Stage::Drain);
+        let is_of_step = matches!(self.phase, Phase::Measured | Phase::Drain);
         if is_of_step && ended.is_counted && ended.intended >= self.counted_from {
             self.beside.failed.record(ended.end.nanos_since(ended.intended));
         }
@@ -394,7 +394,7 @@ impl Recording {
 
     fn count(&mut self, ended: &Ended, add: impl Fn(&mut Outcomes)) {
         add(&mut self.whole);
-        if self.stage == Stage::Drain {
+        if self.phase == Phase::Drain {
             self.drained += 1;
         }
         if self.is_filling() && ended.is_counted {
@@ -407,16 +407,16 @@ impl Recording {
         let response_ns = ended.end.nanos_since(ended.intended);
         let service_ns = ended.end.nanos_since(ended.start);
         let is_of_step = ended.intended >= self.counted_from;
-        match self.stage {
-            Stage::Off => {}
-            Stage::Drain if is_of_step => {
+        match self.phase {
+            Phase::Off => {}
+            Phase::Drain if is_of_step => {
                 self.beside.response.record(response_ns);
                 if self.is_open_loop {
                     self.beside.service.record(service_ns);
                 }
             }
-            Stage::Drain => {}
-            Stage::Warmup | Stage::Measured => {
+            Phase::Drain => {}
+            Phase::Warmup | Phase::Measured => {
                 let current = &mut *self.current;
                 let (response, service) = match &mut current.earlier {
                     _ if is_of_step => (&mut current.response, current.service.as_mut()),
@@ -450,7 +450,7 @@ impl Recording {
 
     /// Something went wrong, be it tried again or not.
     pub(crate) fn error(&mut self, failure: &Failure) {
-        if self.stage != Stage::Measured {
+        if self.phase != Phase::Measured {
             return;
         }
         let is_known = self.errors.contains_key(&failure.code);

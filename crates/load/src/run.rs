@@ -150,7 +150,7 @@ pub fn run_with_clock(
     let classes = factory.statement_classes();
     let shared = Arc::new(Shared::new(stop.clone()));
     let (reports, reported) = mpsc::channel();
-    memory::prepare();
+    memory::grow_in_huge_pages();
     std::thread::scope(|scope| {
         let links = man(scope, &team, &shared, factory, &reports)?;
         let coordinator = Coordinator::new(plan, Hands::Own(links), reported, shared, classes, clock);

@@ -64,15 +64,15 @@ pub trait Session {
     /// Draws the parameters of the next transaction: everything that is not the exchange with the server and can be done before
     /// belongs here. It is outside of service times, and of response times but in the backlog of an open loop, where whoever
     /// waits waits for it, too.
-    fn prepare(&mut self) {}
+    fn draw(&mut self) {}
 
-    /// How long the session waits, in closed loop, before it starts the transaction that [`Session::prepare`] drew:
+    /// How long the session waits, in closed loop, before it starts the transaction that [`Session::draw`] drew:
     /// the keying and thinking of a terminal. Outside of all timing, beside the plan's think time.
     fn pause(&mut self) -> Duration {
         Duration::ZERO
     }
 
-    /// Runs the transaction that [`Session::prepare`] drew, from its first statement to the confirmed end.
+    /// Runs the transaction that [`Session::draw`] drew, from its first statement to the confirmed end.
     /// A retry calls this again with the same parameters. Each statement is told to `recorder` as soon as its
     /// answer is complete ([`Recorder::lap`]).
     fn transaction(&mut self, recorder: &Recorder) -> impl Future<Output = Result<Completion, Failure>>;

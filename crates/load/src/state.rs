@@ -1,4 +1,4 @@
-//! What the sessions of one worker share: turns, the transactions left, arrivals, the recording, the phase.
+//! What the sessions of one worker share: turns, the transactions left, arrivals, the recording, what it is at.
 //!
 //! Everything is single-threaded but [`Shared`] and [`StepShared`].
 
@@ -26,7 +26,7 @@ use self::slots::SessionSlots;
 use crate::driver::Turn;
 use crate::executor::Executor;
 use crate::plan::RetryPolicy;
-use crate::recording::{IntervalData, Recording, Stage, Timeline};
+use crate::recording::{IntervalData, Phase, Recording, Timeline};
 use crate::result::Outcomes;
 use crate::rng::Rng;
 use crate::schedule::{Arrival, Schedule};
@@ -43,8 +43,9 @@ pub(crate) struct Rules {
     pub(crate) drain: Duration,
 }
 
+/// What a worker is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum Activity {
     /// Sessions connect, leave, wait for the next step.
     Between,
     /// Warm-up and measured phase.
@@ -86,7 +87,7 @@ pub(crate) struct WorkerState {
     spares: Receiver<Box<IntervalData>>,
     meter: ThreadMeter,
     classes: usize,
-    pub(crate) phase: Cell<Phase>,
+    pub(crate) activity: Cell<Activity>,
     pub(crate) slots: SessionSlots,
     pub(crate) opening_limit: Rc<OpeningLimit>,
     quota: Quota,
@@ -126,7 +127,7 @@ impl WorkerState {
             spares,
             meter: ThreadMeter::new(),
             classes,
-            phase: Cell::new(Phase::Between),
+            activity: Cell::new(Activity::Between),
             slots: SessionSlots::default(),
             opening_limit: Rc::default(),
             quota: Quota::new(),
@@ -179,7 +180,7 @@ impl WorkerState {
         if self.slots.is_leaving(slot) {
             return Poll::Ready(None);
         }
-        if self.phase.get() == Phase::Between || slot.has_finished.get() {
+        if self.activity.get() == Activity::Between || slot.has_finished.get() {
             return slot.wait(cx);
         }
         if !self.executor.take_turn() {
@@ -209,19 +210,19 @@ impl WorkerState {
         if !self.quota.is_limited.get() {
             return;
         }
-        if self.recording.borrow().stage != Stage::Measured {
+        if self.recording.borrow().phase != Phase::Measured {
             return;
         }
         let is_exhausted = self.schedule.borrow().as_ref().map(Schedule::is_exhausted);
         let is_out = is_exhausted.unwrap_or(self.quota.is_used_up.get()) && self.quota.busy.get() == 0;
-        if self.phase.get() == Phase::Running && self.step.borrow().is_some() && is_out {
+        if self.activity.get() == Activity::Running && self.step.borrow().is_some() && is_out {
             self.end_measured(self.quota.last_end.get());
         }
     }
 
     #[inline]
     fn closed_turn(&self, now: Moment) -> Option<Turn> {
-        if self.phase.get() != Phase::Running {
+        if self.activity.get() != Activity::Running {
             return None;
         }
         let is_counted = self.take_from_quota()?;
@@ -277,7 +278,7 @@ impl WorkerState {
 
     /// Takes the next arrival if it is due. One of a fixed number is busy from here on, even while it is handed over.
     fn take_arrival(&self, schedule: &mut Schedule, now: Moment) -> Option<Arrival> {
-        if self.phase.get() == Phase::Draining && self.is_given_up() {
+        if self.activity.get() == Activity::Draining && self.is_given_up() {
             return None;
         }
         let arrival = schedule.take_due(now)?;
@@ -300,7 +301,7 @@ impl WorkerState {
     fn take_counted(&self) -> Option<bool> {
         let step = self.step.borrow();
         let step = step.as_ref()?;
-        if self.recording.borrow().stage == Stage::Warmup {
+        if self.recording.borrow().phase == Phase::Warmup {
             return Some(false);
         }
         self.quota.take(&step.shared).then_some(true)
@@ -332,12 +333,12 @@ impl WorkerState {
             }
         }
         let have_all_finished = self.slots.finish(slot);
-        if self.phase.get() == Phase::Running && have_all_finished {
+        if self.activity.get() == Activity::Running && have_all_finished {
             self.end_measured(now);
         }
     }
 
-    // ---- phases ----
+    // ---- steps ----
 
     /// A step begins: sets the clockwork; sessions start when `timeline.start` has come.
     pub(crate) fn begin(&self, timeline: Timeline, shared: Arc<StepShared>, schedule: Option<Schedule>) {
@@ -366,7 +367,7 @@ impl WorkerState {
 
     /// Sessions may run.
     pub(crate) fn start(&self) {
-        self.phase.set(Phase::Running);
+        self.activity.set(Activity::Running);
         if let Some(step) = self.step.borrow_mut().as_mut() {
             step.started = Some(self.executor.now());
         }
@@ -389,7 +390,8 @@ impl WorkerState {
 
     /// When the present interval ends, while a step runs.
     pub(crate) fn next_boundary(&self) -> Option<Moment> {
-        (self.step.borrow().is_some() && self.phase.get() == Phase::Running).then(|| self.boundary.get())
+        (self.step.borrow().is_some() && self.activity.get() == Activity::Running)
+            .then(|| self.boundary.get())
     }
 
     /// Ends the intervals that are over at `now`. Every reading of the clock that is noted comes through here
@@ -404,7 +406,7 @@ impl WorkerState {
 
     #[cold]
     fn roll(&self, now: Moment) {
-        while self.phase.get() == Phase::Running && now >= self.boundary.get() {
+        while self.activity.get() == Activity::Running && now >= self.boundary.get() {
             let boundary = self.boundary.get();
             let Some(timeline) = self.step.borrow().as_ref().map(|step| step.timeline) else { break };
             if timeline.end.is_some_and(|end| boundary >= end) {
@@ -439,14 +441,14 @@ impl WorkerState {
 
     /// The measured phase of this worker ends: on time, with the last transaction, or because it was stopped.
     pub(crate) fn end_measured(&self, at: Moment) {
-        if self.phase.get() != Phase::Running {
+        if self.activity.get() != Activity::Running {
             return;
         }
         if let Some(schedule) = self.schedule.borrow_mut().as_mut() {
             schedule.end_at(at);
         }
         self.emit(at);
-        self.phase.set(Phase::Draining);
+        self.activity.set(Activity::Draining);
         self.boundary.set(far_from(at));
         self.recording.borrow_mut().begin_drain();
         let backlog = self.schedule.borrow().as_ref().map_or(0, |schedule| schedule.due(at));
@@ -479,7 +481,7 @@ impl WorkerState {
 
     /// Whether everything that the step began, and in open loop everything that had arrived, is over.
     pub(crate) fn is_drained(&self) -> bool {
-        if self.phase.get() != Phase::Draining || self.slots.busy.get() > 0 {
+        if self.activity.get() != Activity::Draining || self.slots.busy.get() > 0 {
             return false;
         }
         let has_backlog =
@@ -496,7 +498,7 @@ impl WorkerState {
     pub(crate) fn close_step(&self) -> Option<(StepState, Outcomes, u64)> {
         let step = self.step.borrow_mut().take()?;
         self.quota.is_limited.set(false);
-        self.phase.set(Phase::Between);
+        self.activity.set(Activity::Between);
         let now = self.executor.now();
         let mut recording = self.recording.borrow_mut();
         let mut censored = 0;
@@ -511,7 +513,7 @@ impl WorkerState {
             schedule.waits(step.timeline.measured, now, &mut recording.beside.unended);
         }
         self.idle.borrow_mut().clear();
-        recording.stage = Stage::Off;
+        recording.phase = Phase::Off;
         Some((step, recording.whole, censored))
     }
 

@@ -18,7 +18,7 @@ use crate::result::{ErrorTally, Outcomes};
 use crate::rng::Rng;
 use crate::schedule::{Schedule, Share};
 use crate::session::{Failure, SessionFactory};
-use crate::state::{Phase, Rules, SessionSlot, Shared, StepEnd, StepShared, WorkerState};
+use crate::state::{Activity, Rules, SessionSlot, Shared, StepEnd, StepShared, WorkerState};
 use crate::time::{self, Clock, Moment};
 use crate::tuning::{Trick, is_on};
 use crate::usage::{self, ProcessCpu, Urgency};
@@ -29,7 +29,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// What a worker is to do next.
 pub(crate) enum Command {
     /// Bring the number of sessions, over all workers, to `sessions`; open new ones evenly over `ramp`.
-    Prepare { sessions: u32, ramp: Duration },
+    Connect { sessions: u32, ramp: Duration },
     /// Run a step.
     Begin { timeline: Timeline, shared: Arc<StepShared>, share: Option<Share> },
 }
@@ -38,7 +38,7 @@ pub(crate) enum Command {
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Report {
     /// All sessions of this worker are connected, or `refusal` says why not.
-    Prepared { connected: u32, refusal: Option<Failure>, now: Moment },
+    Connected { connected: u32, refusal: Option<Failure>, now: Moment },
     /// An interval is over.
     Interval { worker: usize, data: Box<IntervalData> },
     /// The step is over, drained.
@@ -116,7 +116,7 @@ pub(crate) fn work(setup: WorkerSetup, factory: &dyn SessionFactory) -> io::Resu
         Worker { executor: &executor, state, factory, worker, workers, connect_limit, seed, raise_priority };
     for command in setup.commands {
         match command {
-            Command::Prepare { sessions, ramp } => worker.prepare(sessions, ramp)?,
+            Command::Connect { sessions, ramp } => worker.connect(sessions, ramp)?,
             Command::Begin { timeline, shared, share } => worker.step(timeline, shared, share)?,
         }
     }
@@ -136,7 +136,7 @@ struct Worker<'a> {
 
 impl Worker<'_> {
     /// Adds or removes sessions and waits until all are connected.
-    fn prepare(&self, sessions: u32, ramp: Duration) -> io::Result<()> {
+    fn connect(&self, sessions: u32, ramp: Duration) -> io::Result<()> {
         let state = &self.state;
         let before = state.slots.keep.replace(sessions);
         state.refusal.borrow_mut().take();
@@ -170,7 +170,7 @@ impl Worker<'_> {
             let refusal = state.refusal.borrow();
             refusal.as_ref().map_or_else(stopped_while_connecting, |(_, failure)| failure.clone())
         });
-        state.report(Report::Prepared { connected, refusal, now: self.executor.now() });
+        state.report(Report::Connected { connected, refusal, now: self.executor.now() });
         Ok(())
     }
 
@@ -291,7 +291,7 @@ async fn hand_out_arrivals(state: Rc<WorkerState>, start: Moment) {
 impl WorkerState {
     /// When what is still going on is given up.
     fn drain_ends_at(&self) -> Option<Moment> {
-        if self.phase.get() != Phase::Draining {
+        if self.activity.get() != Activity::Draining {
             return None;
         }
         self.step.borrow().as_ref().and_then(|step| step.end).map(|end| end.at + self.rules.drain)

@@ -3,12 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde_json::Value;
-
 use crate::error::Error;
 use crate::estimate::Estimate;
-use crate::figures::Latency;
-use crate::model::{Point, Report, RunView, StudyReport};
+use crate::figures::{Latency, StepFigures};
+use crate::model::{Point, Report, RunView, StudyReport, VerdictView};
 use crate::text::{time_text, value_text};
 
 /// A file in the making.
@@ -22,6 +20,26 @@ impl Table {
     fn new(name: &'static str, heads: &[&str]) -> Self {
         Self { name, heads: heads.iter().map(|head| (*head).to_owned()).collect(), rows: vec![] }
     }
+
+    /// With these columns behind those that say where a row belongs.
+    fn of<T>(name: &'static str, place: &[&str], columns: &[Column<T>]) -> Self {
+        Self::new(name, &[place, &heads(columns).collect::<Vec<_>>()].concat())
+    }
+
+    fn push<T>(&mut self, place: &[String], columns: &[Column<T>], of: &T) {
+        self.rows.push(place.iter().cloned().chain(values(columns, of)).collect());
+    }
+}
+
+/// A column: its head, and what stands in it.
+type Column<T> = (&'static str, fn(&T) -> String);
+
+fn heads<T>(columns: &[Column<T>]) -> impl Iterator<Item = &'static str> {
+    columns.iter().map(|(head, _)| *head)
+}
+
+fn values<T>(columns: &[Column<T>], of: &T) -> impl Iterator<Item = String> {
+    columns.iter().map(move |(_, column)| column(of))
 }
 
 /// Writes `cells.csv`, `runs.csv`, `intervals.csv`, `statements.csv`, `errors.csv`, `verdicts.csv`, `settings.csv`,
@@ -62,72 +80,49 @@ fn tables(report: &Report) -> Vec<Table> {
     tables
 }
 
+const OF_PROBE: [Column<store::LineProbe>; 11] = [
+    ("purpose", |probe| probe.purpose.clone()),
+    ("rate", |probe| text(probe.rate)),
+    ("sessions", |probe| text(probe.sessions)),
+    ("tps", |probe| text(probe.tps)),
+    ("seconds", |probe| text(probe.seconds)),
+    ("p50_ms", |probe| maybe(probe.p50_ms)),
+    ("p95_ms", |probe| maybe(probe.p95_ms)),
+    ("p99_ms", |probe| maybe(probe.p99_ms)),
+    ("overloaded", |probe| text(probe.is_overloaded)),
+    ("limited_by", |probe| probe.limited_by.clone().unwrap_or_default()),
+    ("error", |probe| probe.error.clone().unwrap_or_default()),
+];
+
+/// A line that was found, with the highest throughput of the climb before: rate and sessions.
+type FoundLine<'a> = (&'a RunView, &'a store::Line, Option<(f64, u32)>);
+
 /// Load lines and the rates that were tried, by run: only where there were searches.
 fn lines(report: &Report) -> [Table; 2] {
-    let mut lines = Table::new(
-        "lines.csv",
-        &[
-            "study",
-            "cell",
-            "run",
-            "standing",
-            "promise",
-            "line_tps",
-            "low",
-            "high",
-            "peak_tps",
-            "peak_sessions",
-            "ended_by",
-            "held",
-            "held_s",
-            "warnings",
-        ],
-    );
-    let mut probes = Table::new(
-        "probes.csv",
-        &[
-            "study",
-            "cell",
-            "run",
-            "purpose",
-            "rate",
-            "sessions",
-            "tps",
-            "seconds",
-            "p50_ms",
-            "p95_ms",
-            "p99_ms",
-            "overloaded",
-            "limited_by",
-            "error",
-        ],
-    );
+    let of_line: &[Column<FoundLine<'_>>] = &[
+        ("standing", |(run, ..)| run.standing.word().to_owned()),
+        ("promise", |(_, line, _)| line.promise.clone()),
+        ("line_tps", |(_, line, _)| maybe(line.line_tps)),
+        ("low", |(_, line, _)| maybe(line.low)),
+        ("high", |(_, line, _)| maybe(line.high)),
+        ("peak_tps", |(.., peak)| maybe(peak.map(|peak| peak.0))),
+        ("peak_sessions", |(.., peak)| maybe(peak.map(|peak| peak.1))),
+        ("ended_by", |(_, line, _)| line.ended_by.clone()),
+        ("held", |(_, line, _)| maybe(line.hold.map(|hold| hold.held))),
+        ("held_s", |(_, line, _)| maybe(line.hold.map(|hold| hold.seconds))),
+        ("warnings", |(_, line, _)| line.warnings.join("; ")),
+    ];
+    let mut lines = Table::of("lines.csv", &["study", "cell", "run"], of_line);
+    let mut probes = Table::of("probes.csv", &["study", "cell", "run"], &OF_PROBE);
     for (study, point) in points(report) {
         for run in point.runs.iter().filter_map(|(run, _)| study.runs.get(*run)) {
             let Some(search) = &run.line else { continue };
             let place = [study.name.clone(), point.id.clone(), run.id.clone()];
-            let climb = search.climb();
+            let peak = search.climb().map(|climb| (climb.rate, climb.sessions));
             for line in search.found.iter().flat_map(|found| &found.lines) {
-                let mut row = place.to_vec();
-                row.extend([run.standing.word().to_owned(), line.promise.clone()]);
-                row.extend([line.line_tps, line.low, line.high, climb.map(|climb| climb.rate)].map(maybe));
-                row.extend([maybe(climb.map(|climb| climb.sessions)), line.ended_by.clone()]);
-                row.extend([
-                    maybe(line.hold.map(|hold| hold.held)),
-                    maybe(line.hold.map(|hold| hold.seconds)),
-                ]);
-                row.push(line.warnings.join("; "));
-                lines.rows.push(row);
+                lines.push(&place, of_line, &(run, line, peak));
             }
-            for probe in search.tried() {
-                let mut row = place.to_vec();
-                row.extend([probe.purpose.clone(), text(probe.rate), text(probe.sessions)]);
-                row.extend([text(probe.tps), text(probe.seconds)]);
-                row.extend([probe.p50_ms, probe.p95_ms, probe.p99_ms].map(maybe));
-                row.extend([text(probe.is_overloaded), probe.limited_by.clone().unwrap_or_default()]);
-                row.push(probe.error.clone().unwrap_or_default());
-                probes.rows.push(row);
-            }
+            search.tried().iter().for_each(|probe| probes.push(&place, &OF_PROBE, probe));
         }
     }
     [lines, probes]
@@ -208,52 +203,56 @@ fn latency(latency: Option<Latency>) -> impl Iterator<Item = String> {
     LATENCY.into_iter().map(move |name| maybe(latency.and_then(|latency| latency.by_name(name))))
 }
 
+const OF_STEP: [Column<StepFigures>; 27] = [
+    ("duration_s", |step| text(step.duration_s)),
+    ("rate_tps", |step| maybe(step.rate_tps)),
+    ("tps", |step| text(step.tps)),
+    ("tps_max", |step| text(step.tps_max)),
+    ("tps_min", |step| text(step.tps_min)),
+    ("qps", |step| text(step.qps)),
+    ("reads", |step| text(step.reads)),
+    ("writes", |step| text(step.writes)),
+    ("other", |step| text(step.other)),
+    ("retries", |step| text(step.retries)),
+    ("in_flight_at_end", |step| text(step.in_flight_at_end)),
+    ("backlog_at_end", |step| text(step.backlog_at_end)),
+    ("stalled_s", |step| maybe(step.stalls.map(|stalls| stalls.seconds))),
+    ("freeze_s", |step| maybe(step.stalls.map(|stalls| stalls.longest_s))),
+    ("committed", |step| text(step.outcomes.committed)),
+    ("rolled_back", |step| text(step.outcomes.rolled_back)),
+    ("deadlock", |step| text(step.outcomes.deadlock)),
+    ("serialization", |step| text(step.outcomes.serialization)),
+    ("lock_timeout", |step| text(step.outcomes.lock_timeout)),
+    ("constraint", |step| text(step.outcomes.constraint)),
+    ("connection", |step| text(step.outcomes.connection)),
+    ("other_failed", |step| text(step.outcomes.other)),
+    ("skipped", |step| text(step.outcomes.skipped)),
+    ("client_workers", |step| text(step.client.workers)),
+    ("client_cpu_user_s", |step| text(step.client.cpu_user_s)),
+    ("client_cpu_sys_s", |step| text(step.client.cpu_sys_s)),
+    ("client_cpu_share", |step| text(step.client.cpu_share)),
+];
+
 fn runs(report: &Report) -> Table {
+    // What a run says, at a load level, apart from its figures.
+    let of_run: &[Column<(&RunView, u32)>] = &[
+        ("standing", |(run, level)| run.standing_at(*level).word().to_owned()),
+        ("status", |(run, _)| run.head.status.as_str().to_owned()),
+        ("error", |(run, _)| run.head.error.clone().unwrap_or_default()),
+        ("block", |(run, _)| text(run.head.start.block)),
+        ("repeat", |(run, _)| text(run.head.start.repeat)),
+        ("position", |(run, _)| text(run.head.start.position)),
+        ("attempt", |(run, _)| text(run.head.attempt)),
+        ("started_at", |(run, _)| time_text(run.head.start.started_at_ms)),
+        ("seed", |(run, _)| text(run.head.start.seed)),
+        ("build", |(run, _)| maybe(run.build.as_ref().map(|build| &build.identity))),
+        ("boot_id", |(run, _)| run.boot_id.clone()),
+    ];
     let names = key_names(report);
     let mut table = Table::new("runs.csv", &["study", "cell", "run"]);
     table.heads.extend(names.iter().cloned());
-    let plain = [
-        "sessions",
-        "standing",
-        "status",
-        "error",
-        "block",
-        "repeat",
-        "position",
-        "attempt",
-        "started_at",
-        "seed",
-        "build",
-        "boot_id",
-        "duration_s",
-        "rate_tps",
-        "tps",
-        "tps_max",
-        "tps_min",
-        "qps",
-        "reads",
-        "writes",
-        "other",
-        "retries",
-        "in_flight_at_end",
-        "backlog_at_end",
-        "stalled_s",
-        "freeze_s",
-        "committed",
-        "rolled_back",
-        "deadlock",
-        "serialization",
-        "lock_timeout",
-        "constraint",
-        "connection",
-        "other_failed",
-        "skipped",
-        "client_workers",
-        "client_cpu_user_s",
-        "client_cpu_sys_s",
-        "client_cpu_share",
-    ];
-    table.heads.extend(plain.map(str::to_owned));
+    table.heads.push("sessions".to_owned());
+    table.heads.extend(heads(of_run).chain(heads(&OF_STEP)).map(str::to_owned));
     table.heads.extend(LATENCY.map(|name| format!("latency_{name}_ms")));
     table.heads.extend(LATENCY.map(|name| format!("service_{name}_ms")));
     table.heads.push("absent".to_owned());
@@ -263,70 +262,21 @@ fn runs(report: &Report) -> Table {
             let mut row = vec![study.name.clone(), point.id.clone(), run.id.clone()];
             row.extend(key_values(point, &names));
             row.push(text(point.sessions));
-            row.extend(run_columns(run, point.sessions));
+            row.extend(values(of_run, &(run, point.sessions)));
             match step.and_then(|step| run.steps.get(step)) {
-                Some(step) => row.extend(step_columns(step)),
+                Some(step) => {
+                    row.extend(values(&OF_STEP, step));
+                    row.extend(latency(step.response).chain(latency(step.service)));
+                    let absent = step.response.map(|latency| latency.absent()).unwrap_or_default();
+                    let absent = absent.into_iter().map(|(name, why)| format!("{name} {why}"));
+                    row.push(absent.collect::<Vec<_>>().join("; "));
+                }
                 None => row.resize(table.heads.len(), String::new()),
             }
             table.rows.push(row);
         }
     }
     table
-}
-
-fn run_columns(run: &RunView, level: u32) -> Vec<String> {
-    let start = &run.head.start;
-    vec![
-        run.standing_at(level).word().to_owned(),
-        run.head.status.as_str().to_owned(),
-        run.head.error.clone().unwrap_or_default(),
-        text(start.block),
-        text(start.repeat),
-        text(start.position),
-        text(run.head.attempt),
-        time_text(start.started_at_ms),
-        text(start.seed),
-        maybe(run.build.as_ref().map(|build| &build.identity)),
-        run.boot_id.clone(),
-    ]
-}
-
-fn step_columns(step: &crate::StepFigures) -> Vec<String> {
-    let outcomes = &step.outcomes;
-    let mut row = vec![
-        text(step.duration_s),
-        maybe(step.rate_tps),
-        text(step.tps),
-        text(step.tps_max),
-        text(step.tps_min),
-        text(step.qps),
-    ];
-    row.extend(
-        [step.reads, step.writes, step.other, step.retries, step.in_flight_at_end, step.backlog_at_end]
-            .map(text),
-    );
-    row.extend([maybe(step.stalls.map(|s| s.seconds)), maybe(step.stalls.map(|s| s.longest_s))]);
-    row.extend(
-        [
-            outcomes.committed,
-            outcomes.rolled_back,
-            outcomes.deadlock,
-            outcomes.serialization,
-            outcomes.lock_timeout,
-            outcomes.constraint,
-            outcomes.connection,
-            outcomes.other,
-            outcomes.skipped,
-        ]
-        .map(text),
-    );
-    row.push(text(step.client.workers));
-    row.extend([step.client.cpu_user_s, step.client.cpu_sys_s, step.client.cpu_share].map(text));
-    row.extend(latency(step.response));
-    row.extend(latency(step.service));
-    let absent = step.response.map(|latency| latency.absent()).unwrap_or_default();
-    row.push(absent.into_iter().map(|(name, why)| format!("{name} {why}")).collect::<Vec<_>>().join("; "));
-    row
 }
 
 /// Seconds, statements and errors.
@@ -368,75 +318,41 @@ fn details(report: &Report) -> [Table; 3] {
 }
 
 fn verdicts(report: &Report) -> Table {
-    let mut table = Table::new(
-        "verdicts.csv",
-        &[
-            "study",
-            "metric",
-            "axis",
-            "base",
-            "other",
-            "on",
-            "sessions",
-            "base_cell",
-            "other_cell",
-            "n",
-            "margin",
-            "ratio",
-            "low",
-            "high",
-            "confidence",
-            "p",
-            "p_adjusted",
-            "verdict",
-            "blocks_needed_low",
-            "blocks_needed",
-            "blocks_needed_high",
-            "method",
-            "unequal",
-            "in_doubt",
-            "marks",
-            "lost",
-            "absent",
-        ],
-    );
+    let columns: &[Column<(&StudyReport, &VerdictView)>] = &[
+        ("study", |(study, _)| study.name.clone()),
+        ("metric", |(_, verdict)| verdict.metric.clone()),
+        ("axis", |(_, verdict)| verdict.axis.clone()),
+        ("base", |(_, verdict)| verdict.base_label.clone()),
+        ("other", |(_, verdict)| verdict.other_label.clone()),
+        ("on", |(_, verdict)| verdict.at.clone()),
+        ("sessions", |(study, verdict)| match &verdict.climb {
+            Some(_) => "climb".to_owned(),
+            None => text(study.points[verdict.other].sessions),
+        }),
+        ("base_cell", |(study, verdict)| study.points[verdict.base].id.clone()),
+        ("other_cell", |(study, verdict)| study.points[verdict.other].id.clone()),
+        ("n", |(_, verdict)| text(verdict.result.n)),
+        ("margin", |(_, verdict)| text(verdict.margin)),
+        ("ratio", |(_, verdict)| maybe(verdict.result.ratio)),
+        ("low", |(_, verdict)| maybe(verdict.result.low)),
+        ("high", |(_, verdict)| maybe(verdict.result.high)),
+        ("confidence", |(_, verdict)| maybe(verdict.result.confidence)),
+        ("p", |(_, verdict)| maybe(verdict.result.p)),
+        ("p_adjusted", |(_, verdict)| maybe(verdict.result.p_adjusted)),
+        ("verdict", |(_, verdict)| verdict.result.verdict.word().to_owned()),
+        ("blocks_needed_low", |(_, verdict)| maybe(verdict.result.blocks_needed.map(|blocks| blocks[0]))),
+        ("blocks_needed", |(_, verdict)| maybe(verdict.result.blocks_needed.map(|blocks| blocks[1]))),
+        ("blocks_needed_high", |(_, verdict)| maybe(verdict.result.blocks_needed.map(|blocks| blocks[2]))),
+        ("method", |(_, verdict)| verdict.result.method.word().to_owned()),
+        ("unequal", |(_, verdict)| verdict.flags.join("; ")),
+        ("in_doubt", |(_, verdict)| verdict.doubts.join("; ")),
+        ("marks", |(_, verdict)| verdict.marks.join("; ")),
+        ("lost", |(_, verdict)| verdict.lost_text().unwrap_or_default()),
+        ("absent", |(_, verdict)| verdict.absent.join("; ")),
+    ];
+    let mut table = Table::of("verdicts.csv", &[], columns);
     for study in &report.studies {
-        for verdict in &study.verdicts {
-            let result = &verdict.result;
-            let sessions = match &verdict.climb {
-                Some(_) => Value::from("climb"),
-                None => Value::from(study.points[verdict.other].sessions),
-            };
-            table.rows.push(vec![
-                study.name.clone(),
-                verdict.metric.clone(),
-                verdict.axis.clone(),
-                verdict.base_label.clone(),
-                verdict.other_label.clone(),
-                verdict.at.clone(),
-                value_text(&sessions),
-                study.points[verdict.base].id.clone(),
-                study.points[verdict.other].id.clone(),
-                text(result.n),
-                text(verdict.margin),
-                maybe(result.ratio),
-                maybe(result.low),
-                maybe(result.high),
-                maybe(result.confidence),
-                maybe(result.p),
-                maybe(result.p_adjusted),
-                result.verdict.word().to_owned(),
-                maybe(result.blocks_needed.map(|blocks| blocks[0])),
-                maybe(result.blocks_needed.map(|blocks| blocks[1])),
-                maybe(result.blocks_needed.map(|blocks| blocks[2])),
-                result.method.word().to_owned(),
-                verdict.flags.join("; "),
-                verdict.doubts.join("; "),
-                verdict.marks.join("; "),
-                verdict.lost_text().unwrap_or_default(),
-                verdict.absent.join("; "),
-            ]);
-        }
+        study.verdicts.iter().for_each(|verdict| table.push(&[], columns, &(study, verdict)));
     }
     table
 }
@@ -446,38 +362,20 @@ fn run_facts(report: &Report) -> [Table; 4] {
     let mut settings = Table::new("settings.csv", &["study", "run", "name", "value", "asked"]);
     let mut telemetry =
         Table::new("telemetry.csv", &["study", "run", "source", "name", "instance", "unit", "at_s", "value"]);
-    let mut gates = Table::new(
-        "gates.csv",
-        &["study", "run", "sessions", "gate", "kind", "finding", "allowed", "detail", "remedy"],
-    );
-    let mut locks = Table::new(
-        "hot_locks.csv",
-        &[
-            "study",
-            "run",
-            "sessions",
-            "source",
-            "lock",
-            "caller",
-            "count",
-            "wait_total_s",
-            "wait_low_s",
-            "wait_high_s",
-            "observed_s",
-        ],
-    );
+    let mut gates = Table::of("gates.csv", &["study", "run"], &OF_GATE);
+    let mut locks = Table::of("hot_locks.csv", &["study", "run"], &OF_LOCK);
     for study in &report.studies {
         for run in &study.runs {
             let Some(end) = &run.end else { continue };
-            let place = || vec![study.name.clone(), run.id.clone()];
+            let place = [study.name.clone(), run.id.clone()];
             for (name, value) in &end.server.settings {
-                let mut row = place();
+                let mut row = place.to_vec();
                 row.extend([name.clone(), value.clone(), maybe(end.server.settings_asked.get(name))]);
                 settings.rows.push(row);
             }
             for series in &end.series {
                 for (at, value) in &series.points {
-                    let mut row = place();
+                    let mut row = place.to_vec();
                     row.extend(
                         [&series.source, &series.name, &series.instance, &series.unit].map(Clone::clone),
                     );
@@ -485,43 +383,35 @@ fn run_facts(report: &Report) -> [Table; 4] {
                     telemetry.rows.push(row);
                 }
             }
-            for gate in &end.gates {
-                let mut row = place();
-                row.extend(gate_columns(gate));
-                gates.rows.push(row);
-            }
-            for lock in &end.hot_locks {
-                let mut row = place();
-                let source =
-                    serde_json::to_value(lock.source).map(|value| value_text(&value)).unwrap_or_default();
-                row.extend([
-                    text(lock.sessions),
-                    source,
-                    lock.lock.clone(),
-                    lock.caller.clone(),
-                    maybe(lock.count),
-                ]);
-                let (low, high) = lock.wait_interval_s.unzip();
-                row.extend([text(lock.wait_total_s), maybe(low), maybe(high), text(lock.observed_s)]);
-                locks.rows.push(row);
-            }
+            end.gates.iter().for_each(|gate| gates.push(&place, &OF_GATE, gate));
+            end.hot_locks.iter().for_each(|lock| locks.push(&place, &OF_LOCK, lock));
         }
     }
     [settings, telemetry, locks, gates]
 }
 
 /// A gate of a run: what is empty under `sessions` speaks about all levels of the run.
-fn gate_columns(gate: &store::Gate) -> [String; 7] {
-    [
-        maybe(gate.level),
-        gate.name.clone(),
-        gate.kind().as_str().to_owned(),
-        gate.finding.as_str().to_owned(),
-        text(gate.is_allowed),
-        gate.detail.clone(),
-        gate.remedy.clone(),
-    ]
-}
+const OF_GATE: [Column<store::Gate>; 7] = [
+    ("sessions", |gate| maybe(gate.level)),
+    ("gate", |gate| gate.name.clone()),
+    ("kind", |gate| gate.kind().as_str().to_owned()),
+    ("finding", |gate| gate.finding.as_str().to_owned()),
+    ("allowed", |gate| text(gate.is_allowed)),
+    ("detail", |gate| gate.detail.clone()),
+    ("remedy", |gate| gate.remedy.clone()),
+];
+
+const OF_LOCK: [Column<store::HotLock>; 9] = [
+    ("sessions", |lock| text(lock.sessions)),
+    ("source", |lock| serde_json::to_value(lock.source).map(|value| value_text(&value)).unwrap_or_default()),
+    ("lock", |lock| lock.lock.clone()),
+    ("caller", |lock| lock.caller.clone()),
+    ("count", |lock| maybe(lock.count)),
+    ("wait_total_s", |lock| text(lock.wait_total_s)),
+    ("wait_low_s", |lock| maybe(lock.wait_interval_s.map(|interval| interval.0))),
+    ("wait_high_s", |lock| maybe(lock.wait_interval_s.map(|interval| interval.1))),
+    ("observed_s", |lock| text(lock.observed_s)),
+];
 
 #[cfg(test)]
 mod tests {

@@ -356,7 +356,13 @@ fn finish(study: &mut StudyReport, hosts: &[HostView]) {
                 .find(|point| point.identity == identity && point.is_climb == run.head.start.is_climb);
             match known {
                 Some(point) => point.runs.push((index, step)),
-                None => points.push(empty_point(identity, *sessions, run.head.start.is_climb, (index, step))),
+                None => points.push(Point {
+                    identity,
+                    sessions: *sessions,
+                    is_climb: run.head.start.is_climb,
+                    runs: vec![(index, step)],
+                    ..Point::default()
+                }),
             }
         }
     }
@@ -410,27 +416,6 @@ fn identity(run: &RunView, host: &str, sessions: u32) -> Key {
     key.insert("host".to_owned(), Value::from(host));
     key.insert("sessions".to_owned(), Value::from(sessions));
     key
-}
-
-fn empty_point(identity: Key, sessions: u32, is_climb: bool, run: (usize, Option<usize>)) -> Point {
-    Point {
-        id: String::new(),
-        identity,
-        key: Key::new(),
-        label: String::new(),
-        sessions,
-        is_climb,
-        runs: vec![run],
-        tps: None,
-        tps_max: None,
-        tps_min: None,
-        qps: None,
-        mean_ms: None,
-        p50_ms: None,
-        p95_ms: None,
-        p99_ms: None,
-        freeze_s: None,
-    }
 }
 
 /// The order of the study file along each axis, then the load level.

@@ -156,7 +156,7 @@ pub struct RunView {
 }
 
 /// A cell at one load level.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Point {
     /// Name within the report: `c3`.
     pub id: String,

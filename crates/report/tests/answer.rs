@@ -28,18 +28,15 @@ fn about(servers: &[(&str, [f64; 4])], blocks: u32, metrics: &[&str], primary: O
         for (server, tps) in servers {
             for (level, tps) in [4, 8, 16, 32].into_iter().zip(tps) {
                 let start = RunStart {
-                    index: 0,
-                    key: Key::from([("server".to_owned(), (*server).into())]),
-                    levels: vec![level],
-                    is_climb: false,
                     block,
                     repeat: block,
-                    position: 1,
-                    purpose: Purpose::Measure,
-                    seed: 1,
                     host,
-                    build: None,
-                    started_at_ms: i64::from(block),
+                    ..RunStart::new(
+                        Key::from([("server".to_owned(), (*server).into())]),
+                        vec![level],
+                        1,
+                        i64::from(block),
+                    )
                 };
                 let tps = tps * noise.around(0.01);
                 let level = common::Level { sessions: level, tps, offset_s: 0.0, seconds: 3 };
@@ -159,18 +156,10 @@ fn a_comparison_in_many_cells_is_counted() {
         for (server, settings) in servers.iter().flat_map(|server| [(*server, "safe"), (*server, "fast")]) {
             let key = [("server".to_owned(), server.into()), ("settings".to_owned(), settings.into())];
             let start = RunStart {
-                index: 0,
-                key: Key::from(key),
-                levels: vec![8],
-                is_climb: false,
                 block,
                 repeat: block,
-                position: 1,
-                purpose: Purpose::Measure,
-                seed: 1,
                 host,
-                build: None,
-                started_at_ms: i64::from(block),
+                ..RunStart::new(Key::from(key), vec![8], 1, i64::from(block))
             };
             let gain = match (settings, server) {
                 ("fast", "f") => 0.5,

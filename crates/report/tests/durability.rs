@@ -45,14 +45,8 @@ fn audit_with(store: &mut Store, version: &str, deciding: &str, lost: u64, power
             acknowledged: 1000,
             lost: if number == 2 { lost } else { 0 },
             lost_window_s: if number == 2 && lost > 0 { 0.5 } else { 0.0 },
-            partial: 0,
-            invented: 0,
-            broken: vec![],
             recovery_s: Some(0.2),
-            failure: None,
-            unflushed: None,
-            unflushed_bytes: 0,
-            dropped_bytes: 0,
+            ..AuditRound::default()
         };
         store.add_audit_round(id, AuditKind::ProcessCrash, &round).unwrap();
         let cut = AuditRound { lost: 0, lost_window_s: 0.0, ..round };
@@ -172,31 +166,15 @@ fn data_in_memory_are_volatile_whatever_the_settings_promise() {
     let results = tempfile::tempdir().unwrap();
     let mut store = Store::open(results.path()).unwrap();
     let axes = vec![Axis { name: "storage".to_owned(), values: vec!["default".into(), "memory".into()] }];
-    let comparisons = vec![Comparison {
-        axis: "storage".to_owned(),
-        base: "default".into(),
-        metrics: vec!["tps".to_owned()],
-        margin: 0.05,
-        primary: None,
-        is_watched: false,
-    }];
+    let comparisons = vec![common::compared("storage", "default")];
     let id = store.add_study(&common::study("places", axes, comparisons, 1, 2)).unwrap();
     let host = store.add_host(&common::host("bench1", "Linux")).unwrap();
     let build = store.add_build(&common::build("mariadb", "11.4.5")).unwrap();
     for (place, filesystem) in [("default", "ext4"), ("memory", "tmpfs")] {
         let start = RunStart {
-            index: 0,
-            key: Key::from([("storage".to_owned(), place.into())]),
-            levels: vec![8],
-            is_climb: false,
-            block: 1,
-            repeat: 1,
-            position: 1,
-            purpose: Purpose::Measure,
-            seed: 1,
             host,
             build: Some(build),
-            started_at_ms: 0,
+            ..RunStart::new(Key::from([("storage".to_owned(), place.into())]), vec![8], 1, 0)
         };
         let level = common::Level { sessions: 8, tps: 500.0, offset_s: 0.0, seconds: 2 };
         let step = common::step(&mut common::Noise::new(1), &level, true);

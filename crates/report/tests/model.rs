@@ -179,32 +179,15 @@ fn unequal_durability_is_said_with_each_verdict() {
     let results = tempfile::tempdir().unwrap();
     let mut store = Store::open(results.path()).unwrap();
     let axes = vec![Axis { name: "server".to_owned(), values: vec!["a".into(), "b".into()] }];
-    let comparisons = vec![Comparison {
-        axis: "server".to_owned(),
-        base: "a".into(),
-        metrics: vec!["tps".to_owned()],
-        margin: 0.05,
-        primary: None,
-        is_watched: false,
-    }];
+    let comparisons = vec![common::compared("server", "a")];
     let study_id = store.add_study(&common::study("unequal", axes, comparisons, 1, 2)).unwrap();
     let host = store.add_host(&common::host("bench1", "Linux")).unwrap();
     for (server, class, isolation, charset) in
         [("a", "full", "READ-COMMITTED", "utf8mb4"), ("b", "server-crash", "read committed", "UTF8")]
     {
         let start = RunStart {
-            index: 0,
-            key: Key::from([("server".to_owned(), server.into())]),
-            levels: vec![8],
-            is_climb: false,
-            block: 1,
-            repeat: 1,
-            position: 1,
-            purpose: Purpose::Measure,
-            seed: 1,
             host,
-            build: None,
-            started_at_ms: 0,
+            ..RunStart::new(Key::from([("server".to_owned(), server.into())]), vec![8], 1, 0)
         };
         let mut end = common::end(server, "w", vec![]);
         end.server.durability_class = class.to_owned();
@@ -331,20 +314,8 @@ fn a_study_without_a_finished_run_can_be_reported() {
     assert!(report::markdown(&report).contains("0 of 60 planned runs counted"));
     // And one whose only run is going on.
     let host = store.add_host(&common::host("bench1", "Linux")).unwrap();
-    let start = RunStart {
-        index: 0,
-        key: Key::from([("server".to_owned(), "a".into())]),
-        levels: vec![8],
-        is_climb: false,
-        block: 1,
-        repeat: 1,
-        position: 1,
-        purpose: Purpose::Measure,
-        seed: 1,
-        host,
-        build: None,
-        started_at_ms: 0,
-    };
+    let start =
+        RunStart { host, ..RunStart::new(Key::from([("server".to_owned(), "a".into())]), vec![8], 1, 0) };
     store.begin_run(study, &start).unwrap();
     let report = Report::of_stores(&[&store], &Selection::Latest).unwrap();
     assert_eq!(report.studies[0].runs[0].standing, Standing::Running);
@@ -358,14 +329,7 @@ fn runs_that_a_study_lets_pass_are_told_and_mark_the_verdicts_that_rest_on_them(
     let results = tempfile::tempdir().unwrap();
     let mut store = Store::open(results.path()).unwrap();
     let axes = vec![Axis { name: "server".to_owned(), values: vec!["a".into(), "b".into()] }];
-    let comparisons = vec![Comparison {
-        axis: "server".to_owned(),
-        base: "a".into(),
-        metrics: vec!["tps".to_owned()],
-        margin: 0.05,
-        primary: None,
-        is_watched: false,
-    }];
+    let comparisons = vec![common::compared("server", "a")];
     let study_id = store.add_study(&common::study("lenient", axes, comparisons, 5, 10)).unwrap();
     let host = store.add_host(&common::host("bench1", "Linux")).unwrap();
     let mut noise = common::Noise::new(3);
@@ -373,17 +337,10 @@ fn runs_that_a_study_lets_pass_are_told_and_mark_the_verdicts_that_rest_on_them(
         for (index, server) in ["a", "b"].into_iter().enumerate() {
             let start = RunStart {
                 index: block * 2 + index as u32,
-                key: Key::from([("server".to_owned(), server.into())]),
-                levels: vec![8],
-                is_climb: false,
                 block,
                 repeat: block,
-                position: 1,
-                purpose: Purpose::Measure,
-                seed: 1,
                 host,
-                build: None,
-                started_at_ms: 0,
+                ..RunStart::new(Key::from([("server".to_owned(), server.into())]), vec![8], 1, 0)
             };
             let level = common::Level { sessions: 8, tps: 1000.0, offset_s: 1.0, seconds: 3 };
             let mut end = common::end(server, "w", vec![common::step(&mut noise, &level, false)]);

@@ -80,17 +80,11 @@ fn store_of(of: &Made<'_>) -> Store {
             for levels in &runs {
                 let start = RunStart {
                     index,
-                    key: cell.clone(),
-                    levels: levels.to_vec(),
                     is_climb: of.is_climb,
                     block,
                     repeat: block,
-                    position: 1,
-                    purpose: Purpose::Measure,
-                    seed: 1,
                     host,
-                    build: None,
-                    started_at_ms: 1_795_000_000_000 + i64::from(index),
+                    ..RunStart::new(cell.clone(), levels.to_vec(), 1, 1_795_000_000_000 + i64::from(index))
                 };
                 index += 1;
                 let steps = levels.iter().enumerate().map(|(at, sessions)| {

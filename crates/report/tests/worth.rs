@@ -30,17 +30,11 @@ fn compared(metrics: &[&str], blocks: u32, levels: &[u32], spoil: &dyn Fn(&mut R
         for (index, server) in ["a", "b"].into_iter().enumerate() {
             let start = RunStart {
                 index: block * 2 + index as u32,
-                key: Key::from([("server".to_owned(), server.into())]),
-                levels: levels.to_vec(),
                 is_climb: levels.len() > 1,
                 block,
                 repeat: block,
-                position: 1,
-                purpose: Purpose::Measure,
-                seed: 1,
                 host,
-                build: None,
-                started_at_ms: 0,
+                ..RunStart::new(Key::from([("server".to_owned(), server.into())]), levels.to_vec(), 1, 0)
             };
             let step = |(at, sessions): (usize, &u32)| {
                 let tps = if server == "a" { 1000.0 } else { 800.0 } * noise.around(0.02);

@@ -10,25 +10,29 @@ const EVERYWHERE: [&str; 5] = ["innodb", "myisam", "memory", "csv", "mrg_myisam"
 /// Those that [`settings_for`] has an answer for.
 const TOLD: [&str; 4] = ["heap", "aria", "rocksdb", "tokudb"];
 
+/// Why no build of the flavour has the engine; `None`: some may.
+pub fn refusal(flavor: Flavor, engine: &str) -> Option<&'static str> {
+    let engine = engine.to_ascii_lowercase();
+    match flavor {
+        Flavor::Postgres if !["heap", "unlogged"].contains(&engine.as_str()) => {
+            Some("PostgreSQL's tables are `heap` or `unlogged`")
+        }
+        Flavor::Mysql | Flavor::Percona if engine == "aria" => Some("Aria is MariaDB's"),
+        _ => None,
+    }
+}
+
 /// Refuses an engine that the build cannot have, and says what must be loaded for one that it can.
 pub(crate) fn settings_for(build: &Build, engine: &str) -> Result<Settings, Error> {
     let refuse = |why: &str| {
         Err(Error::Unsupported { what: format!("engine {engine} on {build}"), why: why.to_owned() })
     };
     let name = engine.to_ascii_lowercase();
-    let none = Ok(Settings::new());
-    if build.flavor == Flavor::Postgres {
-        return match name.as_str() {
-            "heap" | "unlogged" => none,
-            _ => refuse("PostgreSQL's tables are heap or unlogged"),
-        };
+    if let Some(why) = refusal(build.flavor, engine) {
+        return refuse(why);
     }
     let is_mariadb = build.flavor == Flavor::Mariadb;
     match name.as_str() {
-        _ if EVERYWHERE.contains(&name.as_str()) => none,
-        "heap" => none,
-        "aria" if is_mariadb => none,
-        "aria" => refuse("Aria is MariaDB's"),
         "rocksdb" | "tokudb" => {
             let library = format!("ha_{name}.so");
             let has_plugin = build.files.plugins.as_ref().is_some_and(|dir| dir.join(&library).is_file());
@@ -45,7 +49,7 @@ pub(crate) fn settings_for(build: &Build, engine: &str) -> Result<Settings, Erro
             })
         }
         // The server decides; `check_running` asks it.
-        _ => none,
+        _ => Ok(Settings::new()),
     }
 }
 

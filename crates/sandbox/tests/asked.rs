@@ -123,7 +123,7 @@ fn engines_are_refused_early_where_the_build_lacks_them() {
         ("mariadb", "MyISAM", None),
         ("mariadb", "nonesuch", Some("it has ")),
         ("postgres", "unlogged", None),
-        ("postgres", "myisam", Some("heap or unlogged")),
+        ("postgres", "myisam", Some("`heap` or `unlogged`")),
     ] {
         let Some((_dir, home, mut spec)) = spec_of(selector) else { return };
         spec.engine = Some(engine.to_owned());

@@ -645,42 +645,38 @@ fn time_text(kind: c_int, at: &SqlTime) -> String {
     }
 }
 
-/// Every function with its address and its C prototype as a pointer type.
+/// Functions with their names, their addresses and their C prototypes as pointer types.
+macro_rules! functions {
+    ($($name:ident: $prototype:literal,)*) => {
+        vec![$((stringify!($name), $name as *const c_void, $prototype)),*]
+    };
+}
+pub(crate) use functions;
+
+/// All of this file.
 pub(crate) fn table() -> Vec<(&'static str, *const c_void, &'static str)> {
-    vec![
-        ("db_create", db_create as *const c_void, "sql_driver *(*)(const char *)"),
-        ("db_destroy", db_destroy as *const c_void, "int (*)(sql_driver *)"),
-        ("db_describe", db_describe as *const c_void, "int (*)(sql_driver *, void *)"),
-        ("db_connection_create", db_connection_create as *const c_void, "sql_connection *(*)(sql_driver *)"),
-        ("plimsoll_connection", plimsoll_connection as *const c_void, "sql_connection *(*)(uint32_t, bool)"),
-        ("db_connection_close", db_connection_close as *const c_void, "int (*)(sql_connection *)"),
-        ("db_connection_reconnect", db_connection_reconnect as *const c_void, "int (*)(sql_connection *)"),
-        ("db_connection_free", db_connection_free as *const c_void, "void (*)(sql_connection *)"),
-        ("db_query", db_query as *const c_void, "sql_result *(*)(sql_connection *, const char *, size_t)"),
-        ("db_more_results", db_more_results as *const c_void, "bool (*)(sql_connection *)"),
-        ("db_next_result", db_next_result as *const c_void, "sql_result *(*)(sql_connection *)"),
-        ("db_fetch_row", db_fetch_row as *const c_void, "sql_row *(*)(sql_result *)"),
-        ("db_free_results", db_free_results as *const c_void, "int (*)(sql_result *)"),
-        ("db_store_results", db_store_results as *const c_void, "int (*)(sql_result *)"),
-        (
-            "db_prepare",
-            db_prepare as *const c_void,
-            "sql_statement *(*)(sql_connection *, const char *, size_t)",
-        ),
-        ("db_bind_param", db_bind_param as *const c_void, "int (*)(sql_statement *, sql_bind *, size_t)"),
-        ("db_bind_result", db_bind_result as *const c_void, "int (*)(sql_statement *, sql_bind *, size_t)"),
-        ("db_execute", db_execute as *const c_void, "sql_result *(*)(sql_statement *)"),
-        ("db_close", db_close as *const c_void, "int (*)(sql_statement *)"),
-        (
-            "db_bulk_insert_init",
-            db_bulk_insert_init as *const c_void,
-            "int (*)(sql_connection *, const char *, size_t)",
-        ),
-        (
-            "db_bulk_insert_next",
-            db_bulk_insert_next as *const c_void,
-            "int (*)(sql_connection *, const char *, size_t)",
-        ),
-        ("db_bulk_insert_done", db_bulk_insert_done as *const c_void, "int (*)(sql_connection *)"),
-    ]
+    functions! {
+        db_create: "sql_driver *(*)(const char *)",
+        db_destroy: "int (*)(sql_driver *)",
+        db_describe: "int (*)(sql_driver *, void *)",
+        db_connection_create: "sql_connection *(*)(sql_driver *)",
+        plimsoll_connection: "sql_connection *(*)(uint32_t, bool)",
+        db_connection_close: "int (*)(sql_connection *)",
+        db_connection_reconnect: "int (*)(sql_connection *)",
+        db_connection_free: "void (*)(sql_connection *)",
+        db_query: "sql_result *(*)(sql_connection *, const char *, size_t)",
+        db_more_results: "bool (*)(sql_connection *)",
+        db_next_result: "sql_result *(*)(sql_connection *)",
+        db_fetch_row: "sql_row *(*)(sql_result *)",
+        db_free_results: "int (*)(sql_result *)",
+        db_store_results: "int (*)(sql_result *)",
+        db_prepare: "sql_statement *(*)(sql_connection *, const char *, size_t)",
+        db_bind_param: "int (*)(sql_statement *, sql_bind *, size_t)",
+        db_bind_result: "int (*)(sql_statement *, sql_bind *, size_t)",
+        db_execute: "sql_result *(*)(sql_statement *)",
+        db_close: "int (*)(sql_statement *)",
+        db_bulk_insert_init: "int (*)(sql_connection *, const char *, size_t)",
+        db_bulk_insert_next: "int (*)(sql_connection *, const char *, size_t)",
+        db_bulk_insert_done: "int (*)(sql_connection *)",
+    }
 }

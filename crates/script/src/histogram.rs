@@ -125,23 +125,15 @@ pub(crate) unsafe extern "C" fn sb_histogram_print(histogram: *mut StepHistogram
     }
 }
 
-/// Every function with its address and its C prototype as a pointer type.
+/// All of this file.
 pub(crate) fn table() -> Vec<(&'static str, *const c_void, &'static str)> {
-    vec![
-        (
-            "sb_histogram_new",
-            sb_histogram_new as *const c_void,
-            "sb_histogram_t *(*)(size_t, double, double)",
-        ),
-        ("sb_histogram_delete", sb_histogram_delete as *const c_void, "void (*)(sb_histogram_t *)"),
-        ("sb_histogram_update", sb_histogram_update as *const c_void, "void (*)(sb_histogram_t *, double)"),
-        (
-            "sb_histogram_get_pct_cumulative",
-            sb_histogram_get_pct_cumulative as *const c_void,
-            "double (*)(sb_histogram_t *, double)",
-        ),
-        ("sb_histogram_print", sb_histogram_print as *const c_void, "void (*)(sb_histogram_t *)"),
-    ]
+    crate::ffi::functions! {
+        sb_histogram_new: "sb_histogram_t *(*)(size_t, double, double)",
+        sb_histogram_delete: "void (*)(sb_histogram_t *)",
+        sb_histogram_update: "void (*)(sb_histogram_t *, double)",
+        sb_histogram_get_pct_cumulative: "double (*)(sb_histogram_t *, double)",
+        sb_histogram_print: "void (*)(sb_histogram_t *)",
+    }
 }
 
 #[cfg(test)]

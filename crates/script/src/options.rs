@@ -6,6 +6,7 @@ use std::path::Path;
 use wire::files;
 
 use crate::error::Error;
+use Kind::{Bool, Double, File, Int, List, Size, Text};
 
 /// What an option takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,200 +70,173 @@ pub(crate) enum Compat {
     Master,
 }
 
-/// `name`, section, kind, default (`-` for none), help.
-type Row = (&'static str, Section, Kind, &'static str, &'static str);
+/// Name, kind, default (`-` for none), help.
+type Row = (&'static str, Kind, &'static str, &'static str);
 
-const ROWS: &[Row] = &[
-    ("threads", Section::General, Kind::Int, "1", "number of threads to use"),
-    ("events", Section::General, Kind::Int, "0", "limit for total number of events"),
-    ("time", Section::General, Kind::Int, "10", "limit for total execution time in seconds"),
+const ROWS: &[(Section, &[Row])] = &[
     (
-        "warmup-time",
         Section::General,
-        Kind::Int,
-        "0",
-        "execute events for this many seconds with statistics disabled before the actual benchmark run",
+        &[
+            ("threads", Int, "1", "number of threads to use"),
+            ("events", Int, "0", "limit for total number of events"),
+            ("time", Int, "10", "limit for total execution time in seconds"),
+            (
+                "warmup-time",
+                Int,
+                "0",
+                "execute events for this many seconds with statistics disabled before the actual benchmark run",
+            ),
+            (
+                "forced-shutdown",
+                Text,
+                "off",
+                "number of seconds to wait after the --time limit before forcing shutdown, or 'off' to disable",
+            ),
+            ("thread-stack-size", Size, "64K", "accepted and not used: sessions have no stack of their own"),
+            ("thread-init-timeout", Int, "30", "wait time in seconds for sessions to initialize"),
+            ("rate", Int, "0", "average transactions rate. 0 for unlimited rate"),
+            (
+                "report-interval",
+                Int,
+                "0",
+                "periodically report intermediate statistics with a specified interval in seconds. 0 disables intermediate reports",
+            ),
+            (
+                "report-checkpoints",
+                List,
+                "",
+                "dump full statistics and reset all counters at specified points in time, in seconds from the start of the test",
+            ),
+            ("debug", Bool, "off", "print more debugging info"),
+            ("validate", Bool, "off", "perform validation checks where possible"),
+            ("help", Bool, "off", "print help and exit"),
+            ("version", Bool, "off", "print version and exit"),
+            ("config-file", File, "-", "file containing command line options"),
+            ("tx-rate", Int, "0", "deprecated alias for --rate"),
+            ("max-requests", Int, "0", "deprecated alias for --events"),
+            ("max-time", Int, "0", "deprecated alias for --time"),
+            ("num-threads", Int, "1", "deprecated alias for --threads"),
+        ],
     ),
     (
-        "forced-shutdown",
-        Section::General,
-        Kind::Text,
-        "off",
-        "number of seconds to wait after the --time limit before forcing shutdown, or 'off' to disable",
-    ),
-    (
-        "thread-stack-size",
-        Section::General,
-        Kind::Size,
-        "64K",
-        "accepted and not used: sessions have no stack of their own",
-    ),
-    (
-        "thread-init-timeout",
-        Section::General,
-        Kind::Int,
-        "30",
-        "wait time in seconds for sessions to initialize",
-    ),
-    ("rate", Section::General, Kind::Int, "0", "average transactions rate. 0 for unlimited rate"),
-    (
-        "report-interval",
-        Section::General,
-        Kind::Int,
-        "0",
-        "periodically report intermediate statistics with a specified interval in seconds. 0 disables intermediate reports",
-    ),
-    (
-        "report-checkpoints",
-        Section::General,
-        Kind::List,
-        "",
-        "dump full statistics and reset all counters at specified points in time, in seconds from the start of the test",
-    ),
-    ("debug", Section::General, Kind::Bool, "off", "print more debugging info"),
-    ("validate", Section::General, Kind::Bool, "off", "perform validation checks where possible"),
-    ("help", Section::General, Kind::Bool, "off", "print help and exit"),
-    ("version", Section::General, Kind::Bool, "off", "print version and exit"),
-    ("config-file", Section::General, Kind::File, "-", "file containing command line options"),
-    ("tx-rate", Section::General, Kind::Int, "0", "deprecated alias for --rate"),
-    ("max-requests", Section::General, Kind::Int, "0", "deprecated alias for --events"),
-    ("max-time", Section::General, Kind::Int, "0", "deprecated alias for --time"),
-    ("num-threads", Section::General, Kind::Int, "1", "deprecated alias for --threads"),
-    (
-        "rand-type",
         Section::Random,
-        Kind::Text,
-        "special",
-        "random numbers distribution {uniform,gaussian,special,pareto,zipfian}",
+        &[
+            (
+                "rand-type",
+                Text,
+                "special",
+                "random numbers distribution {uniform,gaussian,special,pareto,zipfian}",
+            ),
+            ("rand-spec-iter", Int, "12", "number of iterations used for numbers generation"),
+            (
+                "rand-spec-pct",
+                Int,
+                "1",
+                "percentage of values to be treated as 'special' (for special distribution)",
+            ),
+            ("rand-spec-res", Int, "75", "percentage of 'special' values to use (for special distribution)"),
+            (
+                "rand-seed",
+                Int,
+                "0",
+                "seed for random number generator. When 0, the current time is used as a RNG seed.",
+            ),
+            ("rand-pareto-h", Double, "0.2", "shape parameter for the Pareto distribution"),
+            (
+                "rand-zipfian-exp",
+                Double,
+                "0.8",
+                "shape parameter (exponent, theta) for the Zipfian distribution",
+            ),
+        ],
     ),
-    ("rand-spec-iter", Section::Random, Kind::Int, "12", "number of iterations used for numbers generation"),
     (
-        "rand-spec-pct",
-        Section::Random,
-        Kind::Int,
-        "1",
-        "percentage of values to be treated as 'special' (for special distribution)",
-    ),
-    (
-        "rand-spec-res",
-        Section::Random,
-        Kind::Int,
-        "75",
-        "percentage of 'special' values to use (for special distribution)",
-    ),
-    (
-        "rand-seed",
-        Section::Random,
-        Kind::Int,
-        "0",
-        "seed for random number generator. When 0, the current time is used as a RNG seed.",
-    ),
-    ("rand-pareto-h", Section::Random, Kind::Double, "0.2", "shape parameter for the Pareto distribution"),
-    (
-        "rand-zipfian-exp",
-        Section::Random,
-        Kind::Double,
-        "0.8",
-        "shape parameter (exponent, theta) for the Zipfian distribution",
-    ),
-    ("verbosity", Section::Log, Kind::Int, "3", "verbosity level {5 - debug, 0 - only critical messages}"),
-    (
-        "percentile",
         Section::Log,
-        Kind::List,
-        "95",
-        "percentile to calculate in latency statistics (1-100); several and fractions are allowed. Use the special value of 0 to disable percentile calculations",
+        &[
+            ("verbosity", Int, "3", "verbosity level {5 - debug, 0 - only critical messages}"),
+            (
+                "percentile",
+                List,
+                "95",
+                "percentile to calculate in latency statistics (1-100); several and fractions are allowed. Use the special value of 0 to disable percentile calculations",
+            ),
+            ("histogram", Bool, "off", "print latency histogram in report"),
+        ],
     ),
-    ("histogram", Section::Log, Kind::Bool, "off", "print latency histogram in report"),
     (
-        "db-driver",
         Section::Database,
-        Kind::Text,
-        "mysql",
-        "specifies database driver to use ('help' to get list of available drivers)",
+        &[
+            (
+                "db-driver",
+                Text,
+                "mysql",
+                "specifies database driver to use ('help' to get list of available drivers)",
+            ),
+            ("db-ps-mode", Text, "auto", "prepared statements usage mode {auto, disable}"),
+            ("db-debug", Bool, "off", "print database-specific debug information"),
+        ],
     ),
-    ("db-ps-mode", Section::Database, Kind::Text, "auto", "prepared statements usage mode {auto, disable}"),
-    ("db-debug", Section::Database, Kind::Bool, "off", "print database-specific debug information"),
-    ("mysql-host", Section::Mysql, Kind::List, "localhost", "MySQL server host"),
-    ("mysql-port", Section::Mysql, Kind::List, "3306", "MySQL server port"),
-    ("mysql-socket", Section::Mysql, Kind::List, "-", "MySQL socket"),
-    ("mysql-user", Section::Mysql, Kind::Text, "sbtest", "MySQL user"),
-    ("mysql-password", Section::Mysql, Kind::Text, "", "MySQL password"),
-    ("mysql-db", Section::Mysql, Kind::Text, "sbtest", "MySQL database name"),
     (
-        "mysql-ssl",
         Section::Mysql,
-        Kind::Text,
-        "off",
-        "SSL mode {on,off,disabled,preferred,required,verify_ca,verify_identity}",
-    ),
-    ("mysql-ssl-key", Section::Mysql, Kind::File, "-", "path name of the client private key file"),
-    ("mysql-ssl-ca", Section::Mysql, Kind::File, "-", "path name of the CA file"),
-    (
-        "mysql-ssl-cert",
-        Section::Mysql,
-        Kind::File,
-        "-",
-        "path name of the client public key certificate file",
-    ),
-    (
-        "mysql-ssl-cipher",
-        Section::Mysql,
-        Kind::Text,
-        "",
-        "use only these ciphers of the TLS versions that they belong to",
-    ),
-    ("mysql-compression", Section::Mysql, Kind::Bool, "off", "use compression"),
-    ("mysql-debug", Section::Mysql, Kind::Bool, "off", "trace all statements"),
-    (
-        "mysql-ignore-errors",
-        Section::Mysql,
-        Kind::List,
-        "1213,1020,1205",
-        "list of errors to ignore, or \"all\"",
+        &[
+            ("mysql-host", List, "localhost", "MySQL server host"),
+            ("mysql-port", List, "3306", "MySQL server port"),
+            ("mysql-socket", List, "-", "MySQL socket"),
+            ("mysql-user", Text, "sbtest", "MySQL user"),
+            ("mysql-password", Text, "", "MySQL password"),
+            ("mysql-db", Text, "sbtest", "MySQL database name"),
+            (
+                "mysql-ssl",
+                Text,
+                "off",
+                "SSL mode {on,off,disabled,preferred,required,verify_ca,verify_identity}",
+            ),
+            ("mysql-ssl-key", File, "-", "path name of the client private key file"),
+            ("mysql-ssl-ca", File, "-", "path name of the CA file"),
+            ("mysql-ssl-cert", File, "-", "path name of the client public key certificate file"),
+            ("mysql-ssl-cipher", Text, "", "use only these ciphers of the TLS versions that they belong to"),
+            ("mysql-compression", Bool, "off", "use compression"),
+            ("mysql-debug", Bool, "off", "trace all statements"),
+            ("mysql-ignore-errors", List, "1213,1020,1205", "list of errors to ignore, or \"all\""),
+            ("mysql-dry-run", Bool, "off", "send nothing and pretend that all MySQL calls are successful"),
+        ],
     ),
     (
-        "mysql-dry-run",
-        Section::Mysql,
-        Kind::Bool,
-        "off",
-        "send nothing and pretend that all MySQL calls are successful",
-    ),
-    ("pgsql-host", Section::Pgsql, Kind::List, "localhost", "PostgreSQL server host"),
-    ("pgsql-port", Section::Pgsql, Kind::List, "5432", "PostgreSQL server port"),
-    ("pgsql-user", Section::Pgsql, Kind::Text, "sbtest", "PostgreSQL user"),
-    ("pgsql-password", Section::Pgsql, Kind::Text, "", "PostgreSQL password"),
-    ("pgsql-db", Section::Pgsql, Kind::Text, "sbtest", "PostgreSQL database name"),
-    (
-        "pgsql-sslmode",
         Section::Pgsql,
-        Kind::Text,
-        "prefer",
-        "PostgreSQL SSL mode {disable,allow,prefer,require,verify-ca,verify-full}",
+        &[
+            ("pgsql-host", List, "localhost", "PostgreSQL server host"),
+            ("pgsql-port", List, "5432", "PostgreSQL server port"),
+            ("pgsql-user", Text, "sbtest", "PostgreSQL user"),
+            ("pgsql-password", Text, "", "PostgreSQL password"),
+            ("pgsql-db", Text, "sbtest", "PostgreSQL database name"),
+            (
+                "pgsql-sslmode",
+                Text,
+                "prefer",
+                "PostgreSQL SSL mode {disable,allow,prefer,require,verify-ca,verify-full}",
+            ),
+        ],
     ),
-    ("compat", Section::Plimsoll, Kind::Text, "1.0", "follow sysbench 1.0 or master where they differ"),
-    ("json", Section::Plimsoll, Kind::File, "-", "write the results as JSON to this file"),
     (
-        "hdr",
         Section::Plimsoll,
-        Kind::File,
-        "-",
-        "write the latency histograms as an HdrHistogram interval log to this file",
-    ),
-    (
-        "results",
-        Section::Plimsoll,
-        Kind::File,
-        "-",
-        "keep the run in the results file of this directory, for 'plimsoll report'",
-    ),
-    ("workers", Section::Plimsoll, Kind::Int, "0", "load threads; 0: one for two cpus"),
-    (
-        "thread-per-session",
-        Section::Plimsoll,
-        Kind::Bool,
-        "off",
-        "a load thread for each session, for scripts that block inside C",
+        &[
+            ("compat", Text, "1.0", "follow sysbench 1.0 or master where they differ"),
+            ("json", File, "-", "write the results as JSON to this file"),
+            ("hdr", File, "-", "write the latency histograms as an HdrHistogram interval log to this file"),
+            (
+                "results",
+                File,
+                "-",
+                "keep the run in the results file of this directory, for 'plimsoll report'",
+            ),
+            ("workers", Int, "0", "load threads; 0: one for two cpus"),
+            (
+                "thread-per-session",
+                Bool,
+                "off",
+                "a load thread for each session, for scripts that block inside C",
+            ),
+        ],
     ),
 ];
 
@@ -272,19 +246,19 @@ pub(crate) const ALIASES: [(&str, &str); 4] =
 
 /// All options that there are without a script.
 pub(crate) fn built_in(compat: Compat) -> Vec<Declared> {
-    ROWS.iter()
-        .map(|(name, section, kind, default, help)| Declared {
-            name: (*name).to_owned(),
-            help: (*help).to_owned(),
-            default: match (compat, *name) {
-                (Compat::Master, "rand-type") => Some("uniform".into()),
-                _ if *default == "-" => None,
-                _ => Some((*default).to_owned()),
-            },
-            kind: *kind,
-            section: *section,
-        })
-        .collect()
+    let rows = ROWS.iter().flat_map(|(section, rows)| rows.iter().map(move |row| (*section, row)));
+    let declared = |(section, &(name, kind, default, help)): (Section, &Row)| Declared {
+        name: name.to_owned(),
+        help: help.to_owned(),
+        default: match (compat, name) {
+            (Compat::Master, "rand-type") => Some("uniform".into()),
+            _ if default == "-" => None,
+            _ => Some(default.to_owned()),
+        },
+        kind,
+        section,
+    };
+    rows.map(declared).collect()
 }
 
 /// The words of a command line, sorted.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 use wire::Target;
 use workload::{
-    Baseline, Check, Configured, Dialect, LoadAt, LoadMethod, LoadReport, Needs, OptionError, OptionSpec,
-    Progress, Ran, Stage, StatementDoc, Workload,
+    Baseline, Check, Configured, Dialect, LoadAt, LoadMethod, LoadPart, LoadReport, Needs, OptionError,
+    OptionSpec, Progress, Ran, StatementDoc, Workload,
 };
 
 use crate::error::Error;
@@ -276,7 +276,7 @@ impl Configured for ConfiguredSmack {
         let (mut rows, mut bytes) = (0, 0);
         let total = self.tables().len() as u64;
         for (done, found) in self.tables().iter().enumerate() {
-            progress(Progress { stage: Stage::Rows, done: done as u64, total });
+            progress(Progress { part: LoadPart::Rows, done: done as u64, total });
             // Whoever loads a workload has looked at the disk for all of it.
             let how = table::How { suffix: &self.suffix, anew: true, stop: &at.stop, room: |_, _| Ok(()) };
             let made =
@@ -311,7 +311,7 @@ impl Configured for ConfiguredSmack {
     }
 
     fn baseline(&self, target: &Target) -> Result<Baseline, workload::Error> {
-        Ok(Baseline { figures: self.counts(target)? })
+        Ok(Baseline { figures: self.counts(target)?, ..Baseline::default() })
     }
 
     /// Smacks as we know them select and update: the tables keep their rows.

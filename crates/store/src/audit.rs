@@ -103,7 +103,7 @@ pub struct AuditStart {
 }
 
 /// One time that the server went down.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AuditRound {
     /// From 1.
     pub number: u32,
@@ -287,15 +287,9 @@ mod tests {
             ran_s: 1.0,
             acknowledged: 100,
             lost,
-            lost_window_s: 0.0,
             partial,
-            invented: 0,
-            broken: Vec::new(),
             recovery_s: Some(0.1),
-            failure: None,
-            unflushed: None,
-            unflushed_bytes: 0,
-            dropped_bytes: 0,
+            ..AuditRound::default()
         }
     }
 

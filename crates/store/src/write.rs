@@ -1,6 +1,8 @@
 //! Writing: each call is one transaction, on the disk when it returns.
 
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{
+    Connection, OptionalExtension, ToSql, Transaction, TransactionBehavior, params, params_from_iter,
+};
 use serde::Serialize;
 
 use crate::codec::{PackedHistogram, histogram_to_bytes, points_to_bytes};
@@ -25,31 +27,27 @@ impl Store {
     /// Records a planned study.
     pub fn add_study(&mut self, study: &Study) -> Result<StudyId, Error> {
         self.transaction("the study", |sql| {
-            sql.execute(
-                "INSERT INTO study (name, title, question, file_path, file_text, file_sha256,
-                 fingerprint, state, plan, axes, comparisons, blocks, runs, is_quick, seed, plimsoll_version, command, created_at_ms)
-                 VALUES (?,?,?,?,?,?,?,'planned',?,?,?,?,?,?,?,?,?,?)",
-                params![
-                    study.name,
-                    study.title,
-                    study.question,
-                    study.file_path,
-                    study.file_text,
-                    study.file_sha256,
-                    study.fingerprint,
-                    to_json(&study.plan)?,
-                    to_json(&study.axes)?,
-                    to_json(&study.comparisons)?,
-                    study.blocks,
-                    study.runs,
-                    study.is_quick,
-                    study.seed as i64,
-                    study.plimsoll_version,
-                    study.command,
-                    study.created_at_ms
-                ],
-            )?;
-            Ok(StudyId(sql.last_insert_rowid()))
+            let columns: &Columns<'_> = &[
+                ("name", &study.name),
+                ("title", &study.title),
+                ("question", &study.question),
+                ("file_path", &study.file_path),
+                ("file_text", &study.file_text),
+                ("file_sha256", &study.file_sha256),
+                ("fingerprint", &study.fingerprint),
+                ("state", &"planned"),
+                ("plan", &to_json(&study.plan)?),
+                ("axes", &to_json(&study.axes)?),
+                ("comparisons", &to_json(&study.comparisons)?),
+                ("blocks", &study.blocks),
+                ("runs", &study.runs),
+                ("is_quick", &study.is_quick),
+                ("seed", &(study.seed as i64)),
+                ("plimsoll_version", &study.plimsoll_version),
+                ("command", &study.command),
+                ("created_at_ms", &study.created_at_ms),
+            ];
+            insert(sql, "study", columns).map(StudyId)
         })
     }
 
@@ -257,60 +255,58 @@ pub(crate) fn purpose_text(purpose: Purpose) -> &'static str {
     }
 }
 
+/// Columns with their values.
+type Columns<'a> = [(&'a str, &'a dyn ToSql)];
+
+/// Adds a row, and tells its number.
+fn insert(sql: &Connection, table: &str, columns: &Columns<'_>) -> Sql<i64> {
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let marks = vec!["?"; names.len()].join(",");
+    let values = params_from_iter(columns.iter().map(|(_, value)| value));
+    sql.prepare_cached(&format!("INSERT INTO {table} ({}) VALUES ({marks})", names.join(",")))?
+        .execute(values)?;
+    Ok(sql.last_insert_rowid())
+}
+
+/// The number of the row with these values, which is added if there is none.
+fn insert_once(sql: &Connection, table: &str, columns: &Columns<'_>) -> Sql<i64> {
+    let are: Vec<String> = columns.iter().map(|(name, _)| format!("{name}=?")).collect();
+    let values = params_from_iter(columns.iter().map(|(_, value)| value));
+    let find = format!("SELECT id FROM {table} WHERE {}", are.join(" AND "));
+    match sql.query_row(&find, values, |row| row.get(0)).optional()? {
+        Some(id) => Ok(id),
+        None => insert(sql, table, columns),
+    }
+}
+
 /// The row of a machine, made if these facts have none.
 pub(crate) fn host_row(sql: &Connection, host: &Host) -> Sql<HostId> {
-    let facts = to_json(&host.facts)?;
-    let values = params![
-        host.name,
-        host.fingerprint,
-        host.boot_id,
-        host.kernel,
-        host.os,
-        host.arch,
-        host.cpu_model,
-        host.cpus,
-        host.memory_bytes as i64,
-        facts
+    let columns: &Columns<'_> = &[
+        ("name", &host.name),
+        ("fingerprint", &host.fingerprint),
+        ("boot_id", &host.boot_id),
+        ("kernel", &host.kernel),
+        ("os", &host.os),
+        ("arch", &host.arch),
+        ("cpu_model", &host.cpu_model),
+        ("cpus", &host.cpus),
+        ("memory_bytes", &(host.memory_bytes as i64)),
+        ("facts", &to_json(&host.facts)?),
     ];
-    let known = sql
-        .query_row(
-            "SELECT id FROM host WHERE name=? AND fingerprint=? AND boot_id=? AND kernel=? AND os=?
-             AND arch=? AND cpu_model=? AND cpus=? AND memory_bytes=? AND facts=?",
-            values,
-            |row| row.get(0),
-        )
-        .optional()?;
-    if let Some(id) = known {
-        return Ok(HostId(id));
-    }
-    sql.execute(
-        "INSERT INTO host (name, fingerprint, boot_id, kernel, os, arch, cpu_model, cpus, memory_bytes,
-         facts) VALUES (?,?,?,?,?,?,?,?,?,?)",
-        values,
-    )?;
-    Ok(HostId(sql.last_insert_rowid()))
+    insert_once(sql, "host", columns).map(HostId)
 }
 
 /// The row of a build, made if these facts have none.
 pub(crate) fn build_row(sql: &Connection, build: &Build) -> Sql<BuildId> {
-    let facts = to_json(&build.facts)?;
-    let values = params![build.flavor, build.version, build.label, build.identity, build.origin, facts];
-    let known = sql
-        .query_row(
-            "SELECT id FROM build WHERE flavor=? AND version=? AND label=? AND identity=? AND origin=?
-             AND facts=?",
-            values,
-            |row| row.get(0),
-        )
-        .optional()?;
-    if let Some(id) = known {
-        return Ok(BuildId(id));
-    }
-    sql.execute(
-        "INSERT INTO build (flavor, version, label, identity, origin, facts) VALUES (?,?,?,?,?,?)",
-        values,
-    )?;
-    Ok(BuildId(sql.last_insert_rowid()))
+    let columns: &Columns<'_> = &[
+        ("flavor", &build.flavor),
+        ("version", &build.version),
+        ("label", &build.label),
+        ("identity", &build.identity),
+        ("origin", &build.origin),
+        ("facts", &to_json(&build.facts)?),
+    ];
+    insert_once(sql, "build", columns).map(BuildId)
 }
 
 pub(crate) fn insert_run(sql: &Connection, study: StudyId, start: &RunStart) -> Sql<RunId> {
@@ -327,27 +323,23 @@ pub(crate) fn insert_run(sql: &Connection, study: StudyId, start: &RunStart) -> 
         params![cell, levels, start.block, purpose],
         |row| row.get(0),
     )?;
-    sql.execute(
-        "INSERT INTO run (cell_id, host_id, build_id, plan_index, levels, is_climb, block, repeat, position, purpose,
-         attempt, seed, started_at_ms, status) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-        params![
-            cell,
-            start.host.0,
-            start.build.map(|build| build.0),
-            start.index,
-            levels,
-            start.is_climb,
-            start.block,
-            start.repeat,
-            start.position,
-            purpose,
-            attempt,
-            start.seed as i64,
-            start.started_at_ms,
-            Status::Running.as_str()
-        ],
-    )?;
-    Ok(RunId(sql.last_insert_rowid()))
+    let columns: &Columns<'_> = &[
+        ("cell_id", &cell),
+        ("host_id", &start.host.0),
+        ("build_id", &start.build.map(|build| build.0)),
+        ("plan_index", &start.index),
+        ("levels", &levels),
+        ("is_climb", &start.is_climb),
+        ("block", &start.block),
+        ("repeat", &start.repeat),
+        ("position", &start.position),
+        ("purpose", &purpose),
+        ("attempt", &attempt),
+        ("seed", &(start.seed as i64)),
+        ("started_at_ms", &start.started_at_ms),
+        ("status", &Status::Running.as_str()),
+    ];
+    insert(sql, "run", columns).map(RunId)
 }
 
 fn insert_end(sql: &Connection, run: RunId, end: &RunEnd) -> Sql<()> {
@@ -379,19 +371,23 @@ fn insert_end(sql: &Connection, run: RunId, end: &RunEnd) -> Sql<()> {
     insert_telemetry(sql, run, end)
 }
 
-fn outcome_columns(outcomes: &Outcomes) -> [i64; 9] {
+fn outcome_columns(outcomes: &Outcomes) -> [(&'static str, i64); 9] {
     [
-        outcomes.committed,
-        outcomes.rolled_back,
-        outcomes.deadlock,
-        outcomes.serialization,
-        outcomes.lock_timeout,
-        outcomes.constraint,
-        outcomes.connection,
-        outcomes.other,
-        outcomes.skipped,
+        ("committed", outcomes.committed),
+        ("rolled_back", outcomes.rolled_back),
+        ("deadlock", outcomes.deadlock),
+        ("serialization", outcomes.serialization),
+        ("lock_timeout", outcomes.lock_timeout),
+        ("constraint_", outcomes.constraint),
+        ("connection", outcomes.connection),
+        ("other_failed", outcomes.other),
+        ("skipped", outcomes.skipped),
     ]
-    .map(|count| count as i64)
+    .map(|(name, count)| (name, count as i64))
+}
+
+fn of_outcomes<'a>(columns: &'a [(&'static str, i64)]) -> impl Iterator<Item = (&'a str, &'a dyn ToSql)> {
+    columns.iter().map(|(name, count)| (*name, count as &dyn ToSql))
 }
 
 /// The row of a step, made if it is not there: its figures follow when the run ends ([`insert_step`]), and until then its
@@ -415,143 +411,95 @@ fn begun_step(sql: &Connection, run: RunId, ordinal: usize, sessions: u32) -> Sq
 }
 
 fn insert_step(sql: &Connection, run: RunId, ordinal: usize, step: &Step) -> Sql<()> {
-    let [
-        committed,
-        rolled_back,
-        deadlock,
-        serialization,
-        lock_timeout,
-        constraint,
-        connection,
-        other,
-        skipped,
-    ] = outcome_columns(&step.outcomes);
-    let service = step.service.as_ref().map(histogram_to_bytes).transpose().map_err(wrap)?;
+    let packed = |histogram: &Option<_>| histogram.as_ref().map(histogram_to_bytes).transpose().map_err(wrap);
     let id = begun_step(sql, run, ordinal, step.sessions)?;
-    sql.execute(
-        "UPDATE step SET rate_tps=?, arrivals=?, offset_s=?, warmup_s=?, duration_s=?, connect_s=?, committed=?,
-         rolled_back=?, deadlock=?, serialization=?, lock_timeout=?, constraint_=?, connection=?, other_failed=?,
-         skipped=?, outcomes_whole=?, reads=?, writes=?, other=?, retries=?, in_flight_at_end=?, backlog_at_end=?,
-         drained=?, response=?, service=?, client=?, ended_by=?, arrivals_offered=?, failed=?, unended=?,
-         unended_from_ms=?, stalled_s=?, freeze_s=? WHERE id=?",
-        params![
-            step.rate_tps,
-            step.arrivals,
-            step.offset_s,
-            step.warmup_s,
-            step.duration_s,
-            step.connect_s,
-            committed,
-            rolled_back,
-            deadlock,
-            serialization,
-            lock_timeout,
-            constraint,
-            connection,
-            other,
-            skipped,
-            to_json(&step.outcomes_whole)?,
-            step.reads as i64,
-            step.writes as i64,
-            step.other as i64,
-            step.retries as i64,
-            step.in_flight_at_end as i64,
-            step.backlog_at_end as i64,
-            step.drained as i64,
-            histogram_to_bytes(&step.response).map_err(wrap)?,
-            service,
-            to_json(&step.client)?,
-            step.ended_by,
-            step.arrivals_offered.map(|arrivals| arrivals as i64),
-            step.failed.as_ref().map(histogram_to_bytes).transpose().map_err(wrap)?,
-            step.unended.map(|unended| unended.transactions as i64),
-            step.unended.map(|unended| unended.from_ms),
-            step.stalls.map(|stalls| stalls.seconds),
-            step.stalls.map(|stalls| stalls.longest_s),
-            id
-        ],
-    )?;
+    let outcomes = outcome_columns(&step.outcomes);
+    let columns: &Columns<'_> = &[
+        ("rate_tps", &step.rate_tps),
+        ("arrivals", &step.arrivals),
+        ("offset_s", &step.offset_s),
+        ("warmup_s", &step.warmup_s),
+        ("duration_s", &step.duration_s),
+        ("connect_s", &step.connect_s),
+        ("outcomes_whole", &to_json(&step.outcomes_whole)?),
+        ("reads", &(step.reads as i64)),
+        ("writes", &(step.writes as i64)),
+        ("other", &(step.other as i64)),
+        ("retries", &(step.retries as i64)),
+        ("in_flight_at_end", &(step.in_flight_at_end as i64)),
+        ("backlog_at_end", &(step.backlog_at_end as i64)),
+        ("drained", &(step.drained as i64)),
+        ("response", &histogram_to_bytes(&step.response).map_err(wrap)?),
+        ("service", &packed(&step.service)?),
+        ("client", &to_json(&step.client)?),
+        ("ended_by", &step.ended_by),
+        ("arrivals_offered", &step.arrivals_offered.map(|arrivals| arrivals as i64)),
+        ("failed", &packed(&step.failed)?),
+        ("unended", &step.unended.map(|unended| unended.transactions as i64)),
+        ("unended_from_ms", &step.unended.map(|unended| unended.from_ms)),
+        ("stalled_s", &step.stalls.map(|stalls| stalls.seconds)),
+        ("freeze_s", &step.stalls.map(|stalls| stalls.longest_s)),
+    ];
+    let columns = columns.iter().copied().chain(of_outcomes(&outcomes));
+    let (names, mut values): (Vec<String>, Vec<&dyn ToSql>) =
+        columns.map(|(name, value)| (format!("{name}=?"), value)).unzip();
+    values.push(&id);
+    sql.execute(&format!("UPDATE step SET {} WHERE id=?", names.join(",")), &*values)?;
     for (ordinal, statement) in step.by_statement.iter().enumerate() {
-        sql.execute(
-            "INSERT INTO statement (step_id, ordinal, name, count, latency) VALUES (?,?,?,?,?)",
-            params![
-                id,
-                ordinal as i64,
-                statement.name,
-                statement.count as i64,
-                histogram_to_bytes(&statement.latency).map_err(wrap)?
-            ],
-        )?;
+        let columns: &Columns<'_> = &[
+            ("step_id", &id),
+            ("ordinal", &(ordinal as i64)),
+            ("name", &statement.name),
+            ("count", &(statement.count as i64)),
+            ("latency", &histogram_to_bytes(&statement.latency).map_err(wrap)?),
+        ];
+        insert(sql, "statement", columns)?;
     }
     for (code, tally) in &step.errors {
-        sql.execute(
-            "INSERT INTO error (step_id, code, count, text) VALUES (?,?,?,?)",
-            params![id, code, tally.count as i64, tally.text],
-        )?;
+        let count = tally.count as i64;
+        insert(sql, "error", &[("step_id", &id), ("code", code), ("count", &count), ("text", &tally.text)])?;
     }
     step.intervals.iter().try_for_each(|interval| insert_interval(sql, id, interval))
 }
 
 fn insert_interval(sql: &Connection, step: i64, interval: &Interval) -> Sql<()> {
-    let [
-        committed,
-        rolled_back,
-        deadlock,
-        serialization,
-        lock_timeout,
-        constraint,
-        connection,
-        other,
-        skipped,
-    ] = outcome_columns(&interval.outcomes);
-    sql.prepare_cached(
-        "INSERT INTO interval (step_id, second, duration_s, committed, rolled_back, deadlock, serialization,
-         lock_timeout, constraint_, connection, other_failed, skipped, reads, writes, other, retries, backlog,
-         response, service) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-    )?
-    .execute(params![
-        step,
-        interval.second,
-        interval.duration_s,
-        committed,
-        rolled_back,
-        deadlock,
-        serialization,
-        lock_timeout,
-        constraint,
-        connection,
-        other,
-        skipped,
-        interval.reads as i64,
-        interval.writes as i64,
-        interval.other as i64,
-        interval.retries as i64,
-        interval.backlog as i64,
-        interval.response.bytes(),
-        interval.service.as_ref().map(PackedHistogram::bytes)
-    ])?;
+    let outcomes = outcome_columns(&interval.outcomes);
+    let columns: &Columns<'_> = &[
+        ("step_id", &step),
+        ("second", &interval.second),
+        ("duration_s", &interval.duration_s),
+        ("reads", &(interval.reads as i64)),
+        ("writes", &(interval.writes as i64)),
+        ("other", &(interval.other as i64)),
+        ("retries", &(interval.retries as i64)),
+        ("backlog", &(interval.backlog as i64)),
+        ("response", &interval.response.bytes()),
+        ("service", &interval.service.as_ref().map(PackedHistogram::bytes)),
+    ];
+    insert(sql, "interval", &columns.iter().copied().chain(of_outcomes(&outcomes)).collect::<Vec<_>>())?;
     for (ordinal, latency) in &interval.by_statement {
-        sql.prepare_cached(
-            "INSERT INTO interval_statement (step_id, second, ordinal, latency) VALUES (?,?,?,?)",
-        )?
-        .execute(params![step, interval.second, ordinal, latency.bytes()])?;
+        let columns: &Columns<'_> = &[
+            ("step_id", &step),
+            ("second", &interval.second),
+            ("ordinal", ordinal),
+            ("latency", &latency.bytes()),
+        ];
+        insert(sql, "interval_statement", columns)?;
     }
     Ok(())
 }
 
 fn insert_series(sql: &Connection, run: RunId, all: &[Series]) -> Sql<()> {
     for series in all {
-        sql.prepare_cached(
-            "INSERT INTO series (run_id, source, name, instance, unit, points) VALUES (?,?,?,?,?,?)",
-        )?
-        .execute(params![
-            run.0,
-            series.source,
-            series.name,
-            series.instance,
-            series.unit,
-            points_to_bytes(&series.points).map_err(wrap)?
-        ])?;
+        let columns: &Columns<'_> = &[
+            ("run_id", &run.0),
+            ("source", &series.source),
+            ("name", &series.name),
+            ("instance", &series.instance),
+            ("unit", &series.unit),
+            ("points", &points_to_bytes(&series.points).map_err(wrap)?),
+        ];
+        insert(sql, "series", columns)?;
     }
     Ok(())
 }
@@ -560,22 +508,19 @@ fn insert_telemetry(sql: &Connection, run: RunId, end: &RunEnd) -> Sql<()> {
     insert_series(sql, run, &end.series)?;
     for lock in &end.hot_locks {
         let source = to_json(&lock.source)?;
-        sql.execute(
-            "INSERT INTO hot_lock (run_id, sessions, source, lock, caller, count, wait_total_s, wait_low_s,
-             wait_high_s, observed_s) VALUES (?,?,?,?,?,?,?,?,?,?)",
-            params![
-                run.0,
-                lock.sessions,
-                source.trim_matches('"'),
-                lock.lock,
-                lock.caller,
-                lock.count.map(|count| count as i64),
-                lock.wait_total_s,
-                lock.wait_interval_s.map(|interval| interval.0),
-                lock.wait_interval_s.map(|interval| interval.1),
-                lock.observed_s
-            ],
-        )?;
+        let columns: &Columns<'_> = &[
+            ("run_id", &run.0),
+            ("sessions", &lock.sessions),
+            ("source", &source.trim_matches('"')),
+            ("lock", &lock.lock),
+            ("caller", &lock.caller),
+            ("count", &lock.count.map(|count| count as i64)),
+            ("wait_total_s", &lock.wait_total_s),
+            ("wait_low_s", &lock.wait_interval_s.map(|interval| interval.0)),
+            ("wait_high_s", &lock.wait_interval_s.map(|interval| interval.1)),
+            ("observed_s", &lock.observed_s),
+        ];
+        insert(sql, "hot_lock", columns)?;
     }
     Ok(())
 }

@@ -308,14 +308,12 @@ fn audits_are_kept_round_by_round() {
         acknowledged: 1000,
         lost: 3,
         lost_window_s: 0.25,
-        partial: 0,
-        invented: 0,
         broken: vec!["the accounts add up to 1, the ledger to 2".to_owned()],
         recovery_s: Some(0.5),
-        failure: None,
         unflushed: Some(AuditUnflushed::Torn),
         unflushed_bytes: 4096,
         dropped_bytes: 512,
+        ..AuditRound::default()
     };
     for number in [1, 2] {
         store.add_audit_round(id, AuditKind::ProcessCrash, &round(number)).unwrap();

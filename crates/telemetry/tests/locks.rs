@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use telemetry::locks::performance_schema::{self, Observation};
-use telemetry::locks::wait_events::WaitEventSampler;
+use telemetry::locks::wait_events;
 use telemetry::locks::{LockTable, Source};
 use wire::Target;
 use wire::blocking::Client;
@@ -69,7 +69,7 @@ fn wait_events_of_postgres_show_the_row_that_is_fought_over() {
     let Some(server) = sandbox::testing::server("postgres") else { return };
     let target = server.target(None);
     prepare(&target);
-    let sampler = WaitEventSampler::start(&target, Duration::from_millis(5));
+    let sampler = wait_events::start(&target, Duration::from_millis(5));
     fight_over_one_row(&target);
     let table = sampler.stop();
     assert!(table.missing.is_empty() && table.observed_s > 1.0, "{table:?}");

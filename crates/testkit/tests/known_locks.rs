@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use telemetry::locks::futex::FutexSampler;
+use telemetry::locks::futex;
 use telemetry::locks::perf::Recording;
 use telemetry::locks::{LockTable, LockWait};
 
@@ -62,7 +62,7 @@ fn check_times(table: &LockTable, truth: &[Truth]) {
 #[test]
 fn sampling_finds_waiting_time_within_ten_per_cent() {
     let mut child = start();
-    let sampler = FutexSampler::start(child.id(), Duration::from_millis(2));
+    let sampler = futex::start(child.id(), Duration::from_millis(2));
     let truth = contend(&mut child);
     let table = sampler.stop();
     child.kill().unwrap();

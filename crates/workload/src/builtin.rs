@@ -3,7 +3,9 @@
 mod bulk_insert;
 mod catalogue;
 mod dbstress;
+mod drawn;
 mod oltp;
+mod schema;
 mod sysbench_0x;
 mod tpcb;
 mod tpcc;
@@ -62,7 +64,7 @@ pub fn all() -> &'static [&'static dyn Workload] {
         let mut all: Vec<&'static dyn Workload> = Vec::new();
         all.extend(oltp_members());
         all.push(&bulk_insert::WORKLOAD);
-        all.extend(sysbench_0x::MEMBERS.iter().map(|workload| workload as &dyn Workload));
+        all.extend([&sysbench_0x::OLTP_04 as &dyn Workload, &sysbench_0x::OLTP_05]);
         all.push(&dbstress::WORKLOAD);
         all.push(&catalogue::WORKLOAD);
         all.push(&tpcb::WORKLOAD);

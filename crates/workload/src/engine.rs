@@ -6,6 +6,7 @@ pub(crate) mod link;
 pub(crate) mod program;
 mod runner;
 pub(crate) mod statements;
+pub(crate) mod sums;
 pub(crate) mod tally;
 
 use std::fmt;

@@ -26,7 +26,7 @@ pub use engine::tally::{Change, Tally, Totals};
 pub use error::{Error, OptionError};
 pub use options::{OptionKind, OptionSpec};
 pub use outcome::{
-    Baseline, Check, Figure, LoadAt, LoadMethod, LoadReport, Needs, Progress, Ran, Stage, StatementDoc,
+    Baseline, Check, Figure, LoadAt, LoadMethod, LoadPart, LoadReport, Needs, Progress, Ran, StatementDoc,
 };
 
 /// The built-in workload of that name (`-` and `_` are the same).

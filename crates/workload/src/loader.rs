@@ -13,7 +13,7 @@ use wire::{Done, ParamType, Target};
 
 use self::stand_in::StandIn;
 use crate::control::{Control, STATEMENT_LIMIT, statement_error};
-use crate::{Dialect, Error, Flavor, LoadAt, LoadMethod, LoadReport, Progress, Stage};
+use crate::{Dialect, Error, Flavor, LoadAt, LoadMethod, LoadPart, LoadReport, Progress};
 
 /// Text handed to the connection at a time.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -137,12 +137,12 @@ fn fill(
     let rows_time = started.elapsed();
     let after: Vec<&[String]> = plan.tables.iter().map(|table| table.after.as_slice()).collect();
     let started = Instant::now();
-    run_by_table(at, &hints, Stage::Indexes, "building an index", &after, progress)?;
+    run_by_table(at, &hints, LoadPart::Indexes, "building an index", &after, progress)?;
     let indexes_time = started.elapsed();
     let started = Instant::now();
     let analyze: Vec<[String; 1]> = plan.tables.iter().map(|table| [dialect.analyze(&table.name)]).collect();
     let analyze: Vec<&[String]> = analyze.iter().map(<[String; 1]>::as_slice).collect();
-    run_by_table(at, &hints, Stage::Analyze, "analyzing a table", &analyze, progress)?;
+    run_by_table(at, &hints, LoadPart::Analyze, "analyzing a table", &analyze, progress)?;
     let Shared { refusal, rows, bytes, .. } = shared;
     let refusal = refusal.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(LoadReport {
@@ -244,7 +244,7 @@ fn create_tables(
         for sql in &table.create {
             control.run("creating a table", sql)?;
         }
-        progress(Progress { stage: Stage::Tables, done, total });
+        progress(Progress { part: LoadPart::Tables, done, total });
     }
     let share = share_of(plan, connections);
     let has_one = |table: &TableLoad<'_>| at.is_own_server && table.rows > share && !table.create.is_empty();
@@ -563,7 +563,7 @@ impl Shared<'_> {
         let Ok(mut told) = self.told.try_lock() else { return };
         if done == self.rows_total || told.elapsed() >= PROGRESS_EVERY {
             *told = Instant::now();
-            (self.progress)(Progress { stage: Stage::Rows, done, total: self.rows_total });
+            (self.progress)(Progress { part: LoadPart::Rows, done, total: self.rows_total });
         }
     }
 }
@@ -572,7 +572,7 @@ impl Shared<'_> {
 fn run_by_table(
     at: &LoadAt,
     hints: &Refused,
-    stage: Stage,
+    part: LoadPart,
     doing: &str,
     statements: &[&[String]],
     progress: &(dyn Fn(Progress) + Sync),
@@ -583,14 +583,14 @@ fn run_by_table(
         let mut control = hints.connect(at)?;
         while let Some(list) = busy.get(next.fetch_add(1, Ordering::Relaxed)) {
             for sql in *list {
-                match stage {
+                match part {
                     // Statistics make a table neither another one nor unusable.
-                    Stage::Analyze => hints.optional(control.run(doing, sql))?,
+                    LoadPart::Analyze => hints.optional(control.run(doing, sql))?,
                     _ => drop(control.run(doing, sql)?),
                 }
             }
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            progress(Progress { stage, done, total: busy.len() as u64 });
+            progress(Progress { part, done, total: busy.len() as u64 });
         }
         Ok(())
     })

@@ -26,7 +26,7 @@ pub enum OptionKind {
     /// `on` or `off` (also true/false, yes/no, 1/0).
     Switch,
     /// One of these words.
-    Word(Cow<'static, [Cow<'static, str>]>),
+    Word(&'static [&'static str]),
     Text,
 }
 
@@ -98,10 +98,10 @@ impl OptionSpec {
     pub const fn word(
         name: &'static str,
         default: &'static str,
-        words: &'static [Cow<'static, str>],
+        words: &'static [&'static str],
         help: &'static str,
     ) -> OptionSpec {
-        OptionSpec::new(name, default, OptionKind::Word(Cow::Borrowed(words)), help)
+        OptionSpec::new(name, default, OptionKind::Word(words), help)
     }
 
     pub const fn text(name: &'static str, default: &'static str, help: &'static str) -> OptionSpec {
@@ -138,10 +138,10 @@ impl OptionSpec {
             OptionKind::Word(words) => words
                 .iter()
                 .find(|word| word.eq_ignore_ascii_case(value))
-                .map(|word| word.to_string())
+                .map(|word| (*word).to_owned())
                 .ok_or_else(|| {
                     let named: Vec<&str> =
-                        words.iter().map(|word| if word.is_empty() { "(nothing)" } else { word }).collect();
+                        words.iter().map(|word| if word.is_empty() { "(nothing)" } else { *word }).collect();
                     format!("wants one of {}", named.join(", "))
                 }),
             OptionKind::Text => Ok(value.to_owned()),
@@ -165,7 +165,7 @@ fn parse_count(text: &str) -> Option<u64> {
     (scaled >= 0.0 && scaled.fract() == 0.0 && scaled < 2_f64.powi(53)).then_some(scaled as u64)
 }
 
-const PS_MODES: &[Cow<'static, str>] = &[Cow::Borrowed("auto"), Cow::Borrowed("disable")];
+const PS_MODES: &[&str] = &["auto", "disable"];
 
 /// `db_ps_mode` of workloads that prepare their statements unless they are told not to.
 pub(crate) const PS_MODE: OptionSpec =
@@ -216,11 +216,6 @@ impl Options {
     /// Whether statements are prepared, by [`PS_MODE`].
     pub(crate) fn is_prepared(&self) -> bool {
         self.text("db_ps_mode") == "auto"
-    }
-
-    /// What follows the columns in CREATE TABLE, by [`ENGINE`] and [`TABLE_OPTIONS`].
-    pub(crate) fn table_suffix(&self, dialect: &Dialect) -> String {
-        dialect.table_options(self.text("mysql_storage_engine"), self.text("create_table_options"))
     }
 
     /// These options with their values, for the key of a dataset.
@@ -294,13 +289,7 @@ impl Options {
 }
 
 /// The words of `rand_type`.
-const RAND_TYPES: &[Cow<'static, str>] = &[
-    Cow::Borrowed("uniform"),
-    Cow::Borrowed("gaussian"),
-    Cow::Borrowed("special"),
-    Cow::Borrowed("pareto"),
-    Cow::Borrowed("zipfian"),
-];
+const RAND_TYPES: &[&str] = &["uniform", "gaussian", "special", "pareto", "zipfian"];
 
 /// The options of a distribution. `rand_type` is `uniform`, as in sysbench since 1.1 (its 1.0 had `special`).
 pub(crate) const RANDOM_OPTIONS: [OptionSpec; 6] = [
@@ -357,7 +346,7 @@ mod tests {
     const SPECS: &[OptionSpec] = &[
         OptionSpec::count("table_size", "10000", 1, u64::MAX, ""),
         OptionSpec::switch("skip_trx", "off", ""),
-        OptionSpec::word("mode", "a", &[Cow::Borrowed("a"), Cow::Borrowed("b")], ""),
+        OptionSpec::word("mode", "a", &["a", "b"], ""),
         OptionSpec::real("share", "0.5", 0.0, 1.0, ""),
     ];
 

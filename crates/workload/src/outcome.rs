@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::Totals;
+
 /// Where and how to load.
 #[derive(Debug, Clone)]
 pub struct LoadAt {
@@ -16,9 +18,9 @@ pub struct LoadAt {
     pub stop: load::Stop,
 }
 
-/// What a load is doing.
+/// The parts of a load, one after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum LoadPart {
     /// Creating tables.
     Tables,
     /// Streaming rows.
@@ -32,11 +34,11 @@ pub enum Stage {
 /// How far a load is. Sent from loader threads, a few times a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
-    pub stage: Stage,
-    /// Units finished in this stage: rows while streaming, tables otherwise.
+    /// What it is at.
+    pub part: LoadPart,
+    /// Units finished of this part: rows while streaming, tables otherwise.
     pub done: u64,
-    /// Units in this stage.
+    /// Units of this part.
     pub total: u64,
 }
 
@@ -82,6 +84,8 @@ pub struct LoadReport {
 pub struct Baseline {
     /// Exact sums and counts.
     pub figures: BTreeMap<String, i128>,
+    /// What sessions had changed before.
+    pub changed: Totals,
 }
 
 /// What ran between baseline and check: all steps with warm-up and drain.

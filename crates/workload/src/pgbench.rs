@@ -1,7 +1,6 @@
 //! pgbench's scripts as a workload: built-in ones by name, files of anyone's, several of them with weights, on
 //! PostgreSQL and, as far as their SQL goes, on MySQL.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -26,8 +25,7 @@ use crate::{
 const ACCOUNTS: u64 = 100_000;
 const TELLERS: u64 = 10;
 
-const PROTOCOLS: &[Cow<'static, str>] =
-    &[Cow::Borrowed("simple"), Cow::Borrowed("extended"), Cow::Borrowed("prepared")];
+const PROTOCOLS: &[&str] = &["simple", "extended", "prepared"];
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::count(
@@ -460,7 +458,7 @@ impl Session for ScriptSession {
         self.client.open().await.map_err(|error| self.shared.dialect.failure(&error, &[]))
     }
 
-    fn prepare(&mut self) {
+    fn draw(&mut self) {
         let total: u64 = self.shared.weights.iter().sum();
         let mut ticket = self.chooser.up_to(total.saturating_sub(1));
         self.script = 0;

@@ -19,7 +19,7 @@ use crate::control::Control;
 use crate::engine::statements::push_value;
 use crate::engine::{self, DrawnWorkload};
 use crate::loader::{self, LoadPlan, TableLoad};
-use crate::options::{OptionKind, Options};
+use crate::options::{DATA_SEED, OptionKind, Options, PS_MODE};
 use crate::random::{Rng, SplitMix64, digits};
 use crate::{
     Baseline, Check, Configured, Dialect, Error, LoadAt, LoadMethod, LoadReport, Needs, OptionError,
@@ -80,15 +80,7 @@ pub struct SqlFile {
 }
 
 /// What every file has beside its own options.
-const OWN_OPTIONS: [OptionSpec; 2] = [
-    OptionSpec::word(
-        "db_ps_mode",
-        "auto",
-        &[Cow::Borrowed("auto"), Cow::Borrowed("disable")],
-        "disable: text protocol in place of prepared statements",
-    ),
-    OptionSpec::count("data_seed", "42", 0, u64::MAX, "seed of the generated rows"),
-];
+const OWN_OPTIONS: [OptionSpec; 2] = [PS_MODE, DATA_SEED];
 
 impl SqlFile {
     /// Parses the text of a file; `file` is what errors call it and its stem is the workload's name.
@@ -176,7 +168,7 @@ impl SqlFile {
         let classes = draw::classes(&self.script, &dialect);
         let workload = DrawnWorkload {
             transactions: self.transaction_classes(),
-            is_prepared: options.text("db_ps_mode") == "auto",
+            is_prepared: options.is_prepared(),
             ..DrawnWorkload::new(transactions, dialect.clone(), classes)
         };
         Ok(ConfiguredFile {

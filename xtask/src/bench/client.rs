@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::lab::{
-    DATABASE, Server, Slice, build_plimsoll, median, output, paired, print_slices, ratio_interval,
+    DATABASE, Server, Slice, build_plimsoll, in_turns, median, output, paired, print_slices, ratio_interval,
     steady_slice,
 };
 
@@ -119,15 +119,8 @@ fn level(server: &Server, floor: &Path, sessions: u32, asked: &Asked) -> Result<
     if let Some(other) = &asked.against {
         who.push(("other", Box::new(|| run_plimsoll(server, Some(other), sessions, asked))));
     }
-    let mut slices: [Vec<Slice>; 4] = Default::default();
-    for round in 0..asked.rounds {
-        // Each begins one round in as many: what follows whom evens out.
-        for turn in 0..who.len() {
-            let at = (round + turn) % who.len();
-            let slice = who[at].1().with_context(|| format!("{} at {sessions} sessions", who[at].0))?;
-            slices[at].push(slice);
-        }
-    }
+    let slice = |at: usize| who[at].1().with_context(|| format!("{} at {sessions} sessions", who[at].0));
+    let slices: [Vec<Slice>; 4] = in_turns(who.len(), asked.rounds, slice)?;
     who.iter().zip(&slices).for_each(|((who, _), slices)| print_slices(who, slices));
     let [sysbench, floor, plimsoll, other] = slices;
     Ok(Slices { sysbench, floor, plimsoll, other })

@@ -12,6 +12,8 @@ use sandbox::{Build, Flavor, Home, Sandbox, Spec, builds, snapshot};
 use wire::blocking::Client;
 use workload::{Dialect, LoadAt};
 
+use super::lab::median;
+
 const ROUNDS: usize = 5;
 const RATIO_MAX: f64 = 1.2;
 const SNAPSHOT_S_MAX: f64 = 3.0;
@@ -52,11 +54,11 @@ fn against_hand(home: &Home, build: &Build) -> Result<bool> {
             }
         }
     }
-    let mut ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
-    let ratio = median(&mut ratios);
+    let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
+    let ratio = median(ratios.clone());
     println!("{build}: deploy to the first answer, {ROUNDS} rounds in turns");
-    println!("  by hand   {:.3} s (median)", median(&mut theirs));
-    println!("  plimsoll  {:.3} s", median(&mut ours));
+    println!("  by hand   {:.3} s (median)", median(theirs));
+    println!("  plimsoll  {:.3} s", median(ours));
     println!("  ratio     {ratio:.2} (median of the rounds {ratios:.2?}; at most {RATIO_MAX})");
     Ok(ratio <= RATIO_MAX)
 }
@@ -95,7 +97,7 @@ fn from_snapshot(home: &Home, build: &Build) -> Result<bool> {
     println!(
         "  from a snapshot of {ROWS} rows ({} MB): {:.2} s (median), {worst:.2} s at worst (under {SNAPSHOT_S_MAX})",
         kept.bytes >> 20,
-        median(&mut times)
+        median(times)
     );
     Ok(worst < SNAPSHOT_S_MAX)
 }
@@ -250,9 +252,4 @@ impl Drop for HandServer {
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.hand.dir);
     }
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -154,7 +154,7 @@ impl Session for FakeSession {
         Ok(())
     }
 
-    fn prepare(&mut self) {
+    fn draw(&mut self) {
         self.id = self.id % 10_000 + 1;
     }
 

@@ -272,14 +272,22 @@ pub(super) fn paired(ours: &[Slice], theirs: &[Slice], what: fn(&Slice) -> f64) 
 }
 
 /// The middle one of some values.
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => values[middle],
-        _ => (values[middle - 1] + values[middle]) / 2.0,
+pub(super) fn median(values: Vec<f64>) -> f64 {
+    stats::median(&values).unwrap_or(f64::NAN)
+}
+
+/// A slice of each of `sides` in each of so many rounds. Each begins one round in as many: what follows whom evens out.
+pub(super) fn in_turns<const SIDES: usize>(
+    sides: usize,
+    rounds: usize,
+    mut slice: impl FnMut(usize) -> Result<Slice>,
+) -> Result<[Vec<Slice>; SIDES]> {
+    let mut slices = std::array::from_fn(|_| Vec::new());
+    for turn in 0..rounds * sides {
+        let at = (turn / sides + turn % sides) % sides;
+        slices[at].push(slice(at)?);
     }
+    Ok(slices)
 }
 
 /// Mean of paired ratios with its 95 % interval, from their logarithms (Student's t).
@@ -288,30 +296,8 @@ pub(super) fn ratio_interval(ratios: &[f64]) -> (f64, f64, f64) {
     let n = logs.len() as f64;
     let mean = logs.iter().sum::<f64>() / n;
     let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-    let half = student_975(logs.len().saturating_sub(1)) * (variance / n).sqrt();
+    let half = stats::student::quantile(0.975, n - 1.0) * (variance / n).sqrt();
     (mean.exp(), (mean - half).exp(), (mean + half).exp())
-}
-
-/// 97.5 % point of Student's t, from the usual table.
-fn student_975(freedom: usize) -> f64 {
-    const TABLE: [f64; 15] = [
-        f64::INFINITY,
-        12.706,
-        4.303,
-        3.182,
-        2.776,
-        2.571,
-        2.447,
-        2.365,
-        2.306,
-        2.262,
-        2.228,
-        2.201,
-        2.179,
-        2.160,
-        2.145,
-    ];
-    TABLE.get(freedom).copied().unwrap_or(2.12)
 }
 
 /// Asks for a figure on each server named, by default one of each family, and says whether all reached it.

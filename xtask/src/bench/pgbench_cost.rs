@@ -6,7 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::lab::{Server, Slice, build_plimsoll, median, output, paired, print_slices, ratio_interval};
+use super::lab::{
+    Server, Slice, build_plimsoll, in_turns, median, output, paired, print_slices, ratio_interval,
+};
 
 /// Of pgbench's CPU per transaction at 64 clients.
 const COST_MAX: f64 = 0.8;
@@ -70,18 +72,11 @@ fn pgbench() -> Result<PathBuf> {
 }
 
 fn level(programs: &[Vec<String>; 2], url: &str, clients: u32, asked: &Asked) -> Result<bool> {
-    let mut slices: [Vec<Slice>; 2] = Default::default();
-    for round in 0..asked.rounds {
-        for turn in 0..2 {
-            let at = (round + turn) % 2;
-            slices[at].push(slice(&programs[at], url, clients, asked)?);
-        }
-    }
+    let [theirs, ours] = &in_turns(2, asked.rounds, |at| slice(&programs[at], url, clients, asked))?;
     println!(
         "{} ({}), {clients} clients, {} rounds of {} s",
         asked.builtin, asked.protocol, asked.rounds, asked.seconds
     );
-    let [theirs, ours] = &slices;
     print_slices("pgbench", theirs);
     print_slices("plimsoll", ours);
     let cost = median(paired(ours, theirs, |slice| slice.total_us));

@@ -11,7 +11,7 @@ use load::{
     AnySession, Clock, Completion, Event, Failure, Length, LoadPlan, Pacing, Recorder, Session,
     SessionFactory, Step, Stop, time,
 };
-use store::{Key, Purpose, RunEnd, RunStart, Series, Status, Store, Study};
+use store::{Key, RunEnd, RunStart, Series, Status, Store, Study};
 use telemetry::Tracks;
 use wire::StatementKind;
 
@@ -113,20 +113,7 @@ fn begin(store: &mut Store) -> Result<store::RunId> {
         created_at_ms: 0,
     })?;
     let host = store.add_host(&lab::host::facts())?;
-    let start = RunStart {
-        index: 0,
-        key: Key::new(),
-        levels: vec![SESSIONS],
-        is_climb: false,
-        block: 1,
-        repeat: 1,
-        position: 1,
-        purpose: Purpose::Measure,
-        seed: 1,
-        host,
-        build: None,
-        started_at_ms: 0,
-    };
+    let start = RunStart { host, ..RunStart::new(Key::new(), vec![SESSIONS], 1, 0) };
     Ok(store.begin_run(study, &start)?)
 }
 

@@ -8,7 +8,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use super::lab::{
-    Server, Slice, build_plimsoll, median, output, paired, print_slices, ratio_interval, steady_slice,
+    Server, Slice, build_plimsoll, in_turns, median, output, paired, print_slices, ratio_interval,
+    steady_slice,
 };
 use super::sysbench;
 
@@ -80,15 +81,9 @@ fn level(server: &Server, plimsoll: &[String], script: &str, sessions: u32, aske
     };
     let theirs = ["sysbench".to_owned()];
     let programs: [&[String]; 2] = [&theirs, plimsoll];
-    let mut slices: [Vec<Slice>; 2] = Default::default();
-    for round in 0..rounds {
-        for turn in 0..2 {
-            let at = (round + turn) % 2;
-            slices[at].push(slice(server, programs[at], script, sessions, asked.settle, seconds)?);
-        }
-    }
+    let measure = |at: usize| slice(server, programs[at], script, sessions, asked.settle, seconds);
+    let [sysbench, plimsoll] = &in_turns(2, rounds, measure)?;
     println!("{script}, {sessions} sessions, {rounds} rounds of {seconds} s");
-    let [sysbench, plimsoll] = &slices;
     print_slices("sysbench", sysbench);
     print_slices("plimsoll", plimsoll);
     let cost = median(paired(plimsoll, sysbench, |slice| slice.total_us));

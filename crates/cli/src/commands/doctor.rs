@@ -8,8 +8,8 @@ use telemetry::doctor::{Fact, State, examine};
 use crate::args::DoctorArgs;
 use crate::commands::{print, print_data};
 use crate::exit::{End, Failure};
-use crate::show::number;
 use crate::show::terminal::tell;
+use crate::show::{self, number};
 
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<End, Failure> {
     let home = Home::find()?;
@@ -42,9 +42,10 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<End, Failure> {
             json!({"facts": facts, "storage": storage, "calibrations": calibrations})
         ));
     }
-    let mut text = screen(&facts, &probe, columns(), args.long);
+    let width = show::width().unwrap_or(100);
+    let mut text = screen(&facts, &probe, width, args.long);
     for summary in &known {
-        text.push_str(&wrapped("tells", &told(summary), columns()));
+        text.push_str(&wrapped("tells", &told(summary), width));
     }
     print(&text)
 }
@@ -96,36 +97,12 @@ fn screen(facts: &[Fact], probe: &std::io::Result<Probe>, width: usize, is_long:
     text
 }
 
-/// Columns of the terminal on standard output; 100 where there is none.
-fn columns() -> usize {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: `size` is valid for the length of the call.
-    let code = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    if code == 0 && size.ws_col >= 40 { usize::from(size.ws_col) } else { 100 }
-}
-
 /// Where texts begin.
 const INDENT: usize = 9;
 
 /// A word, and beside it a text that is broken between words.
 fn wrapped(head: &str, text: &str, width: usize) -> String {
-    let mut lines = format!("{head:<INDENT$}");
-    let mut used = INDENT;
-    for piece in text.split(' ') {
-        let length = piece.chars().count();
-        if used > INDENT && used + 1 + length > width {
-            lines.push('\n');
-            lines.push_str(&" ".repeat(INDENT));
-            used = INDENT;
-        } else if used > INDENT {
-            lines.push(' ');
-            used += 1;
-        }
-        lines.push_str(piece);
-        used += length;
-    }
-    lines.push('\n');
-    lines
+    format!("{head:<INDENT$}{}\n", show::wrapped(text, &" ".repeat(INDENT), Some(width)))
 }
 
 fn word(state: State) -> &'static str {

@@ -364,7 +364,7 @@ mod tests {
             against: Vec::new(),
         };
         state.event(&Event::RunStarted(&label), now);
-        state.event(&Event::Stage(lab::observe::Stage::Measure), now);
+        state.event(&Event::Phase(lab::observe::Phase::Measure), now);
         state.event(&Event::StepStarted { sessions: 64, length: Some(Duration::from_secs(5)) }, now);
         let mut interval =
             load::IntervalResult { second: 1, duration_s: 1.0, ..load::IntervalResult::default() };

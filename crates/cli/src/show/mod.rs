@@ -13,7 +13,7 @@ use std::io::IsTerminal;
 
 pub(crate) use live::{Live, is_drawing, restore};
 pub(crate) use plain::Plain;
-pub(crate) use summary::summary;
+pub(crate) use summary::{summary, width, wrapped};
 pub(crate) use tables::{Align, Table};
 
 /// Whether escape sequences are welcome there: a terminal that can, and a user who did not say NO_COLOR.

@@ -132,7 +132,7 @@ impl Inner {
                     self.line(&format!("  the server's log ends with\n{}", log.join("\n")));
                 }
             }
-            Event::RunStarted(_) | Event::Stage(_) => {
+            Event::RunStarted(_) | Event::Phase(_) => {
                 self.reminded = now;
                 self.passing();
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use lab::Event;
-use lab::observe::{Effect, RunLabel, RunSummary, Stage};
+use lab::observe::{Effect, Phase, RunLabel, RunSummary};
 use store::Status;
 
 use super::{number, time};
@@ -74,7 +74,7 @@ pub(crate) struct State {
     pub(crate) run_length: Option<Duration>,
     pub(crate) began: Option<Instant>,
     pub(crate) label: Option<RunLabel>,
-    pub(crate) stage: Option<Stage>,
+    pub(crate) phase: Option<Phase>,
     pub(crate) doing: String,
     /// Done and total of what goes on, where known.
     pub(crate) progress: Option<(u64, u64)>,
@@ -107,7 +107,7 @@ impl State {
             run_length: None,
             began: None,
             label: None,
-            stage: None,
+            phase: None,
             doing: String::new(),
             progress: None,
             sessions: 0,
@@ -152,13 +152,13 @@ impl State {
             }
             Event::RunStarted(label) => {
                 self.label = Some((*label).clone());
-                self.stage = None;
+                self.phase = None;
                 self.doing.clear();
                 self.progress = None;
             }
-            Event::Stage(stage) => {
-                self.stage = Some(*stage);
-                self.doing = stage.text().to_owned();
+            Event::Phase(phase) => {
+                self.phase = Some(*phase);
+                self.doing = phase.text().to_owned();
                 self.progress = None;
                 self.step_began = None;
                 self.second = None;

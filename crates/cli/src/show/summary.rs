@@ -18,7 +18,7 @@ const NOTES_MAX: usize = 3;
 
 /// Answers, figures and verdicts of all studies.
 pub(crate) fn summary(report: &Report) -> String {
-    let width = std::io::stdout().is_terminal().then(columns).flatten();
+    let width = width();
     let mut text = String::new();
     for study in &report.studies {
         text.push_str(&format!("{}\n{}\n\n", study.title, wrapped(study.question.trim(), "", width)));
@@ -34,15 +34,14 @@ pub(crate) fn summary(report: &Report) -> String {
     text
 }
 
-fn columns() -> Option<usize> {
-    ratatui::crossterm::terminal::size()
-        .ok()
-        .map(|(columns, _)| usize::from(columns))
-        .filter(|width| *width >= 40)
+/// Columns of the terminal on standard output.
+pub(crate) fn width() -> Option<usize> {
+    let size = std::io::stdout().is_terminal().then(ratatui::crossterm::terminal::size);
+    size?.ok().map(|(columns, _)| usize::from(columns)).filter(|width| *width >= 40)
 }
 
 /// In lines of the terminal's width, those after the first behind `indent`; for a pipe as it is.
-fn wrapped(text: &str, indent: &str, width: Option<usize>) -> String {
+pub(crate) fn wrapped(text: &str, indent: &str, width: Option<usize>) -> String {
     let Some(width) = width else { return text.to_owned() };
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

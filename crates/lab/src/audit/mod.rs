@@ -29,7 +29,7 @@ pub use store::{
 use self::ledger::{Findings, Ledger};
 use self::power::{PowerDisk, PrivateMounts};
 use crate::error::Error;
-use crate::machine::prepare;
+use crate::machine::take_for_measuring;
 use crate::observe::{Event, Observer};
 use crate::record;
 use crate::stop::StopSwitch;
@@ -184,7 +184,7 @@ pub fn audit(
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<Report, Error> {
-    let machine = prepare(home, None, observer, stop)?;
+    let machine = take_for_measuring(home, None, observer, stop)?;
     let build = crate::servers::obtain(home, &request.server, observer)?;
     let mut spec = Spec::new(String::new(), build);
     spec.profile = request.profile;
@@ -281,25 +281,36 @@ fn process_crashes(
 ) -> Result<Vec<Round>, Error> {
     let mut server = Sandbox::deploy(home, &named(spec, "crash"), &|_| ())?;
     let mut ledger = made_for_good(&mut server, request, 0)?;
-    let mut rounds = Vec::new();
-    for number in 1..=request.rounds {
-        if stop.is_requested() {
-            break;
-        }
+    let rounds = rounds(Kind::ProcessCrash, request, kept, observer, stop, |number| {
         let work = ledger.start(&server);
         let ran = work.wait_for_a_random_moment(stop);
         server.kill()?;
         // Whatever a session was told it was told by a server that still lived.
         let noted = work.end();
-        let round = restart(&mut server, &mut ledger, number, ran, &noted);
-        kept.round(Kind::ProcessCrash, request.rounds, &round, observer)?;
-        let is_over = round.failure.is_some();
-        rounds.push(round);
-        if is_over {
+        Ok(restart(&mut server, &mut ledger, number, ran, &noted))
+    })?;
+    server.destroy()?;
+    Ok(rounds)
+}
+
+/// Makes rounds until one fails, and keeps each.
+fn rounds(
+    kind: Kind,
+    request: &Request,
+    kept: &mut Kept,
+    observer: Observer<'_>,
+    stop: &StopSwitch,
+    mut make: impl FnMut(u32) -> Result<Round, Error>,
+) -> Result<Vec<Round>, Error> {
+    let mut rounds: Vec<Round> = Vec::new();
+    for number in 1..=request.rounds {
+        if stop.is_requested() || rounds.last().is_some_and(|round| round.failure.is_some()) {
             break;
         }
+        let round = make(number)?;
+        kept.round(kind, request.rounds, &round, observer)?;
+        rounds.push(round);
     }
-    server.destroy()?;
     Ok(rounds)
 }
 
@@ -348,11 +359,7 @@ fn cut_rounds(
     let mut ledger = made_for_good(&mut server, request, 0x5eed)?;
     let failed = |error: io::Error| Error::Run(format!("the power cut could not be made: {error}"));
     disk.settle().map_err(failed)?;
-    let mut rounds = Vec::new();
-    for number in 1..=request.rounds {
-        if stop.is_requested() {
-            break;
-        }
+    let rounds = rounds(Kind::PowerCut, request, kept, observer, stop, |number| {
         let work = ledger.start(&server);
         let ran = work.wait_for_a_random_moment(stop);
         // What the server confirms from now on it confirms without power.
@@ -366,13 +373,8 @@ fn cut_rounds(
         let mut round = restart(&mut server, &mut ledger, number, ran, &noted);
         round.unflushed = Some(unflushed);
         (round.unflushed_bytes, round.dropped_bytes) = (cut.unflushed_bytes, cut.dropped_bytes);
-        kept.round(Kind::PowerCut, request.rounds, &round, observer)?;
-        let is_over = round.failure.is_some();
-        rounds.push(round);
-        if is_over {
-            break;
-        }
-    }
+        Ok(round)
+    })?;
     server.destroy()?;
     Ok(rounds)
 }
@@ -386,21 +388,8 @@ fn restart(
     noted: &ledger::Noted,
 ) -> Round {
     let began = Instant::now();
-    let mut round = Round {
-        number,
-        ran_s: ran.as_secs_f64(),
-        acknowledged: noted.in_round(),
-        lost: 0,
-        lost_window_s: 0.0,
-        partial: 0,
-        invented: 0,
-        broken: Vec::new(),
-        recovery_s: None,
-        failure: None,
-        unflushed: None,
-        unflushed_bytes: 0,
-        dropped_bytes: 0,
-    };
+    let mut round =
+        Round { number, ran_s: ran.as_secs_f64(), acknowledged: noted.in_round(), ..Round::default() };
     let started = server.start();
     if let Err(error) = started {
         round.failure = Some(format!("it did not start again: {error}"));

@@ -17,7 +17,7 @@ use store::{Key, RunEnd, RunStart, Slice, Status};
 
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
-use crate::machine::prepare;
+use crate::machine::take_for_measuring;
 use crate::make::{Making, make_together};
 use crate::observe::{Observer, RunLabel};
 use crate::plan::mix;
@@ -164,7 +164,7 @@ pub fn duel(
             request.slices
         )));
     }
-    let machine = prepare(home, Some(&MachineWishes::default()), observer, stop)?;
+    let machine = take_for_measuring(home, Some(&MachineWishes::default()), observer, stop)?;
     let notes: Vec<String> = machine.doubt.iter().cloned().collect();
     for number in 1..=request.lives {
         let began = std::time::Instant::now();

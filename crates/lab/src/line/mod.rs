@@ -22,7 +22,7 @@ use store::{Key, RunStart, Status, Store, StudyId};
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
 use crate::kept::{Gathering, study_of};
-use crate::machine::{prepare, take_results};
+use crate::machine::{take_for_measuring, take_results};
 use crate::make::{Making, make};
 use crate::observe::{Observer, RunLabel};
 use crate::provision::Data;
@@ -87,7 +87,7 @@ pub fn line(
     request.asked.check()?;
     crate::checks::levels(&[request.asked.sessions_max], 1)?;
     request.asked.check_classes(&*request.workload)?;
-    let machine = prepare(home, Some(&MachineWishes::default()), observer, stop)?;
+    let machine = take_for_measuring(home, Some(&MachineWishes::default()), observer, stop)?;
     let subject = Subject::find(home, &request.server, observer)?;
     subject.tell_unheeded(&request.workload, &request.options, observer);
     let mut store = Store::open(&request.results)?;

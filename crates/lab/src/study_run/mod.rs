@@ -23,7 +23,7 @@ use crate::ending::{self, Ended, Next};
 use crate::error::Error;
 use crate::hooks::Attach;
 use crate::host;
-use crate::machine::{prepare, take_results};
+use crate::machine::{take_for_measuring, take_results};
 use crate::observe::{Event, Observer};
 use crate::plan::{Plan, PlannedRun, draw_seed, fingerprint};
 use crate::record;
@@ -107,7 +107,7 @@ pub fn run_study(
 ) -> Result<Outcome, Error> {
     let body = request.study.body(request.quick);
     sessions_are_possible(&request.study, &body)?;
-    let machine = prepare(home, Some(&body.machine), observer, stop)?;
+    let machine = take_for_measuring(home, Some(&body.machine), observer, stop)?;
     let mut store = Store::open(&request.results)?;
     let _results = take_results(&request.results)?;
     let before = if request.new { None } else { unfinished(&store, request, &body)? };

@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
+use sandbox::Home;
 use sandbox::builds::Resolved;
-use sandbox::builds::source::Recipe;
-use sandbox::{Flavor, Home};
 
-use super::pins::{in_study, no_name_twice, pin};
+use super::pins::{flavor_of, in_study, no_name_twice, pin};
 use super::{Request, sessions_are_possible};
 use crate::cells::{Controlled, Life, SettingsNotes};
 use crate::error::Error;
 use crate::intervene::{phase_of, phases_in};
 use crate::plan::{Plan, PlannedRun};
 use crate::servers::{self, Server};
-use crate::study::{Body, Ladder, Length, Pairing, SourceChoice};
+use crate::study::{Body, Ladder, Length, Pairing};
 
 /// A plan that has not been begun.
 #[derive(Debug, Clone)]
@@ -51,7 +50,7 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
             );
             to_obtain.push((choice.server.clone(), from));
             pinned.push(pin(&choice.server, choice.label.as_deref(), &choice.server, ""));
-            found.push((flavor_of(source), Some(None)));
+            found.push((flavor_of(source, &body.axes.server), Some(None)));
             continue;
         }
         let (name, flavor, build) = match servers::parse_argument(&choice.server)? {
@@ -104,14 +103,6 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
     super::has_blocks(request, &plan)?;
     let chosen = super::chosen(&plan, request)?;
     Ok(Outline { chosen, plan, to_obtain, run_length: run_length(&body), notes })
-}
-
-/// What the checkout of a clone is; of sources with a recipe of their own, nobody knows before they are built.
-fn flavor_of(source: &SourceChoice) -> Flavor {
-    let recipe = Recipe::of_source(&source.clone).ok();
-    let is_of =
-        |flavor: &Flavor| recipe.as_ref().is_some_and(|recipe| recipe.name.starts_with(flavor.name()));
-    Flavor::ALL.into_iter().find(is_of).unwrap_or(Flavor::Postgres)
 }
 
 /// How duels go, where the study has them.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sandbox::builds::Resolved;
-use sandbox::builds::source::Made;
+use sandbox::builds::source::{Made, Recipe};
 use sandbox::{Flavor, Home};
 
 use super::Request;
@@ -68,7 +68,7 @@ pub(super) fn look_up(
 ) -> Result<(Vec<Subject>, Vec<Pinned>), Error> {
     let needed = before.map(|plan| needed(request, body, plan)).transpose()?;
     let mut subjects = Vec::new();
-    let (mut pinned, mut unbuilt) = (Vec::new(), Vec::new());
+    let (mut pinned, mut unbuilt) = (Vec::new(), 0);
     for (index, choice) in body.axes.server.iter().enumerate() {
         let pin_before = before.and_then(|plan| plan.servers.get(index));
         let is_needed = needed.as_ref().is_none_or(|needed| needed.contains(&index));
@@ -80,12 +80,13 @@ pub(super) fn look_up(
             continue;
         }
         let subject = match &choice.source {
-            Some(source) => built(home, (choice, source), pin_before, observer, stop)?,
+            Some(source) => {
+                let flavor = flavor_of(source, &body.axes.server);
+                built(home, (choice, source, flavor), pin_before, observer, stop)?
+            }
             None => found(home, &request.study, choice, pin_before, observer)?,
         };
-        if choice.source.is_some() && subject.build().is_none() {
-            unbuilt.push(index);
-        }
+        unbuilt += usize::from(choice.source.is_some() && subject.build().is_none());
         let name = subject.name();
         let identity = subject.build().map_or_else(|| name.clone(), |build| build.identity.clone());
         if let Some(pin) = pin_before
@@ -100,8 +101,12 @@ pub(super) fn look_up(
         pinned.push(pin(&choice.server, choice.label.as_deref(), &name, &identity));
         subjects.push(subject);
     }
-    with_flavors(&mut subjects, &unbuilt)?;
-    Ok((subjects, pinned))
+    match subjects.first() {
+        Some(Subject::Absent { why, .. }) if unbuilt == subjects.len() => {
+            Err(Error::Server(format!("no server of the study builds: {why}")))
+        }
+        _ => Ok((subjects, pinned)),
+    }
 }
 
 fn found(
@@ -122,14 +127,12 @@ fn found(
 /// its name means by now.
 fn built(
     home: &Home,
-    (choice, source): (&ServerChoice, &SourceChoice),
+    (choice, source, flavor): (&ServerChoice, &SourceChoice, Flavor),
     pin_before: Option<&Pinned>,
     observer: Observer<'_>,
     stop: &StopSwitch,
 ) -> Result<Subject, Error> {
-    // `with_flavors` mends what is not known here.
-    let unbuilt =
-        |why: String| Subject::Absent { name: choice.server.clone(), flavor: Flavor::Postgres, why };
+    let unbuilt = |why: String| Subject::Absent { name: choice.server.clone(), flavor, why };
     if let Some(pin) = pin_before {
         if pin.build == pin.build_name {
             let why = format!("{} did not build when this study began: --new builds it again", choice.server);
@@ -153,16 +156,16 @@ fn built(
     })
 }
 
-/// What does not build is taken for what the others are: only checks of settings ask.
-fn with_flavors(subjects: &mut [Subject], unbuilt: &[usize]) -> Result<(), Error> {
-    let known = subjects.iter().enumerate().find(|(at, _)| !unbuilt.contains(at));
-    let known = known.map(|(_, subject)| subject.flavor());
-    for &at in unbuilt {
-        if let Subject::Absent { flavor, why, .. } = &mut subjects[at] {
-            *flavor = known.ok_or_else(|| Error::Server(format!("no server of the study builds: {why}")))?;
-        }
-    }
-    Ok(())
+/// What the checkout of a clone is, by its recipe; where that does not tell, what another server of the study is. Only
+/// checks of settings ask.
+pub(super) fn flavor_of(source: &SourceChoice, servers: &[ServerChoice]) -> Flavor {
+    let recipe = Recipe::of_source(&source.clone).map(|recipe| recipe.name).unwrap_or_default();
+    let of_other = |choice: &ServerChoice| match servers::parse_argument(&choice.server) {
+        Ok(Server::Selector(selector)) if choice.source.is_none() => Some(selector.flavor),
+        _ => None,
+    };
+    let of_recipe = Flavor::ALL.into_iter().find(|flavor| recipe.starts_with(flavor.name()));
+    of_recipe.or_else(|| servers.iter().find_map(of_other)).unwrap_or(Flavor::Postgres)
 }
 
 /// An error about a server of the study, shown where the study names it.

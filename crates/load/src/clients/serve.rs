@@ -53,7 +53,7 @@ pub fn serve(
     };
     let refusal = lacking_descriptors(&team, sessions)?;
     send(&Answer::Team { refusal }, answers)?;
-    memory::prepare();
+    memory::grow_in_huge_pages();
     let voice = Voice {
         answers: Mutex::new(answers),
         shared: Arc::new(Shared::new(Stop::new())),
@@ -116,8 +116,8 @@ impl Voice<'_> {
     fn obey(&self, orders: &mut dyn BufRead, links: Vec<Link>) -> io::Result<()> {
         loop {
             match receive(orders)? {
-                Some(Order::Prepare { sessions, ramp }) => {
-                    links.iter().for_each(|link| link.command(Command::Prepare { sessions, ramp }));
+                Some(Order::Connect { sessions, ramp }) => {
+                    links.iter().for_each(|link| link.command(Command::Connect { sessions, ramp }));
                 }
                 Some(Order::Begin { timeline, quota, shares }) => {
                     let shared = Arc::new(StepShared::new(quota, links.len() as u32));
@@ -161,7 +161,7 @@ impl Voice<'_> {
                         let _ = spares[worker / clients].send(data);
                     }
                 }
-                Report::Prepared { .. } => {
+                Report::Connected { .. } => {
                     ready.push(report);
                     if ready.len() == team.posts.len() {
                         // All that the sessions allocate is there, and none of them is running.

@@ -146,16 +146,8 @@ fn add_audit(store: &mut Store, host: HostId) {
         number: 1,
         ran_s: 1.0,
         acknowledged: 1000,
-        lost: 0,
-        lost_window_s: 0.0,
-        partial: 0,
-        invented: 0,
-        broken: vec![],
         recovery_s: Some(0.2),
-        failure: None,
-        unflushed: None,
-        unflushed_bytes: 0,
-        dropped_bytes: 0,
+        ..AuditRound::default()
     };
     store.add_audit_round(id, AuditKind::ProcessCrash, &round).unwrap();
     store.add_audit_gap(id, AuditKind::PowerCut, "a power cut needs root").unwrap();

@@ -60,6 +60,18 @@ pub(crate) fn build(flavor: &str, version: &str) -> Build {
     }
 }
 
+/// Throughput along an axis against one value of it.
+pub(crate) fn compared(axis: &str, base: &str) -> Comparison {
+    Comparison {
+        axis: axis.to_owned(),
+        base: base.into(),
+        metrics: vec!["tps".to_owned()],
+        margin: 0.05,
+        primary: None,
+        is_watched: false,
+    }
+}
+
 pub(crate) fn study(
     name: &str,
     axes: Vec<Axis>,
@@ -390,20 +402,20 @@ fn add_runs_of_ladder(
                 for sessions in [1, 8, 64] {
                     let run_start = RunStart {
                         index,
-                        key: Key::from([
-                            ("server".to_owned(), server.into()),
-                            ("workload".to_owned(), workload.into()),
-                        ]),
-                        levels: vec![sessions],
-                        is_climb: false,
                         block,
                         repeat: block,
                         position: index % 12 + 1,
-                        purpose: Purpose::Measure,
-                        seed: u64::from(index) + 1000,
                         host: host_id,
                         build: Some(build_id),
-                        started_at_ms: START_MS + i64::from(index) * 60_000,
+                        ..RunStart::new(
+                            Key::from([
+                                ("server".to_owned(), server.into()),
+                                ("workload".to_owned(), workload.into()),
+                            ]),
+                            vec![sessions],
+                            u64::from(index) + 1000,
+                            START_MS + i64::from(index) * 60_000,
+                        )
                     };
                     index += 1;
                     let tps = carries(server, workload, sessions) * noise.around(0.02);
@@ -505,14 +517,7 @@ pub(crate) fn add_climb(store: &mut Store, blocks: u32, seconds: i64) -> StudyId
         axis("server", &SERVERS),
         Axis { name: "climb".to_owned(), values: vec![1.into(), 4.into(), 16.into(), 64.into()] },
     ];
-    let comparisons = vec![Comparison {
-        axis: "server".to_owned(),
-        base: SERVERS[0].into(),
-        metrics: vec!["tps".to_owned()],
-        margin: 0.05,
-        primary: None,
-        is_watched: false,
-    }];
+    let comparisons = vec![compared("server", SERVERS[0])];
     let study_id = store.add_study(&study("stress", axes, comparisons, blocks, blocks * 2)).unwrap();
     let host_id = store.add_host(&host("bench1", "Linux 6.1.0-30-amd64")).unwrap();
     let mut noise = Noise(7);
@@ -525,20 +530,20 @@ pub(crate) fn add_climb(store: &mut Store, blocks: u32, seconds: i64) -> StudyId
                 }
                 let run_start = RunStart {
                     index,
-                    key: Key::from([
-                        ("server".to_owned(), server.into()),
-                        ("workload".to_owned(), "dbstress".into()),
-                    ]),
-                    levels: vec![1, 4, 16, 64],
                     is_climb: true,
                     block,
                     repeat: block,
-                    position: 1,
                     purpose,
-                    seed: 5,
                     host: host_id,
-                    build: None,
-                    started_at_ms: START_MS + i64::from(index) * 60_000,
+                    ..RunStart::new(
+                        Key::from([
+                            ("server".to_owned(), server.into()),
+                            ("workload".to_owned(), "dbstress".into()),
+                        ]),
+                        vec![1, 4, 16, 64],
+                        5,
+                        START_MS + i64::from(index) * 60_000,
+                    )
                 };
                 index += 1;
                 let mut steps = Vec::new();
@@ -600,20 +605,19 @@ pub(crate) fn add_night(store: &mut Store, machine: &Host, night: i64, label: &s
     for block in 1..=3 {
         let run_start = RunStart {
             index: block - 1,
-            key: Key::from([
-                ("server".to_owned(), server.as_str().into()),
-                ("workload".to_owned(), "oltp_read_only".into()),
-            ]),
-            levels: vec![8],
-            is_climb: false,
             block,
             repeat: block,
-            position: 1,
-            purpose: Purpose::Measure,
-            seed: 5,
             host: host_id,
             build: Some(build_id),
-            started_at_ms: START_MS + night * 86_400_000 + i64::from(block) * 60_000,
+            ..RunStart::new(
+                Key::from([
+                    ("server".to_owned(), server.as_str().into()),
+                    ("workload".to_owned(), "oltp_read_only".into()),
+                ]),
+                vec![8],
+                5,
+                START_MS + night * 86_400_000 + i64::from(block) * 60_000,
+            )
         };
         let level = Level { sessions: 8, tps: tps * noise.around(0.01), offset_s: 1.0, seconds: 2 };
         let steps = vec![step(&mut noise, &level, false)];

@@ -64,17 +64,16 @@ pub(crate) fn build() -> Build {
 pub(crate) fn start(host: HostId, build: Option<BuildId>, block: u32) -> RunStart {
     RunStart {
         index: block,
-        key: Key::from([("server".to_owned(), "mariadb@11.4.5".into()), ("cpus".to_owned(), 2.into())]),
-        levels: vec![8],
-        is_climb: false,
         block,
         repeat: block,
-        position: 1,
-        purpose: Purpose::Measure,
-        seed: u64::MAX,
         host,
         build,
-        started_at_ms: 1_795_000_000_000 + i64::from(block),
+        ..RunStart::new(
+            Key::from([("server".to_owned(), "mariadb@11.4.5".into()), ("cpus".to_owned(), 2.into())]),
+            vec![8],
+            u64::MAX,
+            1_795_000_000_000 + i64::from(block),
+        )
     }
 }
 

@@ -7,13 +7,11 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::symbols::Symbols;
-use super::{LockTable, LockWait, Sampled, Source};
+use super::{LockSampler, LockTable, LockWait, Sampled, Source};
 use crate::procfs::Reader;
 use crate::sampler::Missing;
 
@@ -30,28 +28,10 @@ struct Wait {
     is_mutex: bool,
 }
 
-/// A sampler at work.
-#[derive(Debug)]
-pub struct FutexSampler {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<LockTable>,
-}
-
-impl FutexSampler {
-    /// Samples all threads of a process every `period`, or less often where a pass takes longer than a third of it.
-    pub fn start(pid: u32, period: Duration) -> FutexSampler {
-        let stop = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&stop);
-        FutexSampler { stop, thread: std::thread::spawn(move || sample(pid, period, &flag)) }
-    }
-
-    /// Ends the observation. Locks are named while the process still lives.
-    pub fn stop(self) -> LockTable {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread
-            .join()
-            .unwrap_or_else(|_| LockTable::nothing(Source::Futex, "futex waits", "the sampler panicked"))
-    }
+/// Samples all threads of a process every `period`, or less often where a pass takes longer than a third of it. Locks are
+/// named while the process still lives.
+pub fn start(pid: u32, period: Duration) -> LockSampler {
+    LockSampler::start(Source::Futex, "futex waits", move |stop| sample(pid, period, stop))
 }
 
 fn sample(pid: u32, period: Duration, stop: &AtomicBool) -> LockTable {
@@ -111,14 +91,7 @@ fn table(sampled: Sampled<Wait>, symbols: &Symbols, at_end: &Symbols) -> LockTab
                 .or_else(|| symbols.name(wait.address))
                 .unwrap_or_else(|| format!("allocated at {:#x}", wait.address));
             let kind = if wait.is_mutex { "" } else { " (condition or rw-lock)" };
-            LockWait {
-                lock: format!("{name}{kind}"),
-                is_lock: wait.is_mutex,
-                caller: String::new(),
-                count: None,
-                wait_s,
-                interval_s: Some(interval),
-            }
+            LockWait::sampled(format!("{name}{kind}"), wait.is_mutex, wait_s, interval)
         })
         .collect();
     LockTable { source: Source::Futex, observed_s, waits, missing }.sorted()
@@ -160,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_process_that_may_not_be_looked_at_says_why() {
-        let table = FutexSampler::start(0x7fff_fff0, Duration::from_millis(1)).stop();
+        let table = start(0x7fff_fff0, Duration::from_millis(1)).stop();
         assert!(table.waits.is_empty() && table.missing[0].why.contains("syscall"));
     }
 

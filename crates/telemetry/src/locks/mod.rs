@@ -10,6 +10,10 @@ pub mod performance_schema;
 pub mod symbols;
 pub mod wait_events;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
 use crate::sampler::Missing;
 use crate::student_interval::over_batches;
 
@@ -44,6 +48,10 @@ pub struct LockWait {
 }
 
 impl LockWait {
+    fn sampled(lock: String, is_lock: bool, wait_s: f64, interval_s: (f64, f64)) -> LockWait {
+        LockWait { lock, is_lock, caller: String::new(), count: None, wait_s, interval_s: Some(interval_s) }
+    }
+
     /// Mean wait in microseconds, where the count is known.
     pub fn average_us(&self) -> Option<f64> {
         self.count.filter(|n| *n > 0).map(|n| 1e6 * self.wait_s / n as f64)
@@ -70,6 +78,34 @@ impl LockTable {
     fn sorted(mut self) -> Self {
         self.waits.sort_by(|a, b| b.wait_s.total_cmp(&a.wait_s));
         self
+    }
+}
+
+/// A sampler at work, on a thread of its own.
+#[derive(Debug)]
+pub struct LockSampler {
+    of: (Source, &'static str),
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<LockTable>,
+}
+
+impl LockSampler {
+    /// `sample` goes on until what it is given is true.
+    fn start(
+        source: Source,
+        what: &'static str,
+        sample: impl FnOnce(&AtomicBool) -> LockTable + Send + 'static,
+    ) -> LockSampler {
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stop);
+        LockSampler { of: (source, what), stop, thread: std::thread::spawn(move || sample(&flag)) }
+    }
+
+    /// Ends the observation.
+    pub fn stop(self) -> LockTable {
+        self.stop.store(true, Ordering::Relaxed);
+        let (source, what) = self.of;
+        self.thread.join().unwrap_or_else(|_| LockTable::nothing(source, what, "the sampler panicked"))
     }
 }
 

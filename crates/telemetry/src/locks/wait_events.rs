@@ -1,43 +1,21 @@
 //! PostgreSQL: wait events of sessions that are not idle, sampled from `pg_stat_activity` (PostgreSQL documentation,
 //! "Monitoring Database Activity", wait events; since 9.6).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use wire::blocking::Client;
 use wire::{Error, Target};
 
-use super::{LockTable, LockWait, Sampled, Source};
+use super::{LockSampler, LockTable, LockWait, Sampled, Source};
 
-/// A sampler at work.
-#[derive(Debug)]
-pub struct WaitEventSampler {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<LockTable>,
-}
-
-impl WaitEventSampler {
-    /// Samples every `period`, or less often where the server takes longer to answer.
-    pub fn start(target: &Target, period: Duration) -> WaitEventSampler {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (flag, target) = (Arc::clone(&stop), target.clone());
-        let run = move || {
-            sample(&target, period, &flag).unwrap_or_else(|error| {
-                LockTable::nothing(Source::WaitEvents, "wait events", error.to_string())
-            })
-        };
-        WaitEventSampler { stop, thread: std::thread::spawn(run) }
-    }
-
-    /// Ends the observation.
-    pub fn stop(self) -> LockTable {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread
-            .join()
-            .unwrap_or_else(|_| LockTable::nothing(Source::WaitEvents, "wait events", "the sampler panicked"))
-    }
+/// Samples every `period`, or less often where the server takes longer to answer.
+pub fn start(target: &Target, period: Duration) -> LockSampler {
+    let (target, what) = (target.clone(), "wait events");
+    LockSampler::start(Source::WaitEvents, what, move |stop| {
+        sample(&target, period, stop)
+            .unwrap_or_else(|error| LockTable::nothing(Source::WaitEvents, what, error.to_string()))
+    })
 }
 
 /// Each statement outside of a transaction sees a new snapshot of the activity, so none has to be cleared.
@@ -68,14 +46,7 @@ fn sample(target: &Target, period: Duration, stop: &AtomicBool) -> Result<LockTa
         .into_iter()
         // Working is not waiting for a lock, and waiting for the client is its business.
         .filter(|(name, ..)| !name.starts_with("CPU/") && !name.starts_with("Client/"))
-        .map(|(lock, wait_s, interval)| LockWait {
-            lock,
-            is_lock: true,
-            caller: String::new(),
-            count: None,
-            wait_s,
-            interval_s: Some(interval),
-        })
+        .map(|(lock, wait_s, interval)| LockWait::sampled(lock, true, wait_s, interval))
         .collect();
     Ok(LockTable { source: Source::WaitEvents, observed_s, waits, missing: Vec::new() }.sorted())
 }

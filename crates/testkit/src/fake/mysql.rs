@@ -82,7 +82,8 @@ fn binary_result() -> Vec<Vec<u8>> {
     vec![vec![1], column(), eof(), b"\0\0\x05value".to_vec(), eof()]
 }
 
-fn prepared(id: u32, params: u16, columns: u16) -> Vec<Vec<u8>> {
+/// The bodies that answer the preparation of a statement.
+pub fn prepared(id: u32, params: u16, columns: u16) -> Vec<Vec<u8>> {
     let mut head = vec![0];
     head.extend_from_slice(&id.to_le_bytes());
     head.extend_from_slice(&columns.to_le_bytes());

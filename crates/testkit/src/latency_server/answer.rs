@@ -1,5 +1,7 @@
 //! As much of the MySQL protocol as a client needs to log in, prepare, execute and query. Bytes in, bytes out.
 
+use crate::fake::mysql::{self, packet};
+
 const COM_QUIT: u8 = 0x01;
 const COM_QUERY: u8 = 0x03;
 const COM_STMT_PREPARE: u8 = 0x16;
@@ -13,7 +15,6 @@ const CAPABILITIES: u32 =
     0x1 | 0x2 | 0x4 | 0x8 | 0x200 | 0x2000 | 0x8000 | 0x1_0000 | 0x2_0000 | 0x4_0000 | 0x8_0000;
 const SERVER_STATUS_AUTOCOMMIT: u16 = 2;
 const UTF8_GENERAL: u8 = 33;
-const TYPE_VAR_STRING: u8 = 0xfd;
 const ROW_TEXT: &[u8] = b"fake answer";
 
 /// Where a connection stands.
@@ -89,25 +90,7 @@ impl Dialogue {
         self.statements.push(has_rows);
         let id = self.statements.len() as u32;
         let parameters = sql.iter().filter(|byte| **byte == b'?').count() as u16;
-        let mut body = vec![0];
-        body.extend_from_slice(&id.to_le_bytes());
-        body.extend_from_slice(&u16::from(has_rows).to_le_bytes());
-        body.extend_from_slice(&parameters.to_le_bytes());
-        body.extend_from_slice(&[0, 0, 0]);
-        let mut out = packet(sequence, &body);
-        let mut at = sequence;
-        for columns in [parameters, u16::from(has_rows)] {
-            if columns == 0 {
-                continue;
-            }
-            for _ in 0..columns {
-                at = at.wrapping_add(1);
-                out.extend(column(at));
-            }
-            at = at.wrapping_add(1);
-            out.extend(eof(at));
-        }
-        out
+        mysql::packets(sequence, &mysql::prepared(id, parameters, has_rows.into()))
     }
 
     fn returns_rows(&self, execute: &[u8]) -> Option<bool> {
@@ -121,55 +104,21 @@ fn returns_rows(sql: &[u8]) -> bool {
     sql[start..].get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"select"))
 }
 
-fn packet(sequence: u8, body: &[u8]) -> Vec<u8> {
-    let length = body.len() as u32;
-    let mut out = Vec::with_capacity(body.len() + 4);
-    out.extend_from_slice(&length.to_le_bytes()[..3]);
-    out.push(sequence);
-    out.extend_from_slice(body);
-    out
-}
-
 fn ok(sequence: u8) -> Vec<u8> {
-    packet(sequence, &[0, 0, 0, SERVER_STATUS_AUTOCOMMIT as u8, 0, 0, 0])
-}
-
-fn eof(sequence: u8) -> Vec<u8> {
-    packet(sequence, &[0xfe, 0, 0, SERVER_STATUS_AUTOCOMMIT as u8, 0])
+    packet(sequence, &mysql::ok(0))
 }
 
 fn unknown_statement(sequence: u8) -> Vec<u8> {
-    let mut body = vec![0xff];
-    body.extend_from_slice(&1243u16.to_le_bytes());
-    body.extend_from_slice(b"#HY000Unknown prepared statement handler");
-    packet(sequence, &body)
-}
-
-/// A column definition (Protocol::ColumnDefinition41).
-fn column(sequence: u8) -> Vec<u8> {
-    let mut body = Vec::new();
-    for text in [&b"def"[..], b"", b"", b"", b"c", b"c"] {
-        body.push(text.len() as u8);
-        body.extend_from_slice(text);
-    }
-    body.push(0x0c);
-    body.extend_from_slice(&u16::from(UTF8_GENERAL).to_le_bytes());
-    body.extend_from_slice(&120u32.to_le_bytes());
-    body.extend_from_slice(&[TYPE_VAR_STRING, 0, 0, 0, 0, 0]);
-    packet(sequence, &body)
+    packet(sequence, &mysql::error(1243, "HY000", "Unknown prepared statement handler"))
 }
 
 /// A result set of one column and one row.
 fn rows(sequence: u8, is_binary: bool) -> Vec<u8> {
-    let mut row = Vec::new();
-    if is_binary {
-        // Header and a NULL bitmap with two reserved bits.
-        row.extend_from_slice(&[0, 0]);
-    }
+    // Header and a NULL bitmap with two reserved bits.
+    let mut row = if is_binary { vec![0, 0] } else { Vec::new() };
     row.push(ROW_TEXT.len() as u8);
     row.extend_from_slice(ROW_TEXT);
-    let at = |offset: u8| sequence.wrapping_add(offset);
-    [packet(at(0), &[1]), column(at(1)), eof(at(2)), packet(at(3), &row), eof(at(4))].concat()
+    mysql::packets(sequence, &[vec![1], mysql::column(), mysql::eof(), row, mysql::eof()])
 }
 
 #[cfg(test)]

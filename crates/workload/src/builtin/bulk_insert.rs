@@ -8,10 +8,12 @@ use load::{AnySession, Completion, Failure, Recorder, Session, SessionFactory};
 use wire::Target;
 
 use super::Single;
+use super::schema::{Key, Schema, Table};
 use crate::control::Control;
 use crate::engine::link::{Link, LinkPlan};
+use crate::engine::sums::{self, Sum, Wanted};
 use crate::engine::tally::{Change, SessionTally, Tally};
-use crate::loader::{self, LoadPlan, TableLoad};
+use crate::loader::{self, LoadPlan};
 use crate::options::{ENGINE, Options, TABLE_OPTIONS};
 use crate::random::digits;
 use crate::{
@@ -65,20 +67,13 @@ struct ConfiguredBulk {
     tally: Arc<Tally>,
 }
 
-const TALLIED: &str = "changed rows";
-const DOUBTED: &str = "doubt rows";
-
 impl ConfiguredBulk {
     fn names(&self) -> impl Iterator<Item = String> {
         (1..=self.tables).map(|number| format!("sbtest{number}"))
     }
 
-    fn rows(&self, control: &mut Control) -> Result<i128, Error> {
-        let mut rows = 0;
-        for table in self.names() {
-            rows += control.number("counting rows", &format!("SELECT COUNT(*) FROM {table}"))?;
-        }
-        Ok(rows)
+    fn sums(&self) -> [Sum; 1] {
+        [Sum::of_rows("rows of all tables", self.names(), Wanted::Rows)]
     }
 }
 
@@ -119,16 +114,11 @@ impl Configured for ConfiguredBulk {
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
-        let suffix = self.options.table_suffix(&self.dialect);
-        let tables = self.names().map(|name| TableLoad {
-            create: vec![format!(
-                "CREATE TABLE {name} (id INTEGER NOT NULL, k INTEGER DEFAULT '0' NOT NULL, PRIMARY KEY (id)){suffix}"
-            )],
-            columns: "id, k".to_owned(),
-            rows: 0,
-            push_row: Box::new(|_, _| ()),
-            after: Vec::new(),
-            name,
+        let schema = Schema::of(&self.options, &self.dialect);
+        let columns = &[("id", "INTEGER NOT NULL"), ("k", "INTEGER DEFAULT '0' NOT NULL")];
+        let tables = self.names().map(|name| {
+            let (name, key) = (name.as_str(), Key::Primary("id"));
+            schema.table(Table { name, columns, key, after: Vec::new(), rows: 0 }, |_, _| ())
         });
         loader::load(at, &self.dialect, LoadPlan { tables: tables.collect() }, progress)
     }
@@ -138,13 +128,7 @@ impl Configured for ConfiguredBulk {
     }
 
     fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
-        let mut control = Control::connect(target, "count rows before the run")?;
-        let totals = self.tally.totals();
-        let mut baseline = Baseline::default();
-        baseline.figures.insert("rows".to_owned(), self.rows(&mut control)?);
-        baseline.figures.insert(TALLIED.to_owned(), i128::from(totals.sure.rows));
-        baseline.figures.insert(DOUBTED.to_owned(), i128::from(totals.doubt_high.rows));
-        Ok(baseline)
+        sums::baseline(target, &self.sums(), &self.tally)
     }
 
     fn one_process_only(&self, sessions: u32) -> Option<String> {
@@ -163,11 +147,7 @@ impl Configured for ConfiguredBulk {
 
     fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {
         let mut control = Control::connect(target, "check the tables after the run")?;
-        let was = |name: &str| before.figures.get(name).copied().unwrap_or(0);
-        let totals = self.tally.totals();
-        let low = was("rows") + i128::from(totals.sure.rows) - was(TALLIED);
-        let high = low + i128::from(totals.doubt_high.rows) - was(DOUBTED);
-        Ok(vec![Check::between("rows of all tables", self.rows(&mut control)?, low, high)])
+        sums::check(&mut control, &self.sums(), before, &self.tally)
     }
 
     fn sessions(&self, target: &Target, _seed: u64) -> Box<dyn SessionFactory> {
@@ -260,7 +240,7 @@ impl Session for BulkSession {
         Ok(())
     }
 
-    fn prepare(&mut self) {
+    fn draw(&mut self) {
         self.sql.clear();
         self.sql.extend_from_slice(format!("INSERT INTO sbtest{} VALUES ", self.table + 1).as_bytes());
         let head = self.sql.len();

@@ -4,19 +4,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use load::SessionFactory;
-use wire::{ParamType, Target};
+use wire::ParamType;
 
 use super::Single;
-use crate::control::Control;
-use crate::engine::{self, Draw, DrawnWorkload, Program, StatementClass};
-use crate::loader::{self, LoadPlan, TableLoad};
+use super::drawn::{Drawn, Own};
+use super::schema::{Key, Schema, Table};
+use crate::engine::sums::{Sum, Wanted};
+use crate::engine::{Draw, DrawnWorkload, Program, StatementClass};
+use crate::loader::TableLoad;
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::random::{Rng, digit_groups, digits};
-use crate::{
-    Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
-    Progress, Ran, StatementDoc,
-};
+use crate::{Dialect, OptionError, OptionSpec};
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::real(
@@ -62,12 +60,12 @@ pub(super) const WORKLOAD: Single = Single {
     configure: |given, dialect| Ok(Box::new(configured(given, dialect)?)),
 };
 
-fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<ConfiguredShop, OptionError> {
+fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Drawn<Shop>, OptionError> {
     let options = Options::for_server("catalogue", OPTIONS, given, &dialect)?;
     let shop = Shop::of_scale(options.real("scale"));
     let workload =
         DrawnWorkload { is_prepared: options.is_prepared(), ..DrawnWorkload::new(shop, dialect, classes()) };
-    Ok(ConfiguredShop { options, workload: Arc::new(workload) })
+    Ok(Drawn { options, workload: Arc::new(workload) })
 }
 
 const POINT: usize = 0;
@@ -185,54 +183,44 @@ impl Draw for Shop {
     }
 }
 
-/// Changes with anything that changes the bytes of generated rows.
-const GENERATOR_VERSION: u32 = 1;
+/// Changes with anything that changes the bytes of generated rows. 2: PostgreSQL builds the primary key from the rows.
+const GENERATOR_VERSION: u32 = 2;
 
-#[derive(Debug)]
-struct ConfiguredShop {
-    options: Options,
-    workload: Arc<DrawnWorkload<Shop>>,
-}
-
-impl ConfiguredShop {
+impl Drawn<Shop> {
     fn table<'a>(
         &self,
-        name: &str,
-        columns: &[(&str, &str)],
-        key: &str,
-        indexes: &[&str],
-        rows: u64,
+        table: Table<'_>,
         push_row: impl Fn(&mut Rng, u64, &mut Vec<u8>) + Send + Sync + 'a,
     ) -> TableLoad<'a> {
-        let options = &self.options;
-        let suffix = options.table_suffix(&self.workload.dialect);
-        let list: Vec<String> =
-            columns.iter().map(|(name, kind)| format!("{name} {kind} NOT NULL")).collect();
-        let seed = options.count("data_seed") ^ ((name.len() as u64) << 40);
-        TableLoad {
-            create: vec![format!("CREATE TABLE {name} ({}, PRIMARY KEY ({key})){suffix}", list.join(", "))],
-            columns: columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
-            rows,
-            push_row: Box::new(move |row, out: &mut Vec<u8>| push_row(&mut Rng::stream(seed, row), row, out)),
-            after: indexes
-                .iter()
-                .enumerate()
-                .map(|(number, columns)| format!("CREATE INDEX {name}_{} ON {name} ({columns})", number + 1))
-                .collect(),
-            name: name.to_owned(),
-        }
+        let seed = self.options.count("data_seed") ^ ((table.name.len() as u64) << 40);
+        Schema::of(&self.options, &self.workload.dialect)
+            .table(table, move |row, out| push_row(&mut Rng::stream(seed, row), row, out))
+    }
+}
+
+impl Own for Drawn<Shop> {
+    fn key(&self) -> String {
+        let names = ["scale", "mysql_storage_engine", "create_table_options", "data_seed"];
+        format!("catalogue v{GENERATOR_VERSION}{}", self.options.key_of(&names))
+    }
+
+    fn bytes_on_disk(&self) -> u64 {
+        let Shop { products, orders, .. } = self.workload.draw;
+        products * 420 + orders * (110 + LINES * 110) + 1_000_000
     }
 
     fn tables(&self) -> Vec<TableLoad<'_>> {
-        const INT: &str = "INTEGER";
+        const INT: &str = "INTEGER NOT NULL";
         let Shop { products, customers, orders } = self.workload.draw;
         vec![
             self.table(
-                "category",
-                &[("id", INT), ("department", INT), ("name", "VARCHAR(40)")],
-                "id",
-                &["department"],
-                CATEGORIES,
+                Table {
+                    name: "category",
+                    columns: &[("id", INT), ("department", INT), ("name", "VARCHAR(40) NOT NULL")],
+                    key: Key::Primary("id"),
+                    after: vec!["CREATE INDEX category_1 ON category (department)".to_owned()],
+                    rows: CATEGORIES,
+                },
                 |rng, row, out| {
                     numbers(&[row + 1, row % DEPARTMENTS + 1], out);
                     digit_groups(rng, 2, out);
@@ -240,20 +228,22 @@ impl ConfiguredShop {
                 },
             ),
             self.table(
-                "product",
-                &[
-                    ("id", INT),
-                    ("category_id", INT),
-                    ("maker", INT),
-                    ("price", INT),
-                    ("stock", INT),
-                    ("rating", INT),
-                    ("name", "VARCHAR(60)"),
-                    ("description", "VARCHAR(250)"),
-                ],
-                "id",
-                &["category_id, price"],
-                products,
+                Table {
+                    name: "product",
+                    columns: &[
+                        ("id", INT),
+                        ("category_id", INT),
+                        ("maker", INT),
+                        ("price", INT),
+                        ("stock", INT),
+                        ("rating", INT),
+                        ("name", "VARCHAR(60) NOT NULL"),
+                        ("description", "VARCHAR(250) NOT NULL"),
+                    ],
+                    key: Key::Primary("id"),
+                    after: vec!["CREATE INDEX product_1 ON product (category_id, price)".to_owned()],
+                    rows: products,
+                },
                 |rng, row, out| {
                     let price = rng.uniform(100, PRICE_MAX);
                     let (maker, stock, rating) =
@@ -266,11 +256,19 @@ impl ConfiguredShop {
                 },
             ),
             self.table(
-                "orders",
-                &[("id", INT), ("customer_id", INT), ("day", INT), ("status", INT), ("total", INT)],
-                "id",
-                &["customer_id"],
-                orders,
+                Table {
+                    name: "orders",
+                    columns: &[
+                        ("id", INT),
+                        ("customer_id", INT),
+                        ("day", INT),
+                        ("status", INT),
+                        ("total", INT),
+                    ],
+                    key: Key::Primary("id"),
+                    after: vec!["CREATE INDEX orders_1 ON orders (customer_id)".to_owned()],
+                    rows: orders,
+                },
                 move |rng, row, out| {
                     let customer = rng.uniform(1, customers);
                     let day = row * DAYS / orders + 1;
@@ -280,11 +278,19 @@ impl ConfiguredShop {
                 },
             ),
             self.table(
-                "order_line",
-                &[("order_id", INT), ("line", INT), ("product_id", INT), ("quantity", INT), ("price", INT)],
-                "order_id, line",
-                &["product_id"],
-                orders * LINES,
+                Table {
+                    name: "order_line",
+                    columns: &[
+                        ("order_id", INT),
+                        ("line", INT),
+                        ("product_id", INT),
+                        ("quantity", INT),
+                        ("price", INT),
+                    ],
+                    key: Key::Primary("order_id, line"),
+                    after: vec!["CREATE INDEX order_line_1 ON order_line (product_id)".to_owned()],
+                    rows: orders * LINES,
+                },
                 move |rng, row, out| {
                     let (product, quantity) = (rng.uniform(1, products), rng.uniform(1, 9));
                     numbers(&[row / LINES + 1, row % LINES + 1, product, quantity], out);
@@ -293,6 +299,16 @@ impl ConfiguredShop {
                 },
             ),
         ]
+    }
+
+    fn sums(&self) -> Vec<Sum> {
+        // Nothing writes: the rows are those of the load. Counting 7.5 million lines after each run would cost more
+        // than it tells.
+        let small = self.tables().into_iter().filter(|table| table.name != "order_line");
+        let sum = |table: TableLoad<'_>| {
+            Sum::of_rows(format!("rows of {}", table.name), [&table.name], Wanted::Exactly(table.rows))
+        };
+        small.map(sum).collect()
     }
 }
 
@@ -304,69 +320,10 @@ fn numbers(all: &[u64], out: &mut Vec<u8>) {
     }
 }
 
-impl Configured for ConfiguredShop {
-    fn options(&self) -> BTreeMap<String, String> {
-        self.options.all().clone()
-    }
-
-    fn statement_classes(&self) -> Vec<String> {
-        self.workload.class_names()
-    }
-
-    fn statements(&self) -> Vec<StatementDoc> {
-        self.workload.documentation("")
-    }
-
-    fn dataset_key(&self) -> String {
-        let names = ["scale", "mysql_storage_engine", "create_table_options", "data_seed"];
-        format!("catalogue v{GENERATOR_VERSION}{}", self.options.key_of(&names))
-    }
-
-    fn data_bytes(&self) -> u64 {
-        let Shop { products, orders, .. } = self.workload.draw;
-        products * 420 + orders * (110 + LINES * 110) + 1_000_000
-    }
-
-    fn needs(&self, sessions: u32) -> Needs {
-        self.workload.needs(sessions)
-    }
-
-    fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
-        loader::load(at, &self.workload.dialect, LoadPlan { tables: self.tables() }, progress)
-    }
-
-    fn rows_by_table(&self) -> Result<Vec<(String, u64)>, Error> {
-        Ok(self.tables().into_iter().map(|table| (table.name, table.rows)).collect())
-    }
-
-    fn baseline(&self, _target: &Target) -> Result<Baseline, Error> {
-        Ok(Baseline::default())
-    }
-
-    fn check(&self, target: &Target, _before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {
-        let mut control = Control::connect(target, "check the tables after the run")?;
-        // Nothing writes: the rows are those of the load. Counting 7.5 million lines after each run would cost more
-        // than it tells.
-        let small = self.tables().into_iter().filter(|table| table.name != "order_line");
-        small
-            .map(|table| {
-                let found =
-                    control.number("counting rows", &format!("SELECT COUNT(*) FROM {}", table.name))?;
-                let wanted = i128::from(table.rows);
-                Ok(Check::between(format!("rows of {}", table.name), found, wanted, wanted))
-            })
-            .collect()
-    }
-
-    fn sessions(&self, target: &Target, seed: u64) -> Box<dyn SessionFactory> {
-        engine::sessions(&self.workload, target, seed)
-    }
-}
-
 /// What is drawn, for the test of all workloads.
 #[cfg(test)]
 pub(super) fn drawn(given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
-    engine::seen::checksum(&configured(given, dialect).expect("good options").workload)
+    crate::engine::seen::checksum(&configured(given, dialect).expect("good options").workload)
 }
 
 #[cfg(test)]
@@ -375,7 +332,7 @@ mod tests {
     use crate::engine::seen;
     use crate::{Flavor, Version};
 
-    fn shop(scale: &str) -> ConfiguredShop {
+    fn shop(scale: &str) -> Drawn<Shop> {
         let given = BTreeMap::from([("scale".to_owned(), scale.to_owned())]);
         let dialect = Dialect { flavor: Flavor::Mysql, version: Version::default(), engine: None };
         configured(&given, dialect).expect("good options")
@@ -400,7 +357,7 @@ mod tests {
 
     #[test]
     fn the_default_scale_is_about_a_gigabyte() {
-        assert!((900_000_000..1_200_000_000).contains(&shop("1").data_bytes()));
+        assert!((900_000_000..1_200_000_000).contains(&shop("1").bytes_on_disk()));
         let tables = shop("1");
         let rows: Vec<(String, u64)> =
             tables.tables().into_iter().map(|table| (table.name, table.rows)).collect();

@@ -1,26 +1,23 @@
 //! dbSTRESS-like: objects with their history, after D. Kravtchuk's db_STRESS. His SQL and schema were not to be
 //! found; what is known of them and what is reconstructed is told in [`DESCRIPTION`].
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use load::{SessionFactory, StepResult};
-use wire::{ParamType, Target};
+use load::StepResult;
+use wire::ParamType;
 
 use super::Single;
-use crate::control::Control;
-use crate::engine::tally::Tally;
-use crate::engine::{self, Draw, DrawnWorkload, Program, StatementClass};
-use crate::loader::{self, LoadPlan, TableLoad};
+use super::drawn::{Drawn, Own};
+use super::schema::{Key, Schema, Table};
+use crate::engine::sums::{Sum, Wanted};
+use crate::engine::{Draw, DrawnWorkload, Program, StatementClass};
+use crate::loader::TableLoad;
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::random::{Rng, digit_groups, digits};
-use crate::{
-    Baseline, Check, Configured, Dialect, Error, Figure, Flavor, LoadAt, LoadReport, Needs, OptionError,
-    OptionSpec, Progress, Ran, StatementDoc,
-};
+use crate::{Dialect, Figure, Flavor, OptionError, OptionSpec};
 
-const TARGETS: &[Cow<'static, str>] = &[Cow::Borrowed("same"), Cow::Borrowed("random")];
+const TARGETS: &[&str] = &["same", "random"];
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::count("dbsize", "1000000", 1, 9_999_999_999, "objects; each has 20 rows of history"),
@@ -73,7 +70,7 @@ pub(super) const WORKLOAD: Single = Single {
     configure: |given, dialect| Ok(Box::new(configured(given, dialect)?)),
 };
 
-fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<ConfiguredStress, OptionError> {
+fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Drawn<Stress>, OptionError> {
     let options = Options::for_server("dbstress", OPTIONS, given, &dialect)?;
     let partitions = options.count("history_partitions");
     if partitions > 0 && dialect.flavor == Flavor::Postgres && dialect.version.major < 11 {
@@ -100,7 +97,7 @@ fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Conf
         retryable: &["23505"],
         ..DrawnWorkload::new(stress, dialect, classes)
     };
-    Ok(ConfiguredStress { options, workload: Arc::new(workload) })
+    Ok(Drawn { options, workload: Arc::new(workload) })
 }
 
 /// Classes of transactions.
@@ -275,29 +272,10 @@ fn name(rng: &mut Rng, out: &mut Vec<u8>) {
     digit_groups(rng, 3, out);
 }
 
-/// Changes with anything that changes the bytes of generated rows.
-const GENERATOR_VERSION: u32 = 1;
+/// Changes with anything that changes the bytes of generated rows. 2: PostgreSQL builds the primary key from the rows.
+const GENERATOR_VERSION: u32 = 2;
 
-#[derive(Debug)]
-struct ConfiguredStress {
-    options: Options,
-    workload: Arc<DrawnWorkload<Stress>>,
-}
-
-const TALLIED: [&str; 3] = ["changed rows", "doubt rows low", "doubt rows high"];
-
-impl ConfiguredStress {
-    fn objects(&self) -> u64 {
-        self.workload.draw.objects
-    }
-
-    fn suffix(&self) -> String {
-        let options = &self.options;
-        self.workload
-            .dialect
-            .table_options(options.text("mysql_storage_engine"), options.text("create_table_options"))
-    }
-
+impl Drawn<Stress> {
     /// A table of the reference data or of objects.
     fn table<'a>(
         &self,
@@ -306,20 +284,75 @@ impl ConfiguredStress {
         rows: u64,
         push_row: impl Fn(&mut Rng, u64, &mut Vec<u8>) + Send + Sync + 'a,
     ) -> TableLoad<'a> {
-        let list: Vec<String> = columns.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
         let seed = self.options.count("data_seed") ^ (name.len() as u64) << 40;
-        TableLoad {
-            name: name.to_owned(),
-            create: vec![format!(
-                "CREATE TABLE {name} ({}, PRIMARY KEY (ref)){}",
-                list.join(", "),
-                self.suffix()
-            )],
-            columns: columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
-            rows,
-            push_row: Box::new(move |row, out: &mut Vec<u8>| push_row(&mut Rng::stream(seed, row), row, out)),
-            after: Vec::new(),
+        Schema::of(&self.options, &self.workload.dialect).table(
+            Table { name, columns, key: Key::Primary("ref"), after: Vec::new(), rows },
+            move |row, out| push_row(&mut Rng::stream(seed, row), row, out),
+        )
+    }
+
+    fn history(&self) -> TableLoad<'_> {
+        let is_postgres = self.workload.dialect.flavor == Flavor::Postgres;
+        let partitions = self.options.count("history_partitions");
+        let mut schema = Schema::of(&self.options, &self.workload.dialect);
+        match (partitions, is_postgres) {
+            (0, _) => {}
+            // PostgreSQL's storage options belong to the partitions, which have none here.
+            (_, true) => schema.suffix = " PARTITION BY HASH (ref_object)".to_owned(),
+            (count, false) => {
+                schema.suffix.push_str(&format!(" PARTITION BY KEY (ref_object) PARTITIONS {count}"));
+            }
         }
+        const ORDER: &str = "ref_object, horder";
+        let (key, index) = match self.options.switch("history_primary_key") {
+            true => (Key::Primary(ORDER), None),
+            false => (Key::None, Some(format!("CREATE INDEX history_object ON history ({ORDER})"))),
+        };
+        let history = Table {
+            name: "history",
+            columns: &[
+                ("ref_object", "CHAR(10) NOT NULL"),
+                ("horder", "INTEGER NOT NULL"),
+                ("ref_stat", "CHAR(3) NOT NULL"),
+                ("begin_date", "CHAR(12) NOT NULL"),
+                ("end_date", "CHAR(12) NOT NULL"),
+                ("note", "CHAR(100) NOT NULL"),
+            ],
+            key,
+            after: index.into_iter().collect(),
+            rows: self.workload.draw.objects * HISTORY_ROWS,
+        };
+        let seed = self.options.count("data_seed") ^ 0x4849_5354;
+        let mut history =
+            schema.table(history, move |row, out| history_row(&mut Rng::stream(seed, row), row, out));
+        if is_postgres {
+            history.create.extend((0..partitions).map(|number| {
+                format!(
+                    "CREATE TABLE history_{number} PARTITION OF history \
+                     FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number})"
+                )
+            }));
+        }
+        history
+    }
+}
+
+impl Own for Drawn<Stress> {
+    fn key(&self) -> String {
+        let names = [
+            "dbsize",
+            "history_partitions",
+            "history_primary_key",
+            "mysql_storage_engine",
+            "create_table_options",
+            "data_seed",
+        ];
+        format!("dbstress v{GENERATOR_VERSION}{}", self.options.key_of(&names))
+    }
+
+    fn bytes_on_disk(&self) -> u64 {
+        // 20 rows of history of about 190 bytes with their index, and the object itself.
+        self.workload.draw.objects.saturating_mul(20 * 230 + 250).saturating_add(1_000_000)
     }
 
     fn tables(&self) -> Vec<TableLoad<'_>> {
@@ -360,7 +393,7 @@ impl ConfiguredStress {
             self.table(
                 "object",
                 &[("ref", "CHAR(10) NOT NULL"), ("ref_section", "CHAR(2) NOT NULL"), NAMED[0], NAMED[1]],
-                self.objects(),
+                self.workload.draw.objects,
                 move |rng, row, out| {
                     padded(row + 1, 10, out);
                     out.push(b'\t');
@@ -372,55 +405,25 @@ impl ConfiguredStress {
         ]
     }
 
-    fn history(&self) -> TableLoad<'_> {
-        let is_postgres = self.workload.dialect.flavor == Flavor::Postgres;
-        let key = if self.options.switch("history_primary_key") {
-            ", PRIMARY KEY (ref_object, horder)"
-        } else {
-            ""
-        };
-        let partitions = self.options.count("history_partitions");
-        let by = match (partitions, is_postgres) {
-            (0, _) => String::new(),
-            (_, true) => " PARTITION BY HASH (ref_object)".to_owned(),
-            (count, false) => format!(" PARTITION BY KEY (ref_object) PARTITIONS {count}"),
-        };
-        // PostgreSQL's storage options belong to the partitions, which have none here.
-        let suffix = if partitions > 0 && is_postgres { String::new() } else { self.suffix() };
-        let mut create = vec![format!(
-            "CREATE TABLE history (ref_object CHAR(10) NOT NULL, horder INTEGER NOT NULL, \
-             ref_stat CHAR(3) NOT NULL, begin_date CHAR(12) NOT NULL, end_date CHAR(12) NOT NULL, \
-             note CHAR(100) NOT NULL{key}){suffix}{by}"
-        )];
-        if is_postgres {
-            create.extend((0..partitions).map(|number| {
-                format!(
-                    "CREATE TABLE history_{number} PARTITION OF history \
-                     FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number})"
-                )
-            }));
-        }
-        let index = "CREATE INDEX history_object ON history (ref_object, horder)".to_owned();
-        let seed = self.options.count("data_seed") ^ 0x4849_5354;
-        TableLoad {
-            name: "history".to_owned(),
-            create,
-            columns: "ref_object, horder, ref_stat, begin_date, end_date, note".to_owned(),
-            rows: self.objects() * HISTORY_ROWS,
-            push_row: Box::new(move |row, out: &mut Vec<u8>| {
-                history_row(&mut Rng::stream(seed, row), row, out)
-            }),
-            after: if key.is_empty() { vec![index] } else { Vec::new() },
-        }
+    fn sums(&self) -> Vec<Sum> {
+        vec![
+            Sum::of_rows("rows of history", ["history"], Wanted::Rows),
+            Sum::of_rows("rows of object", ["object"], Wanted::Exactly(self.workload.draw.objects)),
+        ]
     }
 
-    fn rows_of_history(&self, control: &mut Control) -> Result<i128, Error> {
-        control.number("counting the rows of history", "SELECT COUNT(*) FROM history")
-    }
-
-    fn tallied(&self) -> [i128; 3] {
-        let totals = self.workload.tally.totals();
-        [totals.sure.rows, totals.doubt_low.rows, totals.doubt_high.rows].map(i128::from)
+    fn own_figures(&self, step: &StepResult) -> Vec<Figure> {
+        let of = |class: &str, name: &str| {
+            let count =
+                step.by_statement.iter().find(|found| found.name == class).map(|found| found.count)?;
+            (step.duration_s > 0.0).then(|| Figure {
+                name: name.to_owned(),
+                value: count as f64 / step.duration_s,
+                unit: "1/s".to_owned(),
+                limit: None,
+            })
+        };
+        [of("sel1", "READ"), of("commit", "WRITE")].into_iter().flatten().collect()
     }
 }
 
@@ -439,98 +442,10 @@ fn history_row(rng: &mut Rng, row: u64, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-impl Configured for ConfiguredStress {
-    fn options(&self) -> BTreeMap<String, String> {
-        self.options.all().clone()
-    }
-
-    fn statement_classes(&self) -> Vec<String> {
-        self.workload.class_names()
-    }
-
-    fn statements(&self) -> Vec<StatementDoc> {
-        self.workload.documentation("")
-    }
-
-    fn dataset_key(&self) -> String {
-        let names = [
-            "dbsize",
-            "history_partitions",
-            "history_primary_key",
-            "mysql_storage_engine",
-            "create_table_options",
-            "data_seed",
-        ];
-        format!("dbstress v{GENERATOR_VERSION}{}", self.options.key_of(&names))
-    }
-
-    fn data_bytes(&self) -> u64 {
-        // 20 rows of history of about 190 bytes with their index, and the object itself.
-        self.objects().saturating_mul(20 * 230 + 250).saturating_add(1_000_000)
-    }
-
-    fn needs(&self, sessions: u32) -> Needs {
-        self.workload.needs(sessions)
-    }
-
-    fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
-        loader::load(at, &self.workload.dialect, LoadPlan { tables: self.tables() }, progress)
-    }
-
-    fn rows_by_table(&self) -> Result<Vec<(String, u64)>, Error> {
-        Ok(self.tables().into_iter().map(|table| (table.name, table.rows)).collect())
-    }
-
-    fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
-        let mut control = Control::connect(target, "count rows before the run")?;
-        let mut figures =
-            BTreeMap::from([("rows of history".to_owned(), self.rows_of_history(&mut control)?)]);
-        figures.extend(TALLIED.map(str::to_owned).into_iter().zip(self.tallied()));
-        Ok(Baseline { figures })
-    }
-
-    fn tally(&self) -> Option<&Tally> {
-        Some(&self.workload.tally)
-    }
-
-    fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {
-        let mut control = Control::connect(target, "check the tables after the run")?;
-        let was = |name: &str| before.figures.get(name).copied().unwrap_or(0);
-        let now = self.tallied();
-        let since = |at: usize| now[at] - was(TALLIED[at]);
-        let base = was("rows of history") + since(0);
-        let found = self.rows_of_history(&mut control)?;
-        let objects = control.number("counting objects", "SELECT COUNT(*) FROM object")?;
-        let wanted = i128::from(self.objects());
-        Ok(vec![
-            Check::between("rows of history", found, base + since(1), base + since(2)),
-            Check::between("rows of object", objects, wanted, wanted),
-        ])
-    }
-
-    fn sessions(&self, target: &Target, seed: u64) -> Box<dyn SessionFactory> {
-        engine::sessions(&self.workload, target, seed)
-    }
-
-    fn figures(&self, step: &StepResult) -> Vec<Figure> {
-        let of = |class: &str, name: &str| {
-            let count =
-                step.by_statement.iter().find(|found| found.name == class).map(|found| found.count)?;
-            (step.duration_s > 0.0).then(|| Figure {
-                name: name.to_owned(),
-                value: count as f64 / step.duration_s,
-                unit: "1/s".to_owned(),
-                limit: None,
-            })
-        };
-        [of("sel1", "READ"), of("commit", "WRITE")].into_iter().flatten().collect()
-    }
-}
-
 /// What is drawn, for the test of all workloads.
 #[cfg(test)]
 pub(super) fn drawn(given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
-    engine::seen::checksum(&configured(given, dialect).expect("good options").workload)
+    crate::engine::seen::checksum(&configured(given, dialect).expect("good options").workload)
 }
 
 #[cfg(test)]
@@ -539,7 +454,7 @@ mod tests {
     use crate::Version;
     use crate::engine::seen;
 
-    fn stress(flavor: Flavor, major: u16, given: &[(&str, &str)]) -> Result<ConfiguredStress, OptionError> {
+    fn stress(flavor: Flavor, major: u16, given: &[(&str, &str)]) -> Result<Drawn<Stress>, OptionError> {
         let given = given.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let version = Version { major, ..Version::default() };
         configured(&given, Dialect { flavor, version, engine: None })

@@ -2,7 +2,6 @@
 //!
 //! Every member is a row of [`MEMBERS`]; what a transaction of it consists of stands in [`mix`].
 
-mod checks;
 mod data;
 mod mix;
 mod options;
@@ -10,15 +9,12 @@ mod options;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use load::SessionFactory;
-use wire::Target;
-
-use crate::engine::tally::Tally;
-use crate::engine::{self, DrawnWorkload};
-use crate::{
-    Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
-    Progress, Ran, StatementDoc, Workload,
-};
+use super::drawn::{Drawn, Own};
+use crate::engine::DrawnWorkload;
+use crate::engine::sums::{Sum, Wanted};
+use crate::loader::TableLoad;
+use crate::{Configured, Dialect, OptionError, OptionSpec, Workload};
+pub(super) use data::{C, PAD, sbtest_row};
 use mix::{Member, Mix};
 use options::Settings;
 
@@ -111,79 +107,60 @@ impl Oltp {
         &self,
         given: &BTreeMap<String, String>,
         dialect: Dialect,
-    ) -> Result<ConfiguredOltp, OptionError> {
+    ) -> Result<Drawn<Mix>, OptionError> {
         let settings = Settings::read(self.name, self.member, given, dialect)?;
-        let (mix, classes) = Mix::new(self.member, &settings);
+        let (options, dialect) = (settings.options.clone(), settings.dialect.clone());
+        let (is_prepared, is_atomic) = (settings.is_prepared, settings.is_atomic());
+        let (tables, setup) = (settings.tables(), settings.session_setup());
+        let (mix, classes) = Mix::new(self.member, settings);
         let workload = DrawnWorkload {
-            tables: settings.tables(),
-            is_prepared: settings.is_prepared,
-            is_atomic: settings.is_atomic(),
-            setup: settings.session_setup(),
+            tables,
+            is_prepared,
+            is_atomic,
+            setup,
             // After a lost race of two delete/insert pairs for the same row PostgreSQL reports a duplicate key,
             // where InnoDB's locks make the second one wait. sysbench ignores and restarts it as well.
             retryable: &["23505"],
-            reconnect: settings.options.count("reconnect"),
-            ..DrawnWorkload::new(mix, settings.dialect.clone(), classes)
+            reconnect: options.count("reconnect"),
+            ..DrawnWorkload::new(mix, dialect, classes)
         };
-        Ok(ConfiguredOltp { member: self.member, settings, workload: Arc::new(workload) })
+        Ok(Drawn { options, workload: Arc::new(workload) })
     }
 }
 
-/// A member with its options fixed.
-#[derive(Debug)]
-struct ConfiguredOltp {
-    member: Member,
-    settings: Settings,
-    workload: Arc<DrawnWorkload<Mix>>,
-}
-
-impl Configured for ConfiguredOltp {
-    fn options(&self) -> BTreeMap<String, String> {
-        self.settings.options.all().clone()
+impl Own for Drawn<Mix> {
+    fn key(&self) -> String {
+        data::key(&self.workload.draw.settings)
     }
 
-    fn statement_classes(&self) -> Vec<String> {
-        self.workload.class_names()
+    fn bytes_on_disk(&self) -> u64 {
+        data::bytes_on_disk(&self.workload.draw.settings)
     }
 
-    fn statements(&self) -> Vec<StatementDoc> {
-        self.workload.documentation("sbtestN")
+    fn tables(&self) -> Vec<TableLoad<'_>> {
+        data::tables(&self.workload.draw.settings)
     }
 
-    fn dataset_key(&self) -> String {
-        data::key(&self.settings)
+    fn sums(&self) -> Vec<Sum> {
+        let (Mix { member, settings, .. }, tables) = (&self.workload.draw, &self.workload.tables);
+        // Without a unique key (secondary=on) two sessions that take the same id at once may both insert it: PostgreSQL's
+        // second DELETE waits for the first and then finds nothing. Then what was changed says how many rows there are.
+        let keeps_rows = member.keeps_rows() && settings.is_atomic() && !settings.options.switch("secondary");
+        let mut sums: Vec<Sum> = match keeps_rows {
+            true => tables
+                .iter()
+                .map(|table| Sum::of_rows(format!("rows of {table}"), [table], Wanted::Unchanged))
+                .collect(),
+            false => vec![Sum::of_rows("rows of all tables", tables, Wanted::Rows)],
+        };
+        if *member == Member::UpdateIndex {
+            sums.push(Sum::of("SUM(k)", "sum of k", tables, Wanted::K));
+        }
+        sums
     }
 
-    fn data_bytes(&self) -> u64 {
-        data::bytes_on_disk(&self.settings)
-    }
-
-    fn needs(&self, sessions: u32) -> Needs {
-        self.workload.needs(sessions)
-    }
-
-    fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
-        data::load(&self.settings, at, progress)
-    }
-
-    fn rows_by_table(&self) -> Result<Vec<(String, u64)>, Error> {
-        Ok(self.settings.tables().into_iter().map(|table| (table, self.settings.table_size)).collect())
-    }
-
-    fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
-        checks::baseline(self, target)
-    }
-
-    fn tally(&self) -> Option<&Tally> {
-        Some(&self.workload.tally)
-    }
-
-    fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {
-        checks::check(self, target, before)
-    }
-
-    fn sessions(&self, target: &Target, seed: u64) -> Box<dyn SessionFactory> {
-        engine::sessions(&self.workload, target, seed)
+    fn table_shown(&self) -> &str {
+        "sbtestN"
     }
 }
 
@@ -191,5 +168,5 @@ impl Configured for ConfiguredOltp {
 #[cfg(test)]
 pub(super) fn drawn(name: &str, given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
     let member = MEMBERS.iter().find(|member| member.name == name).expect("a member");
-    engine::seen::checksum(&member.configured(given, dialect).expect("good options").workload)
+    crate::engine::seen::checksum(&member.configured(given, dialect).expect("good options").workload)
 }

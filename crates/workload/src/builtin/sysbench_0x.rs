@@ -5,22 +5,17 @@ mod data;
 mod distribution;
 mod mix;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use load::SessionFactory;
-use wire::Target;
-
-use crate::control::Control;
-use crate::engine::tally::Tally;
-use crate::engine::{self, DrawnWorkload};
+use super::Single;
+use super::drawn::{Drawn, Own};
+use crate::engine::DrawnWorkload;
+use crate::engine::sums::{Sum, Wanted};
+use crate::loader::TableLoad;
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS, ps_mode};
-use crate::{
-    Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
-    Progress, Ran, StatementDoc, Workload,
-};
+use crate::{Dialect, OptionError, OptionSpec};
 use distribution::Rows;
 use mix::{Mode, Transaction};
 
@@ -33,39 +28,9 @@ pub(crate) enum Form {
     V05,
 }
 
-/// A generation of the test as a workload.
-#[derive(Debug)]
-pub(crate) struct OldOltp {
-    form: Form,
-    name: &'static str,
-    summary: &'static str,
-}
-
-/// Both generations.
-pub(crate) static MEMBERS: [OldOltp; 2] = [
-    OldOltp {
-        form: Form::V04,
-        name: "oltp_04",
-        summary: "sysbench 0.4's OLTP test: complex (14 reads, 5 writes), simple or nontrx",
-    },
-    OldOltp {
-        form: Form::V05,
-        name: "oltp_05",
-        summary: "sysbench 0.5's oltp.lua: 14 reads and 4 writes on one of several tables, as text",
-    },
-];
-
-const MODES: &[Cow<'static, str>] =
-    &[Cow::Borrowed("complex"), Cow::Borrowed("simple"), Cow::Borrowed("nontrx")];
-const NONTRX: &[Cow<'static, str>] = &[
-    Cow::Borrowed("select"),
-    Cow::Borrowed("update_key"),
-    Cow::Borrowed("update_nokey"),
-    Cow::Borrowed("insert"),
-    Cow::Borrowed("delete"),
-];
-const DISTRIBUTIONS: &[Cow<'static, str>] =
-    &[Cow::Borrowed("special"), Cow::Borrowed("gaussian"), Cow::Borrowed("uniform")];
+const MODES: &[&str] = &["complex", "simple", "nontrx"];
+const NONTRX: &[&str] = &["select", "update_key", "update_nokey", "insert", "delete"];
+const DISTRIBUTIONS: &[&str] = &["special", "gaussian", "uniform"];
 
 const COUNT_MAX: u64 = 1_000_000;
 const US_MAX: u64 = 3_600_000_000;
@@ -143,67 +108,60 @@ with random k, c and pad; a transaction uses one of them: BEGIN, 10 point select
 of k, an update of c, a delete and an insert of the same row, COMMIT: 14 reads, 4 writes, 2 others, sent as text. Row \
 numbers by the old `special` distribution; ranges may end behind the last row.";
 
-impl Workload for OldOltp {
-    fn name(&self) -> &str {
-        self.name
-    }
+pub(super) const OLTP_04: Single = Single {
+    name: "oltp_04",
+    summary: "sysbench 0.4's OLTP test: complex (14 reads, 5 writes), simple or nontrx",
+    description: DESCRIPTION_04,
+    options: OPTIONS_04,
+    transactions: &[],
+    configure: |given, dialect| Ok(Box::new(configured(Form::V04, given, dialect)?)),
+};
 
-    fn summary(&self) -> &str {
-        self.summary
-    }
+pub(super) const OLTP_05: Single = Single {
+    name: "oltp_05",
+    summary: "sysbench 0.5's oltp.lua: 14 reads and 4 writes on one of several tables, as text",
+    description: DESCRIPTION_05,
+    options: OPTIONS_05,
+    transactions: &[],
+    configure: |given, dialect| Ok(Box::new(configured(Form::V05, given, dialect)?)),
+};
 
-    fn description(&self) -> &str {
-        match self.form {
-            Form::V04 => DESCRIPTION_04,
-            Form::V05 => DESCRIPTION_05,
-        }
-    }
-
-    fn options(&self) -> &[OptionSpec] {
-        match self.form {
-            Form::V04 => OPTIONS_04,
-            Form::V05 => OPTIONS_05,
-        }
-    }
-
-    fn configure(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<Box<dyn Configured>, OptionError> {
-        Ok(Box::new(self.fixed(given, dialect)?))
-    }
+fn configured(
+    form: Form,
+    given: &BTreeMap<String, String>,
+    dialect: Dialect,
+) -> Result<Drawn<Transaction>, OptionError> {
+    let of_form = if form == Form::V04 { &OLTP_04 } else { &OLTP_05 };
+    let options = Options::for_server(of_form.name, of_form.options, given, &dialect)?;
+    let (mode, tables) = match form {
+        Form::V04 => (
+            Mode::of(options.text("test_mode"), options.text("nontrx_mode")),
+            vec![options.text("table_name").to_owned()],
+        ),
+        Form::V05 => (
+            Mode::Complex,
+            (1..=options.count("tables")).map(|number| format!("sbtest{number}")).collect::<Vec<_>>(),
+        ),
+    };
+    let is_transactional = dialect.is_transactional(options.text("mysql_storage_engine"));
+    let draw = Transaction::new(form, mode, &options, is_transactional, Rows::of(&options), tables.len());
+    let classes = draw.classes(&dialect, &tables);
+    let workload = DrawnWorkload {
+        tables,
+        is_prepared: options.is_prepared(),
+        is_atomic: is_transactional,
+        // As in the members of oltp_*: a lost race of two delete and insert pairs on PostgreSQL.
+        retryable: &["23505"],
+        connect_pause: Duration::from_micros(given_count(&options, "connect_delay")),
+        ..DrawnWorkload::new(draw, dialect, classes)
+    };
+    Ok(Drawn { options, workload: Arc::new(workload) })
 }
 
-impl OldOltp {
-    fn fixed(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<ConfiguredOld, OptionError> {
-        let options = Options::for_server(self.name, self.options(), given, &dialect)?;
-        let mode = match self.form {
-            Form::V04 => Mode::of(options.text("test_mode"), options.text("nontrx_mode")),
-            Form::V05 => Mode::Complex,
-        };
-        let tables = match self.form {
-            Form::V04 => vec![options.text("table_name").to_owned()],
-            Form::V05 => (1..=options.count("tables")).map(|number| format!("sbtest{number}")).collect(),
-        };
-        let is_transactional = dialect.is_transactional(options.text("mysql_storage_engine"));
-        let draw =
-            Transaction::new(self.form, mode, &options, is_transactional, Rows::of(&options), tables.len());
-        let classes = draw.classes(&dialect, &tables);
-        let workload = DrawnWorkload {
-            tables,
-            is_prepared: options.is_prepared(),
-            is_atomic: is_transactional,
-            // As in the members of oltp_*: a lost race of two delete and insert pairs on PostgreSQL.
-            retryable: &["23505"],
-            connect_pause: Duration::from_micros(given_count(&options, "connect_delay")),
-            ..DrawnWorkload::new(draw, dialect, classes)
-        };
-        Ok(ConfiguredOld { form: self.form, mode, options, workload: Arc::new(workload) })
+impl Drawn<Transaction> {
+    /// Rows of a table after its load. The insert test wants an empty one.
+    fn loaded_rows(&self) -> u64 {
+        if self.workload.draw.mode == Mode::Insert { 0 } else { self.options.count("table_size") }
     }
 }
 
@@ -212,133 +170,49 @@ fn given_count(options: &Options, name: &str) -> u64 {
     options.all().get(name).map_or(0, |_| options.count(name))
 }
 
-/// A generation with its options fixed.
-#[derive(Debug)]
-struct ConfiguredOld {
-    form: Form,
-    mode: Mode,
-    options: Options,
-    workload: Arc<DrawnWorkload<Transaction>>,
-}
-
-/// Change of the rows and of the sum of k by sessions before the run: sure, least and most.
-const TALLIED: [&str; 6] =
-    ["changed rows", "doubt rows low", "doubt rows high", "changed k", "doubt k low", "doubt k high"];
-
-impl ConfiguredOld {
-    /// Rows of a table after its load. The insert test wants an empty one.
-    fn loaded_rows(&self) -> u64 {
-        if self.mode == Mode::Insert { 0 } else { self.options.count("table_size") }
-    }
-
-    fn tallied(&self) -> [i128; 6] {
-        let totals = self.workload.tally.totals();
-        [
-            totals.sure.rows,
-            totals.doubt_low.rows,
-            totals.doubt_high.rows,
-            totals.sure.k,
-            totals.doubt_low.k,
-            totals.doubt_high.k,
-        ]
-        .map(i128::from)
-    }
-
-    fn sum(&self, control: &mut Control, what: &str) -> Result<i128, Error> {
-        let mut sum = 0;
-        for table in &self.workload.tables {
-            sum += control.number("looking at the tables", &format!("SELECT {what} FROM {table}"))?;
-        }
-        Ok(sum)
-    }
-}
-
-impl Configured for ConfiguredOld {
-    fn options(&self) -> BTreeMap<String, String> {
-        self.options.all().clone()
-    }
-
-    fn statement_classes(&self) -> Vec<String> {
-        self.workload.class_names()
-    }
-
-    fn statements(&self) -> Vec<StatementDoc> {
-        let table = match self.form {
-            Form::V04 => self.options.text("table_name"),
-            Form::V05 => "sbtestN",
-        };
-        self.workload.documentation(table)
-    }
-
-    fn dataset_key(&self) -> String {
+impl Own for Drawn<Transaction> {
+    fn key(&self) -> String {
         data::key(self)
     }
 
-    fn data_bytes(&self) -> u64 {
+    fn bytes_on_disk(&self) -> u64 {
         (self.workload.tables.len() as u64).saturating_mul(self.loaded_rows().saturating_mul(265) + 400_000)
     }
 
-    fn needs(&self, sessions: u32) -> Needs {
-        self.workload.needs(sessions)
+    fn tables(&self) -> Vec<TableLoad<'_>> {
+        data::tables(self)
     }
 
-    fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
-        data::load(self, at, progress)
-    }
-
-    fn rows_by_table(&self) -> Result<Vec<(String, u64)>, Error> {
-        let rows = self.loaded_rows();
-        Ok(self.workload.tables.iter().map(|table| (table.clone(), rows)).collect())
-    }
-
-    fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
-        let mut control = Control::connect(target, "count rows before the run")?;
-        let mut figures = BTreeMap::from([("rows".to_owned(), self.sum(&mut control, "COUNT(*)")?)]);
-        if self.mode == Mode::UpdateKey {
-            figures.insert("sum of k".to_owned(), self.sum(&mut control, "SUM(k)")?);
+    fn sums(&self) -> Vec<Sum> {
+        let tables = &self.workload.tables;
+        let mut sums = vec![Sum::of_rows("rows", tables, Wanted::Rows)];
+        if self.workload.draw.mode == Mode::UpdateKey {
+            sums.push(Sum::of("SUM(k)", "sum of k", tables, Wanted::K));
         }
-        figures.extend(TALLIED.map(str::to_owned).into_iter().zip(self.tallied()));
-        Ok(Baseline { figures })
+        sums
     }
 
-    fn one_process_only(&self, _sessions: u32) -> Option<String> {
-        (self.mode == Mode::Delete).then(|| {
+    fn table_shown(&self) -> &str {
+        match self.workload.draw.form {
+            Form::V04 => self.options.text("table_name"),
+            Form::V05 => "sbtestN",
+        }
+    }
+
+    fn bound_to_one_process(&self) -> Option<String> {
+        (self.workload.draw.mode == Mode::Delete).then(|| {
             "sessions of this workload share the place that the next deleted row is taken from, as those of sysbench 0.4 and \
              0.5 do, and must live in one process"
                 .to_owned()
         })
-    }
-
-    fn tally(&self) -> Option<&Tally> {
-        Some(&self.workload.tally)
-    }
-
-    fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {
-        let mut control = Control::connect(target, "check the tables after the run")?;
-        let was = |name: &str| before.figures.get(name).copied().unwrap_or(0);
-        let now = self.tallied();
-        let since = |at: usize| now[at] - was(TALLIED[at]);
-        let rows = self.sum(&mut control, "COUNT(*)")?;
-        let base = was("rows") + since(0);
-        let mut checks = vec![Check::between("rows", rows, base + since(1), base + since(2))];
-        if self.mode == Mode::UpdateKey {
-            let base = was("sum of k") + since(3);
-            let found = self.sum(&mut control, "SUM(k)")?;
-            checks.push(Check::between("sum of k", found, base + since(4), base + since(5)));
-        }
-        Ok(checks)
-    }
-
-    fn sessions(&self, target: &Target, seed: u64) -> Box<dyn SessionFactory> {
-        engine::sessions(&self.workload, target, seed)
     }
 }
 
 /// What is drawn, for the test of all workloads.
 #[cfg(test)]
 pub(super) fn drawn(name: &str, given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
-    let member = MEMBERS.iter().find(|member| member.name == name).expect("a member");
-    engine::seen::checksum(&member.fixed(given, dialect).expect("good options").workload)
+    let form = if name == OLTP_04.name { Form::V04 } else { Form::V05 };
+    crate::engine::seen::checksum(&configured(form, given, dialect).expect("good options").workload)
 }
 
 #[cfg(test)]

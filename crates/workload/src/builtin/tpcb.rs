@@ -1,29 +1,25 @@
 //! TPC-B as pgbench runs it: one account, its teller and its branch, and a row of history.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use load::SessionFactory;
-use wire::{ParamType, Target};
+use wire::ParamType;
 
 use super::Single;
+use super::drawn::{Drawn, Own};
+use super::schema::{Key, Schema, Table};
 use crate::control::Control;
-use crate::engine::tally::Tally;
-use crate::engine::{self, Draw, DrawnWorkload, Program, StatementClass};
-use crate::loader::{self, LoadPlan, TableLoad};
+use crate::engine::sums::{Sum, Wanted};
+use crate::engine::{Draw, DrawnWorkload, Program, StatementClass};
+use crate::loader::TableLoad;
 use crate::options::{ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::random::{Rng, digits};
-use crate::{
-    Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
-    Progress, Ran, StatementDoc,
-};
+use crate::{Check, Dialect, Error, OptionError, OptionSpec};
 
 const ACCOUNTS: u64 = 100_000;
 const TELLERS: u64 = 10;
 
-const VARIANTS: &[Cow<'static, str>] =
-    &[Cow::Borrowed("tpcb"), Cow::Borrowed("simple_update"), Cow::Borrowed("select_only")];
+const VARIANTS: &[&str] = &["tpcb", "simple_update", "select_only"];
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::count("scale", "10", 1, 20_000, "branches; each has 10 tellers and 100,000 accounts"),
@@ -60,7 +56,7 @@ pub(super) const WORKLOAD: Single = Single {
     configure: |given, dialect| Ok(Box::new(configured(given, dialect)?)),
 };
 
-fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<ConfiguredTpcb, OptionError> {
+fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Drawn<Bank>, OptionError> {
     let options = Options::for_server("tpcb", OPTIONS, given, &dialect)?;
     let bank = Bank {
         scale: options.count("scale"),
@@ -77,7 +73,7 @@ fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Conf
         is_atomic: dialect.is_transactional(options.text("mysql_storage_engine")),
         ..DrawnWorkload::new(bank, dialect, classes)
     };
-    Ok(ConfiguredTpcb { options, workload: Arc::new(workload) })
+    Ok(Drawn { options, workload: Arc::new(workload) })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,162 +169,85 @@ impl Draw for Bank {
     }
 }
 
-#[derive(Debug)]
-struct ConfiguredTpcb {
-    options: Options,
-    workload: Arc<DrawnWorkload<Bank>>,
-}
-
-const TALLIED: [&str; 2] = ["changed rows", "doubt rows"];
-const HISTORY: &str = "rows of history";
-
-impl ConfiguredTpcb {
-    fn scale(&self) -> u64 {
-        self.workload.draw.scale
+impl Own for Drawn<Bank> {
+    fn key(&self) -> String {
+        format!("tpcb v1{}", self.options.key_of(&["scale", "mysql_storage_engine", "create_table_options"]))
     }
 
-    /// A table of balances: id, the branch where `per_branch` says how many belong to one, balance, filler.
-    fn table(&self, name: &str, prefix: char, per_branch: u64, filler: usize) -> TableLoad<'static> {
-        let dialect = &self.workload.dialect;
-        let suffix = self.options.table_suffix(dialect);
-        let is_inline = dialect.syntax().has_engines;
-        let id = format!("{prefix}id");
-        let branch = if prefix == 'b' { "" } else { "bid INTEGER, " };
-        let key = if is_inline { format!(", PRIMARY KEY ({id})") } else { String::new() };
-        let is_branch = prefix == 'b';
-        TableLoad {
-            name: name.to_owned(),
-            create: vec![format!(
-                "CREATE TABLE {name} ({id} INTEGER NOT NULL, {branch}{prefix}balance INTEGER, \
-                 filler CHAR({filler}){key}){suffix}"
-            )],
-            columns: format!("{id}, {}{prefix}balance, filler", if is_branch { "" } else { "bid, " }),
-            rows: self.scale() * per_branch,
-            push_row: Box::new(move |row, out: &mut Vec<u8>| {
+    fn bytes_on_disk(&self) -> u64 {
+        self.workload.draw.scale * 16_000_000 + 1_000_000
+    }
+
+    fn tables(&self) -> Vec<TableLoad<'_>> {
+        const ID: &str = "INTEGER NOT NULL";
+        const INT: &str = "INTEGER";
+        let schema = Schema::of(&self.options, &self.workload.dialect);
+        // Each has an empty filler and, but for branches, a branch.
+        let balances = |name, columns: &[(&str, &str)], per_branch: u64| {
+            let (key, rows) = (Key::Primary(columns[0].0), self.workload.draw.scale * per_branch);
+            let has_branch = columns[1].0 == "bid";
+            schema.table(Table { name, columns, key, after: Vec::new(), rows }, move |row, out| {
                 digits(row + 1, out);
                 out.push(b'\t');
-                if !is_branch {
+                if has_branch {
                     digits(row / per_branch + 1, out);
                     out.push(b'\t');
                 }
                 out.extend_from_slice(b"0\t\n");
-            }),
-            after: if is_inline {
-                Vec::new()
-            } else {
-                vec![format!("ALTER TABLE {name} ADD PRIMARY KEY ({id})")]
-            },
-        }
-    }
-
-    fn history(&self) -> TableLoad<'static> {
-        let dialect = &self.workload.dialect;
-        let suffix = self.options.table_suffix(dialect);
-        TableLoad {
-            name: "history".to_owned(),
-            create: vec![format!(
-                "CREATE TABLE history (tid INTEGER, bid INTEGER, aid INTEGER, delta INTEGER, mtime {}, \
-                 filler CHAR(22)){suffix}",
-                dialect.syntax().timestamp
-            )],
-            columns: "tid".to_owned(),
-            rows: 0,
-            push_row: Box::new(|_, _| ()),
+            })
+        };
+        let timestamp = schema.dialect.syntax().timestamp;
+        let history = Table {
+            name: "history",
+            columns: &[
+                ("tid", INT),
+                ("bid", INT),
+                ("aid", INT),
+                ("delta", INT),
+                ("mtime", timestamp),
+                ("filler", "CHAR(22)"),
+            ],
+            key: Key::None,
             after: Vec::new(),
-        }
-    }
-}
-
-impl Configured for ConfiguredTpcb {
-    fn options(&self) -> BTreeMap<String, String> {
-        self.options.all().clone()
-    }
-
-    fn statement_classes(&self) -> Vec<String> {
-        self.workload.class_names()
+            rows: 0,
+        };
+        let filler = ("filler", "CHAR(84)");
+        vec![
+            balances("accounts", &[("aid", ID), ("bid", INT), ("abalance", INT), filler], ACCOUNTS),
+            balances("tellers", &[("tid", ID), ("bid", INT), ("tbalance", INT), filler], TELLERS),
+            balances("branches", &[("bid", ID), ("bbalance", INT), ("filler", "CHAR(88)")], 1),
+            schema.table(history, |_, _| ()),
+        ]
     }
 
-    fn statements(&self) -> Vec<StatementDoc> {
-        self.workload.documentation("")
+    fn lasting_tables(&self) -> Vec<(String, u64)> {
+        let tables = self.tables().into_iter().filter(|table| table.name != "history");
+        tables.map(|table| (table.name, table.rows)).collect()
     }
 
-    fn dataset_key(&self) -> String {
-        format!("tpcb v1{}", self.options.key_of(&["scale", "mysql_storage_engine", "create_table_options"]))
+    fn sums(&self) -> Vec<Sum> {
+        vec![Sum::of_rows("rows of history", ["history"], Wanted::Rows)]
     }
 
-    fn data_bytes(&self) -> u64 {
-        self.scale() * 16_000_000 + 1_000_000
-    }
-
-    fn needs(&self, sessions: u32) -> Needs {
-        self.workload.needs(sessions)
-    }
-
-    fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
-        let tables = vec![
-            self.table("accounts", 'a', ACCOUNTS, 84),
-            self.table("tellers", 't', TELLERS, 84),
-            self.table("branches", 'b', 1, 88),
-            self.history(),
-        ];
-        loader::load(at, &self.workload.dialect, LoadPlan { tables }, progress)
-    }
-
-    fn rows_by_table(&self) -> Result<Vec<(String, u64)>, Error> {
-        let scale = self.scale();
-        Ok(vec![
-            ("branches".to_owned(), scale),
-            ("tellers".to_owned(), scale * TELLERS),
-            ("accounts".to_owned(), scale * ACCOUNTS),
-        ])
-    }
-
-    fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
-        let mut control = Control::connect(target, "count rows before the run")?;
-        let totals = self.workload.tally.totals();
-        let rows = control.number("counting rows", "SELECT COUNT(*) FROM history")?;
-        Ok(Baseline {
-            figures: BTreeMap::from([
-                (HISTORY.to_owned(), rows),
-                (TALLIED[0].to_owned(), i128::from(totals.sure.rows)),
-                (TALLIED[1].to_owned(), i128::from(totals.doubt_high.rows)),
-            ]),
-        })
-    }
-
-    fn tally(&self) -> Option<&Tally> {
-        Some(&self.workload.tally)
-    }
-
-    fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {
-        let mut control = Control::connect(target, "check the tables after the run")?;
-        let was = |name: &str| before.figures.get(name).copied().unwrap_or(0);
-        let totals = self.workload.tally.totals();
-        let low = was(HISTORY) + i128::from(totals.sure.rows) - was(TALLIED[0]);
-        let high = low + i128::from(totals.doubt_high.rows) - was(TALLIED[1]);
-        let rows = control.number("counting rows", "SELECT COUNT(*) FROM history")?;
-        let mut checks = vec![Check::between(HISTORY, rows, low, high)];
+    fn conditions(&self, control: &mut Control) -> Result<Vec<Check>, Error> {
         if self.workload.draw.variant != Variant::Tpcb {
-            return Ok(checks);
+            return Ok(Vec::new());
         }
         let mut sum = |column: &str, table: &str| {
             control.number("adding up balances", &format!("SELECT SUM({column}) FROM {table}"))
         };
         let paid = sum("delta", "history")?;
-        for (column, table) in [("abalance", "accounts"), ("tbalance", "tellers"), ("bbalance", "branches")] {
+        let balances = [("abalance", "accounts"), ("tbalance", "tellers"), ("bbalance", "branches")];
+        let check = |(column, table)| {
             let name = format!("sum of {column} = sum of the amounts in history");
-            checks.push(Check::between(name, sum(column, table)?, paid, paid));
-        }
-        Ok(checks)
-    }
-
-    fn sessions(&self, target: &Target, seed: u64) -> Box<dyn SessionFactory> {
-        engine::sessions(&self.workload, target, seed)
+            Ok(Check::between(name, sum(column, table)?, paid, paid))
+        };
+        balances.into_iter().map(check).collect()
     }
 }
 
 /// What is drawn, for the test of all workloads.
 #[cfg(test)]
 pub(super) fn drawn(given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
-    engine::seen::checksum(&configured(given, dialect).expect("good options").workload)
+    crate::engine::seen::checksum(&configured(given, dialect).expect("good options").workload)
 }

@@ -8,7 +8,6 @@ mod draw;
 mod session;
 mod statements;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,9 +15,11 @@ use load::{SessionFactory, StepResult};
 use wire::Target;
 
 use super::Single;
+use super::schema::Schema;
 use crate::control::Control;
 use crate::engine::link::LinkPlan;
 use crate::engine::statements::StatementPlan;
+use crate::engine::sums;
 use crate::engine::tally::Tally;
 use crate::loader;
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
@@ -30,7 +31,7 @@ use data::Data;
 use draw::Kind;
 use statements::Book;
 
-const HOMES: &[Cow<'static, str>] = &[Cow::Borrowed("fixed"), Cow::Borrowed("random")];
+const HOMES: &[&str] = &["fixed", "random"];
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::count("warehouses", "10", 1, 100_000, "scale: about 100 MB for each"),
@@ -83,13 +84,11 @@ pub(super) const WORKLOAD: Single = Single {
 
 fn configure(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Box<dyn Configured>, OptionError> {
     let options = Options::for_server("tpcc", OPTIONS, given, &dialect)?;
-    let suffix = options.table_suffix(&dialect);
     Ok(Box::new(ConfiguredTpcc {
         data: Data {
             warehouses: options.count("warehouses"),
             seed: options.count("data_seed"),
-            suffix,
-            dialect: dialect.clone(),
+            schema: Schema::of(&options, &dialect),
         },
         book: Arc::new(Book::new()),
         tally: Arc::default(),
@@ -169,7 +168,7 @@ impl Configured for ConfiguredTpcc {
     }
 
     fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
-        checks::baseline(target, &self.tally)
+        sums::baseline(target, &[checks::new_orders()], &self.tally)
     }
 
     fn tally(&self) -> Option<&Tally> {
@@ -177,7 +176,10 @@ impl Configured for ConfiguredTpcc {
     }
 
     fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {
-        checks::check(target, &self.tally, before)
+        let mut control = Control::connect(target, "check the tables after the run")?;
+        let mut checks = sums::check(&mut control, &[checks::new_orders()], before, &self.tally)?;
+        checks.extend(checks::conditions(&mut control, false)?);
+        Ok(checks)
     }
 
     fn sessions(&self, target: &Target, seed: u64) -> Box<dyn SessionFactory> {

@@ -198,7 +198,7 @@ impl<D: Draw> Session for Runner<D> {
     }
 
     #[inline]
-    fn prepare(&mut self) {
+    fn draw(&mut self) {
         let Runner { workload, memory, program, .. } = self;
         program.advance(|program| workload.draw.draw(memory, program));
     }

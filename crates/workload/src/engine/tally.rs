@@ -49,6 +49,13 @@ impl Totals {
         self.doubt_high.add(other.doubt_high);
     }
 
+    /// The least and the most that one figure may have changed since `before`.
+    pub(crate) fn since(&self, before: &Totals, of: fn(Change) -> i64) -> (i128, i128) {
+        let grown = |part: fn(&Totals) -> Change| i128::from(of(part(self))) - i128::from(of(part(before)));
+        let sure = grown(|totals| totals.sure);
+        (sure + grown(|totals| totals.doubt_low), sure + grown(|totals| totals.doubt_high))
+    }
+
     fn doubt(&mut self, change: Change) {
         self.doubt_low.add(Change { rows: change.rows.min(0), k: change.k.min(0) });
         self.doubt_high.add(Change { rows: change.rows.max(0), k: change.k.max(0) });

@@ -1,10 +1,9 @@
 //! Tables and rows of the family.
 
 use super::options::Settings;
-use crate::control::Control;
-use crate::loader::{self, LoadPlan, TableLoad};
+use crate::builtin::schema::{Key, Schema, Table};
+use crate::loader::TableLoad;
 use crate::random::{Rng, SplitMix64, digit_groups, digits};
-use crate::{Error, LoadAt, LoadReport, Progress};
 
 /// Changes with anything that changes the bytes of generated rows.
 const GENERATOR_VERSION: u32 = 1;
@@ -31,9 +30,7 @@ pub(super) fn key(settings: &Settings) -> String {
         "zipfian" => &["rand_zipfian_exp"],
         _ => &[],
     };
-    for name in of_data.iter().chain(of_distribution) {
-        key.push_str(&format!(" {name}={}", settings.options.text(name)));
-    }
+    [&of_data, of_distribution].iter().for_each(|names| key.push_str(&settings.options.key_of(names)));
     key
 }
 
@@ -43,88 +40,65 @@ pub(super) fn bytes_on_disk(settings: &Settings) -> u64 {
     settings.tables.saturating_mul(settings.table_size.saturating_mul(265).saturating_add(400_000))
 }
 
-/// The CREATE TABLE without indexes that can wait until the rows are there.
-fn create_table(settings: &Settings, table: &str) -> String {
-    let syntax = settings.dialect.syntax();
-    let int = if settings.is_wide() { "BIGINT" } else { "INTEGER" };
-    let id = match (settings.is_auto_inc, settings.is_wide()) {
-        (false, _) => format!("{int} NOT NULL"),
-        (true, _) if settings.is_redshift => format!("{int} IDENTITY(1,1)"),
-        (true, false) => syntax.auto_int.to_owned(),
-        (true, true) => syntax.auto_bigint.to_owned(),
-    };
-    // InnoDB keeps its rows in the primary key, so it has to be there first; in a heap it is built faster from
-    // the rows.
-    let key = match (syntax.has_engines, settings.options.switch("secondary")) {
-        (true, false) => ", PRIMARY KEY (id)",
-        (true, true) => ", KEY xid (id)",
-        (false, _) => "",
-    };
-    format!(
-        "CREATE TABLE {table} (id {id}, k {int} DEFAULT '0' NOT NULL, c CHAR(120) DEFAULT '' NOT NULL, \
-         pad CHAR(60) DEFAULT '' NOT NULL{key}){}",
-        settings.dialect.table_options(&settings.engine, settings.options.text("create_table_options"))
-    )
-}
+/// Columns of every table of the family, and of those before sysbench 1.0.
+pub(in crate::builtin) const C: (&str, &str) = ("c", "CHAR(120) DEFAULT '' NOT NULL");
+pub(in crate::builtin) const PAD: (&str, &str) = ("pad", "CHAR(60) DEFAULT '' NOT NULL");
 
-/// Statements on a table when its rows are there.
-fn after_rows(settings: &Settings, number: u64) -> Vec<String> {
-    let table = format!("sbtest{number}");
-    let mut statements = Vec::new();
-    if !settings.dialect.syntax().has_engines {
-        statements.push(if settings.options.switch("secondary") {
-            format!("CREATE INDEX xid{number} ON {table} (id)")
-        } else {
-            format!("ALTER TABLE {table} ADD PRIMARY KEY (id)")
-        });
-        if settings.is_auto_inc && !settings.is_redshift {
-            statements.extend(settings.dialect.continue_numbering(&table, "id", settings.table_size));
-        }
-    }
-    if settings.options.switch("create_secondary") && !settings.is_redshift {
-        statements.push(format!("CREATE INDEX k_{number} ON {table} (k)"));
-    }
-    statements
-}
-
-/// Appends row `row` (from 0) of a table as a line of tab-separated text. It depends on nothing but seed, table
-/// and row.
-fn push_row(settings: &Settings, table_seed: u64, row: u64, out: &mut Vec<u8>) {
-    let mut rng = Rng::stream(table_seed, row);
+/// Appends row `row` (from 0) of a table as a line of tab-separated text.
+pub(in crate::builtin) fn sbtest_row(rng: &mut Rng, row: u64, k: u64, out: &mut Vec<u8>) {
     digits(row + 1, out);
     out.push(b'\t');
-    digits(settings.rows.sample(&mut rng), out);
+    digits(k, out);
     out.push(b'\t');
-    digit_groups(&mut rng, 10, out);
+    digit_groups(rng, 10, out);
     out.push(b'\t');
-    digit_groups(&mut rng, 5, out);
+    digit_groups(rng, 5, out);
     out.push(b'\n');
 }
 
-pub(super) fn load(
-    settings: &Settings,
-    at: &LoadAt,
-    progress: &(dyn Fn(Progress) + Sync),
-) -> Result<LoadReport, Error> {
-    let tables = (1..=settings.tables).map(|number| {
-        let table_seed = SplitMix64::new(settings.data_seed ^ (number << 40)).next();
-        let name = format!("sbtest{number}");
-        TableLoad {
-            create: vec![create_table(settings, &name)],
-            columns: "id, k, c, pad".to_owned(),
-            rows: settings.table_size,
-            push_row: Box::new(move |row, out: &mut Vec<u8>| push_row(settings, table_seed, row, out)),
-            after: after_rows(settings, number),
-            name,
-        }
-    });
-    loader::load(at, &settings.dialect, LoadPlan { tables: tables.collect() }, progress)
+/// The row depends on nothing but seed, table and row.
+fn push_row(settings: &Settings, table_seed: u64, row: u64, out: &mut Vec<u8>) {
+    let mut rng = Rng::stream(table_seed, row);
+    let k = settings.rows.sample(&mut rng);
+    sbtest_row(&mut rng, row, k, out);
 }
 
-/// Rows of each table, in order.
-pub(super) fn count_rows(settings: &Settings, control: &mut Control) -> Result<Vec<i128>, Error> {
-    let count = |table: String| control.number("counting rows", &format!("SELECT COUNT(*) FROM {table}"));
-    settings.tables().into_iter().map(count).collect()
+pub(super) fn tables(settings: &Settings) -> Vec<TableLoad<'_>> {
+    let schema = Schema::of(&settings.options, &settings.dialect);
+    let syntax = schema.dialect.syntax();
+    let is_wide = settings.is_wide();
+    let id = match (settings.is_auto_inc, is_wide) {
+        (false, false) => "INTEGER NOT NULL",
+        (false, true) => "BIGINT NOT NULL",
+        (true, false) if settings.is_redshift => "INTEGER IDENTITY(1,1)",
+        (true, true) if settings.is_redshift => "BIGINT IDENTITY(1,1)",
+        (true, false) => syntax.auto_int,
+        (true, true) => syntax.auto_bigint,
+    };
+    let k = if is_wide { "BIGINT DEFAULT '0' NOT NULL" } else { "INTEGER DEFAULT '0' NOT NULL" };
+    let rows = settings.table_size;
+    let table = |number: u64| {
+        let (name, index) = (format!("sbtest{number}"), format!("xid{number}"));
+        let key = match (settings.options.switch("secondary"), syntax.has_engines) {
+            (false, _) => Key::Primary("id"),
+            (true, true) => Key::Index("xid", "id"),
+            // There the names of indexes are those of the whole schema.
+            (true, false) => Key::Index(&index, "id"),
+        };
+        let mut after = Vec::new();
+        if !syntax.has_engines && settings.is_auto_inc && !settings.is_redshift {
+            after.extend(settings.dialect.continue_numbering(&name, "id", rows));
+        }
+        if settings.options.switch("create_secondary") && !settings.is_redshift {
+            after.push(format!("CREATE INDEX k_{number} ON {name} (k)"));
+        }
+        let columns = &[("id", id), ("k", k), C, PAD];
+        let table_seed = SplitMix64::new(settings.data_seed ^ (number << 40)).next();
+        schema.table(Table { name: &name, columns, key, after, rows }, move |row, out| {
+            push_row(settings, table_seed, row, out)
+        })
+    };
+    (1..=settings.tables).map(table).collect()
 }
 
 #[cfg(test)]
@@ -161,15 +135,15 @@ mod tests {
     fn schema_follows_dialect_and_options() {
         let mysql = settings(Flavor::Mysql, &[("mysql_storage_engine", "myisam")]);
         assert_eq!(
-            create_table(&mysql, "sbtest1"),
+            tables(&mysql)[0].create[0],
             "CREATE TABLE sbtest1 (id INTEGER NOT NULL AUTO_INCREMENT, k INTEGER DEFAULT '0' NOT NULL, \
              c CHAR(120) DEFAULT '' NOT NULL, pad CHAR(60) DEFAULT '' NOT NULL, PRIMARY KEY (id)) ENGINE = myisam"
         );
-        assert_eq!(after_rows(&mysql, 1), ["CREATE INDEX k_1 ON sbtest1 (k)"]);
+        assert_eq!(tables(&mysql)[0].after, ["CREATE INDEX k_1 ON sbtest1 (k)"]);
         let wide = settings(Flavor::Postgres, &[("table_size", "3G"), ("create_secondary", "off")]);
-        assert!(create_table(&wide, "sbtest1").starts_with("CREATE TABLE sbtest1 (id BIGSERIAL, k BIGINT "));
+        assert!(tables(&wide)[0].create[0].starts_with("CREATE TABLE sbtest1 (id BIGSERIAL, k BIGINT "));
         assert_eq!(
-            after_rows(&wide, 1),
+            tables(&wide)[0].after,
             [
                 "ALTER TABLE sbtest1 ADD PRIMARY KEY (id)",
                 "SELECT setval(pg_get_serial_sequence('sbtest1', 'id'), 3000000000)"
@@ -177,8 +151,8 @@ mod tests {
         );
         let secondary = settings(Flavor::Mariadb, &[("secondary", "on"), ("auto_inc", "off")]);
         assert!(
-            create_table(&secondary, "t").contains("id INTEGER NOT NULL, ")
-                && create_table(&secondary, "t").contains("KEY xid (id)")
+            tables(&secondary)[0].create[0].contains("id INTEGER NOT NULL, ")
+                && tables(&secondary)[0].create[0].contains("KEY xid (id)")
         );
     }
 

@@ -6,7 +6,7 @@ use super::options::Settings;
 use crate::Flavor;
 use crate::engine::ids::NewIds;
 use crate::engine::{Draw, Program, StatementClass};
-use crate::random::{Distribution, Rng, digit_groups};
+use crate::random::{Rng, digit_groups};
 
 /// Which member of the family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,13 +67,11 @@ struct Group {
 #[derive(Debug)]
 pub(super) struct Mix {
     groups: Vec<Group>,
-    tables: u64,
-    table_size: u64,
-    /// Over the row numbers of a table.
-    rows: Distribution,
     range_size: u64,
     delta: u64,
     new_row_id: NewRowId,
+    pub(super) member: Member,
+    pub(super) settings: Settings,
 }
 
 /// The id of a row that is inserted alone.
@@ -104,8 +102,8 @@ type Part = (Parameters, u64, Vec<StatementClass>);
 
 impl Mix {
     /// With the statements of a transaction.
-    pub(super) fn new(member: Member, settings: &Settings) -> (Mix, Vec<StatementClass>) {
-        let mut parts = parts(member, settings);
+    pub(super) fn new(member: Member, settings: Settings) -> (Mix, Vec<StatementClass>) {
+        let mut parts = parts(member, &settings);
         if member.has_brackets() && !settings.options.switch("skip_trx") {
             parts.insert(0, (Parameters::Bracket, 1, vec![StatementClass::begin("1")]));
             parts.push((Parameters::Bracket, 1, vec![StatementClass::commit("1")]));
@@ -117,12 +115,11 @@ impl Mix {
         }
         let mix = Mix {
             groups,
-            tables: settings.tables,
-            table_size: settings.table_size,
-            rows: settings.rows.clone(),
             range_size: settings.options.count("range_size"),
             delta: if member == Member::RandomRanges { settings.options.count("delta") } else { 0 },
-            new_row_id: NewRowId::of(settings),
+            new_row_id: NewRowId::of(&settings),
+            member,
+            settings,
         };
         (mix, classes)
     }
@@ -132,7 +129,7 @@ impl Mix {
         if let Some(id) = id {
             program.signed(id);
         }
-        program.int(self.rows.sample(rng));
+        program.int(self.settings.rows.sample(rng));
         program.text(|out| digit_groups(rng, 10, out));
         program.text(|out| digit_groups(rng, 5, out));
         program.push(class, table);
@@ -142,18 +139,18 @@ impl Mix {
         let Memory { rng, ids } = memory;
         match group.parameters {
             Parameters::Bracket => {}
-            Parameters::Id => program.int(self.rows.sample(rng)),
+            Parameters::Id => program.int(self.settings.rows.sample(rng)),
             Parameters::Range => {
-                let first = self.rows.sample(rng);
+                let first = self.settings.rows.sample(rng);
                 program.int(first);
                 program.int(first + self.range_size - 1);
             }
             Parameters::TextAndId => {
                 program.text(|out| digit_groups(rng, 10, out));
-                program.int(self.rows.sample(rng));
+                program.int(self.settings.rows.sample(rng));
             }
             Parameters::DeleteInsert => {
-                let id = self.rows.sample(rng);
+                let id = self.settings.rows.sample(rng);
                 program.int(id);
                 program.push(group.class, table);
                 return self.draw_row(Some(id as i64), rng, group.class + 1, table, program);
@@ -166,10 +163,12 @@ impl Mix {
                 };
                 return self.draw_row(id, rng, group.class, table, program);
             }
-            Parameters::Points(points) => (0..points).for_each(|_| program.int(self.rows.sample(rng))),
+            Parameters::Points(points) => {
+                (0..points).for_each(|_| program.int(self.settings.rows.sample(rng)))
+            }
             Parameters::Ranges(ranges) => {
                 for _ in 0..ranges {
-                    let first = self.rows.sample(rng);
+                    let first = self.settings.rows.sample(rng);
                     program.int(first);
                     program.int(first + self.delta);
                 }
@@ -190,14 +189,17 @@ impl Draw for Mix {
     type Memory = Memory;
 
     fn memory(&self, seed: u64, session: u32) -> Memory {
-        Memory { rng: Rng::stream(seed, u64::from(session)), ids: NewIds::new(self.table_size, seed) }
+        Memory {
+            rng: Rng::stream(seed, u64::from(session)),
+            ids: NewIds::new(self.settings.table_size, seed),
+        }
     }
 
     fn draw(&self, memory: &mut Memory, program: &mut Program) {
         for group in &self.groups {
             let table = match group.parameters {
                 Parameters::Bracket => 0,
-                _ => memory.rng.uniform(0, self.tables - 1) as usize,
+                _ => memory.rng.uniform(0, self.settings.tables - 1) as usize,
             };
             for _ in 0..group.times {
                 self.draw_statements(group, table, memory, program);

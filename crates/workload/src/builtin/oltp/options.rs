@@ -1,26 +1,18 @@
 //! The family's options, with sysbench's names and defaults.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::mix::Member;
 use crate::dialect::Isolation;
-use crate::options::{Options, RANDOM_OPTIONS, distribution_kind};
+use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, RANDOM_OPTIONS, TABLE_OPTIONS, distribution_kind};
 use crate::random::Distribution;
 use crate::{Dialect, OptionError, OptionSpec};
 
 const COUNT_MAX: u64 = 1_000_000;
 
-const PS_MODES: &[Cow<'static, str>] = &[Cow::Borrowed("auto"), Cow::Borrowed("disable")];
-const VARIANTS: &[Cow<'static, str>] = &[Cow::Borrowed(""), Cow::Borrowed("redshift")];
-const ISOLATIONS: &[Cow<'static, str>] = &[
-    Cow::Borrowed(""),
-    Cow::Borrowed("read-uncommitted"),
-    Cow::Borrowed("read-committed"),
-    Cow::Borrowed("repeatable-read"),
-    Cow::Borrowed("serializable"),
-];
+const VARIANTS: &[&str] = &["", "redshift"];
+const ISOLATIONS: &[&str] = &["", "read-uncommitted", "read-committed", "repeatable-read", "serializable"];
 
 const COMMON: [OptionSpec; 22] = [
     OptionSpec::count("tables", "1", 1, COUNT_MAX, "number of tables"),
@@ -42,20 +34,15 @@ const COMMON: [OptionSpec; 22] = [
     OptionSpec::count("delete_inserts", "1", 0, COUNT_MAX, "pairs of delete and insert in a transaction"),
     OptionSpec::switch("range_selects", "on", "off: no range selects at all"),
     OptionSpec::switch("auto_inc", "on", "id numbers itself"),
-    OptionSpec::text("create_table_options", "", "appended to CREATE TABLE"),
+    TABLE_OPTIONS,
     OptionSpec::switch("skip_trx", "off", "on: no BEGIN and COMMIT, each statement for itself"),
     OptionSpec::switch("secondary", "off", "on: a secondary index on id in place of the primary key"),
     OptionSpec::switch("create_secondary", "on", "the index on k"),
     OptionSpec::count("reconnect", "0", 0, u64::MAX, "connect anew after so many transactions; 0: never"),
-    crate::options::ENGINE,
+    ENGINE,
     OptionSpec::word("pgsql_variant", "", VARIANTS, "redshift: no SERIAL, no secondary index")
         .only(wire::Protocol::Postgres),
-    OptionSpec::word(
-        "db_ps_mode",
-        "auto",
-        PS_MODES,
-        "disable: text protocol in place of prepared statements",
-    ),
+    PS_MODE,
     OptionSpec::word(
         "isolation",
         "",
@@ -63,8 +50,6 @@ const COMMON: [OptionSpec; 22] = [
         "isolation level of each session; nothing: as the server has it",
     ),
 ];
-
-const DATA_SEED: OptionSpec = OptionSpec::count("data_seed", "42", 0, u64::MAX, "seed of the generated rows");
 
 static PLAIN: LazyLock<Vec<OptionSpec>> = LazyLock::new(|| specs_with(&[]));
 static POINTS: LazyLock<Vec<OptionSpec>> = LazyLock::new(|| {
@@ -131,7 +116,7 @@ impl Settings {
             tables: options.count("tables"),
             table_size,
             engine: options.text("mysql_storage_engine").to_owned(),
-            is_prepared: options.text("db_ps_mode") == "auto",
+            is_prepared: options.is_prepared(),
             is_auto_inc: options.switch("auto_inc"),
             is_redshift: options.text("pgsql_variant") == "redshift",
             data_seed: options.count("data_seed"),

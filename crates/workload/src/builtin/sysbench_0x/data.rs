@@ -1,18 +1,21 @@
 //! Tables and rows of the old forms.
 
-use super::{ConfiguredOld, Form};
-use crate::loader::{self, LoadPlan, TableLoad};
-use crate::random::{Rng, SplitMix64, digit_groups, digits};
-use crate::{Error, LoadAt, LoadReport, Progress};
+use super::Form;
+use super::mix::Transaction;
+use crate::builtin::drawn::Drawn;
+use crate::builtin::oltp::{C, PAD as PAD_COLUMN, sbtest_row};
+use crate::builtin::schema::{Key, Schema, Table};
+use crate::loader::TableLoad;
+use crate::random::{Rng, SplitMix64, digits};
 
 /// Changes with anything that changes the bytes of generated rows.
 const GENERATOR_VERSION: u32 = 1;
 /// The pad of every row that 0.4 loads.
 const PAD: &[u8] = b"qqqqqqqqqqwwwwwwwwwweeeeeeeeeerrrrrrrrrrtttttttttt";
 
-pub(super) fn key(of: &ConfiguredOld) -> String {
+pub(super) fn key(of: &Drawn<Transaction>) -> String {
     let options = &of.options;
-    let names: &[&str] = match of.form {
+    let names: &[&str] = match of.workload.draw.form {
         Form::V04 => &["table_name", "mysql_storage_engine", "create_table_options"],
         Form::V05 => &[
             "tables",
@@ -25,91 +28,62 @@ pub(super) fn key(of: &ConfiguredOld) -> String {
             "dist_res",
         ],
     };
-    let form = if of.form == Form::V04 { "0.4" } else { "0.5" };
-    let mut key = format!("sysbench {form} v{GENERATOR_VERSION} rows={}", of.loaded_rows());
-    for name in names {
-        key.push_str(&format!(" {name}={}", options.text(name)));
-    }
-    if is_myisam(of) && of.form == Form::V04 {
+    let form = if of.workload.draw.form == Form::V04 { "0.4" } else { "0.5" };
+    let (rows, options_of_data) = (of.loaded_rows(), options.key_of(names));
+    let mut key = format!("sysbench {form} v{GENERATOR_VERSION} rows={rows}{options_of_data}");
+    if is_myisam(of) && of.workload.draw.form == Form::V04 {
         key.push_str(&format!(" myisam_max_rows={}", options.text("myisam_max_rows")));
     }
     key
 }
 
-fn is_myisam(of: &ConfiguredOld) -> bool {
+fn is_myisam(of: &Drawn<Transaction>) -> bool {
     of.options.text("mysql_storage_engine").eq_ignore_ascii_case("myisam")
 }
 
-/// The statement without the index on k, which waits until the rows are there.
-pub(super) fn create_table(of: &ConfiguredOld, table: &str) -> String {
-    let dialect = &of.workload.dialect;
-    let syntax = dialect.syntax();
-    let int = if syntax.has_engines { "INTEGER UNSIGNED" } else { "INTEGER" };
-    let id = if syntax.has_engines { "INTEGER UNSIGNED NOT NULL AUTO_INCREMENT" } else { syntax.auto_int };
-    let key = if syntax.has_engines { ", PRIMARY KEY (id)" } else { "" };
-    let mut suffix = of.options.table_suffix(dialect);
-    if syntax.has_engines && is_myisam(of) && of.form == Form::V04 {
-        suffix.push_str(&format!(" MAX_ROWS={}", of.options.text("myisam_max_rows")));
-    }
-    format!(
-        "CREATE TABLE {table} (id {id}, k {int} DEFAULT '0' NOT NULL, c CHAR(120) DEFAULT '' NOT NULL, \
-         pad CHAR(60) DEFAULT '' NOT NULL{key}){suffix}"
-    )
-}
-
-fn after_rows(of: &ConfiguredOld, table: &str, number: usize) -> Vec<String> {
-    let dialect = &of.workload.dialect;
-    let mut statements = Vec::new();
-    if !dialect.syntax().has_engines {
-        statements.push(format!("ALTER TABLE {table} ADD PRIMARY KEY (id)"));
-        if of.loaded_rows() > 0 {
-            statements.extend(dialect.continue_numbering(table, "id", of.loaded_rows()));
-        }
-    }
-    statements.push(match of.form {
-        Form::V04 => format!("CREATE INDEX k ON {table} (k)"),
-        Form::V05 => format!("CREATE INDEX k_{number} ON {table} (k)"),
-    });
-    statements
-}
-
 /// Row `row` (from 0) of a table.
-pub(super) fn push_row(of: &ConfiguredOld, table_seed: u64, row: u64, out: &mut Vec<u8>) {
-    digits(row + 1, out);
-    match of.form {
+pub(super) fn push_row(of: &Drawn<Transaction>, table_seed: u64, row: u64, out: &mut Vec<u8>) {
+    match of.workload.draw.form {
         Form::V04 => {
+            digits(row + 1, out);
             out.extend_from_slice(b"\t0\t \t");
             out.extend_from_slice(PAD);
+            out.push(b'\n');
         }
         Form::V05 => {
             let mut rng = Rng::stream(table_seed, row);
-            out.push(b'\t');
-            digits(of.workload.draw.sample_row(&mut rng), out);
-            out.push(b'\t');
-            digit_groups(&mut rng, 10, out);
-            out.push(b'\t');
-            digit_groups(&mut rng, 5, out);
+            let k = of.workload.draw.sample_row(&mut rng);
+            sbtest_row(&mut rng, row, k, out);
         }
     }
-    out.push(b'\n');
 }
 
-pub(super) fn load(
-    of: &ConfiguredOld,
-    at: &LoadAt,
-    progress: &(dyn Fn(Progress) + Sync),
-) -> Result<LoadReport, Error> {
-    let seed = if of.form == Form::V05 { of.options.count("data_seed") } else { 0 };
-    let tables = of.workload.tables.iter().zip(1_usize..).map(|(name, number)| {
-        let table_seed = SplitMix64::new(seed ^ ((number as u64) << 40)).next();
-        TableLoad {
-            name: name.clone(),
-            create: vec![create_table(of, name)],
-            columns: "id, k, c, pad".to_owned(),
-            rows: of.loaded_rows(),
-            push_row: Box::new(move |row, out: &mut Vec<u8>| push_row(of, table_seed, row, out)),
-            after: after_rows(of, name, number),
+pub(super) fn tables(of: &Drawn<Transaction>) -> Vec<TableLoad<'_>> {
+    let (form, mut schema) = (of.workload.draw.form, Schema::of(&of.options, &of.workload.dialect));
+    let syntax = schema.dialect.syntax();
+    let seed = if form == Form::V05 { of.options.count("data_seed") } else { 0 };
+    if syntax.has_engines && is_myisam(of) && form == Form::V04 {
+        schema.suffix.push_str(&format!(" MAX_ROWS={}", of.options.text("myisam_max_rows")));
+    }
+    let (id, k) = match syntax.has_engines {
+        true => ("INTEGER UNSIGNED NOT NULL AUTO_INCREMENT", "INTEGER UNSIGNED DEFAULT '0' NOT NULL"),
+        false => (syntax.auto_int, "INTEGER DEFAULT '0' NOT NULL"),
+    };
+    let rows = of.loaded_rows();
+    let table = |(name, number): (&String, u64)| {
+        let mut after = Vec::new();
+        if !syntax.has_engines && rows > 0 {
+            after.extend(schema.dialect.continue_numbering(name, "id", rows));
         }
-    });
-    loader::load(at, &of.workload.dialect, LoadPlan { tables: tables.collect() }, progress)
+        after.push(match form {
+            Form::V04 => format!("CREATE INDEX k ON {name} (k)"),
+            Form::V05 => format!("CREATE INDEX k_{number} ON {name} (k)"),
+        });
+        let columns = &[("id", id), ("k", k), C, PAD_COLUMN];
+        let table_seed = SplitMix64::new(seed ^ (number << 40)).next();
+        schema.table(Table { name, columns, key: Key::Primary("id"), after, rows }, move |row, out| {
+            push_row(of, table_seed, row, out)
+        })
+    };
+    of.workload.tables.iter().zip(1..).map(table).collect()
 }

@@ -70,8 +70,8 @@ struct Step {
 /// Draws the transactions.
 #[derive(Debug)]
 pub(super) struct Transaction {
-    form: Form,
-    mode: Mode,
+    pub(super) form: Form,
+    pub(super) mode: Mode,
     rows: Rows,
     range_size: u64,
     tables: usize,

@@ -1,15 +1,16 @@
 use super::*;
 use crate::engine::{Draw, seen};
-use crate::{Flavor, Version};
+use crate::{Configured, Flavor, Version};
 
-fn fixed(name: &str, flavor: Flavor, given: &[(&str, &str)]) -> ConfiguredOld {
+fn fixed(name: &str, flavor: Flavor, given: &[(&str, &str)]) -> Drawn<Transaction> {
     let given = given.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    let member = MEMBERS.iter().find(|member| member.name == name).expect("a member");
-    member.fixed(&given, Dialect { flavor, version: Version::default(), engine: None }).expect("good options")
+    let form = if name == OLTP_04.name { Form::V04 } else { Form::V05 };
+    let dialect = Dialect { flavor, version: Version::default(), engine: None };
+    configured(form, &given, dialect).expect("good options")
 }
 
 /// Reads, writes and others of a transaction, by the statements' first words.
-fn counts(of: &ConfiguredOld) -> (usize, usize, usize) {
+fn counts(of: &Drawn<Transaction>) -> (usize, usize, usize) {
     let mut memory = of.workload.draw.memory(1, 0);
     let names: Vec<&str> =
         seen::transaction(&of.workload, &mut memory).iter().map(|(name, _)| *name).collect();
@@ -79,7 +80,7 @@ fn ranges_end_within_the_table_in_04_only() {
                 let rows = last - first + 1;
                 assert_eq!(
                     rows,
-                    if of.form == Form::V04 && name == "distinct_range" { 101 } else { 100 },
+                    if of.workload.draw.form == Form::V04 && name == "distinct_range" { 101 } else { 100 },
                     "{name}"
                 );
                 longest = longest.max(last);
@@ -107,13 +108,13 @@ fn deletes_step_through_all_rows() {
 #[test]
 fn rows_and_schema_are_the_old_ones() {
     let of = fixed("oltp_04", Flavor::Mysql, &[("mysql_storage_engine", "myisam")]);
-    let line = |of: &ConfiguredOld, row| {
+    let line = |of: &Drawn<Transaction>, row| {
         let mut out = Vec::new();
         data::push_row(of, 1, row, &mut out);
         String::from_utf8(out).expect("ASCII")
     };
     assert_eq!(line(&of, 9), "10\t0\t \tqqqqqqqqqqwwwwwwwwwweeeeeeeeeerrrrrrrrrrtttttttttt\n");
-    assert!(data::create_table(&of, "sbtest").ends_with("ENGINE = myisam MAX_ROWS=1000000"));
+    assert!(of.tables()[0].create[0].ends_with("ENGINE = myisam MAX_ROWS=1000000"));
     let new = fixed("oltp_05", Flavor::Postgres, &[]);
     let fields = line(&new, 0);
     let lengths: Vec<usize> = fields.trim_end().split('\t').map(str::len).collect();

@@ -2,11 +2,9 @@
 
 use std::collections::HashMap;
 
-use wire::Target;
-
 use crate::control::Control;
-use crate::engine::tally::Tally;
-use crate::{Baseline, Check, Error};
+use crate::engine::sums::{Sum, Wanted};
+use crate::{Check, Error};
 
 /// Number, what must hold, and a query that counts where it does not. Conditions 10 and 12 are in [`customers`].
 const CONDITIONS: [(u32, &str, &str); 9] = [
@@ -145,28 +143,7 @@ fn each_row(
     asked.map(drop).map_err(|source| crate::control::statement_error(doing, sql, source))
 }
 
-const NEXT_IDS: &str = "sum of D_NEXT_O_ID";
-const TALLIED: [&str; 2] = ["new orders", "new orders in doubt"];
-
-pub(super) fn baseline(target: &Target, tally: &Tally) -> Result<Baseline, Error> {
-    let mut control = Control::connect(target, "look at the tables before the run")?;
-    let totals = tally.totals();
-    let mut baseline = Baseline::default();
-    let next = control.number("adding up order numbers", "SELECT SUM(d_next_o_id) FROM district")?;
-    baseline.figures.insert(NEXT_IDS.to_owned(), next);
-    baseline.figures.insert(TALLIED[0].to_owned(), i128::from(totals.sure.rows));
-    baseline.figures.insert(TALLIED[1].to_owned(), i128::from(totals.doubt_high.rows));
-    Ok(baseline)
-}
-
-pub(super) fn check(target: &Target, tally: &Tally, before: &Baseline) -> Result<Vec<Check>, Error> {
-    let mut control = Control::connect(target, "check the tables after the run")?;
-    let was = |name: &str| before.figures.get(name).copied().unwrap_or(0);
-    let totals = tally.totals();
-    let low = was(NEXT_IDS) + i128::from(totals.sure.rows) - was(TALLIED[0]);
-    let high = low + i128::from(totals.doubt_high.rows) - was(TALLIED[1]);
-    let next = control.number("adding up order numbers", "SELECT SUM(d_next_o_id) FROM district")?;
-    let mut checks = vec![Check::between("new orders as counted (sum of D_NEXT_O_ID)", next, low, high)];
-    checks.extend(conditions(&mut control, false)?);
-    Ok(checks)
+/// Each new order takes a number of its district.
+pub(super) fn new_orders() -> Sum {
+    Sum::of("SUM(d_next_o_id)", "new orders as counted (sum of D_NEXT_O_ID)", ["district"], Wanted::Rows)
 }

@@ -1,7 +1,7 @@
 //! Tables and rows (clauses 1.3 and 4.3.3).
 
 use super::draw::{C_LAST_LOAD, nurand};
-use crate::Dialect;
+use crate::builtin::schema::{Key, Schema, Table};
 use crate::loader::{LoadPlan, TableLoad};
 use crate::random::{Rng, SplitMix64, digits};
 
@@ -23,9 +23,7 @@ const LOADED_AT: &[u8] = b"2026-01-01 00:00:00";
 pub(super) struct Data {
     pub(super) warehouses: u64,
     pub(super) seed: u64,
-    /// What follows the columns of CREATE TABLE.
-    pub(super) suffix: String,
-    pub(super) dialect: Dialect,
+    pub(super) schema: Schema,
 }
 
 /// Streams of random numbers, one for each kind of row.
@@ -118,7 +116,10 @@ fn district_of(index: u64) -> (u64, u64) {
 
 impl Data {
     pub(super) fn key(&self) -> String {
-        format!("tpcc v{GENERATOR_VERSION} warehouses={} seed={}{}", self.warehouses, self.seed, self.suffix)
+        format!(
+            "tpcc v{GENERATOR_VERSION} warehouses={} seed={}{}",
+            self.warehouses, self.seed, self.schema.suffix
+        )
     }
 
     /// Measured with 10 warehouses: 98 MB for each on InnoDB, 107 MB on PostgreSQL; they grow while they are run on.
@@ -146,30 +147,17 @@ impl Data {
         LoadPlan { tables }
     }
 
-    /// A table whose primary key stands in CREATE TABLE on InnoDB, which stores rows in it, and is built from the
-    /// rows on PostgreSQL.
     fn table<'a>(
         &self,
         name: &str,
         columns: &[(&str, &str)],
-        key: Option<&str>,
+        key: Key<'_>,
         indexes: &[&str],
         rows: u64,
         push_row: impl Fn(u64, &mut Vec<u8>) + Send + Sync + 'a,
     ) -> TableLoad<'a> {
-        let definitions: Vec<String> = columns.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
-        let is_inline = self.dialect.syntax().has_engines;
-        let inline = key.filter(|_| is_inline).map_or(String::new(), |key| format!(", PRIMARY KEY ({key})"));
-        let later =
-            key.filter(|_| !is_inline).map(|key| format!("ALTER TABLE {name} ADD PRIMARY KEY ({key})"));
-        TableLoad {
-            name: name.to_owned(),
-            create: vec![format!("CREATE TABLE {name} ({}{inline}){}", definitions.join(", "), self.suffix)],
-            columns: columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
-            rows,
-            push_row: Box::new(push_row),
-            after: later.into_iter().chain(indexes.iter().map(|index| (*index).to_owned())).collect(),
-        }
+        let after = indexes.iter().map(|index| (*index).to_owned()).collect();
+        self.schema.table(Table { name, columns, key, after, rows }, push_row)
     }
 
     fn warehouse(&self) -> TableLoad<'_> {
@@ -184,7 +172,7 @@ impl Data {
             ("w_tax", "DECIMAL(4,4)"),
             ("w_ytd", "DECIMAL(12,2)"),
         ];
-        self.table("warehouse", &columns, Some("w_id"), &[], self.warehouses, |row, out| {
+        self.table("warehouse", &columns, Key::Primary("w_id"), &[], self.warehouses, |row, out| {
             let mut rng = self.rng(Stream::Warehouse, row);
             field(row + 1, out);
             letters(&mut rng, 6, 10, out);
@@ -210,7 +198,7 @@ impl Data {
             ("d_next_o_id", "INTEGER"),
         ];
         let rows = self.warehouses * DISTRICTS;
-        self.table("district", &columns, Some("d_w_id, d_id"), &[], rows, |row, out| {
+        self.table("district", &columns, Key::Primary("d_w_id, d_id"), &[], rows, |row, out| {
             let mut rng = self.rng(Stream::District, row);
             let (warehouse, district) = district_of(row);
             field(district, out);
@@ -224,7 +212,7 @@ impl Data {
     }
 
     fn customer(&self) -> TableLoad<'_> {
-        let timestamp = self.dialect.syntax().timestamp;
+        let timestamp = self.schema.dialect.syntax().timestamp;
         let columns = [
             ("c_id", "INTEGER NOT NULL"),
             ("c_d_id", "INTEGER NOT NULL"),
@@ -250,7 +238,7 @@ impl Data {
         ];
         let index = ["CREATE INDEX customer_name ON customer (c_w_id, c_d_id, c_last, c_first)"];
         let rows = self.warehouses * DISTRICTS * CUSTOMERS;
-        self.table("customer", &columns, Some("c_w_id, c_d_id, c_id"), &index, rows, |row, out| {
+        self.table("customer", &columns, Key::Primary("c_w_id, c_d_id, c_id"), &index, rows, |row, out| {
             let mut rng = self.rng(Stream::Customer, row);
             let (warehouse, district) = district_of(row / CUSTOMERS);
             let number = row % CUSTOMERS;
@@ -280,7 +268,7 @@ impl Data {
     }
 
     fn history(&self) -> TableLoad<'_> {
-        let timestamp = self.dialect.syntax().timestamp;
+        let timestamp = self.schema.dialect.syntax().timestamp;
         let columns = [
             ("h_c_id", "INTEGER"),
             ("h_c_d_id", "INTEGER"),
@@ -292,7 +280,7 @@ impl Data {
             ("h_data", "VARCHAR(24)"),
         ];
         let rows = self.warehouses * DISTRICTS * CUSTOMERS;
-        self.table("history", &columns, None, &[], rows, |row, out| {
+        self.table("history", &columns, Key::None, &[], rows, |row, out| {
             let mut rng = self.rng(Stream::History, row);
             let (warehouse, district) = district_of(row / CUSTOMERS);
             field(row % CUSTOMERS + 1, out);
@@ -328,7 +316,7 @@ impl Data {
     }
 
     fn orders(&self) -> TableLoad<'_> {
-        let timestamp = self.dialect.syntax().timestamp;
+        let timestamp = self.schema.dialect.syntax().timestamp;
         let columns = [
             ("o_id", "INTEGER NOT NULL"),
             ("o_d_id", "INTEGER NOT NULL"),
@@ -341,7 +329,7 @@ impl Data {
         ];
         let index = ["CREATE INDEX orders_customer ON orders (o_w_id, o_d_id, o_c_id, o_id)"];
         let rows = self.warehouses * DISTRICTS * CUSTOMERS;
-        self.table("orders", &columns, Some("o_w_id, o_d_id, o_id"), &index, rows, |row, out| {
+        self.table("orders", &columns, Key::Primary("o_w_id, o_d_id, o_id"), &index, rows, |row, out| {
             let (warehouse, district) = district_of(row / CUSTOMERS);
             let (carrier, lines) = self.order_terms(row);
             let order = row % CUSTOMERS + 1;
@@ -369,18 +357,25 @@ impl Data {
         ];
         let each = CUSTOMERS + 1 - FIRST_UNDELIVERED;
         let rows = self.warehouses * DISTRICTS * each;
-        self.table("new_order", &columns, Some("no_w_id, no_d_id, no_o_id"), &[], rows, move |row, out| {
-            let (warehouse, district) = district_of(row / each);
-            field(FIRST_UNDELIVERED + row % each, out);
-            field(district, out);
-            digits(warehouse, out);
-            out.push(b'\n');
-        })
+        self.table(
+            "new_order",
+            &columns,
+            Key::Primary("no_w_id, no_d_id, no_o_id"),
+            &[],
+            rows,
+            move |row, out| {
+                let (warehouse, district) = district_of(row / each);
+                field(FIRST_UNDELIVERED + row % each, out);
+                field(district, out);
+                digits(warehouse, out);
+                out.push(b'\n');
+            },
+        )
     }
 
     /// Rows are counted by orders: each brings its 5 to 15 lines.
     fn order_line(&self) -> TableLoad<'_> {
-        let timestamp = self.dialect.syntax().timestamp;
+        let timestamp = self.schema.dialect.syntax().timestamp;
         let columns = [
             ("ol_o_id", "INTEGER NOT NULL"),
             ("ol_d_id", "INTEGER NOT NULL"),
@@ -395,7 +390,7 @@ impl Data {
         ];
         let rows = self.warehouses * DISTRICTS * CUSTOMERS;
         let key = "ol_w_id, ol_d_id, ol_o_id, ol_number";
-        self.table("order_line", &columns, Some(key), &[], rows, |row, out| {
+        self.table("order_line", &columns, Key::Primary(key), &[], rows, |row, out| {
             let mut rng = self.rng(Stream::OrderLine, row);
             let (warehouse, district) = district_of(row / CUSTOMERS);
             let order = row % CUSTOMERS + 1;
@@ -428,7 +423,7 @@ impl Data {
             ("i_price", "DECIMAL(5,2)"),
             ("i_data", "VARCHAR(50)"),
         ];
-        self.table("item", &columns, Some("i_id"), &[], ITEMS, |row, out| {
+        self.table("item", &columns, Key::Primary("i_id"), &[], ITEMS, |row, out| {
             let mut rng = self.rng(Stream::Item, row);
             field(row + 1, out);
             field(rng.uniform(1, 10_000), out);
@@ -453,7 +448,7 @@ impl Data {
             ("s_data", "VARCHAR(50)"),
         ]);
         let rows = self.warehouses * ITEMS;
-        self.table("stock", &columns, Some("s_w_id, s_i_id"), &[], rows, |row, out| {
+        self.table("stock", &columns, Key::Primary("s_w_id, s_i_id"), &[], rows, |row, out| {
             let mut rng = self.rng(Stream::Stock, row);
             field(row % ITEMS + 1, out);
             field(row / ITEMS + 1, out);
@@ -472,12 +467,12 @@ impl Data {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Flavor, Version};
+    use crate::{Dialect, Flavor, Version};
     use std::collections::HashSet;
 
     fn data() -> Data {
         let dialect = Dialect { flavor: Flavor::Postgres, version: Version::default(), engine: None };
-        Data { warehouses: 2, seed: 1, suffix: String::new(), dialect }
+        Data { warehouses: 2, seed: 1, schema: Schema { suffix: String::new(), dialect } }
     }
 
     fn lines(table: &TableLoad<'_>, row: u64) -> Vec<Vec<String>> {

@@ -398,7 +398,7 @@ impl Session for TpccSession {
         opened.map_err(|error| link.failure(&error))
     }
 
-    fn prepare(&mut self) {
+    fn draw(&mut self) {
         self.terminal.draw();
     }
 
