@@ -1,10 +1,10 @@
 //! Latency histograms: HDR buckets (3 significant digits, units of 100 ns, up to 1 hour) with the exact minimum,
 //! maximum and sum beside them.
 //!
-//! Two forms exist. [`Buckets`] is a flat array that is counted into and that is emptied in time proportional
-//! to the range it saw. [`Histogram`] is what results hold: the same buckets, packed into a byte or
-//! two for each bucket that was hit, because an hour of seconds by several statement classes must fit in memory. In it
-//! flat ones travel between processes.
+//! Two forms exist. [`Buckets`] (`Counts` and `Total`, by the width of a count) is a flat array that is counted into and
+//! that is emptied in time proportional to the range it saw. [`Histogram`] is what results hold: the same buckets, packed
+//! into a byte or two for each bucket that was hit, because an hour of seconds by several statement classes must fit in
+//! memory. In it flat ones travel between processes.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

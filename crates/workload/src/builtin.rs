@@ -17,7 +17,7 @@ use crate::{Configured, Dialect, OptionError, OptionSpec, Workload};
 
 type Configure = fn(&BTreeMap<String, String>, Dialect) -> Result<Box<dyn Configured>, OptionError>;
 
-/// A workload that is no member of a family.
+/// A workload that is no member of a family: what its file declares as `WORKLOAD`.
 struct Single {
     name: &'static str,
     summary: &'static str,

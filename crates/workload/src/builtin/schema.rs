@@ -39,8 +39,8 @@ impl Schema {
         Schema { suffix: dialect.table_options(engine, more), dialect: dialect.clone() }
     }
 
-    /// The table with its rows. Its key stands in CREATE TABLE on InnoDB, which stores rows in it, and is built from the
-    /// rows on PostgreSQL.
+    /// The table with its rows, as [`TableLoad::push_row`] writes them. Its key stands in CREATE TABLE on InnoDB, which
+    /// stores rows in it, and is built from the rows on PostgreSQL.
     pub(super) fn table<'a>(
         &self,
         table: Table<'_>,
