@@ -40,7 +40,7 @@ pub(crate) fn told(study: &StudyReport) -> String {
 }
 
 fn blocks(study: &StudyReport, is_watched: bool) -> String {
-    let planned = study.records.iter().map(|view| view.record.study.blocks).max().unwrap_or(0);
+    let planned = study.blocks_planned();
     if !is_watched {
         return counted(planned, "block");
     }

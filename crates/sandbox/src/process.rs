@@ -408,18 +408,23 @@ pub(crate) fn shared_memory_of(pid: u32) -> Vec<PathBuf> {
     files
 }
 
-/// The last `lines` lines of a log, at most its last 64 KiB.
-pub(crate) fn tail(path: &Path, lines: usize) -> Vec<String> {
+/// The end of a log, of so many bytes at most; empty where it cannot be read.
+pub(crate) fn end_of(log: &Path, bytes_max: u64) -> String {
     use std::io::{Read, Seek, SeekFrom};
     let read = || -> io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
+        let mut file = File::open(log)?;
         let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(64 << 10)))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(bytes_max)))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    let text = read().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    read().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+/// The last `lines` lines of a log, at most its last 64 KiB.
+pub(crate) fn tail(path: &Path, lines: usize) -> Vec<String> {
+    let text = end_of(path, 64 << 10);
     let all: Vec<&str> = text.lines().collect();
     all[all.len().saturating_sub(lines)..].iter().map(|line| (*line).to_owned()).collect()
 }

@@ -86,28 +86,27 @@ fn is_dynamic(program: &Path) -> bool {
 
 /// The name under which programs ask for a library.
 pub(crate) fn soname_of(library: std::fs::File) -> Option<String> {
-    with_elf_file(library, |elf| {
-        let (endian, data) = (elf.endian(), elf.data());
-        let sections = elf.elf_header().sections(endian, data).ok()?;
-        let (dynamic, strings) = sections.dynamic(endian, data).ok()??;
-        let strings = sections.strings(endian, data, strings).ok()?;
-        let entry = dynamic.iter().find(|d| d.tag32(endian) == Some(object::elf::DT_SONAME))?;
-        let offset = u32::try_from(entry.d_val(endian)).ok()?;
-        Some(String::from_utf8_lossy(strings.get(offset).ok()?).into_owned())
-    })?
+    with_elf_file(library, |elf| dynamic_texts(elf, object::elf::DT_SONAME)?.into_iter().next())?
 }
 
-fn with_elf<R>(
-    path: &Path,
-    look: impl FnOnce(&ElfFile64<'_, object::Endianness, &object::ReadCache<std::fs::File>>) -> R,
-) -> Option<R> {
+type Elf<'a> = ElfFile64<'a, object::Endianness, &'a object::ReadCache<std::fs::File>>;
+
+/// What the dynamic section says under a tag whose values are texts.
+fn dynamic_texts(elf: &Elf<'_>, tag: u32) -> Option<Vec<String>> {
+    let (endian, data) = (elf.endian(), elf.data());
+    let sections = elf.elf_header().sections(endian, data).ok()?;
+    let (dynamic, strings) = sections.dynamic(endian, data).ok()??;
+    let strings = sections.strings(endian, data, strings).ok()?;
+    let entries = dynamic.iter().filter(|entry| entry.tag32(endian) == Some(tag));
+    let texts = entries.filter_map(|entry| strings.get(u32::try_from(entry.d_val(endian)).ok()?).ok());
+    Some(texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect())
+}
+
+fn with_elf<R>(path: &Path, look: impl FnOnce(&Elf<'_>) -> R) -> Option<R> {
     with_elf_file(std::fs::File::open(path).ok()?, look)
 }
 
-fn with_elf_file<R>(
-    file: std::fs::File,
-    look: impl FnOnce(&ElfFile64<'_, object::Endianness, &object::ReadCache<std::fs::File>>) -> R,
-) -> Option<R> {
+fn with_elf_file<R>(file: std::fs::File, look: impl FnOnce(&Elf<'_>) -> R) -> Option<R> {
     // Reads only the parts that are looked at: some of these files have a hundred megabytes.
     let cache = object::ReadCache::new(file);
     let elf = ElfFile64::<object::Endianness, _>::parse(&cache).ok()?;
@@ -125,15 +124,8 @@ pub(crate) fn allocator_of(program: &Path) -> &'static str {
     ];
     let files = [("libjemalloc", "jemalloc"), ("libtcmalloc", "tcmalloc"), ("libmimalloc", "mimalloc")];
     let found = with_elf(program, |elf| {
-        let (endian, data) = (elf.endian(), elf.data());
-        let sections = elf.elf_header().sections(endian, data).ok()?;
-        let loaded = sections.dynamic(endian, data).ok().flatten().and_then(|(dynamic, strings)| {
-            let strings = sections.strings(endian, data, strings).ok()?;
-            let needed = dynamic.iter().filter(|entry| entry.tag32(endian) == Some(object::elf::DT_NEEDED));
-            let mut names =
-                needed.filter_map(|entry| strings.get(u32::try_from(entry.d_val(endian)).ok()?).ok());
-            names.find_map(|name| files.iter().find(|(file, _)| name.starts_with(file.as_bytes())))
-        });
+        let needed = dynamic_texts(elf, object::elf::DT_NEEDED).unwrap_or_default();
+        let loaded = needed.iter().find_map(|name| files.iter().find(|(file, _)| name.starts_with(file)));
         let linked = || {
             let mut symbols =
                 elf.symbols().chain(elf.dynamic_symbols()).filter(|symbol| !symbol.is_undefined());

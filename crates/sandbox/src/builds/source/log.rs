@@ -1,8 +1,8 @@
 //! What a build's log says of why it ended.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
+
+use crate::process;
 
 /// Its last lines.
 const LAST_LINES: usize = 20;
@@ -14,7 +14,7 @@ const END_BYTES: u64 = 4 << 20;
 /// The last lines of a log. Where several compilers ran at once, the error may stand far above the end: then its lines come
 /// first.
 pub(super) fn why(log: &Path) -> String {
-    let text = end_of(log).unwrap_or_default();
+    let text = process::end_of(log, END_BYTES);
     let lines: Vec<&str> = text.lines().collect();
     let (before, last) = lines.split_at(lines.len().saturating_sub(LAST_LINES));
     // make's and ninja's own last words tell that something failed, and not what.
@@ -32,15 +32,6 @@ fn says_error(line: &str) -> bool {
     let is_last_word = line.starts_with("make") || line.starts_with("gmake") || line.starts_with("ninja:");
     !is_last_word
         && ["error:", "cmake error", "undefined reference", "fatal:"].iter().any(|word| line.contains(word))
-}
-
-fn end_of(log: &Path) -> std::io::Result<String> {
-    let mut file = File::open(log)?;
-    let len = file.metadata()?.len();
-    file.seek(SeekFrom::Start(len.saturating_sub(END_BYTES)))?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
