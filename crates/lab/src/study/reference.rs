@@ -135,7 +135,7 @@ const LOAD: &[Key] = &[
     key("duration = \"1m30s\"", "duration", "how long a level is measured, from 100ms to a year (ms, s, m, h)").default("\"10s\""),
     key("transactions = 10_000", "whole number", "measure so many transactions instead of a time"),
     key("blocks = 7", "whole number, or { min, max }", "repeats of everything, each in random order, at most 10000; verdicts need 5; a range goes with `until`").default("5"),
-    key("pairing = \"duel\"", "adjacent or duel", "runs that are compared: one after the other (so without this key), or at the same time, loaded in slices of a \
+    key("pairing = \"duel\"", "adjacent or duel", "runs that are compared: one after the other (so without this key), or at the same time, loaded in slices of half a \
          second by turns, so that what disturbs the machine disturbs all of them"),
     key("until = \"decided\"", "decided", "end as soon as every primary comparison has a verdict, by tests that allow for a look after each block"),
     key("budget = \"20m\"", "duration", "with `until`: no block is begun that is not likely to end within this time of runs"),
