@@ -11,87 +11,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::record::{Lock, serial, write_atomically};
+use crate::settings::known::NAMES;
 use crate::{Error, Flavor, Home, OnProgress, Progress, Sandbox, Spec, copy};
 
 /// The format of snapshots, part of every key: another one makes all older snapshots unknown.
 const FORMAT: &str = "plimsoll-snapshot-1";
-
-/// Settings that do not change what a data directory holds after a clean stop, so that one snapshot serves many cells:
-/// sizes of memory, limits on sessions, durability of commits, logging to files, isolation, instrumentation. Every
-/// other setting is part of the key.
-const HARMLESS: [&str; 66] = [
-    // Memory.
-    "effective_cache_size",
-    "innodb_buffer_pool_dump_at_shutdown",
-    "innodb_buffer_pool_instances",
-    "innodb_buffer_pool_load_at_startup",
-    "innodb_buffer_pool_size",
-    "innodb_log_buffer_size",
-    "join_buffer_size",
-    "key_buffer_size",
-    "maintenance_work_mem",
-    "read_buffer_size",
-    "read_rnd_buffer_size",
-    "shared_buffers",
-    "sort_buffer_size",
-    "temp_buffers",
-    "tmp_table_size",
-    "wal_buffers",
-    "work_mem",
-    // Room for sessions.
-    "back_log",
-    "max_connections",
-    "max_prepared_stmt_count",
-    "open_files_limit",
-    "table_definition_cache",
-    "table_open_cache",
-    "table_open_cache_instances",
-    "thread_cache_size",
-    "thread_handling",
-    "thread_pool_size",
-    // Durability and writing.
-    "bgwriter_delay",
-    "bgwriter_lru_maxpages",
-    "checkpoint_completion_target",
-    "checkpoint_timeout",
-    "commit_delay",
-    "commit_siblings",
-    "fsync",
-    "full_page_writes",
-    "innodb_adaptive_flushing",
-    "innodb_adaptive_hash_index",
-    "innodb_autoinc_lock_mode",
-    "innodb_doublewrite",
-    "innodb_flush_log_at_trx_commit",
-    "innodb_flush_method",
-    "innodb_flush_neighbors",
-    "innodb_io_capacity",
-    "innodb_io_capacity_max",
-    "innodb_max_dirty_pages_pct",
-    "innodb_read_io_threads",
-    "innodb_sort_buffer_size",
-    "innodb_thread_concurrency",
-    "innodb_write_io_threads",
-    "io_method",
-    "io_workers",
-    "max_wal_size",
-    "sync_binlog",
-    "synchronous_commit",
-    "wal_sync_method",
-    // Logging and instruments.
-    "general_log",
-    "log_output",
-    "performance_schema",
-    "slow_query_log",
-    "track_io_timing",
-    // What a session sees.
-    "default_transaction_isolation",
-    "innodb_lock_wait_timeout",
-    "lock_timeout",
-    "max_allowed_packet",
-    "skip_name_resolve",
-    "transaction_isolation",
-];
 
 /// A kept data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,7 +62,7 @@ pub struct Pruned {
 
 /// Whether a setting leaves the data as they are.
 pub fn is_harmless(setting: &str) -> bool {
-    HARMLESS.contains(&setting)
+    NAMES.harmless.iter().any(|name| name == setting)
 }
 
 /// The key of a dataset on a sandbox: a hash over the build's identity, every effective setting that is not on the
@@ -386,10 +310,10 @@ mod tests {
 
     #[test]
     fn harmless_settings_are_each_named_once() {
-        let mut sorted = HARMLESS.to_vec();
+        let mut sorted = NAMES.harmless.clone();
         sorted.sort_unstable();
         sorted.dedup();
-        assert_eq!(sorted.len(), HARMLESS.len());
+        assert_eq!(sorted.len(), NAMES.harmless.len());
         assert!(is_harmless("shared_buffers") && !is_harmless("innodb_page_size"));
         assert!(
             !is_harmless("log_bin")
