@@ -270,18 +270,9 @@ fn sql_file(name: &str, elsewhere: &Elsewhere) -> Result<Resolved, Error> {
 
 /// Whether a line begins with a command that only pgbench's language has.
 fn uses_pgbenchs_commands(text: &str) -> bool {
-    const COMMANDS: [&str; 9] = [
-        "\\gset",
-        "\\aset",
-        "\\if",
-        "\\elif",
-        "\\endif",
-        "\\startpipeline",
-        "\\endpipeline",
-        "\\shell",
-        "\\setshell",
-    ];
-    COMMANDS.iter().any(|command| text.contains(command))
+    const COMMANDS: &str =
+        "\\gset \\aset \\if \\elif \\endif \\startpipeline \\endpipeline \\shell \\setshell";
+    COMMANDS.split(' ').any(|command| text.contains(command))
 }
 
 /// Scripts of pgbench's language, as a name tells them.
