@@ -372,15 +372,9 @@ fn without_verdict(e: &LogRatio, rules: &Rules, log_margin: f64) -> Comparison {
         low: interval.and_then(|i| finite(i.0.exp())),
         high: interval.and_then(|i| finite(i.1.exp())),
         confidence: interval.map(|_| 1.0 - rules.alpha),
-        p: None,
-        p_adjusted: None,
-        p_equivalence_adjusted: None,
-        p_not_slower_adjusted: None,
-        is_not_slower: false,
-        verdict: Verdict::Undecided,
         blocks_needed: needed,
         reason: Some(Reason::TooFewBlocks),
-        nodes: None,
+        ..nothing()
     }
 }
 
