@@ -198,20 +198,12 @@ fn study_row(gathering: &Gathering<'_>, start: &RunStart) -> Study {
         name: gathering.name.to_owned(),
         title: gathering.title.to_owned(),
         question: gathering.question.to_owned(),
-        file_path: String::new(),
-        file_text: String::new(),
-        file_sha256: String::new(),
         fingerprint: gathering.name.to_owned(),
-        plan: serde_json::Value::Null,
-        axes: Vec::new(),
-        comparisons: Vec::new(),
-        blocks: 0,
-        runs: 0,
-        is_quick: false,
         seed: start.seed,
         plimsoll_version: gathering.version.to_owned(),
         command: gathering.command.to_owned(),
         created_at_ms: start.started_at_ms,
+        ..Study::default()
     }
 }
 

@@ -40,7 +40,7 @@ pub struct LineSeen {
 }
 
 /// A rate that was tried, or the climb before all of them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LineProbe {
     /// `climb`, `bracket`, `refine`, `hold`.
     pub purpose: String,
@@ -73,6 +73,19 @@ pub struct LineProbe {
     pub broken: Vec<Option<String>>,
 }
 
+impl LineProbe {
+    /// See [`LineSearch::held`].
+    pub fn held(&self, climb: &LineProbe, promise: usize, allowed: f64) -> Option<bool> {
+        if climb.broken.get(promise)?.is_some() {
+            return None;
+        }
+        let place = climb.broken[..promise].iter().filter(|broken| broken.is_none()).count();
+        let total = self.seen.get(place)?.total;
+        let share = if total.transactions == 0 { 0.0 } else { total.over as f64 / total.transactions as f64 };
+        Some(!self.is_overloaded && share <= allowed)
+    }
+}
+
 /// A line that was held.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LineHold {
@@ -84,7 +97,7 @@ pub struct LineHold {
 }
 
 /// The line of one promise. Rates in transactions per second.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// As it was written.
     pub promise: String,
@@ -142,14 +155,7 @@ impl LineSearch {
     /// Whether a probe kept the promise at this place, which allows so many to break it; `None` where it came to nothing,
     /// or that promise was not searched for.
     pub fn held(&self, probe: &LineProbe, promise: usize, allowed: f64) -> Option<bool> {
-        let broken = &self.climb()?.broken;
-        if broken.get(promise)?.is_some() {
-            return None;
-        }
-        let place = broken[..promise].iter().filter(|broken| broken.is_none()).count();
-        let total = probe.seen.get(place)?.total;
-        let share = if total.transactions == 0 { 0.0 } else { total.over as f64 / total.transactions as f64 };
-        Some(!probe.is_overloaded && share <= allowed)
+        probe.held(self.climb()?, promise, allowed)
     }
 }
 

@@ -34,10 +34,11 @@ pub enum Purpose {
 }
 
 /// How a run stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Begun and not ended: it is going on, or its process was killed.
+    #[default]
     Running,
     /// Ended, and no gate found a fault of the measurement: how the server behaved is the result.
     Done,
@@ -552,7 +553,7 @@ pub struct HotLock {
 }
 
 /// What is known when a run has ended.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunEnd {
     /// Anything but [`Status::Running`].
     pub status: Status,
@@ -593,26 +594,7 @@ pub struct RunEnd {
 impl RunEnd {
     /// An end of which nothing more is known.
     pub fn new(status: Status, ended_at_ms: i64) -> RunEnd {
-        RunEnd {
-            status,
-            error: None,
-            log_tail: String::new(),
-            log_file: String::new(),
-            ended_at_ms,
-            server: ServerFacts::default(),
-            workload: WorkloadFacts::default(),
-            phases: Vec::new(),
-            warnings: Vec::new(),
-            gates: Vec::new(),
-            checks: Vec::new(),
-            steps: Vec::new(),
-            series: Vec::new(),
-            hot_locks: Vec::new(),
-            facts: BTreeMap::new(),
-            duel: None,
-            interventions: Vec::new(),
-            line: None,
-        }
+        RunEnd { status, ended_at_ms, ..RunEnd::default() }
     }
 
     /// Whether the figures of a load level may be used. In files of earlier versions a run is invalid, too, for how its

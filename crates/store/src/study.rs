@@ -83,7 +83,7 @@ pub struct Look {
 }
 
 /// A planned study: everything that was known before the first run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Study {
     /// Short name: the study file's stem.
     pub name: String,

@@ -35,7 +35,7 @@ impl Plain {
     pub(crate) fn new() -> Plain {
         Plain {
             inner: Mutex::new(Inner {
-                state: State::new(),
+                state: State::default(),
                 is_terminal: super::is_capable(&std::io::stderr()),
                 is_open: false,
                 reminded: Instant::now(),
