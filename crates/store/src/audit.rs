@@ -229,8 +229,8 @@ impl Store {
     ) -> Result<(), Error> {
         self.transaction("a round of an audit", |sql| {
             let values = params![audit.0, kind.word(), round.number, to_json(round)?];
-            sql.execute("INSERT INTO audit_round (audit_id, kind, number, round) VALUES (?,?,?,?)", values)?;
-            Ok(())
+            sql.execute("INSERT INTO audit_round (audit_id, kind, number, round) VALUES (?,?,?,?)", values)
+                .map(drop)
         })
     }
 
@@ -238,8 +238,7 @@ impl Store {
     pub fn add_audit_gap(&mut self, audit: AuditId, kind: AuditKind, why: &str) -> Result<(), Error> {
         self.transaction("what an audit could not do", |sql| {
             let values = params![audit.0, kind.word(), why];
-            sql.execute("INSERT INTO audit_gap (audit_id, kind, why) VALUES (?,?,?)", values)?;
-            Ok(())
+            sql.execute("INSERT INTO audit_gap (audit_id, kind, why) VALUES (?,?,?)", values).map(drop)
         })
     }
 

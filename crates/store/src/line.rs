@@ -172,8 +172,7 @@ impl Store {
     pub fn add_line_probe(&mut self, line: LineId, number: usize, probe: &LineProbe) -> Result<(), Error> {
         self.transaction("a probe of a line", |sql| {
             let values = params![line.0, number as i64, to_json(probe)?];
-            sql.execute("INSERT INTO line_probe (line_id, number, probe) VALUES (?,?,?)", values)?;
-            Ok(())
+            sql.execute("INSERT INTO line_probe (line_id, number, probe) VALUES (?,?,?)", values).map(drop)
         })
     }
 
@@ -181,8 +180,7 @@ impl Store {
     pub fn finish_line(&mut self, line: LineId, found: &LineFound) -> Result<(), Error> {
         self.transaction("a search for a line", |sql| {
             let values = params![to_json(found)?, line.0];
-            sql.execute("UPDATE line_search SET is_over=1, found=? WHERE id=?", values)?;
-            Ok(())
+            sql.execute("UPDATE line_search SET is_over=1, found=? WHERE id=?", values).map(drop)
         })
     }
 
