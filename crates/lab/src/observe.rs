@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use store::{INTERVENE, Status, intervention_text};
+use store::{INTERVENE, RunStart, Status, intervention_text};
 
 /// Receives events, from the lab's thread and from those that load data.
 pub type Observer<'a> = &'a (dyn Fn(Event<'_>) + Sync);
@@ -83,6 +83,19 @@ pub struct RunLabel {
 }
 
 impl RunLabel {
+    /// Of a run in a plan of so many runs and blocks.
+    pub(crate) fn of(start: &RunStart, of: usize, blocks: u32) -> RunLabel {
+        RunLabel {
+            number: start.index as usize + 1,
+            of,
+            block: start.block,
+            blocks,
+            key: start.key.iter().map(|(axis, value)| (axis.clone(), shown(value))).collect(),
+            levels: start.levels.clone(),
+            against: Vec::new(),
+        }
+    }
+
     /// `mariadb@10.11.19 oltp_read_only, 8 sessions`.
     pub fn text(&self) -> String {
         let mut parts: Vec<&str> = ["server", "workload"]
@@ -111,6 +124,11 @@ impl RunLabel {
         };
         format!("{}, {sessions}{against}", parts.join(" "))
     }
+}
+
+/// A value of a key as text.
+pub(crate) fn shown(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// How a run ended, in a line.

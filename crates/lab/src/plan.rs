@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use store::INTERVENE;
+use store::bundle::sha256;
 
 use crate::study::{
     Body, CpusChoice, EnvChoice, Ladder, Length, SettingsChoice, StorageChoice, WorkloadChoice,
@@ -445,7 +445,7 @@ fn is_excluded(body: &Body, cell: &Cell, level: u32) -> bool {
 /// not count.
 pub fn fingerprint(body: &Body, quick: bool) -> String {
     let text = serde_json::to_string(&(body, quick)).unwrap_or_default();
-    Sha256::digest(text.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    sha256(text.as_bytes())[..32].to_owned()
 }
 
 /// SplitMix64's output function. Our own few lines, because a recorded seed must give the same order with every

@@ -15,9 +15,9 @@ mod seek;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use sandbox::{Home, Profile, Spec};
-use sha2::{Digest, Sha256};
-use store::{Key, RunStart, Status, Store, StudyId};
+use sandbox::Home;
+use store::bundle::sha256;
+use store::{RunStart, Status, Store, StudyId};
 
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
@@ -230,8 +230,7 @@ impl Search<'_> {
             self.request.settings,
             self.request.profile,
         );
-        let hash = Sha256::digest(text.as_bytes());
-        hash.iter().map(|byte| format!("{byte:02x}")).collect()
+        sha256(text.as_bytes())
     }
 }
 

@@ -283,15 +283,7 @@ impl Work<'_> {
     fn making(&self, planned: &PlannedRun, attempt: usize, pass: Pass) -> Result<Making<'_>, Error> {
         let cell = &self.plan.cells[planned.cell];
         let subject = &self.subjects[cell.server];
-        let label = RunLabel {
-            number: planned.index as usize + 1,
-            of: self.plan.runs.len(),
-            block: planned.block,
-            blocks: self.plan.blocks(),
-            key: self.plan.key(planned),
-            levels: planned.levels.clone(),
-            against: Vec::new(),
-        };
+        let start = self.start_of(planned, pass.purpose);
         let load = crate::cells::load_plan(self.body, cell, planned)?;
         let assigned = crate::cells::assignment(cell, &self.body.load)?;
         let (place, asked) = subject.place(|build| {
@@ -330,7 +322,8 @@ impl Work<'_> {
                 Vec::new()
             },
         };
-        Ok(Making { start: self.start_of(planned, pass.purpose), label, order, place })
+        let label = RunLabel::of(&start, self.plan.runs.len(), self.plan.blocks());
+        Ok(Making { start, label, order, place })
     }
 
     /// The search that a run is, where the study has lines.
