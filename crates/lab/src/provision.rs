@@ -173,12 +173,6 @@ pub(crate) fn dialect_of(build: &Build, engine: Option<&str>) -> Dialect {
 }
 
 pub(crate) fn dialect_of_flavor(flavor: sandbox::Flavor, version: &str, engine: Option<&str>) -> Dialect {
-    let flavor = match flavor {
-        sandbox::Flavor::Mysql => workload::Flavor::Mysql,
-        sandbox::Flavor::Mariadb => workload::Flavor::Mariadb,
-        sandbox::Flavor::Percona => workload::Flavor::Percona,
-        sandbox::Flavor::Postgres => workload::Flavor::Postgres,
-    };
     Dialect { flavor, version: workload::Version::parse(version), engine: engine.map(str::to_owned) }
 }
 

@@ -519,7 +519,7 @@ fn prime(
     Ok(ran)
 }
 
-fn add(one: Ran, other: Ran) -> Ran {
+pub(crate) fn add(one: Ran, other: Ran) -> Ran {
     Ran {
         committed: one.committed + other.committed,
         rolled_back: one.rolled_back + other.rolled_back,

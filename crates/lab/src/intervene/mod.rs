@@ -172,10 +172,7 @@ impl<'a> Switching<'a> {
         let number = self.begun.len();
         match self.server.read() {
             Ok(readings) => {
-                let differing = self.expected[side].differing(&readings);
-                let told = differing.map(|text| format!("phase {number}, {}: {text}", self.name(side)));
-                let told: Vec<String> = told.collect();
-                self.faults.extend(told);
+                self.find_faults(&readings, side, &format!("phase {number}, {}", self.name(side)));
             }
             Err(error) => self.failed = Some(error),
         }
@@ -203,11 +200,13 @@ impl<'a> Switching<'a> {
         let readings =
             self.server.read_until(|readings| self.expected[side].differing(readings).next().is_none())?;
         let number = self.begun.len() + 1;
-        let differing = self.expected[side].differing(&readings);
-        let told = differing.map(|text| format!("phase {number}, {}, at its start: {text}", self.name(side)));
-        let told: Vec<String> = told.collect();
-        self.faults.extend(told);
+        self.find_faults(&readings, side, &format!("phase {number}, {}, at its start", self.name(side)));
         Ok(())
+    }
+
+    fn find_faults(&mut self, readings: &Readings, side: usize, when: &str) {
+        let differing = self.expected[side].differing(readings);
+        self.faults.extend(differing.map(|text| format!("{when}: {text}")));
     }
 
     fn switch_off(&mut self) -> Result<(), Error> {

@@ -17,7 +17,7 @@ use crate::observe::Event;
 use crate::progress::{Detail, Progress};
 use crate::provision::Provisioned;
 use crate::recording::Recording;
-use crate::run::Around;
+use crate::run::{Around, add};
 
 /// A run that is a search.
 pub(crate) struct LineOrder<'a> {
@@ -267,10 +267,7 @@ impl<'a> OnServer<'a, '_> {
         };
         let factory = self.server.configured.sessions(&self.server.target, wanted.seed);
         let tried = probe(factory.as_ref(), self.base, promises, wanted, told, self.around.stop)?;
-        self.ran.committed += tried.ran.committed;
-        self.ran.rolled_back += tried.ran.rolled_back;
-        self.ran.failed += tried.ran.failed;
-        self.ran.in_doubt += tried.ran.in_doubt;
+        self.ran = add(self.ran, tried.ran);
         let result = LoadResult { steps: vec![tried.step.clone()], interrupted: false };
         let steps = progress.steps(&[wanted.step()], &result, &offsets_s);
         Ok((tried, steps))

@@ -256,7 +256,11 @@ pub(crate) fn to_make(
 
 /// How the runs of the blocks up to `last` stand. A later block may have been begun before the study was found decided.
 fn counted(runs: &[PlannedRun], stands: &BTreeMap<u32, Status>, last: u32, study: StudyId) -> Outcome {
-    let runs: Vec<&PlannedRun> = runs.iter().filter(|run| run.block <= last).collect();
+    outcome(&runs.iter().filter(|run| run.block <= last).collect::<Vec<_>>(), stands, study)
+}
+
+/// How these runs stand.
+pub(crate) fn outcome(runs: &[&PlannedRun], stands: &BTreeMap<u32, Status>, study: StudyId) -> Outcome {
     let count = |wanted: Status| runs.iter().filter(|run| stands.get(&run.index) == Some(&wanted)).count();
     Outcome {
         study,
