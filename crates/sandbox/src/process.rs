@@ -49,6 +49,25 @@ pub(crate) struct Launch {
     pub(crate) cgroups: Vec<PathBuf>,
 }
 
+impl Launch {
+    /// A program in a directory, as who we are, whose death is not ours.
+    pub(crate) fn new(program: impl Into<PathBuf>, cwd: &Path, log: File) -> Launch {
+        Launch {
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            cwd: cwd.to_owned(),
+            ids: None,
+            passwd: None,
+            stdin: None,
+            log,
+            cpus: None,
+            dies_with_us: None,
+            cgroups: Vec::new(),
+        }
+    }
+}
+
 /// Starts it, in a session of its own so that a Ctrl-C on the terminal does not reach it.
 pub(crate) fn spawn(launch: Launch) -> io::Result<Child> {
     let mut command = Command::new(&launch.program);
@@ -435,17 +454,9 @@ mod tests {
 
     fn launch(program: &str, args: &[&str], dir: &Path, log: &Path) -> Launch {
         Launch {
-            program: program.into(),
             args: args.iter().map(Into::into).collect(),
-            env: Vec::new(),
-            cwd: dir.to_owned(),
-            ids: None,
-            passwd: None,
-            stdin: None,
-            log: File::create(log).unwrap(),
-            cpus: None,
             dies_with_us: Some(libc::SIGKILL),
-            cgroups: Vec::new(),
+            ..Launch::new(program, dir, File::create(log).unwrap())
         }
     }
 

@@ -17,7 +17,7 @@ use crate::settings::known::NAMES;
 /// of the system tables from its standard input (`--bootstrap`), which needs neither Perl nor an install script.
 pub(crate) fn init(record: &Record, dir: &Path) -> Result<(), Error> {
     let log = dir.join("init.log");
-    let mut launch = launch_of(record, dir, &log)?;
+    let mut launch = launch_of(record, &log)?;
     launch.args = basics(record, dir);
     for (name, value) in record.settings.iter().filter(|(name, _)| NAMES.structural.contains(name)) {
         // Early 5.5 wants numbers for booleans.
