@@ -165,6 +165,11 @@ impl Files {
     }
 }
 
+pub(crate) fn name(flavor: Flavor, version: &str, label: Option<&str>) -> String {
+    let label = label.map_or_else(String::new, |label| format!("+{label}"));
+    format!("{flavor}@{version}{label}")
+}
+
 impl Build {
     /// Whether its files lie in a home of Plimsoll's, rather than where a package or its owner has put them.
     pub(crate) fn is_in_a_home(&self) -> bool {
@@ -173,10 +178,7 @@ impl Build {
 
     /// `flavor@version[+label]`.
     pub fn name(&self) -> String {
-        match &self.label {
-            Some(label) => format!("{}@{}+{label}", self.flavor, self.version),
-            None => format!("{}@{}", self.flavor, self.version),
-        }
+        name(self.flavor, &self.version, self.label.as_deref())
     }
 
     pub fn numbers(&self) -> Version {

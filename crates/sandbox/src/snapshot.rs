@@ -180,7 +180,7 @@ fn keep(
         let text = serde_json::to_vec_pretty(&stored).map_err(|e| Error::io("write", &new, e.into()))?;
         write_atomically(&new.join("snapshot.json"), &text)?;
         // What is in place must be on disk before it is trusted after a power cut.
-        sync_filesystem(&new)?;
+        crate::storage::sync_filesystem(&new)?;
         match fs::rename(&new, &place) {
             // Another plimsoll kept the same one meanwhile.
             Err(_) if read(&place).is_some() => Ok(()),
@@ -192,16 +192,6 @@ fn keep(
     let _ = fs::remove_dir_all(&new);
     filled?;
     Ok(read(&place))
-}
-
-fn sync_filesystem(dir: &Path) -> Result<(), Error> {
-    use std::os::fd::AsRawFd;
-    let file = fs::File::open(dir).map_err(|e| Error::io("open", dir, e))?;
-    // SAFETY: the descriptor is open.
-    if unsafe { libc::syncfs(file.as_raw_fd()) } != 0 {
-        return Err(Error::io("write", dir, std::io::Error::last_os_error()));
-    }
-    Ok(())
 }
 
 /// Copies a snapshot to where a sandbox's data directory is to be, which does not exist yet, and marks it as used.

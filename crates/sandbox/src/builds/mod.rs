@@ -40,10 +40,7 @@ pub struct Fetchable {
 impl Fetchable {
     /// `flavor@version[+label]`.
     pub fn name(&self) -> String {
-        match &self.label {
-            Some(label) => format!("{}@{}+{label}", self.flavor, self.version),
-            None => format!("{}@{}", self.flavor, self.version),
-        }
+        crate::build::name(self.flavor, &self.version, self.label.as_deref())
     }
 }
 

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::beneath::Root;
 use super::{fetch, git, inspect};
 use crate::record::{self, Lock};
 use crate::{Build, Error, Home, OnProgress, Origin, Progress};
@@ -397,13 +396,7 @@ fn take(
     if record::is_root() {
         own(prefix, 0)?;
     }
-    let fail = |e| Error::io("look through", prefix, e);
-    let below = Root::open(prefix).map_err(fail)?;
-    if let Some((name, target)) = below.stray_link().map_err(fail)? {
-        let (name, target) = (name.to_string_lossy(), target.to_string_lossy());
-        let why = format!("its link {name} points outside of its folder ({target})");
-        return Err(Error::Archive { path: prefix.to_owned(), why });
-    }
+    fetch::without_stray_links(prefix, prefix)?;
     let server = match &recipe.server {
         Some(place) => Some(prefix.join(place)).filter(|path| path.is_file()),
         None => inspect::server_in(prefix),
