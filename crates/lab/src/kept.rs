@@ -11,6 +11,7 @@ use wire::Target;
 use crate::described::{describe, engine_of, reported_settings};
 use crate::error::Error;
 use crate::judge;
+use crate::on_server::add_options;
 use crate::progress::Detail;
 use crate::recording::Recording;
 use crate::subject::attached_name;
@@ -91,10 +92,7 @@ pub fn record(ran: &Ran<'_>, onlooker: Onlooker) -> Record {
     if !recording.end.server.name.is_empty() {
         key.insert("server".to_owned(), recording.end.server.name.clone().into());
     }
-    for (name, value) in ran.given {
-        let number = value.parse::<i64>().ok().map(serde_json::Value::from);
-        key.insert(name.clone(), number.unwrap_or_else(|| value.clone().into()));
-    }
+    add_options(&mut key, ran.given);
     let start = RunStart::new(key, vec![ran.planned.sessions], ran.seed, ran.started_at_ms);
     recording.load_ended(std::slice::from_ref(ran.planned), ran.load);
     recording.end.warnings = judge::waits(ran.load);

@@ -33,7 +33,7 @@ use crate::machine::take_for_measuring;
 use crate::observe::{Event, Observer};
 use crate::record;
 use crate::stop::StopSwitch;
-use crate::subject::next_number;
+use crate::subject::sandbox_name;
 
 /// What to audit.
 #[derive(Debug, Clone)]
@@ -263,7 +263,7 @@ fn promise(durability: Durability, kind: Kind) -> AuditPromise {
 }
 
 fn named(spec: &Spec, what: &str) -> Spec {
-    Spec { name: format!("audit-{what}-{}-{}", std::process::id(), next_number()), ..spec.clone() }
+    Spec { name: sandbox_name(&format!("audit-{what}")), ..spec.clone() }
 }
 
 /// An audit at work.

@@ -13,19 +13,20 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use sandbox::{Build, Home, Profile, Spec};
-use store::{Key, RunEnd, RunStart, Slice, Status};
+use store::{RunEnd, RunStart, Slice, Status};
 
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
 use crate::machine::take_for_measuring;
 use crate::make::{Making, make_together};
 use crate::observe::{Observer, RunLabel};
+use crate::on_server::key;
 use crate::plan::mix;
 use crate::provision::Place;
 use crate::run::{Around, Asked, Order};
 use crate::stop::{SIDES_MAX, StopSwitch};
 use crate::study::MachineWishes;
-use crate::subject::next_number;
+use crate::subject::sandbox_name;
 use crate::workloads::Resolved;
 
 /// Length of the measured phase of a slice.
@@ -199,27 +200,13 @@ fn making<'a>(
     notes: &[String],
 ) -> Making<'a> {
     let Side { name, build, settings, profile, env } = &request.sides[side];
-    let mut spec = Spec::new(format!("duel-{}-{}", std::process::id(), next_number()), build.clone());
-    spec.settings.clone_from(settings);
-    spec.profile = *profile;
-    spec.env.clone_from(env);
-    let index = (number - 1) * request.sides.len() as u32 + side as u32;
-    let key = Key::from([
-        ("server".to_owned(), name.clone().into()),
-        ("workload".to_owned(), request.workload.name().into()),
-    ]);
-    let label = RunLabel {
-        number: index as usize + 1,
-        of: request.lives as usize * request.sides.len(),
-        block: number,
-        blocks: request.lives,
-        key: BTreeMap::from([
-            ("server".to_owned(), name.clone()),
-            ("workload".to_owned(), request.workload.name().to_owned()),
-        ]),
-        levels: vec![request.sessions],
-        against: Vec::new(),
+    let spec = Spec {
+        settings: settings.clone(),
+        profile: *profile,
+        env: env.clone(),
+        ..Spec::new(sandbox_name("duel"), build.clone())
     };
+    let index = (number - 1) * request.sides.len() as u32 + side as u32;
     let level = load::Step {
         sessions: request.sessions,
         warmup: request.warmup,
@@ -237,7 +224,8 @@ fn making<'a>(
         block: number,
         repeat: number,
         position: side as u32 + 1,
-        ..RunStart::new(key, vec![request.sessions], seed, load::time::unix_ms())
+        ..RunStart::new(key(name, &request.workload), vec![request.sessions], seed, load::time::unix_ms())
     };
+    let label = RunLabel::of(&start, request.lives as usize * request.sides.len(), request.lives);
     Making { start, label, order, place: Place::Own(Box::new(spec)) }
 }

@@ -114,7 +114,7 @@ enum Rank {
 }
 
 /// A search on a server.
-struct OnServer<'a, 'b> {
+struct Searching<'a, 'b> {
     order: &'a LineOrder<'a>,
     /// Worker threads, cpus, retries of all probes.
     base: &'a LoadPlan,
@@ -141,7 +141,7 @@ pub(crate) fn seek(
     let mut book = Book::open(order, around)?;
     recording.end.line = Some(book.id);
     let (ran, result) = (Ran::default(), LoadResult::default());
-    let mut on = OnServer { order, base, server, around, result, ran, rank: None };
+    let mut on = Searching { order, base, server, around, result, ran, rank: None };
     let mut seeking = on.climbed(&mut book, recording)?;
     let promises = seeking.searched();
     let mut search = begun(&seeking, &promises);
@@ -199,7 +199,7 @@ pub(crate) fn seek(
     Ok(Sought { result: on.result, ran: on.ran, found })
 }
 
-impl<'a> OnServer<'a, '_> {
+impl<'a> Searching<'a, '_> {
     fn wanted(&self, rate: f64, length: Duration, purpose: Purpose, seed: u64, number: usize) -> Wanted {
         let asked = self.order.asked;
         Wanted {
