@@ -345,7 +345,7 @@ mod tests {
                 &mut store,
                 before,
                 &|_| (),
-                &crate::StopSwitch::new(),
+                &crate::StopSwitch::default(),
             );
             match (begun, missing) {
                 (Ok(begun), None) => {

@@ -127,7 +127,7 @@ impl HostSampler {
         }
         let sampler = Self {
             proc,
-            reader: Reader::new(),
+            reader: Reader::default(),
             device,
             last_cpus: Vec::new(),
             last_all: CpuTicks::default(),
@@ -352,7 +352,7 @@ mod tests {
         write("pressure/cpu", "some avg10=0 avg60=0 avg300=0 total=1000000\n");
         write("net/dev", "a\nb\n lo: 5 0 0 0 0 0 0 0 5 0\n");
         let (mut sampler, _) = HostSampler::with_proc(dir.path().to_owned(), None, None);
-        let mut tracks = Tracks::new();
+        let mut tracks = Tracks::default();
         sampler.sample(1.0, &mut tracks);
         write(
             "stat",
@@ -389,7 +389,7 @@ mod tests {
         };
         write("stat", &cpus(100, 0));
         let (mut sampler, _) = HostSampler::with_proc(dir.path().to_owned(), None, Some(44));
-        let mut tracks = Tracks::new();
+        let mut tracks = Tracks::default();
         sampler.sample(1.0, &mut tracks);
         write("stat", &cpus(200, 10));
         sampler.sample(2.0, &mut tracks);
@@ -406,7 +406,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut sampler, missing) =
             HostSampler::with_proc(dir.path().to_owned(), Some(Path::new("/nowhere")), None);
-        let mut tracks = Tracks::new();
+        let mut tracks = Tracks::default();
         sampler.sample(1.0, &mut tracks);
         assert!(missing.iter().any(|m| m.what == "disk figures"));
         assert!(missing.iter().any(|m| m.what.starts_with("pressure")));

@@ -14,11 +14,6 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// With an empty buffer.
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     /// The whole file as text; bytes that are not UTF-8 end it.
     pub(crate) fn read(&mut self, path: &Path) -> io::Result<&str> {
         let path = CString::new(path.as_os_str().as_bytes())?;
@@ -441,7 +436,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("big");
         std::fs::write(&path, "x".repeat(100_000)).unwrap();
-        let mut reader = Reader::new();
+        let mut reader = Reader::default();
         assert_eq!(reader.read(&path).unwrap().len(), 100_000);
         assert!(parse_stat(reader.read(Path::new("/proc/stat")).unwrap()).context_switches > 0);
         assert!(reader.read(&dir.path().join("none")).is_err());

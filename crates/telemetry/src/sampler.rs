@@ -131,7 +131,7 @@ impl Sampler {
 
     fn begin(&mut self, sample: impl FnOnce(&Receiver<f64>, &Mutex<Tracks>) -> Telemetry + Send + 'static) {
         let (sender, receiver) = channel();
-        let tracks = Arc::new(Mutex::new(Tracks::new()));
+        let tracks = Arc::new(Mutex::new(Tracks::default()));
         self.ticks.push(sender);
         self.tracks.push(tracks.clone());
         self.threads.push(spawn(move || sample(&receiver, &tracks)));
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn ticks_give_series_costs_and_reasons() {
         let dir = tempfile::tempdir().unwrap();
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         let config = Config {
             epoch: Instant::now(),
             server_pid: Some(std::process::id()),

@@ -140,7 +140,7 @@ fn measure(home: &Home, asked: &Asked, workload: &str) -> Result<(Blocks, Blocks
     let Server::Selector(selector) = parse_argument(&asked.server)? else {
         bail!("{} is not a build", asked.server);
     };
-    let stop = StopSwitch::new();
+    let stop = StopSwitch::default();
     let observer = |event: Event<'_>| {
         if let Event::RunEnded { label, summary } = event {
             eprintln!(

@@ -290,7 +290,7 @@ fn short_of_blocks(study: &StudyReport) -> Vec<String> {
 
 /// Shows the latest values as Prometheus text while the study runs.
 fn serve(address: SocketAddr) -> Result<Metrics, Failure> {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let bound = metrics
         .serve(address)
         .map_err(|error| Failure::Usage(format!("--metrics {address}: {error}: choose another port")))?;
