@@ -14,7 +14,7 @@ pub(crate) use fleet::{FleetArgs, FleetCommand, FleetStudy, PartArgs, Scheduler}
 pub(crate) use hub::{
     ExportArgs, HubArgs, HubCommand, HubPlaceArgs, ServeArgs, SubmitArgs, TokenCommand, WorkerArgs,
 };
-pub(crate) use sandboxes::{DeployArgs, EnvFormat, SandboxArgs, SandboxCommand};
+pub(crate) use sandboxes::{DeployArgs, EnvFormat, Named, SandboxArgs, SandboxCommand};
 pub(crate) use series::{
     BisectArgs, BuildArgs, ChangesArgs, DecisionArgs, HistoryArgs, HistoryCommand, HistorySeriesArgs, METRICS,
 };
