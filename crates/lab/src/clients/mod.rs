@@ -187,7 +187,7 @@ impl Clients {
         let mut all = Clients {
             clients: Vec::new(),
             processes: Vec::new(),
-            classes: server.configured.statement_classes(),
+            classes: server.made.configured.statement_classes(),
         };
         for client in 0..order.clients {
             let setup = Setup {

@@ -265,7 +265,7 @@ impl<'a> Searching<'a, '_> {
                 load::Event::Connected { .. } | load::Event::StepEnded { .. } => {}
             }
         };
-        let factory = self.server.configured.sessions(&self.server.target, wanted.seed);
+        let factory = self.server.made.configured.sessions(&self.server.target, wanted.seed);
         let tried = probe(factory.as_ref(), self.base, promises, wanted, told, self.around.stop)?;
         self.ran = add(self.ran, tried.ran);
         let result = LoadResult { steps: vec![tried.step.clone()], interrupted: false };

@@ -144,8 +144,9 @@ pub fn run_study(
         subjects: &subjects,
         builds: &builds,
         notes: &notes,
+        around: Around { stop, observer, attach, seat: None },
     };
-    let outcome = work.go_on(&mut store, &chosen, Around { stop, observer, attach, seat: None });
+    let outcome = work.go_on(&mut store, &chosen);
     made.close(observer);
     outcome
 }
@@ -284,10 +285,12 @@ struct Work<'a> {
     subjects: &'a [Subject],
     builds: &'a [Option<BuildId>],
     notes: &'a SettingsNotes,
+    around: Around<'a>,
 }
 
 impl Work<'_> {
-    fn go_on(&self, store: &mut Store, chosen: &[PlannedRun], around: Around<'_>) -> Result<Outcome, Error> {
+    fn go_on(&self, store: &mut Store, chosen: &[PlannedRun]) -> Result<Outcome, Error> {
+        let around = self.around;
         let began_ms = load::time::unix_ms();
         let heads = store.run_heads(self.id)?;
         let stands = statuses(store, &heads)?;
@@ -310,7 +313,7 @@ impl Work<'_> {
             store.add_command(self.id, load::time::unix_ms(), &self.request.command)?;
         }
         if !open.is_empty() {
-            self.probe(store, around)?;
+            self.probe(store)?;
         }
         let mut made = 0;
         let mut ended = None;
@@ -330,11 +333,11 @@ impl Work<'_> {
                     Next::Begins { spare: left } => spare = left,
                 }
             }
-            made += self.make_block(store, runs, spare, around)?;
+            made += self.make_block(store, runs, spare)?;
         }
         if self.body.load.hot_locks {
             let begun = chosen.iter().filter(|run| ended.is_none_or(|ended| run.block <= ended.blocks()));
-            made += self.lock_passes(store, &begun.collect::<Vec<_>>(), around)?;
+            made += self.lock_passes(store, &begun.collect::<Vec<_>>())?;
         }
         let outcome = self.outcome(store, made, ended)?;
         let is_whole = self.request.part.is_none();
