@@ -28,7 +28,6 @@ pub struct Request {
     pub length: load::Length,
     /// Run before and not recorded.
     pub warmup: Duration,
-    /// Closed or open.
     pub pacing: load::Pacing,
     /// Processes that have the sessions; 1: this one.
     pub clients: u32,
@@ -41,15 +40,12 @@ pub struct Request {
 /// One session count, measured or failed.
 #[derive(Debug)]
 pub struct Level {
-    /// As begun.
     pub start: RunStart,
-    /// As ended.
     pub end: RunEnd,
     /// Identity of the build; `None` for an attached server.
     pub build: Option<String>,
     /// What kind of failure it was, if it was one.
     pub failure: Option<Class>,
-    /// What the engine gave.
     pub result: Option<load::LoadResult>,
     /// `false`: the bench ended before it was this level's turn.
     pub is_begun: bool,

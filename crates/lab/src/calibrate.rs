@@ -25,7 +25,6 @@ const SESSIONS: u32 = 8;
 const SLICES: u32 = 8;
 const WARMUP: Duration = Duration::from_secs(2);
 
-/// What to calibrate.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// As on the command line: a build. `None`: the newest MariaDB, else PostgreSQL.

@@ -136,7 +136,6 @@ fn unheeded_options(study: &Study, plan: &Plan, servers: &[Controlled<'_>]) -> B
     notes.collect()
 }
 
-/// The sandbox of a run.
 pub(crate) fn sandbox_spec(build: &Build, cell: &Cell, load: &Load) -> Result<Spec, Error> {
     let mut spec = Spec::new(sandbox_name("run"), build.clone());
     spec.settings = settings_for(&cell.settings, build.flavor);
@@ -281,7 +280,6 @@ fn made_text(made: &sandbox::FilesystemWish) -> String {
     [&[name.to_owned()], made.options.as_slice(), &[size]].concat().join(", ")
 }
 
-/// The load of a run.
 pub(crate) fn load_plan(body: &Body, cell: &Cell, planned: &PlannedRun) -> Result<load::LoadPlan, Error> {
     let load = &body.load;
     let pacing = match load.rate_tps {

@@ -20,7 +20,6 @@ use crate::watch;
 /// What such a command line has run.
 #[derive(Debug, Clone, Copy)]
 pub struct Ran<'a> {
-    /// Name of the workload or script.
     pub workload: &'a str,
     /// Every option with its value, without secrets.
     pub options: &'a BTreeMap<String, String>,
@@ -28,9 +27,7 @@ pub struct Ran<'a> {
     pub given: &'a BTreeMap<String, String>,
     /// The server that is described; `None` where there was none.
     pub target: Option<&'a Target>,
-    /// The level as it was planned.
     pub planned: &'a load::Step,
-    /// What the engine gave.
     pub load: &'a LoadResult,
     /// Of everything random.
     pub seed: u64,
@@ -43,9 +40,7 @@ pub struct Ran<'a> {
 /// A run as begun and as ended.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// As begun.
     pub start: RunStart,
-    /// As ended.
     pub end: RunEnd,
 }
 
@@ -143,7 +138,6 @@ pub struct Gathering<'a> {
     pub question: &'a str,
     /// The command line, without secrets.
     pub command: &'a str,
-    /// Version of plimsoll.
     pub version: &'a str,
     /// The same command line goes on with a run that failed or was interrupted; otherwise it makes another.
     pub goes_on: bool,

@@ -38,7 +38,6 @@ pub(crate) enum Place<'a> {
 pub enum Data {
     /// From a snapshot where there is one, else loaded (and, in a sandbox of the run's own, kept as a snapshot).
     Any,
-    /// Loaded now.
     Fresh,
     /// As they are; missing ones are an error.
     Keep,
@@ -55,11 +54,9 @@ pub(crate) struct Provisioned<'a> {
 
 /// The tables of a run, and how they came to be.
 pub(crate) struct Made {
-    /// The workload, configured for this server.
     pub(crate) configured: Box<dyn Configured>,
     /// Where the rows are from, in words.
     pub(crate) data_from: String,
-    /// Remarks of the loading.
     pub(crate) notes: Vec<String>,
     /// The rows of tables that were counted because they are kept.
     pub(crate) counted: BTreeMap<String, u64>,
@@ -174,7 +171,6 @@ impl<E: Into<Error>> From<E> for Failed {
     }
 }
 
-/// The dialect of a build.
 pub(crate) fn dialect_of(build: &Build, engine: Option<&str>) -> Dialect {
     dialect_of_flavor(build.flavor, &build.version, engine)
 }

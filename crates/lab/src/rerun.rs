@@ -33,7 +33,6 @@ pub struct Asked<'a> {
     pub members: &'a [Member],
     /// The command line, without secrets.
     pub command: &'a str,
-    /// Version of plimsoll.
     pub version: &'a str,
 }
 

@@ -54,7 +54,6 @@ pub(crate) struct Order<'a> {
     pub(crate) is_cold: bool,
     /// Gates that doubt machine and client warn, and do not call the run invalid.
     pub(crate) is_lenient: bool,
-    /// Seed of the sessions.
     pub(crate) seed: u64,
     /// What was asked of the server's variables.
     pub(crate) asked: Asked,
@@ -156,7 +155,6 @@ impl Around<'_> {
 
 /// How a run ended.
 pub(crate) struct Ended {
-    /// For the results file.
     pub(crate) end: RunEnd,
     /// The other runs that its life became, where its server was switched.
     pub(crate) others: Vec<RunEnd>,
@@ -194,7 +192,6 @@ struct Lived<'a> {
     around: Around<'a>,
     result: Option<LoadResult>,
     found: Option<LineFound>,
-    /// Of the present level.
     sessions: u32,
     /// Where its server is switched.
     switching: Option<Switching<'a>>,

@@ -16,7 +16,6 @@ use crate::provision::tell;
 pub enum Server {
     /// A build to make sandboxes of.
     Selector(Selector),
-    /// A sandbox deployed by hand.
     Sandbox(String),
     /// A server that runs elsewhere.
     Url(Box<Target>),
@@ -42,9 +41,7 @@ impl Server {
 /// Why a name cannot be a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameProblem {
-    /// What is wrong.
     pub message: String,
-    /// What is allowed.
     pub help: String,
 }
 

@@ -48,7 +48,6 @@ impl StopSwitch {
         StopSwitch { side: side.min(SIDES_MAX - 1), ..self.clone() }
     }
 
-    /// How often it was pressed.
     pub fn presses(&self) -> u32 {
         self.inner.presses.load(Ordering::SeqCst)
     }

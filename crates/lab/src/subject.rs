@@ -13,7 +13,6 @@ use crate::run::Asked;
 use crate::servers::{self, Server};
 use crate::workloads::{self, Resolved};
 
-/// A server, looked up.
 pub(crate) enum Subject {
     Build(Box<Build>),
     Sandbox(Box<Sandbox>),

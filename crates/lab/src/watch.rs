@@ -105,7 +105,6 @@ struct Watching {
     /// Of a load in slices: from and to of each, in seconds since the run began. What was done between those of a run is not
     /// the run's.
     slices: Option<Vec<(f64, f64)>>,
-    /// Of a server of ours.
     log: Option<LogMarks>,
 }
 

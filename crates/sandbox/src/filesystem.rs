@@ -22,7 +22,6 @@ pub struct FilesystemWish {
     pub filesystem: Filesystem,
     /// Mount options, as mount(8) takes them: `noatime`.
     pub options: Vec<String>,
-    /// Size of the image.
     pub size_bytes: u64,
     /// The directory, on the disk that is meant, where the image is made; `None`: Plimsoll's home.
     pub on: Option<PathBuf>,

@@ -28,7 +28,6 @@ pub(crate) struct Ids {
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub(crate) program: PathBuf,
-    /// Its arguments.
     pub(crate) args: Vec<OsString>,
     /// Its environment, beside a clean one.
     pub(crate) env: Vec<(OsString, OsString)>,
@@ -228,7 +227,6 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     !matches!(state, None | Some('Z' | 'X' | 'x'))
 }
 
-/// The parent of a process.
 pub(crate) fn parent_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
@@ -254,11 +252,8 @@ pub(crate) fn age_of(pid: u32) -> Option<Duration> {
 /// or were started by one that does. Anybody's shell may stand in that directory and is none of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Family {
-    /// The data directory.
     pub(crate) dir: PathBuf,
-    /// Who they run as.
     pub(crate) uid: u32,
-    /// The build's programs.
     pub(crate) programs: Vec<PathBuf>,
 }
 

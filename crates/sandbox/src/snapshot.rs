@@ -30,11 +30,8 @@ pub struct Snapshot {
     pub dataset: String,
     /// Bytes of its files.
     pub bytes: u64,
-    /// When it was taken.
     pub taken_at: SystemTime,
-    /// When it was last used.
     pub used_at: SystemTime,
-    /// Its directory.
     pub dir: PathBuf,
 }
 

@@ -76,9 +76,7 @@ impl Storage {
 pub struct StorageFacts {
     /// File system: `ext4`.
     pub filesystem: String,
-    /// Mount point.
     pub mount: PathBuf,
-    /// Mount options.
     pub options: String,
     /// Device as the mount names it.
     pub device: String,
@@ -96,7 +94,6 @@ pub struct StorageFacts {
 /// What a file is made of that a loop device shows as a disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageFacts {
-    /// Its file system.
     pub filesystem: String,
     /// The device of that, as the mount names it.
     pub device: String,

@@ -31,14 +31,11 @@ impl Default for SteadyRules {
     }
 }
 
-/// The judgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SteadyState {
-    /// Nothing found.
     Steady,
     /// It rose or fell over the phase.
     Slope,
-    /// It jumped to another level.
     LevelChange,
     /// Too few seconds to judge.
     TooShort,

@@ -49,7 +49,6 @@ pub enum AuditUnflushed {
 /// What the settings promise for one way of going down.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditPromise {
-    /// Which way.
     pub kind: AuditKind,
     /// In words.
     pub text: String,
@@ -78,14 +77,12 @@ pub struct AuditStart {
     pub server: String,
     /// Storage engine of the tables, in the spelling of its makers.
     pub engine: String,
-    /// Profile asked for.
     pub profile: Option<String>,
     /// Variables asked for beside it.
     pub settings: BTreeMap<String, String>,
     /// The settings that decide what a crash may lose, as the server was started with them: a study whose runs have
     /// the same ones is spoken for.
     pub deciding: BTreeMap<String, String>,
-    /// Class that they promise.
     pub class: String,
     /// What it promises, by way of going down.
     pub promises: Vec<AuditPromise>,
@@ -185,9 +182,7 @@ impl AuditVerdict {
 /// An audit as read back: it may have been stopped at any round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Audit {
-    /// Its row.
     pub id: AuditId,
-    /// The machine.
     pub host: HostId,
     /// The server's binaries.
     pub build: BuildId,
@@ -206,7 +201,6 @@ impl Audit {
 }
 
 impl Store {
-    /// Records that an audit begins.
     pub fn begin_audit(
         &mut self,
         host: HostId,

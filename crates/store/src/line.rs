@@ -115,7 +115,6 @@ pub struct Line {
     pub ended_by: String,
     /// The last hold.
     pub hold: Option<LineHold>,
-    /// What a reader has to know.
     pub warnings: Vec<String>,
 }
 
@@ -133,7 +132,6 @@ pub struct LineFound {
 pub struct LineSearch {
     pub id: LineId,
     pub start: LineStart,
-    /// It came to its end.
     pub is_over: bool,
     /// What it found; `None` while it goes on, and of files of earlier versions.
     pub found: Option<LineFound>,
@@ -160,7 +158,6 @@ impl LineSearch {
 }
 
 impl Store {
-    /// Records that a search begins.
     pub fn begin_line(&mut self, start: &LineStart) -> Result<LineId, Error> {
         self.transaction("a search for a line", |sql| {
             sql.execute("INSERT INTO line_search (start, is_over) VALUES (?,0)", params![to_json(start)?])?;

@@ -91,7 +91,6 @@ pub fn intervention_text(value: &str) -> String {
 pub struct Intervention {
     /// As the study calls it; [`NO_INTERVENTION`] for the run with nothing switched on.
     pub name: String,
-    /// The statements that switch it on.
     pub on: Vec<String>,
     /// The statements that switch it off; none where nothing takes it back.
     pub off: Vec<String>,
@@ -150,11 +149,9 @@ pub struct RunStart {
     pub repeat: u32,
     /// Place within the block's random order, from 1.
     pub position: u32,
-    /// What it is for.
     pub purpose: Purpose,
     /// Seed of this run's load.
     pub seed: u64,
-    /// The machine.
     pub host: HostId,
     /// The server's binaries; `None` for an attached server.
     pub build: Option<BuildId>,
@@ -253,11 +250,9 @@ pub struct Phase {
 pub struct Check {
     /// What was compared: `rows of sbtest1`.
     pub name: String,
-    /// It held.
     pub is_ok: bool,
     /// What the counted outcomes imply.
     pub expected: String,
-    /// What the tables say.
     pub found: String,
 }
 
@@ -302,7 +297,6 @@ pub struct ErrorTally {
 /// What the client used during the measured phase.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientUsage {
-    /// Worker threads.
     pub workers: u32,
     /// User cpu of the whole process.
     pub cpu_user_s: f64,
@@ -328,7 +322,6 @@ pub struct ClientUsage {
     /// Processes that had the sessions, where it was not the one that measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
-    /// Each of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<ClientUsage>,
 }
@@ -338,7 +331,6 @@ pub struct ClientUsage {
 pub struct Statement {
     /// `point_select`.
     pub name: String,
-    /// How many.
     pub count: u64,
     /// From send to complete answer, in [`LatencyUnit`].
     pub latency: Histogram<u64>,
@@ -349,15 +341,10 @@ pub struct Statement {
 pub struct Interval {
     /// 1 for the first second of the measured phase; 0 and below are warm-up.
     pub second: i64,
-    /// Its length.
     pub duration_s: f64,
-    /// Transactions that ended in it.
     pub outcomes: Outcomes,
-    /// Reading statements that ended in it.
     pub reads: u64,
-    /// Writing statements that ended in it.
     pub writes: u64,
-    /// Other statements that ended in it.
     pub other: u64,
     /// Attempts after the first.
     pub retries: u64,
@@ -377,7 +364,6 @@ pub struct Interval {
 pub struct Second {
     /// As [`Interval::second`].
     pub second: i64,
-    /// Its length.
     pub duration_s: f64,
     /// Transactions that were committed in it.
     pub committed: u64,
@@ -438,17 +424,13 @@ pub struct Step {
     pub warmup_s: f64,
     /// Length of the measured phase.
     pub duration_s: f64,
-    /// How long connecting took.
     pub connect_s: f64,
     /// Transactions that ended in the measured phase.
     pub outcomes: Outcomes,
     /// Transactions of the whole step, warm-up and drain included.
     pub outcomes_whole: Outcomes,
-    /// Reading statements.
     pub reads: u64,
-    /// Writing statements.
     pub writes: u64,
-    /// Other statements.
     pub other: u64,
     /// Attempts after the first.
     pub retries: u64,
@@ -462,7 +444,6 @@ pub struct Step {
     pub response: Histogram<u64>,
     /// Service times, where they differ.
     pub service: Option<Histogram<u64>>,
-    /// By statement class.
     pub by_statement: Vec<Statement>,
     /// By the field's code (`1213`, `40P01`).
     pub errors: BTreeMap<String, ErrorTally>,
@@ -470,7 +451,6 @@ pub struct Step {
     pub seconds: Vec<Second>,
     /// Of these, in full, those that [`crate::Store::add_intervals`] has not recorded yet; none when read back.
     pub intervals: Vec<Interval>,
-    /// The client itself.
     pub client: ClientUsage,
     /// What ended the step early, if anything did.
     pub ended_by: Option<String>,
@@ -536,9 +516,7 @@ pub enum LockSource {
 pub struct HotLock {
     /// Step of the run, by its sessions.
     pub sessions: u32,
-    /// Where the figures come from.
     pub source: LockSource,
-    /// The lock's name.
     pub lock: String,
     /// Who took it; empty where unknown.
     pub caller: String,
@@ -548,7 +526,6 @@ pub struct HotLock {
     pub wait_total_s: f64,
     /// 95 % interval of `wait_total_s`, where it was sampled.
     pub wait_interval_s: Option<(f64, f64)>,
-    /// Length of the observation.
     pub observed_s: f64,
 }
 
@@ -566,7 +543,6 @@ pub struct RunEnd {
     /// Milliseconds since 1970.
     pub ended_at_ms: i64,
     pub server: ServerFacts,
-    /// The work.
     pub workload: WorkloadFacts,
     /// How long each phase took, in order.
     pub phases: Vec<Phase>,
@@ -574,11 +550,9 @@ pub struct RunEnd {
     pub warnings: Vec<String>,
     /// All gates, those that could not be looked at included.
     pub gates: Vec<Gate>,
-    /// Consistency checks.
     pub checks: Vec<Check>,
     /// Load levels, in order.
     pub steps: Vec<Step>,
-    /// Telemetry.
     pub series: Vec<Series>,
     pub hot_locks: Vec<HotLock>,
     /// Anything else worth printing.
@@ -614,14 +588,11 @@ impl RunEnd {
 /// What resuming needs to know of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunHead {
-    /// Its row.
     pub id: RunId,
     pub study: StudyId,
-    /// As begun.
     pub start: RunStart,
     /// 1 for the first try of this cell, levels, block and purpose.
     pub attempt: u32,
-    /// How it stands.
     pub status: Status,
     /// Why it failed or is invalid.
     pub error: Option<String>,
@@ -632,7 +603,6 @@ pub struct RunHead {
 /// A whole run, as read back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// What it is.
     pub head: RunHead,
     /// What it gave; `None` while it runs or where its process was killed.
     pub end: Option<RunEnd>,

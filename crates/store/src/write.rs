@@ -24,7 +24,6 @@ pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> Sql<String> {
 }
 
 impl Store {
-    /// Records a planned study.
     pub fn add_study(&mut self, study: &Study) -> Result<StudyId, Error> {
         self.transaction("the study", |sql| {
             let columns: &Columns<'_> = &[
@@ -93,7 +92,6 @@ impl Store {
         })
     }
 
-    /// Records a canary.
     pub fn add_canary(&mut self, study: StudyId, host: HostId, canary: &Canary) -> Result<(), Error> {
         self.transaction("a canary", |sql| {
             let values = params![study.0, host.0, to_json(canary)?];
@@ -248,7 +246,6 @@ pub(crate) fn purpose_text(purpose: Purpose) -> &'static str {
     }
 }
 
-/// Columns with their values.
 type Columns<'a> = [(&'a str, &'a dyn ToSql)];
 
 /// Adds a row, and tells its number.

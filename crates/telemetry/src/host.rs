@@ -24,7 +24,6 @@ pub(crate) struct HostSampler {
     device: Option<Device>,
     last_cpus: Vec<(u32, CpuTicks)>,
     last_all: CpuTicks,
-    /// The server's process.
     server_pid: Option<u32>,
     /// What the cpus did that server and client may run on, since the first pass.
     ours: CpuTicks,

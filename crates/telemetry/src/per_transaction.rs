@@ -2,7 +2,6 @@
 
 use crate::sampler::Telemetry;
 
-/// One figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PerTransaction {
     /// `server_cpu`, `server_switches_voluntary`, `log_written`.

@@ -172,7 +172,6 @@ impl Tracks {
         self.note(t, (source, name, instance, unit), Kind::Counter, value);
     }
 
-    /// Notes a level.
     pub fn gauge(
         &mut self,
         t: f64,

@@ -73,7 +73,6 @@ impl Live {
         Some(Live { state, over, thread: Some(thread) })
     }
 
-    /// Takes in what happened.
     pub(crate) fn event(&self, event: &Event<'_>) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).event(event, Instant::now());
     }
@@ -161,7 +160,6 @@ impl Palette {
     }
 }
 
-/// Draws one frame.
 pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, coloured: bool, now: Instant) {
     let palette = Palette::new(coloured);
     let (shown_warnings, warning_lines) =

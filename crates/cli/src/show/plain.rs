@@ -55,7 +55,6 @@ impl Plain {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what happened.
     pub(crate) fn event(&self, event: &Event<'_>) {
         self.lock().event(event);
     }

@@ -93,7 +93,6 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Takes in what happened.
     pub(crate) fn event(&mut self, event: &Event<'_>, now: Instant) {
         match event {
             Event::Waiting { holder, goes_on_after } => {

@@ -35,10 +35,8 @@ use crate::record;
 use crate::stop::StopSwitch;
 use crate::subject::sandbox_name;
 
-/// What to audit.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The build.
     pub server: Selector,
     /// Durability level to start from.
     pub profile: Option<Profile>,
@@ -54,9 +52,7 @@ pub struct Request {
     pub sessions: u32,
     /// Decides the moments and all that is random.
     pub seed: u64,
-    /// Directory of the results.
     pub results: PathBuf,
-    /// Version of plimsoll.
     pub version: String,
 }
 
@@ -96,7 +92,6 @@ impl KindReport {
     }
 }
 
-/// The whole audit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// Version of this format.
@@ -105,17 +100,13 @@ pub struct Report {
     pub server: String,
     /// Identity of the build.
     pub build: String,
-    /// Profile asked for.
     pub profile: Option<String>,
     /// Variables asked for.
     pub settings: BTreeMap<String, String>,
     /// Class that the settings promise: full, process-crash, lossy, corruptible.
     pub durability: String,
-    /// Sessions.
     pub sessions: u32,
-    /// Seed.
     pub seed: u64,
-    /// By kind.
     pub kinds: Vec<KindReport>,
     /// Why it may not have had the machine to itself.
     pub doubt: Option<String>,
@@ -266,7 +257,6 @@ fn named(spec: &Spec, what: &str) -> Spec {
     Spec { name: sandbox_name(&format!("audit-{what}")), ..spec.clone() }
 }
 
-/// An audit at work.
 struct Auditing<'a> {
     home: &'a Home,
     request: &'a Request,

@@ -255,7 +255,6 @@ impl Clients {
         Ok(())
     }
 
-    /// Their process ids.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.processes.iter().map(|process| process.pid).collect()
     }

@@ -54,7 +54,6 @@ pub(crate) fn slices(level: load::Step, slices: u32) -> Vec<load::Step> {
 pub struct Side {
     /// What the run's record calls it; sides of one build need names that tell them apart.
     pub name: String,
-    /// The binaries.
     pub build: Build,
     /// Variables of its sandboxes.
     pub settings: BTreeMap<String, String>,
@@ -76,9 +75,7 @@ impl Side {
 pub struct Request {
     /// Two or more.
     pub sides: Vec<Side>,
-    /// The workload.
     pub workload: Resolved,
-    /// Its options.
     pub options: BTreeMap<String, String>,
     /// Sessions of each side.
     pub sessions: u32,
@@ -88,7 +85,6 @@ pub struct Request {
     pub slices: u32,
     /// Before the first slice of each side.
     pub warmup: Duration,
-    /// Closed or open.
     pub pacing: load::Pacing,
     /// Of everything random.
     pub seed: u64,

@@ -49,7 +49,6 @@ pub(crate) struct Turns {
 struct State {
     /// Whose turn it is, as an index into the order.
     at: usize,
-    /// When it was taken.
     taken: Instant,
     /// The cpus when it was taken.
     look: Option<Look>,
@@ -147,7 +146,6 @@ pub(crate) struct Seat<'a> {
 }
 
 impl Seat<'_> {
-    /// How many sides there are.
     pub(crate) fn sides(&self) -> u32 {
         self.turns.lock().sides.len() as u32
     }

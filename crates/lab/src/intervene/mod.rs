@@ -27,7 +27,6 @@ pub(crate) struct Phases {
     turns: Turns,
     /// Phases of each state.
     pub(crate) wanted: u32,
-    /// How long one lasts.
     phase: Duration,
 }
 

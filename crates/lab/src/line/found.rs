@@ -30,13 +30,10 @@ impl Rate<'_> {
 /// What set the limit of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndedBy {
-    /// The promise is broken above it.
     Promise,
     /// The client cannot offer more.
     Client,
-    /// There are no more sessions.
     Sessions,
-    /// The budget was used up.
     Budget,
     /// The server carries no more, or did not last.
     Server,
@@ -370,7 +367,6 @@ pub(super) fn told(rate: &LineProbe, search: &Search, promises: &[Promise]) -> S
 /// What `plimsoll line` answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// The workload.
     pub workload: String,
     /// `flavor@version[+label]`.
     pub server: String,

@@ -47,7 +47,6 @@ pub struct Request {
     pub new: bool,
     /// The command line, without secrets.
     pub command: String,
-    /// Version of plimsoll.
     pub version: String,
 }
 

@@ -22,7 +22,6 @@ use crate::run::{Around, add};
 /// A run that is a search.
 pub(crate) struct LineOrder<'a> {
     pub(crate) asked: &'a Asked,
-    /// Directory of the results.
     pub(crate) results: &'a Path,
     /// Of the same search, whichever run makes it: what an interrupted one is found again by.
     pub(crate) fingerprint: String,
@@ -106,7 +105,6 @@ enum Rank {
     /// The closed loop at so many transactions per second: of a server that keeps no promise there is nothing else.
     Climb(f64),
     Tried,
-    /// The first promise was kept.
     Kept,
     Held,
     /// The first promise's line, held.

@@ -21,7 +21,6 @@ use crate::workloads;
 /// What is not measured for a stranger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// As the study names it.
     pub what: String,
     pub why: String,
     /// The budget that it would take, where nothing else is wrong with it.

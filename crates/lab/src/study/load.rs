@@ -161,7 +161,6 @@ pub(super) struct LoadSpans {
     pub(super) client_cpus: Range<usize>,
 }
 
-/// The load.
 pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load, LoadSpans) {
     let mut load = Load::default();
     let duration = |table: &mut Table<'_>, problems: &mut Problems, key, into: &mut Duration| {

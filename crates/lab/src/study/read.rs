@@ -16,7 +16,6 @@ use super::units;
 /// A value and where it stands in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct At<T> {
-    /// The value.
     pub value: T,
     /// Its bytes in the file.
     pub span: Range<usize>,

@@ -13,7 +13,6 @@ use serde::Deserialize;
 pub struct Section {
     /// As it stands in the file, or as a value of an axis.
     pub name: String,
-    /// What it is for.
     pub about: String,
     pub keys: Vec<Key>,
 }
@@ -29,7 +28,6 @@ pub struct Key {
     /// Its value where the key is left out, as it would be written; empty where there is none.
     #[serde(default)]
     pub default: String,
-    /// What it is for.
     pub about: String,
 }
 

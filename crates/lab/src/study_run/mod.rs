@@ -36,11 +36,8 @@ use crate::subject::Subject;
 /// What `run` is asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The study.
     pub study: Study,
-    /// Directory of the results.
     pub results: PathBuf,
-    /// With the quick overrides.
     pub quick: bool,
     /// Only runs whose cells have these values; what is left out stays unfinished.
     pub only: Vec<(String, String)>,
@@ -50,7 +47,6 @@ pub struct Request {
     pub new: bool,
     /// The command line, without secrets.
     pub command: String,
-    /// Version of plimsoll.
     pub version: String,
 }
 
@@ -59,9 +55,7 @@ pub struct Request {
 pub struct Outcome {
     /// Its row in the results file.
     pub study: StudyId,
-    /// Runs of the plan.
     pub runs: usize,
-    /// Runs made by this call.
     pub made: usize,
     /// Runs of the plan that ended well.
     pub done: usize,

@@ -28,7 +28,6 @@ use crate::{Build, Error, Flavor, Home, OnProgress, Origin, Progress, Selector, 
 /// A build that could be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetchable {
-    /// Whose server.
     pub flavor: Flavor,
     pub version: String,
     /// Label, where the catalogue gives one.
@@ -75,9 +74,7 @@ pub struct FetchOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "a handful exist, each for as long as a plan")]
 pub enum Resolved {
-    /// On this machine.
     Here(Build),
-    /// To be fetched.
     Away(Fetchable),
 }
 

@@ -35,7 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(7200);
 /// Installed builds from source that are kept; the ones that were used longest ago go.
 const KEPT_BYTES: u64 = 30 << 30;
 
-/// What to build.
 #[derive(Debug, Clone)]
 pub struct SourceRequest {
     /// A git clone, or a directory of sources.
@@ -87,21 +86,17 @@ pub fn made(home: &Home, request: &SourceRequest) -> Result<Option<Build>, Error
     Ok(there(home, &home.path().join("sources").join(&identity.key)))
 }
 
-/// What came of it.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one exists, for as long as a command")]
 pub enum Made {
-    /// A build.
     Build(Build),
     /// It does not build, which is a finding about the commit.
     Broken {
-        /// The commit.
         commit: String,
         /// What failed: configure, build, install.
         step: &'static str,
         /// The log's last lines.
         log: String,
-        /// All of it.
         log_file: PathBuf,
     },
 }

@@ -127,7 +127,6 @@ struct Unpacker<'a> {
 enum Stage {
     /// Bytes written of a zip's members.
     Written,
-    /// Bytes read of an archive.
     Read,
     /// An archive around this one.
     Outer,

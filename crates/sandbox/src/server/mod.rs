@@ -29,7 +29,6 @@ pub(crate) fn init(record: &Record, dir: &Path) -> Result<(), Error> {
     }
 }
 
-/// How the server is started.
 pub(crate) fn launch(record: &Record, dir: &Path) -> Result<Launch, Error> {
     let mut launch = launch_of(record, &dir.join("server.log"))?;
     launch.args = match record.build.flavor {

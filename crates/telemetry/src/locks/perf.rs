@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use super::symbols::Symbols;
 use super::{LockTable, LockWait, Source};
 
-/// A recording that goes on.
 #[derive(Debug)]
 pub struct Recording {
     pid: u32,
