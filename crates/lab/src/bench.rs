@@ -1,70 +1,51 @@
 //! One workload on one server at some session counts: `plimsoll bench`.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sandbox::{Assignment, Build, CpuRequest, Cpus, Home, Isolation, Profile, Spec};
-use store::{Key, RunEnd, RunStart, Status, WorkloadFacts};
+use sandbox::{Assignment, CpuRequest, Cpus, Home, Spec};
+use store::{RunEnd, RunStart, Status, WorkloadFacts};
 
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
 use crate::machine::{Machine, take_for_measuring};
 use crate::make::{Making, make};
 use crate::observe::{Event, Observer, Phase, RunLabel};
+use crate::on_server::{OnServer, key};
 use crate::run::{Around, Order};
-use crate::servers::Server;
 use crate::stop::StopSwitch;
 use crate::study::MachineWishes;
-use crate::subject::{Subject, next_number};
-use crate::workloads::Resolved;
+use crate::subject::Subject;
 
 pub use crate::provision::Data;
 
 /// What `bench` is asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The workload.
-    pub workload: Resolved,
-    /// Its options.
-    pub options: BTreeMap<String, String>,
-    /// The server.
-    pub server: Server,
+    pub on: OnServer,
     /// Session counts, in order.
     pub sessions: Vec<u32>,
     /// How long each is measured.
     pub length: load::Length,
     /// Run before and not recorded.
     pub warmup: Duration,
-    /// Closed or open.
     pub pacing: load::Pacing,
-    /// Worker threads.
-    pub workers: Option<usize>,
     /// Processes that have the sessions; 1: this one.
     pub clients: u32,
-    /// Variables of a sandbox of its own.
-    pub settings: BTreeMap<String, String>,
-    /// Durability level of a sandbox of its own.
-    pub profile: Option<Profile>,
     /// Cpus of a sandbox of its own.
     pub cpus: Option<Cpus>,
     /// About tables.
     pub data: Data,
-    /// Of everything random.
-    pub seed: u64,
 }
 
 /// One session count, measured or failed.
 #[derive(Debug)]
 pub struct Level {
-    /// As begun.
     pub start: RunStart,
-    /// As ended.
     pub end: RunEnd,
     /// Identity of the build; `None` for an attached server.
     pub build: Option<String>,
     /// What kind of failure it was, if it was one.
     pub failure: Option<Class>,
-    /// What the engine gave.
     pub result: Option<load::LoadResult>,
     /// `false`: the bench ended before it was this level's turn.
     pub is_begun: bool,
@@ -78,12 +59,12 @@ impl Level {
             true => (Status::Interrupted, "stopped by the user before this level began".to_owned()),
             false => (Status::Failed, error.to_string()),
         };
-        let options = request.options.clone();
-        let workload =
-            WorkloadFacts { name: request.workload.name().to_owned(), options, ..WorkloadFacts::default() };
+        let OnServer { workload, options, .. } = &request.on;
+        let (name, options) = (workload.name().to_owned(), options.clone());
+        let workload = WorkloadFacts { name, options, ..WorkloadFacts::default() };
         let end = RunEnd { error: Some(why), workload, ..RunEnd::new(status, load::time::unix_ms()) };
         Level {
-            start: start_of(request, &request.server.shown(), index),
+            start: start_of(request, &request.on.server.shown(), index),
             end,
             build: None,
             failure: Some(error.class()),
@@ -129,8 +110,8 @@ fn levels(
     let Around { stop, observer, .. } = around;
     levels_are_possible(request, observer)?;
     let machine = take_for_measuring(home, Some(&MachineWishes::default()), observer, stop)?;
-    let subject = Subject::find(home, &request.server, observer)?;
-    subject.tell_unheeded(&request.workload, &request.options, observer);
+    let subject = Subject::find(home, &request.on.server, observer)?;
+    subject.tell_unheeded(&request.on.workload, &request.on.options, observer);
     let mut data = request.data;
     for index in 0..request.sessions.len() {
         let making = making(home, request, (&subject, data), &machine, index)?;
@@ -179,44 +160,24 @@ fn making<'a>(
     index: usize,
 ) -> Result<Making<'a>, Error> {
     let sessions = request.sessions[index];
-    let label = RunLabel {
-        number: index + 1,
-        of: request.sessions.len(),
-        block: 1,
-        blocks: 1,
-        key: BTreeMap::from([
-            ("server".to_owned(), subject.name()),
-            ("workload".to_owned(), request.workload.name().to_owned()),
-        ]),
-        levels: vec![sessions],
-        against: Vec::new(),
-    };
-    let mut load = load_plan(request, sessions);
+    let start = start_of(request, &subject.name(), index);
+    let Request { warmup, length, pacing, .. } = *request;
+    let mut load = request.on.load(load::Step { sessions, warmup, length, pacing });
     let pinned = request.cpus.as_ref().filter(|_| subject.own_build().is_some());
     let assigned = pinned.map(cpus_beside).transpose()?;
     let client = assigned.as_ref().and_then(|assigned| assigned.client.as_ref());
     load.cpus = client.map_or_else(Vec::new, |cpus| cpus.0.iter().map(|&cpu| cpu as usize).collect());
-    let (place, asked) = subject.place(|build| Ok(spec(request, build)))?;
+    let (place, asked) =
+        subject.place(|build| Ok(Spec { cpus: request.cpus.clone(), ..request.on.spec("bench", build) }))?;
     let notes = assigned.map(|assigned| assigned.notes).unwrap_or_default();
-    let (server, work) = ((subject.name(), subject.flavor()), (&request.workload, &request.options));
     let order = Order {
         clients: request.clients,
         data,
         asked,
         notes: machine.doubt.iter().cloned().chain(notes).collect(),
-        ..Order::new(home, server, work, load)
+        ..request.on.order(home, subject, load)
     };
-    Ok(Making { start: start_of(request, &subject.name(), index), label, order, place })
-}
-
-/// The sandbox of a run's own.
-fn spec(request: &Request, build: &Build) -> Spec {
-    let mut spec = Spec::new(format!("bench-{}-{}", std::process::id(), next_number()), build.clone());
-    spec.settings = request.settings.clone();
-    spec.profile = request.profile;
-    spec.cpus = request.cpus.clone();
-    spec.isolation = Isolation::default();
-    spec
+    Ok(Making { label: RunLabel::of(&start, request.sessions.len(), 1), start, order, place })
 }
 
 /// The server's cpus as asked for, and for the client those that are left.
@@ -227,28 +188,9 @@ fn cpus_beside(server: &Cpus) -> Result<Assignment, Error> {
     Ok(sandbox::cpus::assign(Some(&server), client.as_ref())?)
 }
 
-fn load_plan(request: &Request, sessions: u32) -> load::LoadPlan {
-    load::LoadPlan {
-        steps: vec![load::Step {
-            sessions,
-            warmup: request.warmup,
-            length: request.length,
-            pacing: request.pacing,
-        }],
-        workers: request.workers,
-        seed: request.seed,
-        raise_priority: true,
-        ..load::LoadPlan::default()
-    }
-}
-
 fn start_of(request: &Request, server: &str, index: usize) -> RunStart {
-    let key = Key::from([
-        ("server".to_owned(), server.into()),
-        ("workload".to_owned(), request.workload.name().into()),
-    ]);
-    let now = load::time::unix_ms();
-    let of_level = RunStart::new(key, vec![request.sessions[index]], request.seed, now);
+    let (key, now) = (key(server, &request.on.workload), load::time::unix_ms());
+    let of_level = RunStart::new(key, vec![request.sessions[index]], request.on.seed, now);
     RunStart { index: index as u32, position: index as u32 + 1, ..of_level }
 }
 

@@ -49,22 +49,18 @@ pub struct Request {
     pub metric: String,
     /// Smaller differences do not matter: 0.02 is 2 %.
     pub margin: f64,
-    /// Begin anew.
     pub is_new: bool,
 }
 
 /// A build that may be guilty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Candidate {
-    /// By its name.
     Build(Selector),
     /// A commit of a clone.
     Commit {
-        /// The clone.
         from: PathBuf,
         /// Its full name.
         commit: String,
-        /// How it is built.
         recipe: Option<Recipe>,
     },
 }
@@ -173,10 +169,8 @@ fn natural(name: &str) -> Vec<(u64, String)> {
     parts
 }
 
-/// How a search ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Status {
-    /// The guilty one is known.
     Found,
     /// Good and bad are equivalent within the margin.
     NoDifference,
@@ -184,7 +178,6 @@ pub enum Status {
     Undecided,
 }
 
-/// What came of it.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     pub status: Status,

@@ -22,10 +22,9 @@ use crate::study::{Body, Length, Pairing, Study};
 const WORKLOAD: &str = "oltp_read_write";
 const SESSIONS: u32 = 8;
 /// Slices of each side in a life.
-const SLICES: u32 = 10;
+const SLICES: u32 = 8;
 const WARMUP: Duration = Duration::from_secs(2);
 
-/// What to calibrate.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// As on the command line: a build. `None`: the newest MariaDB, else PostgreSQL.

@@ -9,7 +9,7 @@ use store::{Axis, INTERVENE, ServerFacts};
 use crate::error::Error;
 use crate::plan::{Cell, Plan, PlannedRun};
 use crate::study::{Arrivals, Body, CpusChoice, Ladder, Length, Load, SettingsChoice, Study};
-use crate::subject::next_number;
+use crate::subject::sandbox_name;
 
 /// What can be controlled of a server.
 pub(crate) struct Controlled<'a> {
@@ -136,9 +136,8 @@ fn unheeded_options(study: &Study, plan: &Plan, servers: &[Controlled<'_>]) -> B
     notes.collect()
 }
 
-/// The sandbox of a run.
 pub(crate) fn sandbox_spec(build: &Build, cell: &Cell, load: &Load) -> Result<Spec, Error> {
-    let mut spec = Spec::new(format!("run-{}-{}", std::process::id(), next_number()), build.clone());
+    let mut spec = Spec::new(sandbox_name("run"), build.clone());
     spec.settings = settings_for(&cell.settings, build.flavor);
     spec.profile = cell.settings.profile.as_deref().map(str::parse).transpose()?;
     spec.logging = cell.settings.logging.as_deref().map(str::parse).transpose()?;
@@ -281,7 +280,6 @@ fn made_text(made: &sandbox::FilesystemWish) -> String {
     [&[name.to_owned()], made.options.as_slice(), &[size]].concat().join(", ")
 }
 
-/// The load of a run.
 pub(crate) fn load_plan(body: &Body, cell: &Cell, planned: &PlannedRun) -> Result<load::LoadPlan, Error> {
     let load = &body.load;
     let pacing = match load.rate_tps {

@@ -32,7 +32,6 @@ pub struct SeriesFile {
 pub struct MetricChange {
     /// The metric's name; empty where the file names none.
     pub metric: String,
-    /// What changed.
     pub change: ChangePoint,
 }
 

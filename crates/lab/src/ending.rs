@@ -14,10 +14,7 @@ use crate::study::Until;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// Every primary comparison has a verdict.
-    Decided {
-        /// Blocks that it took.
-        blocks: u32,
-    },
+    Decided { blocks: u32 },
     /// Another block would have been likely to end after its time.
     OverBudget {
         /// Blocks that there are.
@@ -28,7 +25,6 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// Blocks that it has.
     pub(crate) fn blocks(self) -> u32 {
         match self {
             Ended::Decided { blocks } | Ended::OverBudget { blocks, .. } => blocks,
@@ -52,10 +48,11 @@ impl fmt::Display for Ended {
 /// What comes before a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The study ends.
     Ends(Ended),
     /// The block is begun. With a budget: how long it may wait for a quiet machine and still be likely to end in time.
-    Begins { spare: Option<Duration> },
+    Begins {
+        spare: Option<Duration>,
+    },
 }
 
 /// Whether the study ends before block `next` is begun. Each look is recorded, and told. `since_ms` is when the command

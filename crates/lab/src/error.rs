@@ -33,7 +33,6 @@ pub enum Error {
          (what is recorded stays), or bring the file back to finish the old one"
     )]
     Changed {
-        /// The file or files.
         what: String,
         /// When the old one was planned.
         when: String,
@@ -44,16 +43,13 @@ pub enum Error {
     /// A server could not be had or started, for a reason that the sandbox gives.
     #[error(transparent)]
     Sandbox(#[from] sandbox::Error),
-    /// A run failed.
     #[error("{0}")]
     Run(String),
     /// The results could not be written or read.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// A workload refused its options.
     #[error(transparent)]
     Options(#[from] workload::OptionError),
-    /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
 }

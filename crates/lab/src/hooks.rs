@@ -39,9 +39,7 @@ pub struct RunContext {
 pub struct Found {
     /// Series for the results file: what [`Hook::take_series`] has not given yet.
     pub series: Vec<store::Series>,
-    /// Hot locks.
     pub hot_locks: Vec<store::HotLock>,
-    /// Gates that were looked at.
     pub gates: Vec<store::Gate>,
     /// Suspicions with a remedy.
     pub warnings: Vec<String>,
@@ -78,7 +76,6 @@ pub trait Attach: Sync {
     fn attach(&self, context: &RunContext, told: &dyn Fn(&str)) -> Vec<Box<dyn Hook>>;
 }
 
-/// No hooks at all.
 #[derive(Debug, Clone, Copy)]
 pub struct NoHooks;
 

@@ -6,8 +6,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
-
 fn line(path: &str) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
@@ -43,8 +41,7 @@ pub fn facts() -> store::Host {
     let kernel = format!("Linux {}", line("/proc/sys/kernel/osrelease"));
     // The machine's own number is hashed: the file may be published.
     let identity = format!("{}\n{cpu_model}\n{cpus}\n{memory_kib}", line("/etc/machine-id"));
-    let fingerprint =
-        Sha256::digest(identity.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let fingerprint = store::bundle::sha256(identity.as_bytes())[..16].to_owned();
     let mut facts = BTreeMap::new();
     for (key, path) in [
         ("governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),

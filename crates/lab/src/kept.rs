@@ -11,6 +11,7 @@ use wire::Target;
 use crate::described::{describe, engine_of, reported_settings};
 use crate::error::Error;
 use crate::judge;
+use crate::on_server::add_options;
 use crate::progress::Detail;
 use crate::recording::Recording;
 use crate::subject::attached_name;
@@ -19,7 +20,6 @@ use crate::watch;
 /// What such a command line has run.
 #[derive(Debug, Clone, Copy)]
 pub struct Ran<'a> {
-    /// Name of the workload or script.
     pub workload: &'a str,
     /// Every option with its value, without secrets.
     pub options: &'a BTreeMap<String, String>,
@@ -27,9 +27,7 @@ pub struct Ran<'a> {
     pub given: &'a BTreeMap<String, String>,
     /// The server that is described; `None` where there was none.
     pub target: Option<&'a Target>,
-    /// The level as it was planned.
     pub planned: &'a load::Step,
-    /// What the engine gave.
     pub load: &'a LoadResult,
     /// Of everything random.
     pub seed: u64,
@@ -42,9 +40,7 @@ pub struct Ran<'a> {
 /// A run as begun and as ended.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// As begun.
     pub start: RunStart,
-    /// As ended.
     pub end: RunEnd,
 }
 
@@ -91,10 +87,7 @@ pub fn record(ran: &Ran<'_>, onlooker: Onlooker) -> Record {
     if !recording.end.server.name.is_empty() {
         key.insert("server".to_owned(), recording.end.server.name.clone().into());
     }
-    for (name, value) in ran.given {
-        let number = value.parse::<i64>().ok().map(serde_json::Value::from);
-        key.insert(name.clone(), number.unwrap_or_else(|| value.clone().into()));
-    }
+    add_options(&mut key, ran.given);
     let start = RunStart::new(key, vec![ran.planned.sessions], ran.seed, ran.started_at_ms);
     recording.load_ended(std::slice::from_ref(ran.planned), ran.load);
     recording.end.warnings = judge::waits(ran.load);
@@ -145,7 +138,6 @@ pub struct Gathering<'a> {
     pub question: &'a str,
     /// The command line, without secrets.
     pub command: &'a str,
-    /// Version of plimsoll.
     pub version: &'a str,
     /// The same command line goes on with a run that failed or was interrupted; otherwise it makes another.
     pub goes_on: bool,
@@ -198,20 +190,12 @@ fn study_row(gathering: &Gathering<'_>, start: &RunStart) -> Study {
         name: gathering.name.to_owned(),
         title: gathering.title.to_owned(),
         question: gathering.question.to_owned(),
-        file_path: String::new(),
-        file_text: String::new(),
-        file_sha256: String::new(),
         fingerprint: gathering.name.to_owned(),
-        plan: serde_json::Value::Null,
-        axes: Vec::new(),
-        comparisons: Vec::new(),
-        blocks: 0,
-        runs: 0,
-        is_quick: false,
         seed: start.seed,
         plimsoll_version: gathering.version.to_owned(),
         command: gathering.command.to_owned(),
         created_at_ms: start.started_at_ms,
+        ..Study::default()
     }
 }
 

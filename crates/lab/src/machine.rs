@@ -197,7 +197,7 @@ mod tests {
     fn wait_for(uid: Option<u32>) -> (Result<Machine, Error>, Vec<String>) {
         let told = Mutex::new(Vec::new());
         let observer = |event: Event<'_>| told.lock().unwrap().push(format!("{event:?}"));
-        let taken = take(&|| Ok(held_by(uid)), SHORT, &observer, &StopSwitch::new());
+        let taken = take(&|| Ok(held_by(uid)), SHORT, &observer, &StopSwitch::default());
         (taken, told.into_inner().unwrap())
     }
 
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_user_can_give_up_while_waiting() {
-        let stop = StopSwitch::new();
+        let stop = StopSwitch::default();
         stop.press();
         let patience = Patience { own: Duration::from_secs(3600), foreign: Duration::from_secs(3600) };
         let taken = take(&|| Ok(held_by(Some(0))), patience, &|_| (), &stop);
@@ -235,7 +235,7 @@ mod tests {
     fn a_lock_that_cannot_be_had_is_a_doubt_and_no_end() {
         let ask =
             || Err(sandbox::Error::io("take the lock", "/x", std::io::ErrorKind::PermissionDenied.into()));
-        let machine = take(&ask, SHORT, &|_| (), &StopSwitch::new()).unwrap();
+        let machine = take(&ask, SHORT, &|_| (), &StopSwitch::default()).unwrap();
         assert!(machine.doubt.unwrap().contains("is not known: could not take the lock /x"));
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use store::{INTERVENE, Status, intervention_text};
+use store::{INTERVENE, RunStart, Status, intervention_text};
 
 /// Receives events, from the lab's thread and from those that load data.
 pub type Observer<'a> = &'a (dyn Fn(Event<'_>) + Sync);
@@ -13,7 +13,6 @@ pub type Observer<'a> = &'a (dyn Fn(Event<'_>) + Sync);
 pub enum Phase {
     /// Making or restoring the data directory and starting the server.
     Provision,
-    /// Generating and loading the tables.
     Load,
     /// Keeping the loaded data directory for later runs.
     Snapshot,
@@ -68,11 +67,9 @@ impl Phase {
 pub struct RunLabel {
     /// Place in the plan, from 1.
     pub number: usize,
-    /// Runs of the plan.
     pub of: usize,
     /// Block, from 1.
     pub block: u32,
-    /// Blocks of the plan.
     pub blocks: u32,
     /// Axis to value.
     pub key: BTreeMap<String, String>,
@@ -83,6 +80,19 @@ pub struct RunLabel {
 }
 
 impl RunLabel {
+    /// Of a run in a plan of so many runs and blocks.
+    pub(crate) fn of(start: &RunStart, of: usize, blocks: u32) -> RunLabel {
+        RunLabel {
+            number: start.index as usize + 1,
+            of,
+            block: start.block,
+            blocks,
+            key: start.key.iter().map(|(axis, value)| (axis.clone(), shown(value))).collect(),
+            levels: start.levels.clone(),
+            against: Vec::new(),
+        }
+    }
+
     /// `mariadb@10.11.19 oltp_read_only, 8 sessions`.
     pub fn text(&self) -> String {
         let mut parts: Vec<&str> = ["server", "workload"]
@@ -113,14 +123,17 @@ impl RunLabel {
     }
 }
 
+/// A value of a key as text.
+pub(crate) fn shown(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 /// How a run ended, in a line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunSummary {
-    /// How it stands.
     pub status: Status,
     /// Why it failed or is invalid.
     pub error: Option<String>,
-    /// Gates that tripped.
     pub tripped: Vec<Tripped>,
     /// The server's last lines, where it failed.
     pub log_tail: String,
@@ -147,14 +160,11 @@ pub enum Effect {
     Noted,
 }
 
-/// A gate that tripped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tripped {
     /// `noisy_host`.
     pub name: String,
-    /// What to do about it.
     pub remedy: String,
-    /// What follows.
     pub effect: Effect,
 }
 
@@ -172,81 +182,61 @@ pub enum Event<'a> {
     Cleaned(&'a [String]),
     /// Something slow goes on outside of a run (a fetch).
     Doing(&'a str),
-    /// Something has moved in a fleet.
     Fleet(&'a crate::fleet::FleetStanding),
     /// How far the slow thing is.
     Bytes {
-        /// So much.
         done: u64,
         /// Of so much, where known.
         total: Option<u64>,
     },
     /// The study is planned, or an unfinished one was found.
     Planned {
-        /// Title of the study.
         title: &'a str,
-        /// Runs of the plan.
         runs: usize,
         /// Of them recorded before.
         finished: usize,
         /// Runs to be made now.
         to_do: usize,
-        /// Cells.
         cells: usize,
-        /// Blocks.
         blocks: u32,
-        /// Seed of the order.
         seed: u64,
         /// Length of one run's measured phases and warm-ups.
         run_length: Option<Duration>,
     },
-    /// A run begins.
     RunStarted(&'a RunLabel),
     /// A run goes on to its next phase.
     Phase(Phase),
-    /// How far loading is.
     Loaded {
-        /// What is being done.
         what: &'a str,
-        /// Units done.
         done: u64,
-        /// Units in all.
         total: u64,
     },
     /// A level begins with its warm-up.
     StepStarted {
-        /// Sessions.
         sessions: u32,
         /// Of the measured phase, where the clock decides.
         length: Option<Duration>,
     },
-    /// A second has passed.
     Interval {
-        /// Sessions of the level.
         sessions: u32,
-        /// What happened in it.
         interval: &'a load::IntervalResult,
     },
     /// A run was lost to a fault of the measurement: it is made again later in its block, with those that it is compared
     /// with where they lie far back.
     Again {
-        /// How many runs that makes.
         runs: usize,
     },
     /// The verdicts of a study that may be watched were looked at.
     Looked {
         /// From 1, over all commands that went on with the study.
         number: usize,
-        /// What there was.
         look: &'a store::Look,
     },
     /// Suspicion, with a remedy.
     Warning(&'a str),
     /// A run has ended and is recorded.
     RunEnded {
-        /// Which.
         label: &'a RunLabel,
-        /// How.
         summary: &'a RunSummary,
     },
 }

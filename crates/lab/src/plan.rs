@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use store::INTERVENE;
+use store::bundle::sha256;
 
 use crate::study::{
     Body, CpusChoice, EnvChoice, Ladder, Length, SettingsChoice, StorageChoice, WorkloadChoice,
@@ -17,21 +17,17 @@ use crate::workloads::Resolved;
 pub struct Cell {
     /// Which of the study's servers.
     pub server: usize,
-    /// The workload's label in the study.
     pub workload_label: String,
-    /// The workload.
     pub workload: Resolved,
     /// All options that the study gives it.
     pub options: BTreeMap<String, String>,
     /// How long a level is measured; `None`: as the study says.
     pub length: Option<Length>,
-    /// Server variables.
     pub settings: SettingsChoice,
     /// Storage engine; `None`: the workload's default.
     pub engine: Option<String>,
     /// Place of the data directory.
     pub storage: Option<StorageChoice>,
-    /// Cpus of the server.
     pub cpus: Option<CpusChoice>,
     /// Isolation level; `None`: the study's common default.
     pub isolation: Option<String>,
@@ -103,14 +99,12 @@ pub struct Pinned {
     pub build: String,
 }
 
-/// One run of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedRun {
     /// Place in the whole plan, from 0.
     pub index: u32,
     /// From 1.
     pub block: u32,
-    /// Index of its cell.
     pub cell: usize,
     /// Session counts: one, or the steps of a climb.
     pub levels: Vec<u32>,
@@ -127,24 +121,17 @@ pub struct Plan {
     pub quick: bool,
     /// The servers, as resolved.
     pub servers: Vec<Pinned>,
-    /// All cells.
     pub cells: Vec<Cell>,
-    /// All runs, block by block.
     pub runs: Vec<PlannedRun>,
-    /// See [`StoredPlan::workloads`].
     pub workloads: BTreeMap<String, String>,
 }
 
 /// What the results file keeps of a plan: enough to make the same one again and to see that it is the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredPlan {
-    /// See [`Plan::seed`].
     pub seed: u64,
-    /// See [`Plan::quick`].
     pub quick: bool,
-    /// See [`Plan::servers`].
     pub servers: Vec<Pinned>,
-    /// See [`Plan::runs`].
     pub runs: Vec<PlannedRun>,
     /// The files of workloads, by path as the study names them, with the hash of what was in them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -193,7 +180,6 @@ impl Plan {
         Plan { seed, quick, servers, cells, runs, workloads: workload_files(body) }
     }
 
-    /// The part that is stored.
     pub fn stored(&self) -> StoredPlan {
         StoredPlan {
             seed: self.seed,
@@ -215,7 +201,6 @@ impl Plan {
         group(&self.cells[run.cell], &[axis], &run.levels)
     }
 
-    /// Number of blocks.
     pub fn blocks(&self) -> u32 {
         self.runs.last().map_or(0, |run| run.block)
     }
@@ -445,7 +430,7 @@ fn is_excluded(body: &Body, cell: &Cell, level: u32) -> bool {
 /// not count.
 pub fn fingerprint(body: &Body, quick: bool) -> String {
     let text = serde_json::to_string(&(body, quick)).unwrap_or_default();
-    Sha256::digest(text.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    sha256(text.as_bytes())[..32].to_owned()
 }
 
 /// SplitMix64's output function. Our own few lines, because a recorded seed must give the same order with every

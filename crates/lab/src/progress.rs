@@ -19,7 +19,6 @@ pub enum Detail<'a> {
     Recorded(&'a mut Store, RunId),
 }
 
-/// One level of the run.
 #[derive(Debug, Default)]
 pub struct Level {
     sessions: u32,
@@ -40,7 +39,6 @@ pub struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// Nothing yet.
     pub fn new(detail: Detail<'a>) -> Progress<'a> {
         Progress { detail, levels: Vec::new(), series: Vec::new(), waiting: 0 }
     }

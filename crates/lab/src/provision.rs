@@ -1,5 +1,6 @@
 //! A server with loaded tables: restored from a snapshot, loaded anew, or found as it is.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -11,6 +12,7 @@ use workload::{Configured, Dialect, LoadAt, LoadMethod, LoadReport};
 use crate::checks::{self, Shortage};
 use crate::error::Error;
 use crate::observe::{Event, Observer, Phase};
+use crate::run::{Around, Order};
 use crate::stop::StopSwitch;
 
 /// The database that workloads use when the user names none; sysbench's own name.
@@ -36,7 +38,6 @@ pub(crate) enum Place<'a> {
 pub enum Data {
     /// From a snapshot where there is one, else loaded (and, in a sandbox of the run's own, kept as a snapshot).
     Any,
-    /// Loaded now.
     Fresh,
     /// As they are; missing ones are an error.
     Keep,
@@ -47,12 +48,24 @@ pub(crate) struct Provisioned<'a> {
     server: Running<'a>,
     /// Control connections and sessions.
     pub(crate) target: Target,
-    /// The workload, configured for this server.
+    /// Its tables, and the workload that they are of.
+    pub(crate) made: Made,
+}
+
+/// The tables of a run, and how they came to be.
+pub(crate) struct Made {
     pub(crate) configured: Box<dyn Configured>,
-    /// How the tables came to be.
+    /// Where the rows are from, in words.
     pub(crate) data_from: String,
-    /// Remarks of the loading.
     pub(crate) notes: Vec<String>,
+    /// The rows of tables that were counted because they are kept.
+    pub(crate) counted: BTreeMap<String, u64>,
+}
+
+impl Made {
+    fn new(configured: Box<dyn Configured>, data_from: impl Into<String>, notes: Vec<String>) -> Made {
+        Made { configured, data_from: data_from.into(), notes, counted: BTreeMap::new() }
+    }
 }
 
 enum Running<'a> {
@@ -104,17 +117,10 @@ impl Provisioned<'_> {
 
 /// What [`provision`] needs besides the place.
 pub(crate) struct Wanted<'a> {
-    pub(crate) home: &'a Home,
-    pub(crate) workload: &'a dyn workload::Workload,
-    pub(crate) options: &'a std::collections::BTreeMap<String, String>,
-    pub(crate) engine: Option<&'a str>,
-    pub(crate) data: Data,
-    /// Processes that have the sessions, and the levels that they share.
-    pub(crate) clients: u32,
+    pub(crate) order: &'a Order<'a>,
+    pub(crate) around: Around<'a>,
     pub(crate) levels: &'a [u32],
     pub(crate) sessions_max: u32,
-    pub(crate) stop: &'a StopSwitch,
-    pub(crate) observer: Observer<'a>,
 }
 
 /// `phase` is told what goes on.
@@ -128,21 +134,19 @@ pub(crate) fn provision<'a>(
         Place::Own(spec) => own(*spec, wanted, phase),
         Place::Deployed(sandbox) => {
             let target = sandbox.target(Some(DATABASE));
-            let dialect = dialect_of(sandbox.build(), wanted.engine);
+            let dialect = dialect_of(sandbox.build(), wanted.order.engine);
             let datadir = Some(sandbox.datadir());
-            let Made { configured, data_from, notes } =
-                on_existing(&target, datadir, dialect, wanted, phase)?;
-            Ok(Provisioned { server: Running::Deployed(sandbox), target, configured, data_from, notes })
+            let made = on_existing(&target, datadir, dialect, wanted, phase)?;
+            Ok(Provisioned { server: Running::Deployed(sandbox), target, made })
         }
         Place::Attached(given) => {
             let mut target = given.clone();
             target.database.get_or_insert_with(|| DATABASE.to_owned());
             let dialect = introduce(&target)?.1;
-            let dialect = Dialect { engine: wanted.engine.map(str::to_owned), ..dialect };
+            let dialect = Dialect { engine: wanted.order.engine.map(str::to_owned), ..dialect };
             let datadir = telemetry::local_server(&target).and_then(|local| local.datadir);
-            let Made { configured, data_from, notes } =
-                on_existing(&target, datadir.as_deref(), dialect, wanted, phase)?;
-            Ok(Provisioned { server: Running::Attached, target, configured, data_from, notes })
+            let made = on_existing(&target, datadir.as_deref(), dialect, wanted, phase)?;
+            Ok(Provisioned { server: Running::Attached, target, made })
         }
         Place::Absent(why) => Err(Error::Server(why.to_owned()).into()),
     }
@@ -167,18 +171,11 @@ impl<E: Into<Error>> From<E> for Failed {
     }
 }
 
-/// The dialect of a build.
 pub(crate) fn dialect_of(build: &Build, engine: Option<&str>) -> Dialect {
     dialect_of_flavor(build.flavor, &build.version, engine)
 }
 
 pub(crate) fn dialect_of_flavor(flavor: sandbox::Flavor, version: &str, engine: Option<&str>) -> Dialect {
-    let flavor = match flavor {
-        sandbox::Flavor::Mysql => workload::Flavor::Mysql,
-        sandbox::Flavor::Mariadb => workload::Flavor::Mariadb,
-        sandbox::Flavor::Percona => workload::Flavor::Percona,
-        sandbox::Flavor::Postgres => workload::Flavor::Postgres,
-    };
     Dialect { flavor, version: workload::Version::parse(version), engine: engine.map(str::to_owned) }
 }
 
@@ -244,8 +241,11 @@ fn own<'a>(
     wanted: &Wanted<'_>,
     phase: &mut dyn FnMut(Phase),
 ) -> Result<Provisioned<'a>, Failed> {
-    let configured = wanted.workload.configure(wanted.options, dialect_of(&spec.build, wanted.engine))?;
-    crate::clients::check(wanted.clients, wanted.levels, &*configured)?;
+    let configured = wanted
+        .order
+        .workload
+        .configure(wanted.order.options, dialect_of(&spec.build, wanted.order.engine))?;
+    crate::clients::check(wanted.order.clients, wanted.levels, &*configured)?;
     let needs = configured.needs(wanted.sessions_max);
     spec.sessions = needs.connections.max(wanted.sessions_max) + checks::CONNECTIONS_BESIDE;
     let sessions = u64::from(wanted.sessions_max.max(1));
@@ -253,35 +253,29 @@ fn own<'a>(
     let key = snapshot::key(&spec, &configured.dataset_key());
     // Sides of a duel load one after another: a load uses the whole machine, and the next one may find its snapshot.
     let loading = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(snapshot) = kept_or_room(wanted.home, &spec, &*configured, wanted.data)?? {
+    if let Some(snapshot) = kept_or_room(wanted.order.home, &spec, &*configured, wanted.order.data)?? {
         drop(loading);
-        let made = Made { configured, data_from: "snapshot".into(), notes: Vec::new() };
-        return restored(spec, snapshot, made, wanted);
+        return restored(spec, snapshot, Made::new(configured, "snapshot", Vec::new()), wanted);
     }
-    if wanted.data == Data::Any && has_limits(&spec) {
+    if wanted.order.data == Data::Any && has_limits(&spec) {
         // Limits are for the measured load. A load under them takes long, or dies of an index that is built in more
         // memory than there is.
         let (mut sandbox, loaded, notes) =
             loaded(&without_limits(&spec), configured.as_ref(), &key, wanted, phase)?;
-        if let Some(snapshot) = snapshot::find(wanted.home, &key)? {
-            wanted.stop.set_server(None);
+        if let Some(snapshot) = snapshot::find(wanted.order.home, &key)? {
+            wanted.around.stop.set_server(None);
             sandbox.stop()?;
             sandbox.destroy()?;
             phase(Phase::Provision);
-            return restored(spec, snapshot, Made { configured, data_from: how(&loaded), notes }, wanted);
+            return restored(spec, snapshot, Made::new(configured, how(&loaded), notes), wanted);
         }
-        wanted.stop.set_server(None);
+        wanted.around.stop.set_server(None);
         sandbox.destroy()?;
     }
     let (sandbox, loaded, notes) = loaded(&spec, configured.as_ref(), &key, wanted, phase)?;
     let target = sandbox.target(Some(DATABASE));
-    Ok(Provisioned {
-        server: Running::Own(Box::new(sandbox)),
-        target,
-        configured,
-        data_from: how(&loaded),
-        notes,
-    })
+    let made = Made::new(configured, how(&loaded), notes);
+    Ok(Provisioned { server: Running::Own(Box::new(sandbox)), target, made })
 }
 
 /// The snapshot that a server of a run's own begins with, where there is one; else there has to be room for its tables.
@@ -332,13 +326,6 @@ fn without_limits(spec: &Spec) -> Spec {
     free
 }
 
-/// How the tables of a run came to be.
-struct Made {
-    configured: Box<dyn Configured>,
-    data_from: String,
-    notes: Vec<String>,
-}
-
 /// A server on a copy of a snapshot.
 fn restored<'a>(
     mut spec: Spec,
@@ -347,11 +334,11 @@ fn restored<'a>(
     wanted: &Wanted<'_>,
 ) -> Result<Provisioned<'a>, Failed> {
     spec.snapshot = Some(snapshot);
-    let sandbox = Sandbox::deploy(wanted.home, &spec, &|progress| tell(wanted.observer, progress))?;
-    wanted.stop.set_server(sandbox.pid());
+    let sandbox =
+        Sandbox::deploy(wanted.order.home, &spec, &|progress| tell(wanted.around.observer, progress))?;
+    wanted.around.stop.set_server(sandbox.pid());
     let target = sandbox.target(Some(DATABASE));
-    let Made { configured, data_from, notes } = made;
-    Ok(Provisioned { server: Running::Own(Box::new(sandbox)), target, configured, data_from, notes })
+    Ok(Provisioned { server: Running::Own(Box::new(sandbox)), target, made })
 }
 
 pub(crate) fn tell(observer: Observer<'_>, progress: sandbox::Progress) {
@@ -369,12 +356,13 @@ fn loaded(
     wanted: &Wanted<'_>,
     phase: &mut dyn FnMut(Phase),
 ) -> Result<(Sandbox, LoadReport, Vec<String>), Failed> {
-    let mut sandbox = Sandbox::deploy(wanted.home, spec, &|progress| tell(wanted.observer, progress))?;
-    wanted.stop.set_server(sandbox.pid());
+    let mut sandbox =
+        Sandbox::deploy(wanted.order.home, spec, &|progress| tell(wanted.around.observer, progress))?;
+    wanted.around.stop.set_server(sandbox.pid());
     let target = sandbox.target(Some(DATABASE));
     let loaded = {
         // Half-loaded tables are worth nothing: the first Ctrl-C ends the server, and with it the loading.
-        let _expendable = wanted.stop.expendable(sandbox.pid());
+        let _expendable = wanted.around.stop.expendable(sandbox.pid());
         load(configured, &target, Durability::Expendable, wanted, phase).and_then(|report| {
             workload::settle(&target).map(|()| report).map_err(|e| Error::Run(e.to_string()))
         })
@@ -383,17 +371,17 @@ fn loaded(
         Ok(loaded) => loaded,
         Err(error) => {
             let log_tail = sandbox.log_tail(LOG_LINES).join("\n");
-            wanted.stop.set_server(None);
+            wanted.around.stop.set_server(None);
             return Err(Failed { error, log_tail: log_tail.into() });
         }
     };
     let mut notes = loaded.notes.clone();
-    if wanted.data == Data::Any && loaded.rows > 0 {
+    if wanted.order.data == Data::Any && loaded.rows > 0 {
         phase(Phase::Snapshot);
-        wanted.stop.set_server(None);
+        wanted.around.stop.set_server(None);
         let dataset = configured.dataset_key();
-        let report = |progress| tell(wanted.observer, progress);
-        match snapshot::save(wanted.home, &mut sandbox, key, &dataset, SNAPSHOTS_BYTES_MAX, &report) {
+        let report = |progress| tell(wanted.around.observer, progress);
+        match snapshot::save(wanted.order.home, &mut sandbox, key, &dataset, SNAPSHOTS_BYTES_MAX, &report) {
             Ok(Some(_)) => {}
             Ok(None) => notes.push(format!(
                 "the tables are larger than all snapshots together may be ({} GB): the next run loads again",
@@ -404,7 +392,7 @@ fn loaded(
                 sandbox.start()?;
             }
         }
-        wanted.stop.set_server(sandbox.pid());
+        wanted.around.stop.set_server(sandbox.pid());
     }
     Ok((sandbox, loaded, notes))
 }
@@ -420,20 +408,20 @@ fn on_existing(
     wanted: &Wanted<'_>,
     phase: &mut dyn FnMut(Phase),
 ) -> Result<Made, Error> {
-    let configured = wanted.workload.configure(wanted.options, dialect)?;
-    crate::clients::check(wanted.clients, wanted.levels, &*configured)?;
+    let configured = wanted.order.workload.configure(wanted.order.options, dialect)?;
+    crate::clients::check(wanted.order.clients, wanted.levels, &*configured)?;
     introduce(target)?;
     let database = target.database.clone().unwrap_or_default();
-    if wanted.data == Data::Keep {
+    if wanted.order.data == Data::Keep {
         connect(target)?.close();
-        let notes = shortfalls(&*configured, target)?;
-        notes.iter().for_each(|note| (wanted.observer)(Event::Warning(note)));
-        return Ok(Made { configured, data_from: "kept".into(), notes });
+        let (counted, notes) = counted(&*configured, target)?;
+        notes.iter().for_each(|note| (wanted.around.observer)(Event::Warning(note)));
+        return Ok(Made { counted, ..Made::new(configured, "kept", notes) });
     }
     workload::create_database(target).map_err(|error| Error::Server(error.to_string()))?;
     let is_there = configured.is_loaded(target).map_err(|error| Error::Server(error.to_string()))?;
-    if is_there && wanted.data == Data::Any {
-        return Ok(Made { configured, data_from: "kept".into(), notes: Vec::new() });
+    if is_there && wanted.order.data == Data::Any {
+        return Ok(Made::new(configured, "kept", Vec::new()));
     }
     // Tables that are there already give their room to those that replace them.
     if let Some(datadir) = datadir.filter(|_| !is_there)
@@ -446,19 +434,23 @@ fn on_existing(
     if !is_there {
         notes.push(format!("the tables were loaded into the database {database} and stay there"));
     }
-    Ok(Made { configured, data_from: how(&loaded), notes })
+    Ok(Made::new(configured, how(&loaded), notes))
 }
 
-/// Tables that are kept and have fewer rows than the options say, in words: sessions would look for rows that are not
-/// there.
+/// The rows of tables that are kept; and those that have fewer than the options say, in words: sessions would look for
+/// rows that are not there.
 ///
 /// # Errors
 /// Not even half of a table's rows are there: the options are those of other tables.
-fn shortfalls(configured: &dyn Configured, target: &Target) -> Result<Vec<String>, Error> {
+fn counted(
+    configured: &dyn Configured,
+    target: &Target,
+) -> Result<(BTreeMap<String, u64>, Vec<String>), Error> {
     let failed = |error: workload::Error| Error::Server(error.to_string());
-    let mut notes = Vec::new();
+    let (mut counted, mut notes) = (BTreeMap::new(), Vec::new());
     for (table, wanted) in configured.rows_by_table().map_err(failed)? {
         let found = workload::loader::rows_there(target, &table).map_err(failed)?;
+        counted.extend(found.map(|found| (table.clone(), found)));
         let there = match found {
             Some(found) if found >= wanted => continue,
             Some(found) => format!("the table {table} has {}", store::counted(found, "row")),
@@ -472,7 +464,7 @@ fn shortfalls(configured: &dyn Configured, target: &Target) -> Result<Vec<String
         }
         notes.push(told);
     }
-    Ok(notes)
+    Ok((counted, notes))
 }
 
 /// What a crash during a load may cost.
@@ -497,7 +489,7 @@ fn load(
         target: target.clone(),
         connections: loaders(),
         is_own_server: durability == Durability::Expendable,
-        stop: wanted.stop.load().clone(),
+        stop: wanted.around.stop.load().clone(),
     };
     let report = |progress: workload::Progress| {
         let what = match progress.part {
@@ -506,13 +498,13 @@ fn load(
             workload::LoadPart::Indexes => "building indexes",
             workload::LoadPart::Analyze => "gathering statistics",
         };
-        (wanted.observer)(Event::Loaded { what, done: progress.done, total: progress.total });
+        (wanted.around.observer)(Event::Loaded { what, done: progress.done, total: progress.total });
     };
     let loaded = match durability {
         Durability::Kept => configured.load(&at, &report),
         Durability::Expendable => workload::without_redo_log(target, || configured.load(&at, &report)),
     };
-    if wanted.stop.is_requested() {
+    if wanted.around.stop.is_requested() {
         return Err(Error::Interrupted);
     }
     loaded.map_err(|error| Error::Run(format!("loading the tables failed: {error}")))

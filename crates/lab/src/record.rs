@@ -129,7 +129,6 @@ fn clients(from: &load::StepResult) -> store::ClientUsage {
     store::ClientUsage { clients, each, ..plain(&from.client) }
 }
 
-/// A consistency check.
 pub(crate) fn check(from: &workload::Check) -> store::Check {
     store::Check {
         name: from.name.clone(),

@@ -15,10 +15,8 @@ use crate::progress::{Detail, Progress, append};
 
 pub(crate) struct Recording<'a> {
     pub(crate) began: Instant,
-    /// What has been found so far.
     pub(crate) end: RunEnd,
     progress: Progress<'a>,
-    /// Who watches the load.
     pub(crate) hooks: Vec<Box<dyn Hook>>,
     /// What of it is of the other runs that this life is recorded as.
     others: Vec<Other>,

@@ -10,6 +10,7 @@ use store::bundle::{Member, WorkloadFiles};
 use store::{Key, Store};
 
 use crate::error::Error;
+use crate::observe::shown;
 use crate::plan::{Plan, StoredPlan, fingerprint};
 use crate::study_run::Request;
 use crate::workloads::Unpacked;
@@ -32,7 +33,6 @@ pub struct Asked<'a> {
     pub members: &'a [Member],
     /// The command line, without secrets.
     pub command: &'a str,
-    /// Version of plimsoll.
     pub version: &'a str,
 }
 
@@ -139,16 +139,12 @@ fn only_compared(plan: &Plan, cells: Option<[&Key; 2]>) -> Vec<(String, String)>
     // What tells cells apart beside the axes came out of the measurement, and is none of the plan's.
     let axes = plan.key(run).into_keys().chain((run.levels.len() == 1).then(|| "sessions".to_owned()));
     let each = axes.flat_map(|axis| {
-        let values = cells.into_iter().filter_map(|cell| Some((axis.clone(), text(cell.get(&axis)?))));
+        let values = cells.into_iter().filter_map(|cell| Some((axis.clone(), shown(cell.get(&axis)?))));
         values.collect::<Vec<_>>()
     });
     let mut only: Vec<_> = each.collect();
     only.dedup();
     only
-}
-
-fn text(value: &serde_json::Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -348,7 +344,7 @@ mod tests {
                 &mut store,
                 before,
                 &|_| (),
-                &crate::StopSwitch::new(),
+                &crate::StopSwitch::default(),
             );
             match (begun, missing) {
                 (Ok(begun), None) => {

@@ -54,7 +54,6 @@ pub(crate) struct Order<'a> {
     pub(crate) is_cold: bool,
     /// Gates that doubt machine and client warn, and do not call the run invalid.
     pub(crate) is_lenient: bool,
-    /// Seed of the sessions.
     pub(crate) seed: u64,
     /// What was asked of the server's variables.
     pub(crate) asked: Asked,
@@ -156,7 +155,6 @@ impl Around<'_> {
 
 /// How a run ended.
 pub(crate) struct Ended {
-    /// For the results file.
     pub(crate) end: RunEnd,
     /// The other runs that its life became, where its server was switched.
     pub(crate) others: Vec<RunEnd>,
@@ -189,11 +187,11 @@ fn nothing_yet(order: &Order<'_>) -> RunEnd {
 
 /// A life that is lived: what is known of it, and where that is told.
 struct Lived<'a> {
+    order: &'a Order<'a>,
     recording: Recording<'a>,
     around: Around<'a>,
     result: Option<LoadResult>,
     found: Option<LineFound>,
-    /// Of the present level.
     sessions: u32,
     /// Where its server is switched.
     switching: Option<Switching<'a>>,
@@ -226,9 +224,17 @@ pub(crate) fn run<'a>(
     detail: Detail<'a>,
 ) -> Ended {
     let recording = Recording::new(nothing_yet(order), detail);
-    let mut lived =
-        Lived { recording, around, result: None, found: None, sessions: 0, switching: None, coming: None };
-    let result = life(&mut lived, order, place);
+    let mut lived = Lived {
+        order,
+        recording,
+        around,
+        result: None,
+        found: None,
+        sessions: 0,
+        switching: None,
+        coming: None,
+    };
+    let result = life(&mut lived, place);
     let Lived { mut recording, result: load, found, .. } = lived;
     let mut failure = None;
     // An error of a start says the cause that the log has, or holds the log.
@@ -288,25 +294,14 @@ fn headline(step: &store::Step) -> (u32, f64, Option<f64>) {
     (step.sessions, tps, crate::kept::percentile_ms(step, 95.0))
 }
 
-fn life<'a>(lived: &mut Lived<'a>, order: &'a Order<'a>, place: Place<'_>) -> Result<(), Failed> {
-    let around = lived.around;
+fn life(lived: &mut Lived<'_>, place: Place<'_>) -> Result<(), Failed> {
+    let Lived { order, around, .. } = *lived;
     let sessions_max = order.load.steps.iter().map(|step| step.sessions).max().unwrap_or(1);
     let levels: Vec<u32> = order.load.steps.iter().map(|step| step.sessions).collect();
     checks::levels(&levels, order.clients)?;
-    let wanted = Wanted {
-        home: order.home,
-        workload: &**order.workload,
-        options: order.options,
-        engine: order.engine,
-        data: order.data,
-        clients: order.clients,
-        levels: &levels,
-        sessions_max,
-        stop: around.stop,
-        observer: around.observer,
-    };
+    let wanted = Wanted { order, around, levels: &levels, sessions_max };
     let mut server = provision(place, &wanted, &mut |phase| lived.phase(phase))?;
-    let outcome = measured_life(lived, order, &mut server, sessions_max);
+    let outcome = measured_life(lived, &mut server, sessions_max);
     if let Err(failed) = &outcome
         && !matches!(failed.error, Error::Interrupted)
         && let (Some((folder, name)), Some(sandbox)) = (&order.log_file, server.sandbox())
@@ -327,22 +322,22 @@ fn life<'a>(lived: &mut Lived<'a>, order: &'a Order<'a>, place: Place<'_>) -> Re
     Ok(released?)
 }
 
-fn measured_life<'a>(
-    lived: &mut Lived<'a>,
-    order: &'a Order<'a>,
+fn measured_life(
+    lived: &mut Lived<'_>,
     server: &mut Provisioned<'_>,
     sessions_max: u32,
 ) -> Result<(), Failed> {
-    let around = lived.around;
+    let Lived { order, around, .. } = *lived;
     lived.phase(Phase::Check);
-    describe_life(lived, order, server);
+    describe_life(lived, server);
     let mut control = connect(&server.target)?;
     lived.recording.end.server.version_text = control.server().version.clone();
-    checks::server(&mut control, server.target.protocol, server.configured.needs(sessions_max))?;
+    checks::server(&mut control, server.target.protocol, server.made.configured.needs(sessions_max))?;
     control.close();
-    let baseline = server
+    let made = &server.made;
+    let baseline = made
         .configured
-        .baseline(&server.target)
+        .baseline(&server.target, &made.counted)
         .map_err(|error| Error::Run(format!("the tables cannot be used: {error}")))?;
     if around.stop.is_requested() {
         return Err(Error::Interrupted.into());
@@ -360,7 +355,7 @@ fn measured_life<'a>(
     if !order.timed.is_empty() {
         lived.coming = Some(Coming::open(&order.timed, &server.target, lived.recording.began)?);
     }
-    let primed = prime(lived, order, server, clients.as_mut())?;
+    let primed = prime(lived, server, clients.as_mut())?;
 
     lived.phase(Phase::Drain);
     let (server_pid, datadir) = match server.sandbox() {
@@ -379,7 +374,7 @@ fn measured_life<'a>(
         began: lived.recording.began,
         canary_ratio: order.canary_ratio,
         is_cold: order.is_cold,
-        only_reads: only_reads(&server.configured.statements()),
+        only_reads: only_reads(&server.made.configured.statements()),
         // The level of a search is one probe, not slices that others' lie between.
         is_sliced: around.seat.is_some() && order.line.is_none() || order.phases.is_some(),
     };
@@ -393,8 +388,8 @@ fn measured_life<'a>(
     around.meet()?;
     lived.phase(Phase::Measure);
     let result = match &order.line {
-        None => drive(lived, order, server, clients.as_mut()).map(|result| (Ran::of(&result), result)),
-        Some(line) => search(lived, order, line, server),
+        None => drive(lived, server, clients.as_mut()).map(|result| (Ran::of(&result), result)),
+        Some(line) => search(lived, line, server),
     };
     let result = switched_back(lived, result, server.is_own());
     if let Some(seat) = around.seat
@@ -409,7 +404,7 @@ fn measured_life<'a>(
         lived.recording.end.gates.push(seat.waited().gate());
     }
     let result = result.map(|(ran, result)| match order.line {
-        None => (ran, record_load(lived, order, server, result)),
+        None => (ran, record_load(lived, server, result)),
         Some(_) => (ran, vec![result]),
     });
     let result = result.and_then(|result| met.map(|()| result));
@@ -424,7 +419,7 @@ fn measured_life<'a>(
             let interrupted = results.iter().any(|result| result.interrupted) || around.stop.is_requested();
             let mut ended = results.iter().try_for_each(how_it_ended);
             if !interrupted && ended.is_ok() {
-                ended = verify(lived, order, server, &baseline, &add(primed, ran));
+                ended = verify(lived, server, &baseline, &add(primed, ran));
             }
             lived.result = results.into_iter().next();
             if interrupted { Err(Error::Interrupted) } else { ended }
@@ -444,11 +439,12 @@ fn measured_life<'a>(
 }
 
 /// What can be said of the server, its tables and the client before the load.
-fn describe_life(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<'_>) {
+fn describe_life(lived: &mut Lived<'_>, server: &Provisioned<'_>) {
+    let order = lived.order;
     let end = &mut lived.recording.end;
-    end.workload.options = server.configured.options();
-    end.workload.dataset_key = server.configured.dataset_key();
-    end.workload.data_from = server.data_from.clone();
+    end.workload.options = server.made.configured.options();
+    end.workload.dataset_key = server.made.configured.dataset_key();
+    end.workload.data_from = server.made.data_from.clone();
     end.facts.insert("plimsoll".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     // Root's load threads may run before all others, which changes an open loop's figures.
     let runs_as = if sandbox::is_root() { "root" } else { "an ordinary user" };
@@ -477,7 +473,7 @@ fn describe_life(lived: &mut Lived<'_>, order: &Order<'_>, server: &Provisioned<
         end.server.deciding = sandbox.deciding_settings();
         end.server.audit_command = crate::audit::command(sandbox.build(), &end.server.deciding);
     }
-    for note in order.notes.iter().chain(&server.notes) {
+    for note in order.notes.iter().chain(&server.made.notes) {
         lived.warn(note);
     }
 }
@@ -501,12 +497,11 @@ fn of_ended_server(error: Error) -> Error {
 /// Runs what comes before the load; gives its outcomes, which the checks of the tables count too.
 fn prime(
     lived: &mut Lived<'_>,
-    order: &Order<'_>,
     server: &Provisioned<'_>,
     clients: Option<&mut Clients>,
 ) -> Result<Ran, Failed> {
+    let Lived { order, around: Around { stop, .. }, .. } = *lived;
     let Some(plan) = &order.prime else { return Ok(Ran::default()) };
-    let stop = lived.around.stop;
     lived.phase(Phase::Prime);
     let result = run_load(plan, order.seed ^ 0x5052_494d, server, clients, &mut |_| (), stop.load())
         .map_err(|error| Error::Run(format!("priming failed: {error}")))?;
@@ -519,7 +514,7 @@ fn prime(
     Ok(ran)
 }
 
-fn add(one: Ran, other: Ran) -> Ran {
+pub(crate) fn add(one: Ran, other: Ran) -> Ran {
     Ran {
         committed: one.committed + other.committed,
         rolled_back: one.rolled_back + other.rolled_back,
@@ -538,9 +533,9 @@ fn run_load(
     stop: &load::Stop,
 ) -> Result<LoadResult, load::LoadError> {
     match clients {
-        Some(clients) => clients.run(plan, seed, &*server.configured, observer, stop),
+        Some(clients) => clients.run(plan, seed, &*server.made.configured, observer, stop),
         None => {
-            let factory = server.configured.sessions(&server.target, seed);
+            let factory = server.made.configured.sessions(&server.target, seed);
             load::run(plan, factory.as_ref(), observer, stop)
         }
     }
@@ -549,12 +544,11 @@ fn run_load(
 /// Runs the load, telling those who watch what happens.
 fn drive(
     lived: &mut Lived<'_>,
-    order: &Order<'_>,
     server: &Provisioned<'_>,
     mut clients: Option<&mut Clients>,
 ) -> Result<LoadResult, Error> {
-    let stop = lived.around.stop;
-    let told = &mut |event: load::Event<'_>| load_told(lived, order, &event);
+    let Lived { order, around: Around { stop, .. }, .. } = *lived;
+    let told = &mut |event: load::Event<'_>| load_told(lived, &event);
     let result = run_load(&order.load, order.seed, server, clients.as_deref_mut(), told, stop.load());
     if let (Some(clients), Ok(result)) = (clients, &result) {
         lived.recording.end.facts.extend(clients.facts(result));
@@ -588,14 +582,9 @@ fn switched_back<T>(lived: &mut Lived<'_>, result: Result<T, Error>, is_own: boo
 }
 
 /// Makes the load's result part of the record; gives it with the slices of each run that the life becomes as one level.
-fn record_load(
-    lived: &mut Lived<'_>,
-    order: &Order<'_>,
-    server: &Provisioned<'_>,
-    result: LoadResult,
-) -> Vec<LoadResult> {
+fn record_load(lived: &mut Lived<'_>, server: &Provisioned<'_>, result: LoadResult) -> Vec<LoadResult> {
+    let Lived { order, recording, around, switching, .. } = lived;
     let planned = &order.load.steps;
-    let Lived { recording, around, switching, .. } = lived;
     let results = match (around.seat, switching) {
         (Some(seat), _) => {
             let of: Vec<(usize, Taken)> = seat.slices().into_iter().map(|taken| (0, taken)).collect();
@@ -628,7 +617,7 @@ fn record_load(
             own.facts.insert(name.to_owned(), text);
         }
         let headline =
-            result.steps.last().and_then(|step| server.configured.figures(step).into_iter().next());
+            result.steps.last().and_then(|step| server.made.configured.figures(step).into_iter().next());
         *own.headline = headline.map(|figure| (figure.name, figure.unit, figure.value));
     }
     results
@@ -637,18 +626,19 @@ fn record_load(
 /// Searches for load lines. The level that stands for it becomes the run's.
 fn search(
     lived: &mut Lived<'_>,
-    order: &Order<'_>,
     line: &LineOrder<'_>,
     server: &Provisioned<'_>,
 ) -> Result<(Ran, LoadResult), Error> {
     let (recording, around, found) = (&mut lived.recording, lived.around, &mut lived.found);
-    let Sought { result, ran, found: lines } = seek(line, &order.load, server, recording, around, found)?;
+    let base = &lived.order.load;
+    let Sought { result, ran, found: lines } = seek(line, base, server, recording, around, found)?;
     lived.found = Some(lines);
     Ok((ran, result))
 }
 
 /// Records what the load tells, and tells people of it.
-fn load_told(lived: &mut Lived<'_>, order: &Order<'_>, event: &load::Event<'_>) {
+fn load_told(lived: &mut Lived<'_>, event: &load::Event<'_>) {
+    let order = lived.order;
     // The load does not begin with a step before these answer.
     if let (Some(switching), load::Event::StepStarted { .. }) = (&mut lived.switching, event) {
         let stop = lived.around.stop;
@@ -736,12 +726,12 @@ fn judge_load(lived: &mut Lived<'_>, results: &[LoadResult]) {
 /// Looks whether the tables are what the outcomes imply, and reads back what the server really ran with.
 fn verify(
     lived: &mut Lived<'_>,
-    order: &Order<'_>,
     server: &Provisioned<'_>,
     baseline: &workload::Baseline,
     ran: &Ran,
 ) -> Result<(), Error> {
     let checks = server
+        .made
         .configured
         .check(&server.target, baseline, ran)
         .map_err(|error| Error::Run(format!("the tables could not be checked after the run: {error}")))?;
@@ -766,7 +756,7 @@ fn verify(
     let pairs = |map: &BTreeMap<String, String>| -> Vec<(String, String)> {
         map.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
     };
-    let asked = pairs(&order.asked.by_user);
+    let asked = pairs(&lived.order.asked.by_user);
     let gate = telemetry::gates::settings(&asked, &pairs(&reported));
     lived.recording.end.gates.push(judge::stored(&gate, None));
     describe(&mut lived.recording.end.server, &reported);

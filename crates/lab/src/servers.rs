@@ -9,13 +9,13 @@ use wire::{Protocol, Secret, Target};
 
 use crate::error::Error;
 use crate::observe::{Event, Observer};
+use crate::provision::tell;
 
 /// A SERVER that can be read, not yet looked up.
 #[derive(Debug, Clone)]
 pub enum Server {
     /// A build to make sandboxes of.
     Selector(Selector),
-    /// A sandbox deployed by hand.
     Sandbox(String),
     /// A server that runs elsewhere.
     Url(Box<Target>),
@@ -41,9 +41,7 @@ impl Server {
 /// Why a name cannot be a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameProblem {
-    /// What is wrong.
     pub message: String,
-    /// What is allowed.
     pub help: String,
 }
 
@@ -125,13 +123,7 @@ pub fn obtain(home: &Home, selector: &Selector, observer: Observer<'_>) -> Resul
     }
     let build = match sandbox::builds::find(home, selector)? {
         Resolved::Here(build) => build,
-        Resolved::Away(_) => {
-            let report = |progress| match progress {
-                sandbox::Progress::Step(text) => observer(Event::Doing(&text)),
-                sandbox::Progress::Bytes { done, total } => observer(Event::Bytes { done, total }),
-            };
-            sandbox::builds::resolve(home, selector, &report)?
-        }
+        Resolved::Away(_) => sandbox::builds::resolve(home, selector, &|progress| tell(observer, progress))?,
     };
     let missing = sandbox::builds::missing_libraries(&build)?;
     if missing.is_empty() {

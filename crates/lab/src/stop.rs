@@ -25,11 +25,6 @@ struct Inner {
 }
 
 impl StopSwitch {
-    /// Not stopped.
-    pub fn new() -> StopSwitch {
-        StopSwitch::default()
-    }
-
     /// One more press. The first lets transactions in flight finish and keeps what was measured; the second ends
     /// the run's own server, so that everything waiting for it fails now. Returns how many presses there were.
     pub fn press(&self) -> u32 {
@@ -53,7 +48,6 @@ impl StopSwitch {
         StopSwitch { side: side.min(SIDES_MAX - 1), ..self.clone() }
     }
 
-    /// How often it was pressed.
     pub fn presses(&self) -> u32 {
         self.inner.presses.load(Ordering::SeqCst)
     }

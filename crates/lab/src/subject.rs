@@ -13,7 +13,6 @@ use crate::run::Asked;
 use crate::servers::{self, Server};
 use crate::workloads::{self, Resolved};
 
-/// A server, looked up.
 pub(crate) enum Subject {
     Build(Box<Build>),
     Sandbox(Box<Sandbox>),
@@ -130,8 +129,9 @@ pub(crate) fn attached_name(target: &wire::Target) -> Result<(String, Flavor), E
     Ok((format!("{flavor}@{version}"), flavor))
 }
 
-/// Sandboxes of one process are told apart by a running number.
-pub(crate) fn next_number() -> u32 {
+/// A name for a sandbox of this process, which are told apart by a running number.
+pub(crate) fn sandbox_name(what: &str) -> String {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
-    NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    format!("{what}-{}-{number}", std::process::id())
 }

@@ -80,13 +80,7 @@ pub(crate) fn onlooker(began: Instant, target: Option<&wire::Target>) -> Box<dyn
     });
     Box::new(Watching {
         sampler,
-        known: Known {
-            canary_ratio: None,
-            resident: None,
-            limits: sandbox::Limits::default(),
-            protocol: target.map(|target| target.protocol),
-            drained: None,
-        },
+        known: Known { protocol: target.map(|target| target.protocol), ..Known::default() },
         metrics: None,
         began,
         slices: None,
@@ -111,11 +105,11 @@ struct Watching {
     /// Of a load in slices: from and to of each, in seconds since the run began. What was done between those of a run is not
     /// the run's.
     slices: Option<Vec<(f64, f64)>>,
-    /// Of a server of ours.
     log: Option<LogMarks>,
 }
 
 /// What is known of a run before its load.
+#[derive(Default)]
 struct Known {
     canary_ratio: Option<f64>,
     /// What the page cache held before a load that is declared cold; `None` for a warm one.
@@ -296,9 +290,13 @@ fn facts(seen: &Telemetry, steps: &[store::Step], protocol: Option<Protocol>) ->
     facts
 }
 
-/// TPS of the whole seconds of the measured phase.
+/// The whole seconds of the measured phase.
+fn whole_seconds(step: &store::Step) -> impl Iterator<Item = &store::Second> {
+    step.seconds.iter().filter(|i| i.second >= 1 && i.duration_s > 0.95)
+}
+
 fn tps(step: &store::Step) -> Vec<f64> {
-    step.whole_seconds().map(|second| second.committed as f64 / second.duration_s).collect()
+    whole_seconds(step).map(|i| i.committed as f64 / i.duration_s).collect()
 }
 
 /// p95 of the same seconds in ms; `None` where one of them has too few transactions for it.
@@ -307,7 +305,7 @@ fn p95_ms(step: &store::Step) -> Option<Vec<f64>> {
         let response = second.response.as_ref()?;
         (response.count >= stats::quantile_needs(0.95)).then_some(response.p95)
     };
-    step.whole_seconds().map(of).collect()
+    whole_seconds(step).map(of).collect()
 }
 
 /// Percentiles wander more than throughput does without meaning anything.

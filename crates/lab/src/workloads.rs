@@ -38,7 +38,6 @@ pub(crate) fn pgbench_name(scripts: &[String], init: Option<&str>) -> String {
 /// A workload as it was read, with what tells it from another one of the same name.
 #[derive(Clone)]
 pub struct Resolved {
-    /// The name that it was asked for by.
     given: String,
     /// Where its files stand, where that is not where it names them.
     elsewhere: Elsewhere,
@@ -82,7 +81,6 @@ impl Resolved {
         self.content_sha256.is_none()
     }
 
-    /// Names of its options.
     pub(crate) fn option_names(&self) -> BTreeSet<String> {
         self.options().iter().map(|option| option.name.to_string()).collect()
     }
@@ -270,18 +268,9 @@ fn sql_file(name: &str, elsewhere: &Elsewhere) -> Result<Resolved, Error> {
 
 /// Whether a line begins with a command that only pgbench's language has.
 fn uses_pgbenchs_commands(text: &str) -> bool {
-    const COMMANDS: [&str; 9] = [
-        "\\gset",
-        "\\aset",
-        "\\if",
-        "\\elif",
-        "\\endif",
-        "\\startpipeline",
-        "\\endpipeline",
-        "\\shell",
-        "\\setshell",
-    ];
-    COMMANDS.iter().any(|command| text.contains(command))
+    const COMMANDS: &str =
+        "\\gset \\aset \\if \\elif \\endif \\startpipeline \\endpipeline \\shell \\setshell";
+    COMMANDS.split(' ').any(|command| text.contains(command))
 }
 
 /// Scripts of pgbench's language, as a name tells them.

@@ -37,7 +37,7 @@ fn two_servers_are_loaded_in_turns_and_each_is_a_run_like_any_other() {
     let Some((home, request)) = request(1, 4) else { return };
     let mut lives = Vec::new();
     let observer = |_: Event<'_>| ();
-    duel(&home, &request, &Watch::default(), &observer, &StopSwitch::new(), &mut |life| {
+    duel(&home, &request, &Watch::default(), &observer, &StopSwitch::default(), &mut |life| {
         lives.push(life);
         ControlFlow::Continue(())
     })
@@ -83,7 +83,7 @@ fn a_side_that_cannot_start_ends_the_life_and_not_the_others_wait() {
     let Some((home, mut request)) = request(1, 4) else { return };
     request.sides[1].settings = BTreeMap::from([("no_such_variable".to_owned(), "1".to_owned())]);
     let mut lives = Vec::new();
-    duel(&home, &request, &Watch::default(), &|_: Event<'_>| (), &StopSwitch::new(), &mut |life| {
+    duel(&home, &request, &Watch::default(), &|_: Event<'_>| (), &StopSwitch::default(), &mut |life| {
         lives.push(life);
         ControlFlow::Continue(())
     })
@@ -98,8 +98,9 @@ fn a_side_that_cannot_start_ends_the_life_and_not_the_others_wait() {
 fn a_duel_has_two_sides() {
     let Some((home, mut request)) = request(1, 4) else { return };
     request.sides.pop();
-    let refused = duel(&home, &request, &lab::NoHooks, &|_: Event<'_>| (), &StopSwitch::new(), &mut |_| {
-        ControlFlow::Continue(())
-    });
+    let refused =
+        duel(&home, &request, &lab::NoHooks, &|_: Event<'_>| (), &StopSwitch::default(), &mut |_| {
+            ControlFlow::Continue(())
+        });
     assert!(refused.unwrap_err().to_string().contains("a duel has 2 to"));
 }

@@ -14,7 +14,6 @@ use crate::Error;
 /// What a user asks for: `flavor[@version][+label]`. A version matches by its leading parts: `postgres@16` is any 16.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Selector {
-    /// Whose server.
     pub flavor: Flavor,
     /// Leading parts of the version; `None` for the newest.
     pub version: Option<String>,
@@ -91,9 +90,7 @@ pub enum Origin {
     Installed(PathBuf),
     /// Maven coordinate.
     Maven(String),
-    /// Vendor archive by URL.
     Url(String),
-    /// An archive given by the user.
     Archive(PathBuf),
     /// A directory given by the user: unpacked, or a source tree after `make`.
     Directory(PathBuf),
@@ -117,7 +114,6 @@ impl fmt::Display for Origin {
 /// The unpacked binaries of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
-    /// Whose server.
     pub flavor: Flavor,
     /// Full version as the server reports it, numbers only: `10.11.19`, `8.0.33`, `15.18`.
     pub version: String,
@@ -125,14 +121,12 @@ pub struct Build {
     pub label: Option<String>,
     /// SHA-256 over the server binary and where it came from, in hex.
     pub identity: String,
-    /// Where it came from.
     pub origin: Origin,
     /// SHA-256 of the archive it was unpacked from, in hex.
     pub archive_sha256: Option<String>,
     /// How it was built, where Plimsoll built it: commit, compiler, flags, recipe.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
-    /// The files that matter.
     pub files: Files,
 }
 
@@ -165,6 +159,11 @@ impl Files {
     }
 }
 
+pub(crate) fn name(flavor: Flavor, version: &str, label: Option<&str>) -> String {
+    let label = label.map_or_else(String::new, |label| format!("+{label}"));
+    format!("{flavor}@{version}{label}")
+}
+
 impl Build {
     /// Whether its files lie in a home of Plimsoll's, rather than where a package or its owner has put them.
     pub(crate) fn is_in_a_home(&self) -> bool {
@@ -173,10 +172,7 @@ impl Build {
 
     /// `flavor@version[+label]`.
     pub fn name(&self) -> String {
-        match &self.label {
-            Some(label) => format!("{}@{}+{label}", self.flavor, self.version),
-            None => format!("{}@{}", self.flavor, self.version),
-        }
+        name(self.flavor, &self.version, self.label.as_deref())
     }
 
     pub fn numbers(&self) -> Version {

@@ -12,26 +12,13 @@ pub enum Error {
     NoHome,
     /// A file operation failed.
     #[error("could not {action} {}: {source}{}", .path.display(), remedy(.source))]
-    Io {
-        /// What was tried.
-        action: String,
-        /// On what.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
+    Io { action: String, path: PathBuf, source: io::Error },
     /// A selector that cannot be read.
     #[error("\"{text}\" names no server: {why}")]
-    Selector {
-        /// As given.
-        text: String,
-        /// What is allowed.
-        why: String,
-    },
+    Selector { text: String, why: String },
     /// Nothing installed, fetched or fetchable matches.
     #[error("there is no server {selector}: {detail}")]
     NoBuild {
-        /// What was asked for.
         selector: String,
         /// What there is, and how to get one.
         detail: String,
@@ -46,11 +33,7 @@ pub enum Error {
     },
     /// An archive that is corrupt, hostile or not a server.
     #[error("{} cannot be used: {why}", .path.display())]
-    Archive {
-        /// The file.
-        path: PathBuf,
-        why: String,
-    },
+    Archive { path: PathBuf, why: String },
     /// A checksum that differs from the one expected.
     #[error(
         "{what} has SHA-256 {found}, expected {expected}: it was removed; fetch it again, and if it differs again do not trust its source"
@@ -70,7 +53,6 @@ pub enum Error {
     #[error("{build} cannot take the setting {name}: {why}")]
     Setting {
         build: String,
-        /// The variable.
         name: String,
         /// Whether its value is what is wrong, rather than its name.
         is_value: bool,
@@ -80,7 +62,6 @@ pub enum Error {
     /// Something asked for that this build or machine cannot do.
     #[error("{what}: {why}")]
     Unsupported {
-        /// What was asked for.
         what: String,
         /// Why not, and what to do instead.
         why: String,
@@ -89,20 +70,12 @@ pub enum Error {
     #[error(
         "\"{name}\" cannot name a sandbox: use up to 40 letters, digits, '.', '_' and '-', beginning with a letter or digit"
     )]
-    Name {
-        /// As given.
-        name: String,
-    },
+    Name { name: String },
     /// The name is taken.
     #[error(
         "a sandbox named {name} exists already ({state}): choose another --name, or `plimsoll sandbox destroy {name}`"
     )]
-    Exists {
-        name: String,
-        /// What it is doing.
-        state: String,
-    },
-    /// No sandbox of that name.
+    Exists { name: String, state: String },
     #[error("no sandbox named {name}: `plimsoll sandbox list` shows those there are")]
     NoSandbox { name: String },
     /// Another plimsoll holds it.
@@ -131,28 +104,18 @@ pub enum Error {
         /// The last lines of its log.
         log: String,
     },
-    /// The server is not running.
     #[error("the sandbox {name} is not running: `plimsoll sandbox start {name}`")]
-    NotRunning {
-        /// The sandbox.
-        name: String,
-    },
+    NotRunning { name: String },
     /// A statement that sets up or asks the server failed.
     #[error("{build}: {source}")]
-    Wire {
-        build: String,
-        /// Why.
-        source: wire::Error,
-    },
+    Wire { build: String, source: wire::Error },
     /// A limit could not be set, or does not hold.
     #[error("limit {what}: {why}")]
     Limit {
-        /// Which.
         what: String,
         /// Why, and what to do instead.
         why: String,
     },
-    /// Interrupted by the user.
     #[error("interrupted")]
     Interrupted,
 }

@@ -22,7 +22,6 @@ pub struct FilesystemWish {
     pub filesystem: Filesystem,
     /// Mount options, as mount(8) takes them: `noatime`.
     pub options: Vec<String>,
-    /// Size of the image.
     pub size_bytes: u64,
     /// The directory, on the disk that is meant, where the image is made; `None`: Plimsoll's home.
     pub on: Option<PathBuf>,
@@ -95,31 +94,13 @@ impl std::str::FromStr for Filesystem {
 /// Whether a mount option is about the file system alone: not about who may mount it, where, or on which devices.
 pub fn is_allowed_option(option: &str) -> bool {
     let name = option.split('=').next().unwrap_or_default();
-    const NOT_OURS: [&str; 18] = [
-        "bind",
-        "rbind",
-        "move",
-        "remount",
-        "ro",
-        "loop",
-        "offset",
-        "sizelimit",
-        "user",
-        "users",
-        "owner",
-        "group",
-        "noauto",
-        "defaults",
-        "device",
-        "journal_dev",
-        "journal_path",
-        "logdev",
-    ];
+    const NOT_OURS: &str = "bind rbind move remount ro loop offset sizelimit user users owner group noauto defaults \
+                            device journal_dev journal_path logdev";
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_=.:-".contains(c);
     !name.is_empty()
         && option.chars().all(is_plain)
         && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && !NOT_OURS.contains(&name)
+        && !NOT_OURS.split(' ').any(|option| option == name)
         && name != "rtdev"
         && !name.starts_with("x-")
 }

@@ -39,7 +39,6 @@ impl Home {
         Ok(Home { root })
     }
 
-    /// The directory itself.
     pub fn path(&self) -> &Path {
         &self.root
     }

@@ -35,7 +35,6 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whether nothing is limited.
     pub fn is_none(&self) -> bool {
         *self == Limits::default()
     }

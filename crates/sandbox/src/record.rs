@@ -44,7 +44,6 @@ pub(crate) struct Record {
     /// Password of the administrator over TCP.
     pub(crate) password: String,
     pub(crate) datadir: PathBuf,
-    /// Directory of the socket.
     pub(crate) run_dir: PathBuf,
     pub(crate) cpus: Option<Cpus>,
     pub(crate) env: BTreeMap<String, String>,

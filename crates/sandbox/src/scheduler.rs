@@ -10,7 +10,6 @@ use crate::{Error, storage};
 /// What a disk had before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Before {
-    /// The kernel's file.
     file: PathBuf,
     scheduler: String,
 }
@@ -54,7 +53,6 @@ impl Before {
         })
     }
 
-    /// Sets it again.
     pub(crate) fn restore(&self) -> Result<(), Error> {
         self.change(&self.scheduler)
     }

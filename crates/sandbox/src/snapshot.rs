@@ -11,87 +11,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::record::{Lock, serial, write_atomically};
+use crate::settings::known::NAMES;
 use crate::{Error, Flavor, Home, OnProgress, Progress, Sandbox, Spec, copy};
 
 /// The format of snapshots, part of every key: another one makes all older snapshots unknown.
 const FORMAT: &str = "plimsoll-snapshot-1";
-
-/// Settings that do not change what a data directory holds after a clean stop, so that one snapshot serves many cells:
-/// sizes of memory, limits on sessions, durability of commits, logging to files, isolation, instrumentation. Every
-/// other setting is part of the key.
-const HARMLESS: [&str; 66] = [
-    // Memory.
-    "effective_cache_size",
-    "innodb_buffer_pool_dump_at_shutdown",
-    "innodb_buffer_pool_instances",
-    "innodb_buffer_pool_load_at_startup",
-    "innodb_buffer_pool_size",
-    "innodb_log_buffer_size",
-    "join_buffer_size",
-    "key_buffer_size",
-    "maintenance_work_mem",
-    "read_buffer_size",
-    "read_rnd_buffer_size",
-    "shared_buffers",
-    "sort_buffer_size",
-    "temp_buffers",
-    "tmp_table_size",
-    "wal_buffers",
-    "work_mem",
-    // Room for sessions.
-    "back_log",
-    "max_connections",
-    "max_prepared_stmt_count",
-    "open_files_limit",
-    "table_definition_cache",
-    "table_open_cache",
-    "table_open_cache_instances",
-    "thread_cache_size",
-    "thread_handling",
-    "thread_pool_size",
-    // Durability and writing.
-    "bgwriter_delay",
-    "bgwriter_lru_maxpages",
-    "checkpoint_completion_target",
-    "checkpoint_timeout",
-    "commit_delay",
-    "commit_siblings",
-    "fsync",
-    "full_page_writes",
-    "innodb_adaptive_flushing",
-    "innodb_adaptive_hash_index",
-    "innodb_autoinc_lock_mode",
-    "innodb_doublewrite",
-    "innodb_flush_log_at_trx_commit",
-    "innodb_flush_method",
-    "innodb_flush_neighbors",
-    "innodb_io_capacity",
-    "innodb_io_capacity_max",
-    "innodb_max_dirty_pages_pct",
-    "innodb_read_io_threads",
-    "innodb_sort_buffer_size",
-    "innodb_thread_concurrency",
-    "innodb_write_io_threads",
-    "io_method",
-    "io_workers",
-    "max_wal_size",
-    "sync_binlog",
-    "synchronous_commit",
-    "wal_sync_method",
-    // Logging and instruments.
-    "general_log",
-    "log_output",
-    "performance_schema",
-    "slow_query_log",
-    "track_io_timing",
-    // What a session sees.
-    "default_transaction_isolation",
-    "innodb_lock_wait_timeout",
-    "lock_timeout",
-    "max_allowed_packet",
-    "skip_name_resolve",
-    "transaction_isolation",
-];
 
 /// A kept data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,11 +30,8 @@ pub struct Snapshot {
     pub dataset: String,
     /// Bytes of its files.
     pub bytes: u64,
-    /// When it was taken.
     pub taken_at: SystemTime,
-    /// When it was last used.
     pub used_at: SystemTime,
-    /// Its directory.
     pub dir: PathBuf,
 }
 
@@ -138,7 +59,7 @@ pub struct Pruned {
 
 /// Whether a setting leaves the data as they are.
 pub fn is_harmless(setting: &str) -> bool {
-    HARMLESS.contains(&setting)
+    NAMES.harmless.iter().any(|name| name == setting)
 }
 
 /// The key of a dataset on a sandbox: a hash over the build's identity, every effective setting that is not on the
@@ -256,7 +177,7 @@ fn keep(
         let text = serde_json::to_vec_pretty(&stored).map_err(|e| Error::io("write", &new, e.into()))?;
         write_atomically(&new.join("snapshot.json"), &text)?;
         // What is in place must be on disk before it is trusted after a power cut.
-        sync_filesystem(&new)?;
+        crate::storage::sync_filesystem(&new)?;
         match fs::rename(&new, &place) {
             // Another plimsoll kept the same one meanwhile.
             Err(_) if read(&place).is_some() => Ok(()),
@@ -268,16 +189,6 @@ fn keep(
     let _ = fs::remove_dir_all(&new);
     filled?;
     Ok(read(&place))
-}
-
-fn sync_filesystem(dir: &Path) -> Result<(), Error> {
-    use std::os::fd::AsRawFd;
-    let file = fs::File::open(dir).map_err(|e| Error::io("open", dir, e))?;
-    // SAFETY: the descriptor is open.
-    if unsafe { libc::syncfs(file.as_raw_fd()) } != 0 {
-        return Err(Error::io("write", dir, std::io::Error::last_os_error()));
-    }
-    Ok(())
 }
 
 /// Copies a snapshot to where a sandbox's data directory is to be, which does not exist yet, and marks it as used.
@@ -386,10 +297,10 @@ mod tests {
 
     #[test]
     fn harmless_settings_are_each_named_once() {
-        let mut sorted = HARMLESS.to_vec();
+        let mut sorted = NAMES.harmless.clone();
         sorted.sort_unstable();
         sorted.dedup();
-        assert_eq!(sorted.len(), HARMLESS.len());
+        assert_eq!(sorted.len(), NAMES.harmless.len());
         assert!(is_harmless("shared_buffers") && !is_harmless("innodb_page_size"));
         assert!(
             !is_harmless("log_bin")

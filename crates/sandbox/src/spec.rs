@@ -34,7 +34,6 @@ pub enum Listen {
 pub struct Spec {
     /// Name of the sandbox: up to 40 letters, digits, `.`, `_`, `-`.
     pub name: String,
-    /// Which binaries.
     pub build: Build,
     /// Settings asked for, over profile, logging and defaults.
     pub settings: Settings,
@@ -45,7 +44,6 @@ pub struct Spec {
     /// Storage engine that will be asked of the server: refused early where the build lacks it, its plugin loaded
     /// where it needs one.
     pub engine: Option<String>,
-    /// Isolation level.
     pub isolation: Isolation,
     /// Most sessions at once, for max_connections, max_prepared_stmt_count and file descriptors.
     pub sessions: u32,
@@ -65,7 +63,6 @@ pub struct Spec {
     pub env: BTreeMap<String, String>,
     /// A data directory to begin with instead of a fresh one.
     pub snapshot: Option<Snapshot>,
-    /// Who looks after it.
     pub life: Life,
 }
 

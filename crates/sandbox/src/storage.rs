@@ -76,9 +76,7 @@ impl Storage {
 pub struct StorageFacts {
     /// File system: `ext4`.
     pub filesystem: String,
-    /// Mount point.
     pub mount: PathBuf,
-    /// Mount options.
     pub options: String,
     /// Device as the mount names it.
     pub device: String,
@@ -96,7 +94,6 @@ pub struct StorageFacts {
 /// What a file is made of that a loop device shows as a disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageFacts {
-    /// Its file system.
     pub filesystem: String,
     /// The device of that, as the mount names it.
     pub device: String,
@@ -220,14 +217,20 @@ pub fn drop_caches(dir: &Path) -> Result<bool, Error> {
 
 /// Empties the page cache of the files below `dir`, whoever brought them there.
 pub(crate) fn evict(dir: &Path) -> Result<(), Error> {
+    // Dirty pages cannot be dropped.
+    sync_filesystem(dir)?;
+    evict_files(dir)
+}
+
+/// Has the file system of a directory on the disk, with all that was written to it.
+pub(crate) fn sync_filesystem(dir: &Path) -> Result<(), Error> {
     use std::os::fd::AsRawFd;
     let file = fs::File::open(dir).map_err(|e| Error::io("open", dir, e))?;
-    // Dirty pages cannot be dropped.
     // SAFETY: the descriptor is open.
     if unsafe { libc::syncfs(file.as_raw_fd()) } != 0 {
         return Err(Error::io("write", dir, std::io::Error::last_os_error()));
     }
-    evict_files(dir)
+    Ok(())
 }
 
 fn evict_files(dir: &Path) -> Result<(), Error> {

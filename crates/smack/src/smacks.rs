@@ -310,7 +310,11 @@ impl Configured for ConfiguredSmack {
         }))
     }
 
-    fn baseline(&self, target: &Target) -> Result<Baseline, workload::Error> {
+    fn baseline(
+        &self,
+        target: &Target,
+        _counted: &BTreeMap<String, u64>,
+    ) -> Result<Baseline, workload::Error> {
         Ok(Baseline { figures: self.counts(target)?, ..Baseline::default() })
     }
 

@@ -163,7 +163,6 @@ impl Bisection {
         best.map(|(build, _)| build)
     }
 
-    /// Answers so far.
     pub fn answers(&self) -> usize {
         self.answers
     }

@@ -50,7 +50,6 @@ pub struct Question {
     pub base: Vec<Sample>,
     /// What the verdict speaks about.
     pub other: Vec<Sample>,
-    /// Direction of the metric.
     pub better: Better,
 }
 
@@ -109,7 +108,6 @@ impl Verdict {
     }
 }
 
-/// How the ratio was estimated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Paired t on the log-ratios of blocks that have both sides.
@@ -169,7 +167,6 @@ impl Reason {
 pub struct Comparison {
     /// Pairs of blocks (paired) or the smaller number of runs of the two sides (Welch).
     pub n: usize,
-    /// How it was computed.
     pub method: Method,
     /// Geometric mean of other / base; `None` without data.
     pub ratio: Option<f64>,
@@ -189,7 +186,6 @@ pub struct Comparison {
     pub p_not_slower_adjusted: Option<f64>,
     /// Whether non-inferiority was shown at [`Rules::alpha`].
     pub is_not_slower: bool,
-    /// What can be said.
     pub verdict: Verdict,
     /// For an undecided one: blocks in all (those there are included) that would decide it: the tenth, fiftieth and
     /// ninetieth of a hundred ratios and spreads that the blocks so far allow, each at most [`BLOCKS_MAX`]. `None` when
@@ -372,15 +368,9 @@ fn without_verdict(e: &LogRatio, rules: &Rules, log_margin: f64) -> Comparison {
         low: interval.and_then(|i| finite(i.0.exp())),
         high: interval.and_then(|i| finite(i.1.exp())),
         confidence: interval.map(|_| 1.0 - rules.alpha),
-        p: None,
-        p_adjusted: None,
-        p_equivalence_adjusted: None,
-        p_not_slower_adjusted: None,
-        is_not_slower: false,
-        verdict: Verdict::Undecided,
         blocks_needed: needed,
         reason: Some(Reason::TooFewBlocks),
-        nodes: None,
+        ..nothing()
     }
 }
 

@@ -8,7 +8,6 @@ use crate::{Comparison, Verdict};
 /// What every comparison has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// Faster than its base.
     Faster,
     /// Not slower by the margin or more: the one-sided test of non-inferiority, which needs fewer blocks than a verdict.
     NotSlower,
@@ -17,7 +16,6 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// All of them.
     pub const ALL: [Wanted; 3] = [Wanted::NotSlower, Wanted::Faster, Wanted::Equivalent];
 
     /// The word of the command line.

@@ -24,7 +24,7 @@ pub mod usl;
 
 pub use bisect::{Answer, BisectRules, Bisection, Guilty, bisect_effect};
 pub use change::{ChangePoint, ChangeRules, change_points, change_points_of_many};
-pub use climb::{ClimbComparison, ClimbPoint, compare_climbs};
+pub use climb::ClimbPoint;
 pub use compare::{
     AcrossNodes, BLOCKS_MAX, Better, Comparison, Design, Method, NodeRatio, Nodes, OddNode, Question, Ranked,
     Reason, Rules, Sample, Verdict, compare, compare_on, compare_one, rank, rank_on,
@@ -38,5 +38,5 @@ pub use load_law::{LittleCheck, little};
 pub use multiple::{benjamini_hochberg, holm};
 pub use plan::{BlockCosts, Layout, best_layout, difference_told};
 pub use replicate::{RatioSpan, Replication, replicated};
-pub use steady::{Steadiness, SteadyRules, SteadyState, start_up_length, steadiness};
+pub use steady::{Steadiness, SteadyRules, SteadyState, steadiness};
 pub use usl::{UslError, UslFit, UslPoint, Weighting, fit_usl};

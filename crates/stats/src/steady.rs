@@ -31,14 +31,11 @@ impl Default for SteadyRules {
     }
 }
 
-/// The judgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SteadyState {
-    /// Nothing found.
     Steady,
     /// It rose or fell over the phase.
     Slope,
-    /// It jumped to another level.
     LevelChange,
     /// Too few seconds to judge.
     TooShort,
@@ -210,20 +207,6 @@ fn slope(values: &[f64]) -> Option<Slope> {
     })
 }
 
-/// Seconds at the start that differ from the rest: the cut that minimises the squared error of the remaining mean
-/// (MSER, White 1997). Looked for in the first half only; `None` where the best cut is at that limit, which means
-/// that it never settled, or below 10 seconds.
-pub fn start_up_length(per_second: &[f64]) -> Option<usize> {
-    let n = per_second.len();
-    if n < 10 {
-        return None;
-    }
-    let half = n / 2;
-    let error = |cut: usize| scatter(&per_second[cut..]) / ((n - cut) as f64).powi(2);
-    let best = (0..=half).min_by(|a, b| error(*a).total_cmp(&error(*b)))?;
-    (best < half).then_some(best)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,14 +293,5 @@ mod tests {
             })
             .count();
         assert!(wrong <= 6, "{wrong} of 200");
-    }
-
-    #[test]
-    fn start_up_is_cut_and_a_settled_run_is_not() {
-        let warming = series(40, 2, 0.0, |i| if i < 6 { 1000.0 + 500.0 * i as f64 } else { 5000.0 });
-        assert!((5..=8).contains(&start_up_length(&warming).unwrap()));
-        assert!(start_up_length(&series(40, 2, 0.0, |_| 5000.0)).unwrap() <= 12);
-        assert_eq!(start_up_length(&series(40, 2, 0.0, |i| 100.0 + 100.0 * i as f64)), None);
-        assert_eq!(start_up_length(&[1.0; 5]), None);
     }
 }

@@ -82,13 +82,7 @@ pub enum UslError {
     },
     /// The best curve is on the edge of what the model means.
     #[error("the best fit has {parameter} at its bound ({bound}): the model does not describe these points")]
-    BoundActive {
-        /// Which.
-        parameter: &'static str,
-        /// Where.
-        bound: f64,
-    },
-    /// Unusable input.
+    BoundActive { parameter: &'static str, bound: f64 },
     #[error("level {level} has a throughput that is not positive, or is below 1")]
     BadValue {
         /// Level as given.

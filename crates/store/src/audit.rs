@@ -49,7 +49,6 @@ pub enum AuditUnflushed {
 /// What the settings promise for one way of going down.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditPromise {
-    /// Which way.
     pub kind: AuditKind,
     /// In words.
     pub text: String,
@@ -78,14 +77,12 @@ pub struct AuditStart {
     pub server: String,
     /// Storage engine of the tables, in the spelling of its makers.
     pub engine: String,
-    /// Profile asked for.
     pub profile: Option<String>,
     /// Variables asked for beside it.
     pub settings: BTreeMap<String, String>,
     /// The settings that decide what a crash may lose, as the server was started with them: a study whose runs have
     /// the same ones is spoken for.
     pub deciding: BTreeMap<String, String>,
-    /// Class that they promise.
     pub class: String,
     /// What it promises, by way of going down.
     pub promises: Vec<AuditPromise>,
@@ -185,9 +182,7 @@ impl AuditVerdict {
 /// An audit as read back: it may have been stopped at any round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Audit {
-    /// Its row.
     pub id: AuditId,
-    /// The machine.
     pub host: HostId,
     /// The server's binaries.
     pub build: BuildId,
@@ -206,7 +201,6 @@ impl Audit {
 }
 
 impl Store {
-    /// Records that an audit begins.
     pub fn begin_audit(
         &mut self,
         host: HostId,
@@ -229,8 +223,8 @@ impl Store {
     ) -> Result<(), Error> {
         self.transaction("a round of an audit", |sql| {
             let values = params![audit.0, kind.word(), round.number, to_json(round)?];
-            sql.execute("INSERT INTO audit_round (audit_id, kind, number, round) VALUES (?,?,?,?)", values)?;
-            Ok(())
+            sql.execute("INSERT INTO audit_round (audit_id, kind, number, round) VALUES (?,?,?,?)", values)
+                .map(drop)
         })
     }
 
@@ -238,8 +232,7 @@ impl Store {
     pub fn add_audit_gap(&mut self, audit: AuditId, kind: AuditKind, why: &str) -> Result<(), Error> {
         self.transaction("what an audit could not do", |sql| {
             let values = params![audit.0, kind.word(), why];
-            sql.execute("INSERT INTO audit_gap (audit_id, kind, why) VALUES (?,?,?)", values)?;
-            Ok(())
+            sql.execute("INSERT INTO audit_gap (audit_id, kind, why) VALUES (?,?,?)", values).map(drop)
         })
     }
 

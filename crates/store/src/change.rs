@@ -47,8 +47,7 @@ impl Store {
             let sentence =
                 "INSERT INTO change_decision (series, at_ms, state, why, decided_at_ms) VALUES (?,?,?,?,?)";
             let ChangeDecision { series, at_ms, state, why, decided_at_ms } = decision;
-            sql.execute(sentence, params![series, at_ms, state.word(), why, decided_at_ms])?;
-            Ok(())
+            sql.execute(sentence, params![series, at_ms, state.word(), why, decided_at_ms]).map(drop)
         })
     }
 

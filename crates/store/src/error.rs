@@ -7,14 +7,10 @@ use std::path::PathBuf;
 pub enum Error {
     /// There is none.
     #[error("{} does not exist: name a results file or a directory that holds {}", path.display(), crate::FILE_NAME)]
-    Missing {
-        /// The file looked for.
-        path: PathBuf,
-    },
+    Missing { path: PathBuf },
     /// The directory could not be made.
     #[error("{} could not be created: choose another place with --results", path.display())]
     Create {
-        /// The directory.
         path: PathBuf,
         /// The system's words.
         #[source]
@@ -22,19 +18,13 @@ pub enum Error {
     },
     /// SQLite's, but not ours, or not SQLite's at all.
     #[error("{} is not a results file of plimsoll: {reason}", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// What was found.
-        reason: String,
-    },
+    Foreign { path: PathBuf, reason: String },
     /// Written by a newer plimsoll.
     #[error(
         "{} has schema {found}, this plimsoll knows up to {known}: read it with the plimsoll that wrote it or a newer one; nothing was changed",
         path.display()
     )]
     Newer {
-        /// The file.
         path: PathBuf,
         /// Schema of the file.
         found: i64,
@@ -47,59 +37,41 @@ pub enum Error {
         path.display()
     )]
     Full {
-        /// The file.
         path: PathBuf,
         /// What was being written: "a run".
         what: &'static str,
     },
     /// Another process holds the file.
     #[error("{} is in use by another process: wait for it to end, or choose another --results", path.display())]
-    Busy {
-        /// The file.
-        path: PathBuf,
-    },
+    Busy { path: PathBuf },
     /// Another program changed the file while it was open.
     #[error(
         "{} was changed under this plimsoll ({how}): nothing more is written to it, what it held is as it was; run the same command again with the plimsoll that its schema needs, or choose another --results",
         path.display()
     )]
-    Changed {
-        /// The file.
-        path: PathBuf,
-        /// What is different.
-        how: String,
-    },
+    Changed { path: PathBuf, how: String },
     /// A run that has ended is never written again.
     #[error("run {run} is already recorded as {status}: a recorded run is never overwritten")]
-    Recorded {
-        run: i64,
-        /// How it stands.
-        status: String,
-    },
+    Recorded { run: i64, status: String },
     /// No such row.
     #[error("{} has no {what} {id}", path.display())]
     Absent {
-        /// The file.
         path: PathBuf,
         /// `study`, `run`.
         what: &'static str,
-        /// The row.
         id: i64,
     },
     /// A value in the file cannot be understood.
     #[error("{} is damaged: {what} cannot be read: {reason}", path.display())]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// What was being read: "a run".
         what: String,
-        /// Why.
         reason: String,
     },
     /// A file of recorded lives.
     #[error("{} is no file of recorded lives, or could not be read or written: {what}", path.display())]
     Lives {
-        /// The file.
         path: PathBuf,
         /// Which life, and the system's words.
         what: String,
@@ -107,7 +79,6 @@ pub enum Error {
     /// It stands where nothing can be written.
     #[error("{} cannot be written ({reason}): choose another place with --results", path.display())]
     ReadOnly {
-        /// The file.
         path: PathBuf,
         /// SQLite's words.
         reason: String,
@@ -115,7 +86,6 @@ pub enum Error {
     /// Anything else that SQLite says.
     #[error("{}: {what} could not be read or written: {cause}", path.display())]
     Sqlite {
-        /// The file.
         path: PathBuf,
         /// What was being read or written: "a run".
         what: &'static str,

@@ -73,7 +73,6 @@ pub const GATES_OF_EVERY_RUN: [&str; 12] = [
 pub struct Gate {
     /// `client_bound`, `not_steady`, `debt_growing`, `noisy_host`, `errors`, ...
     pub name: String,
-    /// What it says.
     pub finding: Finding,
     /// The load level that it speaks about, by its sessions; `None`: the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]

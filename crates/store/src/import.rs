@@ -18,7 +18,6 @@ use crate::write::{build_row, host_row, insert_run, to_json};
 /// What came of an import.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Runs that are new here.
     pub runs: usize,
     /// Runs that were here before.
     pub known: usize,

@@ -40,7 +40,7 @@ pub struct LineSeen {
 }
 
 /// A rate that was tried, or the climb before all of them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LineProbe {
     /// `climb`, `bracket`, `refine`, `hold`.
     pub purpose: String,
@@ -73,6 +73,19 @@ pub struct LineProbe {
     pub broken: Vec<Option<String>>,
 }
 
+impl LineProbe {
+    /// See [`LineSearch::held`].
+    pub fn held(&self, climb: &LineProbe, promise: usize, allowed: f64) -> Option<bool> {
+        if climb.broken.get(promise)?.is_some() {
+            return None;
+        }
+        let place = climb.broken[..promise].iter().filter(|broken| broken.is_none()).count();
+        let total = self.seen.get(place)?.total;
+        let share = if total.transactions == 0 { 0.0 } else { total.over as f64 / total.transactions as f64 };
+        Some(!self.is_overloaded && share <= allowed)
+    }
+}
+
 /// A line that was held.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LineHold {
@@ -84,7 +97,7 @@ pub struct LineHold {
 }
 
 /// The line of one promise. Rates in transactions per second.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// As it was written.
     pub promise: String,
@@ -102,7 +115,6 @@ pub struct Line {
     pub ended_by: String,
     /// The last hold.
     pub hold: Option<LineHold>,
-    /// What a reader has to know.
     pub warnings: Vec<String>,
 }
 
@@ -120,7 +132,6 @@ pub struct LineFound {
 pub struct LineSearch {
     pub id: LineId,
     pub start: LineStart,
-    /// It came to its end.
     pub is_over: bool,
     /// What it found; `None` while it goes on, and of files of earlier versions.
     pub found: Option<LineFound>,
@@ -142,19 +153,11 @@ impl LineSearch {
     /// Whether a probe kept the promise at this place, which allows so many to break it; `None` where it came to nothing,
     /// or that promise was not searched for.
     pub fn held(&self, probe: &LineProbe, promise: usize, allowed: f64) -> Option<bool> {
-        let broken = &self.climb()?.broken;
-        if broken.get(promise)?.is_some() {
-            return None;
-        }
-        let place = broken[..promise].iter().filter(|broken| broken.is_none()).count();
-        let total = probe.seen.get(place)?.total;
-        let share = if total.transactions == 0 { 0.0 } else { total.over as f64 / total.transactions as f64 };
-        Some(!probe.is_overloaded && share <= allowed)
+        probe.held(self.climb()?, promise, allowed)
     }
 }
 
 impl Store {
-    /// Records that a search begins.
     pub fn begin_line(&mut self, start: &LineStart) -> Result<LineId, Error> {
         self.transaction("a search for a line", |sql| {
             sql.execute("INSERT INTO line_search (start, is_over) VALUES (?,0)", params![to_json(start)?])?;
@@ -166,8 +169,7 @@ impl Store {
     pub fn add_line_probe(&mut self, line: LineId, number: usize, probe: &LineProbe) -> Result<(), Error> {
         self.transaction("a probe of a line", |sql| {
             let values = params![line.0, number as i64, to_json(probe)?];
-            sql.execute("INSERT INTO line_probe (line_id, number, probe) VALUES (?,?,?)", values)?;
-            Ok(())
+            sql.execute("INSERT INTO line_probe (line_id, number, probe) VALUES (?,?,?)", values).map(drop)
         })
     }
 
@@ -175,8 +177,7 @@ impl Store {
     pub fn finish_line(&mut self, line: LineId, found: &LineFound) -> Result<(), Error> {
         self.transaction("a search for a line", |sql| {
             let values = params![to_json(found)?, line.0];
-            sql.execute("UPDATE line_search SET is_over=1, found=? WHERE id=?", values)?;
-            Ok(())
+            sql.execute("UPDATE line_search SET is_over=1, found=? WHERE id=?", values).map(drop)
         })
     }
 

@@ -150,7 +150,6 @@ impl Store {
         })
     }
 
-    /// A machine.
     pub fn host(&self, id: HostId) -> Result<Host, Error> {
         self.one("host", "SELECT * FROM host WHERE id=?", id.0, |row| {
             Ok(Host {

@@ -34,10 +34,11 @@ pub enum Purpose {
 }
 
 /// How a run stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Begun and not ended: it is going on, or its process was killed.
+    #[default]
     Running,
     /// Ended, and no gate found a fault of the measurement: how the server behaved is the result.
     Done,
@@ -90,7 +91,6 @@ pub fn intervention_text(value: &str) -> String {
 pub struct Intervention {
     /// As the study calls it; [`NO_INTERVENTION`] for the run with nothing switched on.
     pub name: String,
-    /// The statements that switch it on.
     pub on: Vec<String>,
     /// The statements that switch it off; none where nothing takes it back.
     pub off: Vec<String>,
@@ -149,11 +149,9 @@ pub struct RunStart {
     pub repeat: u32,
     /// Place within the block's random order, from 1.
     pub position: u32,
-    /// What it is for.
     pub purpose: Purpose,
     /// Seed of this run's load.
     pub seed: u64,
-    /// The machine.
     pub host: HostId,
     /// The server's binaries; `None` for an attached server.
     pub build: Option<BuildId>,
@@ -252,11 +250,9 @@ pub struct Phase {
 pub struct Check {
     /// What was compared: `rows of sbtest1`.
     pub name: String,
-    /// It held.
     pub is_ok: bool,
     /// What the counted outcomes imply.
     pub expected: String,
-    /// What the tables say.
     pub found: String,
 }
 
@@ -301,7 +297,6 @@ pub struct ErrorTally {
 /// What the client used during the measured phase.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientUsage {
-    /// Worker threads.
     pub workers: u32,
     /// User cpu of the whole process.
     pub cpu_user_s: f64,
@@ -327,7 +322,6 @@ pub struct ClientUsage {
     /// Processes that had the sessions, where it was not the one that measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
-    /// Each of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<ClientUsage>,
 }
@@ -337,7 +331,6 @@ pub struct ClientUsage {
 pub struct Statement {
     /// `point_select`.
     pub name: String,
-    /// How many.
     pub count: u64,
     /// From send to complete answer, in [`LatencyUnit`].
     pub latency: Histogram<u64>,
@@ -348,15 +341,10 @@ pub struct Statement {
 pub struct Interval {
     /// 1 for the first second of the measured phase; 0 and below are warm-up.
     pub second: i64,
-    /// Its length.
     pub duration_s: f64,
-    /// Transactions that ended in it.
     pub outcomes: Outcomes,
-    /// Reading statements that ended in it.
     pub reads: u64,
-    /// Writing statements that ended in it.
     pub writes: u64,
-    /// Other statements that ended in it.
     pub other: u64,
     /// Attempts after the first.
     pub retries: u64,
@@ -376,7 +364,6 @@ pub struct Interval {
 pub struct Second {
     /// As [`Interval::second`].
     pub second: i64,
-    /// Its length.
     pub duration_s: f64,
     /// Transactions that were committed in it.
     pub committed: u64,
@@ -399,24 +386,6 @@ pub struct SecondResponse {
     pub p95: f64,
     pub p99: f64,
     pub max: f64,
-}
-
-impl Step {
-    /// The measured seconds that are as long as they are to be: a second, in a duel a slice. The last one of a phase may be
-    /// shorter; timers are not exact to the last digit.
-    pub fn whole_seconds(&self) -> impl Iterator<Item = &Second> {
-        let whole_s = self.whole_s();
-        self.measured_seconds().filter(move |second| second.duration_s > whole_s)
-    }
-
-    /// A measured second that is longer than this is whole, in seconds.
-    pub fn whole_s(&self) -> f64 {
-        0.95 * self.measured_seconds().map(|second| second.duration_s).fold(0.0, f64::max).min(1.0)
-    }
-
-    fn measured_seconds(&self) -> impl Iterator<Item = &Second> {
-        self.seconds.iter().filter(|second| second.second >= 1)
-    }
 }
 
 impl Interval {
@@ -455,17 +424,13 @@ pub struct Step {
     pub warmup_s: f64,
     /// Length of the measured phase.
     pub duration_s: f64,
-    /// How long connecting took.
     pub connect_s: f64,
     /// Transactions that ended in the measured phase.
     pub outcomes: Outcomes,
     /// Transactions of the whole step, warm-up and drain included.
     pub outcomes_whole: Outcomes,
-    /// Reading statements.
     pub reads: u64,
-    /// Writing statements.
     pub writes: u64,
-    /// Other statements.
     pub other: u64,
     /// Attempts after the first.
     pub retries: u64,
@@ -479,7 +444,6 @@ pub struct Step {
     pub response: Histogram<u64>,
     /// Service times, where they differ.
     pub service: Option<Histogram<u64>>,
-    /// By statement class.
     pub by_statement: Vec<Statement>,
     /// By the field's code (`1213`, `40P01`).
     pub errors: BTreeMap<String, ErrorTally>,
@@ -487,7 +451,6 @@ pub struct Step {
     pub seconds: Vec<Second>,
     /// Of these, in full, those that [`crate::Store::add_intervals`] has not recorded yet; none when read back.
     pub intervals: Vec<Interval>,
-    /// The client itself.
     pub client: ClientUsage,
     /// What ended the step early, if anything did.
     pub ended_by: Option<String>,
@@ -553,9 +516,7 @@ pub enum LockSource {
 pub struct HotLock {
     /// Step of the run, by its sessions.
     pub sessions: u32,
-    /// Where the figures come from.
     pub source: LockSource,
-    /// The lock's name.
     pub lock: String,
     /// Who took it; empty where unknown.
     pub caller: String,
@@ -565,12 +526,11 @@ pub struct HotLock {
     pub wait_total_s: f64,
     /// 95 % interval of `wait_total_s`, where it was sampled.
     pub wait_interval_s: Option<(f64, f64)>,
-    /// Length of the observation.
     pub observed_s: f64,
 }
 
 /// What is known when a run has ended.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunEnd {
     /// Anything but [`Status::Running`].
     pub status: Status,
@@ -583,7 +543,6 @@ pub struct RunEnd {
     /// Milliseconds since 1970.
     pub ended_at_ms: i64,
     pub server: ServerFacts,
-    /// The work.
     pub workload: WorkloadFacts,
     /// How long each phase took, in order.
     pub phases: Vec<Phase>,
@@ -591,11 +550,9 @@ pub struct RunEnd {
     pub warnings: Vec<String>,
     /// All gates, those that could not be looked at included.
     pub gates: Vec<Gate>,
-    /// Consistency checks.
     pub checks: Vec<Check>,
     /// Load levels, in order.
     pub steps: Vec<Step>,
-    /// Telemetry.
     pub series: Vec<Series>,
     pub hot_locks: Vec<HotLock>,
     /// Anything else worth printing.
@@ -611,26 +568,7 @@ pub struct RunEnd {
 impl RunEnd {
     /// An end of which nothing more is known.
     pub fn new(status: Status, ended_at_ms: i64) -> RunEnd {
-        RunEnd {
-            status,
-            error: None,
-            log_tail: String::new(),
-            log_file: String::new(),
-            ended_at_ms,
-            server: ServerFacts::default(),
-            workload: WorkloadFacts::default(),
-            phases: Vec::new(),
-            warnings: Vec::new(),
-            gates: Vec::new(),
-            checks: Vec::new(),
-            steps: Vec::new(),
-            series: Vec::new(),
-            hot_locks: Vec::new(),
-            facts: BTreeMap::new(),
-            duel: None,
-            interventions: Vec::new(),
-            line: None,
-        }
+        RunEnd { status, ended_at_ms, ..RunEnd::default() }
     }
 
     /// Whether the figures of a load level may be used. In files of earlier versions a run is invalid, too, for how its
@@ -650,14 +588,11 @@ impl RunEnd {
 /// What resuming needs to know of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunHead {
-    /// Its row.
     pub id: RunId,
     pub study: StudyId,
-    /// As begun.
     pub start: RunStart,
     /// 1 for the first try of this cell, levels, block and purpose.
     pub attempt: u32,
-    /// How it stands.
     pub status: Status,
     /// Why it failed or is invalid.
     pub error: Option<String>,
@@ -668,7 +603,6 @@ pub struct RunHead {
 /// A whole run, as read back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// What it is.
     pub head: RunHead,
     /// What it gave; `None` while it runs or where its process was killed.
     pub end: Option<RunEnd>,

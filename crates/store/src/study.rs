@@ -83,7 +83,7 @@ pub struct Look {
 }
 
 /// A planned study: everything that was known before the first run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Study {
     /// Short name: the study file's stem.
     pub name: String,
@@ -105,11 +105,9 @@ pub struct Study {
     pub axes: Vec<Axis>,
     /// What is compared.
     pub comparisons: Vec<Comparison>,
-    /// Repeats planned.
     pub blocks: u32,
     /// Runs planned (of purpose [`Measure`](crate::Purpose::Measure)).
     pub runs: u32,
-    /// Ran with the quick overrides.
     pub is_quick: bool,
     /// Seed of the order of the runs; each run has its own.
     pub seed: u64,
@@ -124,7 +122,6 @@ pub struct Study {
 /// A study as stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StudyRecord {
-    /// Its row.
     pub id: StudyId,
     /// What was planned.
     pub study: Study,

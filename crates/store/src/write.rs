@@ -24,7 +24,6 @@ pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> Sql<String> {
 }
 
 impl Store {
-    /// Records a planned study.
     pub fn add_study(&mut self, study: &Study) -> Result<StudyId, Error> {
         self.transaction("the study", |sql| {
             let columns: &Columns<'_> = &[
@@ -54,8 +53,7 @@ impl Store {
     /// Records how the study as a whole stands.
     pub fn set_study_state(&mut self, study: StudyId, state: &str) -> Result<(), Error> {
         self.transaction("the study's state", |sql| {
-            sql.execute("UPDATE study SET state=? WHERE id=?", params![state, study.0])?;
-            Ok(())
+            sql.execute("UPDATE study SET state=? WHERE id=?", params![state, study.0]).map(drop)
         })
     }
 
@@ -72,8 +70,7 @@ impl Store {
     fn add_line(&mut self, study: StudyId, at_ms: i64, kind: &str, text: &str) -> Result<(), Error> {
         self.transaction("a note", |sql| {
             let values = params![study.0, at_ms, kind, text];
-            sql.execute("INSERT INTO note (study_id, at_ms, kind, text) VALUES (?,?,?,?)", values)?;
-            Ok(())
+            sql.execute("INSERT INTO note (study_id, at_ms, kind, text) VALUES (?,?,?,?)", values).map(drop)
         })
     }
 
@@ -91,17 +88,14 @@ impl Store {
     pub fn add_probe(&mut self, study: StudyId, host: HostId, probe: &Probe) -> Result<(), Error> {
         self.transaction("a probe", |sql| {
             let values = params![study.0, host.0, to_json(probe)?];
-            sql.execute("INSERT INTO probe (study_id, host_id, probe) VALUES (?,?,?)", values)?;
-            Ok(())
+            sql.execute("INSERT INTO probe (study_id, host_id, probe) VALUES (?,?,?)", values).map(drop)
         })
     }
 
-    /// Records a canary.
     pub fn add_canary(&mut self, study: StudyId, host: HostId, canary: &Canary) -> Result<(), Error> {
         self.transaction("a canary", |sql| {
             let values = params![study.0, host.0, to_json(canary)?];
-            sql.execute("INSERT INTO canary (study_id, host_id, canary) VALUES (?,?,?)", values)?;
-            Ok(())
+            sql.execute("INSERT INTO canary (study_id, host_id, canary) VALUES (?,?,?)", values).map(drop)
         })
     }
 
@@ -109,11 +103,8 @@ impl Store {
     pub fn add_look(&mut self, study: StudyId, look: &Look) -> Result<(), Error> {
         self.transaction("a look", |sql| {
             let values = params![study.0, look.at_ms, look.block, look.decided, look.open];
-            sql.execute(
-                "INSERT INTO look (study_id, at_ms, block, decided, open) VALUES (?,?,?,?,?)",
-                values,
-            )?;
-            Ok(())
+            sql.execute("INSERT INTO look (study_id, at_ms, block, decided, open) VALUES (?,?,?,?,?)", values)
+                .map(drop)
         })
     }
 
@@ -131,8 +122,8 @@ impl Store {
                     study.0,
                     grown.blocks
                 ],
-            )?;
-            Ok(())
+            )
+            .map(drop)
         })
     }
 
@@ -255,7 +246,6 @@ pub(crate) fn purpose_text(purpose: Purpose) -> &'static str {
     }
 }
 
-/// Columns with their values.
 type Columns<'a> = [(&'a str, &'a dyn ToSql)];
 
 /// Adds a row, and tells its number.

@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 /// How long to run each loop. A second of CPU varies by some 15 % on a virtual machine, five seconds by half of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CanaryLength {
-    /// CPU loop.
     pub cpu: Duration,
-    /// Disk loop.
     pub disk: Duration,
 }
 

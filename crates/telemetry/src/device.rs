@@ -13,7 +13,6 @@ pub(crate) struct Device {
     pub name: String,
     /// `ext4`, `xfs`, `tmpfs`.
     pub filesystem: String,
-    /// Mount options.
     pub options: String,
     /// I/O scheduler in use, where the kernel says.
     pub scheduler: Option<String>,

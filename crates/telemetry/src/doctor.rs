@@ -13,11 +13,9 @@ use crate::device::Device;
 /// How good it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// As a study wants it.
     Good,
     /// Works, with a limit that the meaning states.
     Limited,
-    /// Not there.
     Absent,
 }
 
@@ -26,7 +24,6 @@ pub enum State {
 pub struct Fact {
     /// `cores`, `perf`, `cgroups`.
     pub name: &'static str,
-    /// How good it is.
     pub state: State,
     pub found: String,
     /// What it means for a study, and what would change it.

@@ -25,10 +25,8 @@ pub struct Terms<'a> {
     pub told: &'a dyn Fn(&str),
 }
 
-/// What draining did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drained {
-    /// How long it took.
     pub took: Duration,
     /// How long of that the operating system wrote what it still held.
     pub system_took: Duration,

@@ -18,7 +18,6 @@ const CPU_S_MIN: f64 = 0.1;
 pub struct ForeignProcess {
     /// Its name, at most 15 bytes of it as the kernel keeps them, without control characters.
     pub name: String,
-    /// Its id.
     pub pid: u32,
     /// What it and its ended children used between the two looks, in seconds.
     pub cpu_s: f64,

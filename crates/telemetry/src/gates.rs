@@ -26,7 +26,6 @@ pub enum Finding {
 pub struct Gate {
     /// Its name in results: `client_bound`, `not_steady`, ...
     pub name: &'static str,
-    /// What it says.
     pub finding: Finding,
     /// What was found, with the figures.
     pub detail: String,

@@ -24,7 +24,6 @@ pub(crate) struct HostSampler {
     device: Option<Device>,
     last_cpus: Vec<(u32, CpuTicks)>,
     last_all: CpuTicks,
-    /// The server's process.
     server_pid: Option<u32>,
     /// What the cpus did that server and client may run on, since the first pass.
     ours: CpuTicks,
@@ -127,7 +126,7 @@ impl HostSampler {
         }
         let sampler = Self {
             proc,
-            reader: Reader::new(),
+            reader: Reader::default(),
             device,
             last_cpus: Vec::new(),
             last_all: CpuTicks::default(),
@@ -352,7 +351,7 @@ mod tests {
         write("pressure/cpu", "some avg10=0 avg60=0 avg300=0 total=1000000\n");
         write("net/dev", "a\nb\n lo: 5 0 0 0 0 0 0 0 5 0\n");
         let (mut sampler, _) = HostSampler::with_proc(dir.path().to_owned(), None, None);
-        let mut tracks = Tracks::new();
+        let mut tracks = Tracks::default();
         sampler.sample(1.0, &mut tracks);
         write(
             "stat",
@@ -389,7 +388,7 @@ mod tests {
         };
         write("stat", &cpus(100, 0));
         let (mut sampler, _) = HostSampler::with_proc(dir.path().to_owned(), None, Some(44));
-        let mut tracks = Tracks::new();
+        let mut tracks = Tracks::default();
         sampler.sample(1.0, &mut tracks);
         write("stat", &cpus(200, 10));
         sampler.sample(2.0, &mut tracks);
@@ -406,7 +405,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut sampler, missing) =
             HostSampler::with_proc(dir.path().to_owned(), Some(Path::new("/nowhere")), None);
-        let mut tracks = Tracks::new();
+        let mut tracks = Tracks::default();
         sampler.sample(1.0, &mut tracks);
         assert!(missing.iter().any(|m| m.what == "disk figures"));
         assert!(missing.iter().any(|m| m.what.starts_with("pressure")));

@@ -27,11 +27,6 @@ struct Latest {
 }
 
 impl Metrics {
-    /// Nothing yet.
-    pub fn new() -> Metrics {
-        Metrics::default()
-    }
-
     /// Notes a value: who says it (`load`, `host`, `server` ...), its name and unit as [`Track`] has them, which one of
     /// several.
     pub fn set(&self, (source, name, unit): (&str, &str, &str), instance: &str, kind: Kind, value: f64) {
@@ -168,7 +163,7 @@ mod tests {
 
     #[test]
     fn text_names_units_and_types_once_and_escapes_labels() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         metrics.set(("host", "cpu_busy_share", "share"), "0", Kind::Gauge, 0.5);
         metrics.set(("host", "cpu_busy_share", "share"), "a\"b", Kind::Gauge, 0.25);
         metrics.set(("process", "cpu_user", "s"), "", Kind::Counter, 2.5);
@@ -197,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_page_is_served_and_nothing_else() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         metrics.set(("load", "tps", ""), "", Kind::Gauge, 1234.0);
         let address = metrics.serve(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let get = |path: &str| {

@@ -2,7 +2,6 @@
 
 use crate::sampler::Telemetry;
 
-/// One figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PerTransaction {
     /// `server_cpu`, `server_switches_voluntary`, `log_written`.
@@ -59,7 +58,7 @@ mod tests {
 
     #[test]
     fn two_tracks_add_up_to_microseconds_of_a_transaction() {
-        let mut tracks = Tracks::new();
+        let mut tracks = Tracks::default();
         for second in 0..12 {
             let t = f64::from(second);
             tracks.counter(t, "process", "cpu_user", "", "s", 0.5 * t);

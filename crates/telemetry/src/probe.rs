@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::Device;
 
 /// Figures of a device.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ProbeResult {
     /// Name of the device, `vda`.
     pub device: String,
@@ -132,13 +132,7 @@ fn empty(device: &Device) -> ProbeResult {
         facts,
         tool: "built-in".to_owned(),
         measured_at_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
-        sequential_write_mb_s: None,
-        sequential_read_mb_s: None,
-        random_read_iops: None,
-        random_write_iops: None,
-        append_sync_us_p50: None,
-        append_sync_us_p99: None,
-        notes: Vec::new(),
+        ..ProbeResult::default()
     }
 }
 
@@ -148,8 +142,8 @@ fn fio_version() -> Option<String> {
 }
 
 fn with_fio(dir: &Path, options: &ProbeOptions, result: &mut ProbeResult) {
-    let direct = if can_direct(dir) { "1" } else { "0" };
-    if direct == "0" {
+    let is_direct = can_direct(dir);
+    if !is_direct {
         result.notes.push("the file system refuses O_DIRECT: figures include the page cache".to_owned());
     }
     let mut run = |name: &str, extra: &[&str]| match fio(dir, options, name, extra) {
@@ -160,20 +154,15 @@ fn with_fio(dir: &Path, options: &ProbeOptions, result: &mut ProbeResult) {
         }
     };
     let number = |job: &serde_json::Value, path: &str| job.pointer(path).and_then(serde_json::Value::as_f64);
-    let direct_flag = format!("--direct={direct}");
+    let direct_flag = format!("--direct={}", u8::from(is_direct));
     let read = run(
         "sequential_read",
         &["--rw=read", "--bs=1M", "--iodepth=8", &direct_flag, "--filename=sequential"],
     );
-    let random = |rw: &'static str| [rw, "--bs=4k", "--iodepth=32", "--filename=sequential"];
-    let random_read = {
-        let args = random("--rw=randread");
-        run("random_read", &[args[0], args[1], args[2], args[3], &direct_flag])
-    };
-    let random_write = {
-        let args = random("--rw=randwrite");
-        run("random_write", &[args[0], args[1], args[2], args[3], &direct_flag])
-    };
+    let mut random =
+        |name, rw| run(name, &[rw, "--bs=4k", "--iodepth=32", "--filename=sequential", direct_flag.as_str()]);
+    let random_read = random("random_read", "--rw=randread");
+    let random_write = random("random_write", "--rw=randwrite");
     let append = run(
         "append_sync",
         &["--rw=write", "--bs=512", "--fdatasync=1", "--ioengine=sync", "--filename=append", "--size=64M"],

@@ -70,7 +70,7 @@ impl ProcessSampler {
             source,
             with_children,
             others: Vec::new(),
-            reader: Reader::new(),
+            reader: Reader::default(),
             sums: Sums::default(),
             last: HashMap::new(),
             pass: 0,
@@ -258,7 +258,7 @@ mod tests {
             .spawn()
             .unwrap();
         let (mut sampler, _) = ProcessSampler::server(child.id());
-        let mut tracks = Tracks::new();
+        let mut tracks = Tracks::default();
         let began = Instant::now();
         let mut seen = (0, 0.0);
         while began.elapsed() < Duration::from_secs(20) && (seen.0 < 2 || seen.1 < 0.02) {
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn threads_of_this_process_and_their_switches_are_counted() {
         let mut sampler = ProcessSampler::client(&[]);
-        let mut tracks = Tracks::new();
+        let mut tracks = Tracks::default();
         sampler.sample(0.0, &mut tracks);
         let before = sampler.sums.voluntary;
         std::thread::spawn(|| (0..20).for_each(|_| std::thread::sleep(Duration::from_millis(1))))
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn a_process_that_does_not_exist_gives_nothing() {
         let (mut sampler, missing) = ProcessSampler::server(0x7fff_fff0);
-        let mut tracks = Tracks::new();
+        let mut tracks = Tracks::default();
         sampler.sample(0.0, &mut tracks);
         assert!(tracks.into_vec().is_empty());
         assert_eq!(missing.len(), 1);

@@ -14,11 +14,6 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// With an empty buffer.
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     /// The whole file as text; bytes that are not UTF-8 end it.
     pub(crate) fn read(&mut self, path: &Path) -> io::Result<&str> {
         let path = CString::new(path.as_os_str().as_bytes())?;
@@ -105,7 +100,6 @@ impl CpuTicks {
         }
     }
 
-    /// These and more.
     pub(crate) fn add(&mut self, more: &CpuTicks) {
         self.user += more.user;
         self.nice += more.nice;
@@ -147,7 +141,6 @@ pub(crate) struct Stat {
     pub blocked: u64,
 }
 
-/// Parses `/proc/stat`.
 pub(crate) fn parse_stat(text: &str) -> Stat {
     let mut stat = Stat::default();
     for line in text.lines() {
@@ -215,17 +208,14 @@ pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
 /// One line of `/proc/diskstats`. Times are summed over requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DiskStats {
-    /// Reads completed.
     pub reads: u64,
     pub read_bytes: u64,
     /// Milliseconds that reads took, queueing included.
     pub read_ms: u64,
-    /// Writes completed.
     pub writes: u64,
     pub written_bytes: u64,
     /// Milliseconds that writes took.
     pub write_ms: u64,
-    /// Requests in flight now.
     pub in_flight: u64,
     /// Milliseconds with at least one request in flight.
     pub busy_ms: u64,
@@ -325,7 +315,6 @@ pub(crate) struct PidIo {
     pub written_bytes: u64,
 }
 
-/// Parses `/proc/PID/io`.
 pub(crate) fn parse_pid_io(text: &str) -> PidIo {
     PidIo {
         read_bytes: field(text, "read_bytes").unwrap_or(0),
@@ -441,7 +430,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("big");
         std::fs::write(&path, "x".repeat(100_000)).unwrap();
-        let mut reader = Reader::new();
+        let mut reader = Reader::default();
         assert_eq!(reader.read(&path).unwrap().len(), 100_000);
         assert!(parse_stat(reader.read(Path::new("/proc/stat")).unwrap()).context_switches > 0);
         assert!(reader.read(&dir.path().join("none")).is_err());

@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 /// Data files in the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Residency {
-    /// Files looked at.
     pub files: usize,
-    /// Their size.
     pub bytes: u64,
     /// Of it in the page cache.
     pub resident_bytes: u64,

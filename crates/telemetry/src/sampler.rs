@@ -19,20 +19,17 @@ use crate::track::{Track, Tracks};
 /// Something that could not be measured, and why. Never an error of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// What is not there.
     pub what: String,
     /// Why, with what to do about it.
     pub why: String,
 }
 
 impl Missing {
-    /// A reason.
     pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self { what: what.into(), why: why.into() }
     }
 }
 
-/// What to sample.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Zero of all times in series: the start of the run.
@@ -49,12 +46,10 @@ pub struct Config {
     pub metrics: Option<Metrics>,
 }
 
-/// What one sampler cost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
     /// `host`, `process`, `client`, `server`.
     pub sampler: &'static str,
-    /// Passes made.
     pub passes: u32,
     /// CPU seconds of this process spent on them.
     pub cpu_s: f64,
@@ -131,7 +126,7 @@ impl Sampler {
 
     fn begin(&mut self, sample: impl FnOnce(&Receiver<f64>, &Mutex<Tracks>) -> Telemetry + Send + 'static) {
         let (sender, receiver) = channel();
-        let tracks = Arc::new(Mutex::new(Tracks::new()));
+        let tracks = Arc::new(Mutex::new(Tracks::default()));
         self.ticks.push(sender);
         self.tracks.push(tracks.clone());
         self.threads.push(spawn(move || sample(&receiver, &tracks)));
@@ -309,7 +304,7 @@ mod tests {
     #[test]
     fn ticks_give_series_costs_and_reasons() {
         let dir = tempfile::tempdir().unwrap();
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         let config = Config {
             epoch: Instant::now(),
             server_pid: Some(std::process::id()),

@@ -163,11 +163,6 @@ pub struct Tracks {
 }
 
 impl Tracks {
-    /// None yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Notes a counter's raw value.
     pub fn counter(
         &mut self,
@@ -181,7 +176,6 @@ impl Tracks {
         self.note(t, (source, name, instance, unit), Kind::Counter, value);
     }
 
-    /// Notes a level.
     pub fn gauge(
         &mut self,
         t: f64,
@@ -354,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_week_fits_and_keeps_its_edges() {
-        let mut tracks = Tracks::new();
+        let mut tracks = Tracks::default();
         let (from, to) = (10.0, 600_010.0);
         tracks.edge(from);
         let rates = |tracks: &mut Tracks| -> usize {
@@ -386,7 +380,7 @@ mod tests {
 
     #[test]
     fn tracks_find_their_own_whatever_the_order() {
-        let mut tracks = Tracks::new();
+        let mut tracks = Tracks::default();
         for t in 0..3 {
             let t = f64::from(t);
             tracks.gauge(t, "host", "run_queue", "", "", 1.0 + t);

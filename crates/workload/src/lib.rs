@@ -94,11 +94,12 @@ pub trait Configured: Send + Sync {
     fn is_loaded(&self, target: &wire::Target) -> Result<bool, Error> {
         loader::is_loaded(target, self.rows_by_table()?)
     }
-    /// Takes the figures that [`Configured::check`] compares with. Call it after the load and before the run.
+    /// Takes the figures that [`Configured::check`] compares with. Call it after the load and before the run. `counted`
+    /// are the rows of tables that were counted just before: those are not counted again.
     ///
     /// # Errors
     /// No connection or no tables.
-    fn baseline(&self, target: &wire::Target) -> Result<Baseline, Error>;
+    fn baseline(&self, target: &wire::Target, counted: &BTreeMap<String, u64>) -> Result<Baseline, Error>;
     /// Whether the tables are what the outcomes imply. Call it when all sessions of the run have been dropped,
     /// on the same `Configured` that made them: it has counted what they changed.
     ///

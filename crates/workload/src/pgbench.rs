@@ -328,7 +328,7 @@ impl Configured for ConfiguredScripts {
         loader::is_loaded(target, self.rows_by_table()?)
     }
 
-    fn baseline(&self, _target: &Target) -> Result<Baseline, Error> {
+    fn baseline(&self, _target: &Target, _counted: &BTreeMap<String, u64>) -> Result<Baseline, Error> {
         Ok(Baseline::default())
     }
 

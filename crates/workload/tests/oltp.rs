@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::collections::BTreeMap;
+
 use support::{SERVERS, configure, database, load_tables, run, run_and_check};
 use wire::blocking::Client;
 use workload::LoadMethod;
@@ -140,6 +142,21 @@ fn inserts_number_themselves_after_the_load() {
             let result = run_and_check(&*configured, &target, 3, 60, 9);
             assert_eq!(result.steps[0].outcomes.committed, 60, "{:?}", result.steps[0].errors);
         }
+    }
+}
+
+#[test]
+fn rows_that_were_counted_are_not_counted_again() {
+    for selector in SERVERS {
+        let Some(sandbox) = sandbox::testing::server(selector) else { continue };
+        let target = database(&sandbox, "counted");
+        let configured = configure("oltp_read_only", &[("tables", "2"), ("table_size", "100")], &target);
+        load_tables(&*configured, &target);
+        // A number that no count of these tables gives.
+        let counted = BTreeMap::from([("sbtest1".to_owned(), 7)]);
+        let before = configured.baseline(&target, &counted).expect("a baseline");
+        let rows = BTreeMap::from([("rows of sbtest1".to_owned(), 7), ("rows of sbtest2".to_owned(), 100)]);
+        assert_eq!(before.figures, rows, "{selector}");
     }
 }
 

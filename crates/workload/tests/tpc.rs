@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -76,7 +77,7 @@ fn tpcc_conditions_hold_after_the_server_was_killed() {
         let target = database(&sandbox, "killed");
         let configured = configure("tpcc", &[("warehouses", "1")], &target);
         load_tables(&*configured, &target);
-        let before = configured.baseline(&target).expect("a baseline");
+        let before = configured.baseline(&target, &BTreeMap::new()).expect("a baseline");
         let plan = load::LoadPlan {
             steps: vec![load::Step {
                 sessions: 8,

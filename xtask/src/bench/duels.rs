@@ -50,7 +50,7 @@ pub(super) fn make(
     request: &Request,
     done: &mut dyn FnMut(Life) -> ControlFlow<()>,
 ) -> Result<()> {
-    Ok(duel(home, request, &Watch { metrics: None }, &tell, &StopSwitch::new(), done)?)
+    Ok(duel(home, request, &Watch { metrics: None }, &tell, &StopSwitch::default(), done)?)
 }
 
 fn tell(event: Event<'_>) {

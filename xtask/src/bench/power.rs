@@ -18,7 +18,7 @@ use lab::bench::{self, Data, Level};
 use lab::duel::{self, Side};
 use lab::servers::{Server, parse_argument};
 use lab::watch::Watch;
-use lab::{Event, StopSwitch};
+use lab::{Event, OnServer, StopSwitch};
 use sandbox::Home;
 
 const WORKLOADS: [&str; 3] = ["oltp_read_write", "oltp_point_select", "tpcb"];
@@ -140,7 +140,7 @@ fn measure(home: &Home, asked: &Asked, workload: &str) -> Result<(Blocks, Blocks
     let Server::Selector(selector) = parse_argument(&asked.server)? else {
         bail!("{} is not a build", asked.server);
     };
-    let stop = StopSwitch::new();
+    let stop = StopSwitch::default();
     let observer = |event: Event<'_>| {
         if let Event::RunEnded { label, summary } = event {
             eprintln!(
@@ -193,20 +193,22 @@ fn measure(home: &Home, asked: &Asked, workload: &str) -> Result<(Blocks, Blocks
             continue;
         }
         let request = bench::Request {
-            workload: resolved.clone(),
-            options: options.clone(),
-            server: Server::Selector(selector.clone()),
+            on: OnServer {
+                workload: resolved.clone(),
+                options: options.clone(),
+                server: Server::Selector(selector.clone()),
+                workers: None,
+                settings: BTreeMap::new(),
+                profile: None,
+                seed: u64::from(block),
+            },
             sessions: vec![asked.sessions; 2],
             length: load::Length::Time(Duration::from_secs(u64::from(asked.slices))),
             warmup: WARMUP,
             pacing: load::Pacing::Closed,
-            workers: None,
             clients: 1,
-            settings: BTreeMap::new(),
-            profile: None,
             cpus: None,
             data: Data::Any,
-            seed: u64::from(block),
         };
         let began = Instant::now();
         let mut tps = Vec::new();

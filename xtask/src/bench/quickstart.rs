@@ -103,7 +103,7 @@ fn once(home: &Home, results: &Path) -> Result<(Duration, Vec<Found>)> {
         }
     };
     let began = Instant::now();
-    run_study(home, &request, &Watch { metrics: None }, &tell, &StopSwitch::new())?;
+    run_study(home, &request, &Watch { metrics: None }, &tell, &StopSwitch::default())?;
     let took = began.elapsed();
     let report = Report::of_stores(&[&Store::open_read_only(results)?], &Selection::Latest)?;
     let study = report.studies.first().context("the study left no record")?;

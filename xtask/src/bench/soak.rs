@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     let before_mb = resident_mb()?;
     let mut progress = Progress::new(Detail::Recorded(&mut store, id));
     let (mut peak_mb, mut after_an_hour_mb) = (before_mb, 0.0f64);
-    let mut tracks = Tracks::new();
+    let mut tracks = Tracks::default();
     let seen = Arc::new(AtomicI64::new(0));
     let mut failed = None;
     let mut observer = |event: Event<'_>| {

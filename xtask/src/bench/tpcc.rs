@@ -49,7 +49,7 @@ fn one_server(home: &Home, selector: &str) -> Result<bool> {
         report.analyze_time.as_secs_f64()
     );
 
-    let before = configured.baseline(&target)?;
+    let before = configured.baseline(&target, &BTreeMap::new())?;
     let plan = LoadPlan { steps: vec![step(Duration::from_secs(20))], ..LoadPlan::default() };
     let result = load::run(&plan, &*configured.sessions(&target, 1), &mut |_| (), &Stop::new())?;
     for figure in configured.figures(&result.steps[0]) {
@@ -59,7 +59,7 @@ fn one_server(home: &Home, selector: &str) -> Result<bool> {
     let checks = configured.check(&target, &before, &Ran::of(&result))?;
     let holds = show(&format!("after {SESSIONS} sessions"), &checks);
 
-    let before = configured.baseline(&target)?;
+    let before = configured.baseline(&target, &BTreeMap::new())?;
     let result = killed_in_between(&mut server, &*configured, &target)?;
     let checks = configured.check(&target, &before, &Ran::of(&result))?;
     let lost = result.steps[0].outcomes_whole.connection;

@@ -32,28 +32,16 @@ pub(crate) enum SandboxCommand {
     },
     /// Show one sandbox
     #[command(after_help = "Example:\n  plimsoll sandbox status m1")]
-    Status {
-        /// Its name
-        name: String,
-    },
+    Status(Named),
     /// Start its server
     #[command(after_help = "Example:\n  plimsoll sandbox start m1")]
-    Start {
-        /// Its name
-        name: String,
-    },
+    Start(Named),
     /// Stop its server
     #[command(after_help = "Example:\n  plimsoll sandbox stop m1")]
-    Stop {
-        /// Its name
-        name: String,
-    },
+    Stop(Named),
     /// Stop and start its server
     #[command(after_help = "Example:\n  plimsoll sandbox restart m1")]
-    Restart {
-        /// Its name
-        name: String,
-    },
+    Restart(Named),
     /// Open the server's own client, or a prompt of Plimsoll's where there is none
     #[command(
         after_help = "Examples:\n  plimsoll sandbox use m1\n  plimsoll sandbox use m1 -- -e 'SELECT version()'"
@@ -106,10 +94,13 @@ pub(crate) enum SandboxCommand {
     },
     /// Stop the server and remove everything of the sandbox
     #[command(after_help = "Example:\n  plimsoll sandbox destroy m1")]
-    Destroy {
-        /// Its name
-        name: String,
-    },
+    Destroy(Named),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Named {
+    /// Its name
+    pub(crate) name: String,
 }
 
 /// Forms of connection settings.

@@ -25,10 +25,9 @@ pub(crate) fn audit(args: &AuditArgs) -> Result<End, Failure> {
     let report = lab::audit::audit(&home, &request, &mounts, &|event: Event<'_>| plain.event(&event), &stop);
     plain.clear();
     let report = report?;
-    if let Some(mut json) = json {
+    if let Some(json) = json {
         let line = serde_json::to_string(&report).map_err(|error| Failure::Other(error.into()))?;
-        json.write(&format!("{line}\n"))?;
-        json.finish()?;
+        json.end(&format!("{line}\n"))?;
     }
     if !to_stdout {
         print(&text(&report))?;

@@ -6,12 +6,13 @@ use std::sync::{Mutex, PoisonError};
 
 use lab::bench::{Data, Level, Request, lines};
 use lab::plan::draw_seed;
-use lab::{Error, Event, servers};
+use lab::servers::{self, Server};
+use lab::{Error, Event, OnServer};
 use sandbox::Home;
 use serde_json::Value;
 use store::Status;
 
-use crate::args::{ArrivalsArg, BenchArgs};
+use crate::args::{ArrivalsArg, BenchArgs, OnServerArgs};
 use crate::commands::hdr::HdrLog;
 use crate::commands::out::Out;
 use crate::commands::stop_on_signals;
@@ -23,7 +24,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
     args.on.password.read()?;
     let request = request(args)?;
     if args.on.seed.is_none() {
-        tell!("seed {}", request.seed);
+        tell!("seed {}", request.on.seed);
     }
     let home = Home::find()?;
     let stop = stop_on_signals()?;
@@ -85,24 +86,17 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
 }
 
 fn request(args: &BenchArgs) -> Result<Request, Failure> {
-    let workload = lab::workloads::resolve(&args.on.workload)?;
-    let server = servers::parse_argument(&args.on.server)?;
-    let is_own = matches!(server, servers::Server::Selector(_));
-    if !is_own && (!args.on.set.is_empty() || args.on.profile.is_some() || args.cpus.is_some()) {
-        return Err(Error::Usage(
-            "--set, --profile and --cpus shape a sandbox of bench's own (--server flavor@version); this server runs \
-             already"
-                .into(),
-        )
-        .into());
-    }
-    if is_own && args.keep {
+    let on = on_server(
+        &args.on,
+        args.cpus.is_some(),
+        "--set, --profile and --cpus shape a sandbox of bench's own",
+    )?;
+    if args.keep && matches!(on.server, Server::Selector(_)) {
         return Err(Error::Usage(
             "--keep is for a named sandbox or a URL: a sandbox of bench's own begins without tables".into(),
         )
         .into());
     }
-    let options = workload_options(&workload, &args.on.options)?;
     let pacing = match args.rate {
         None => load::Pacing::Closed,
         Some(rate_tps) => load::Pacing::Open {
@@ -123,25 +117,40 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
         _ => Data::Any,
     };
     Ok(Request {
-        workload,
-        options,
-        server,
+        on,
         sessions: args.sessions.clone(),
         length,
         warmup: args.warmup,
         pacing,
-        workers: args.on.workers.map(usize::from),
         clients: args.clients,
-        settings: args.on.set.iter().cloned().collect(),
-        profile: args.on.profile,
         cpus: args.cpus.clone(),
         data,
-        seed: args.on.seed.unwrap_or_else(draw_seed),
+    })
+}
+
+/// What the flags say of workload and server. `is_shaped`: there are more of those that `only_own` is about, which are for
+/// a sandbox of the command's own.
+pub(crate) fn on_server(args: &OnServerArgs, is_shaped: bool, only_own: &str) -> Result<OnServer, Error> {
+    let workload = lab::workloads::resolve(&args.workload)?;
+    let server = servers::parse_argument(&args.server)?;
+    let is_own = matches!(server, Server::Selector(_));
+    if !is_own && (is_shaped || !args.set.is_empty() || args.profile.is_some()) {
+        let why = format!("{only_own} (--server flavor@version); this server runs already");
+        return Err(Error::Usage(why));
+    }
+    Ok(OnServer {
+        options: workload_options(&workload, &args.options)?,
+        workload,
+        server,
+        workers: args.workers.map(usize::from),
+        settings: args.set.iter().cloned().collect(),
+        profile: args.profile,
+        seed: args.seed.unwrap_or_else(draw_seed),
     })
 }
 
 /// The options given, if the workload has them.
-pub(crate) fn workload_options(
+fn workload_options(
     workload: &lab::workloads::Resolved,
     given: &[(String, String)],
 ) -> Result<BTreeMap<String, String>, Error> {

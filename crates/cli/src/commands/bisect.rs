@@ -44,9 +44,8 @@ pub(crate) fn bisect(args: &BisectArgs) -> Result<End, Failure> {
         );
     }
     let outcome = outcome?;
-    if let Some(mut out) = out {
-        out.write(&format!("{}\n", as_json(&outcome, &names)))?;
-        out.finish()?;
+    if let Some(out) = out {
+        out.end(&format!("{}\n", as_json(&outcome, &names)))?;
     }
     if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
         print(&text(&outcome, &described))?;

@@ -73,9 +73,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<End, Failure> {
         if path.as_os_str() == "-" {
             print_data(&line)?;
         } else {
-            let mut out = Out::create(path)?;
-            out.write(&line)?;
-            out.finish()?;
+            Out::create(path)?.end(&line)?;
         }
     } else {
         print(&told(&args.file.display().to_string(), &proof))?;

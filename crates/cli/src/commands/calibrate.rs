@@ -25,9 +25,8 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<End, Failure> {
         lab::calibrate::calibrate(&home, &request, &attach, &|event: Event<'_>| plain.event(&event), &stop);
     plain.clear();
     let found = found?;
-    if let Some(mut json) = json {
-        json.write(&format!("{}\n", found.json(&lab::host::facts())))?;
-        json.finish()?;
+    if let Some(json) = json {
+        json.end(&format!("{}\n", found.json(&lab::host::facts())))?;
     }
     if !to_stdout {
         print(&text(&found))?;

@@ -32,9 +32,7 @@ pub(crate) fn changes(args: &ChangesArgs) -> Result<End, Failure> {
     }
     let found = changes::find(&file, &ChangeRules::default())?;
     let Some(path) = &args.json else { return print(&text(&file, &found)) };
-    let mut out = Out::create(path)?;
-    out.write(&format!("{}\n", as_json(&file, &found)))?;
-    out.finish()?;
+    Out::create(path)?.end(&format!("{}\n", as_json(&file, &found)))?;
     if path.as_os_str() == "-" { Ok(End::Done) } else { print(&text(&file, &found)) }
 }
 

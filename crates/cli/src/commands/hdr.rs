@@ -27,7 +27,6 @@ pub(crate) struct HdrLog {
 }
 
 impl HdrLog {
-    /// Begins a file.
     pub(crate) fn create(path: &Path) -> Result<HdrLog, Failure> {
         let out = NewFile::create(path)
             .map_err(|error| Failure::Usage(format!("cannot write {}: {error}", path.display())))?;
@@ -76,7 +75,6 @@ impl HdrLog {
         Ok(())
     }
 
-    /// Ends the file.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         if let Some(failure) = self.problem {
             return Err(failure);

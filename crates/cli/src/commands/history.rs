@@ -48,9 +48,7 @@ fn load(args: &HistorySeriesArgs) -> Result<History, Failure> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let mut out = Out::create(path)?;
-    out.write(text)?;
-    out.finish()?;
+    Out::create(path)?.end(text)?;
     if path.as_os_str() != "-" {
         tell!("wrote {}", path.display());
     }

@@ -2,15 +2,13 @@
 
 use std::io::Write;
 
-use lab::bench::Data;
+use lab::Event;
 use lab::line::{Asked, EndedBy, Found, Promise, Request};
-use lab::plan::draw_seed;
-use lab::{Error, Event, servers};
 use sandbox::Home;
 use store::Line;
 
 use crate::args::LineArgs;
-use crate::commands::bench::workload_options;
+use crate::commands::bench::on_server;
 use crate::commands::out::Out;
 use crate::commands::stop_on_signals;
 use crate::exit::{End, Failure, output};
@@ -22,7 +20,7 @@ pub(crate) fn line(args: &LineArgs, command: String) -> Result<End, Failure> {
     let request = request(args, command)?;
     request.asked.check()?;
     if args.on.seed.is_none() {
-        tell!("seed {}", request.seed);
+        tell!("seed {}", request.on.seed);
     }
     let home = Home::find()?;
     let stop = stop_on_signals()?;
@@ -48,29 +46,12 @@ pub(crate) fn line(args: &LineArgs, command: String) -> Result<End, Failure> {
 }
 
 fn request(args: &LineArgs, command: String) -> Result<Request, Failure> {
-    let workload = lab::workloads::resolve(&args.on.workload)?;
-    let server = servers::parse_argument(&args.on.server)?;
-    let is_own = matches!(server, servers::Server::Selector(_));
-    if !is_own && (!args.on.set.is_empty() || args.on.profile.is_some()) {
-        return Err(Error::Usage(
-            "--set and --profile shape a sandbox of line's own (--server flavor@version); this server runs already"
-                .into(),
-        )
-        .into());
-    }
-    let options = workload_options(&workload, &args.on.options)?;
+    let on = on_server(&args.on, false, "--set and --profile shape a sandbox of line's own")?;
     let promises =
         args.promise.iter().map(|text| Promise::read(text)).collect::<Result<Vec<_>, _>>()?.concat();
     Ok(Request {
-        workload,
-        options,
-        server,
+        on,
         asked: Asked::new(promises, args.budget, args.hold, args.sessions_max),
-        workers: args.on.workers.map(usize::from),
-        settings: args.on.set.iter().cloned().collect(),
-        profile: args.on.profile,
-        data: Data::Any,
-        seed: args.on.seed.unwrap_or_else(draw_seed),
         results: args.results.clone(),
         new: args.new,
         command,

@@ -180,7 +180,7 @@ pub(crate) fn stop_on_signals_of_script() -> Result<StopSwitch, Failure> {
 }
 
 fn on_signals(pressed: impl Fn(u32) + Send + 'static) -> Result<StopSwitch, Failure> {
-    let stop = StopSwitch::new();
+    let stop = StopSwitch::default();
     let turned = stop.clone();
     ctrlc::set_handler(move || pressed(turned.press()))
         .map_err(|error| Failure::Other(anyhow::Error::new(error).context("taking over Ctrl-C")))?;

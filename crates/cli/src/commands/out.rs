@@ -39,6 +39,12 @@ impl Out {
         }
     }
 
+    /// Adds the last of it, and puts the file in its place.
+    pub(crate) fn end(mut self, text: &str) -> Result<(), Failure> {
+        self.write(text)?;
+        self.finish()
+    }
+
     /// Puts the file in its place.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         let Some(file) = self.file else { return Ok(()) };

@@ -154,7 +154,5 @@ pub(crate) fn write_html(report: &Report, path: &Path) -> Result<(), Failure> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let mut out = Out::create(path)?;
-    out.write(text)?;
-    out.finish()
+    Out::create(path)?.end(text)
 }

@@ -194,13 +194,11 @@ impl CheckFiles {
 
     /// Writes them, and where GitHub listens, annotations.
     fn write(self, gates: &[Gate], studies: &[StudyReport]) -> Result<(), Failure> {
-        if let Some(mut out) = self.junit {
-            out.write(&::report::ci::junit(gates, studies))?;
-            out.finish()?;
+        if let Some(out) = self.junit {
+            out.end(&::report::ci::junit(gates, studies))?;
         }
-        if let Some(mut out) = self.summary {
-            out.write(&::report::ci::summary(gates, studies))?;
-            out.finish()?;
+        if let Some(out) = self.summary {
+            out.end(&::report::ci::summary(gates, studies))?;
         }
         if std::env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true") {
             ::report::ci::annotations(gates, studies).iter().for_each(|line| tell!("{line}"));
@@ -292,7 +290,7 @@ fn short_of_blocks(study: &StudyReport) -> Vec<String> {
 
 /// Shows the latest values as Prometheus text while the study runs.
 fn serve(address: SocketAddr) -> Result<Metrics, Failure> {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let bound = metrics
         .serve(address)
         .map_err(|error| Failure::Usage(format!("--metrics {address}: {error}: choose another port")))?;

@@ -12,7 +12,7 @@ use lab::{Error, servers};
 use sandbox::{Flavor, Home, Life, Listen, Sandbox, Spec, State, Status, Storage};
 use serde_json::{Value, json};
 
-use crate::args::{DeployArgs, SandboxCommand};
+use crate::args::{DeployArgs, Named, SandboxCommand};
 use crate::commands::prompt::prompt;
 use crate::commands::{env, print, print_data, told};
 use crate::exit::{End, Failure, output};
@@ -25,18 +25,18 @@ pub(crate) fn sandbox(command: SandboxCommand) -> Result<End, Failure> {
     match command {
         SandboxCommand::Deploy(args) => deploy(&home, args),
         SandboxCommand::List { json } => list(&home, json),
-        SandboxCommand::Status { name } => print(&details(&Sandbox::open(&home, &name)?.status()?)),
-        SandboxCommand::Start { name } => {
+        SandboxCommand::Status(Named { name }) => print(&details(&Sandbox::open(&home, &name)?.status()?)),
+        SandboxCommand::Start(Named { name }) => {
             let mut sandbox = Sandbox::open(&home, &name)?;
             sandbox.start()?;
             print(&details(&sandbox.status()?))
         }
-        SandboxCommand::Stop { name } => {
+        SandboxCommand::Stop(Named { name }) => {
             let report = Sandbox::open(&home, &name)?.stop()?;
             let how = if report.killed { "killed, as it did not stop in time," } else { "stopped" };
             print(&format!("{name} {how} after {}\n", time(report.took)))
         }
-        SandboxCommand::Restart { name } => {
+        SandboxCommand::Restart(Named { name }) => {
             let report = Sandbox::open(&home, &name)?.restart()?;
             print(&format!("{name} restarted; stopping took {}\n", time(report.took)))
         }
@@ -46,7 +46,7 @@ pub(crate) fn sandbox(command: SandboxCommand) -> Result<End, Failure> {
         SandboxCommand::Env { name, format, tcp } => {
             print_data(&env::settings(&Sandbox::open(&home, &name)?, format, tcp)?)
         }
-        SandboxCommand::Destroy { name } => {
+        SandboxCommand::Destroy(Named { name }) => {
             Sandbox::open(&home, &name)?.destroy()?;
             print(&format!("{name} destroyed\n"))
         }

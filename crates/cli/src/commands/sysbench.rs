@@ -79,9 +79,7 @@ fn keep(finished: &Finished, looking: Looking, line: &str) -> Result<(), Failure
     let Some(onlooker) = looking.onlooker else { return Ok(()) };
     let record = record(finished, onlooker);
     if let Some(path) = json {
-        let mut out = Out::create(path)?;
-        out.write(&format!("{}\n", as_json(finished, &record)))?;
-        out.finish()?;
+        Out::create(path)?.end(&format!("{}\n", as_json(finished, &record)))?;
     }
     if let Some(folder) = results {
         let gathering = Gathering {

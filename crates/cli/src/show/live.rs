@@ -60,7 +60,7 @@ impl Live {
             restore();
             return None;
         };
-        let state = Arc::new(Mutex::new(State::new()));
+        let state = Arc::new(Mutex::new(State::default()));
         let over = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("live view".into()).spawn({
             let (state, over, stop) = (Arc::clone(&state), Arc::clone(&over), stop.clone());
@@ -73,7 +73,6 @@ impl Live {
         Some(Live { state, over, thread: Some(thread) })
     }
 
-    /// Takes in what happened.
     pub(crate) fn event(&self, event: &Event<'_>) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).event(event, Instant::now());
     }
@@ -161,7 +160,6 @@ impl Palette {
     }
 }
 
-/// Draws one frame.
 pub(crate) fn draw(frame: &mut Frame<'_>, state: &State, coloured: bool, now: Instant) {
     let palette = Palette::new(coloured);
     let (shown_warnings, warning_lines) =
@@ -340,7 +338,7 @@ mod tests {
 
     #[test]
     fn the_view_shows_what_goes_on() {
-        let mut state = State::new();
+        let mut state = State::default();
         let now = Instant::now();
         let planned = Event::Planned {
             title: "MariaDB and PostgreSQL side by side",
@@ -403,14 +401,14 @@ mod tests {
         assert_eq!(last_warnings(&warnings, 25), (&warnings[2..], 1));
         assert_eq!(last_warnings(&warnings[..2], 10), (&warnings[1..2], 5));
         assert_eq!(last_warnings(&[], 80).1, 0);
-        let mut state = State::new();
+        let mut state = State::default();
         state.event(&Event::Warning(long.trim()), Instant::now());
         assert_eq!(screen(&state).matches("word").count(), 30);
     }
 
     #[test]
     fn a_small_terminal_is_no_reason_to_panic() {
-        let state = State::new();
+        let state = State::default();
         for (width, height) in [(1, 1), (10, 3), (200, 5)] {
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
             terminal.draw(|frame| draw(frame, &state, true, Instant::now())).unwrap();

@@ -35,7 +35,7 @@ impl Plain {
     pub(crate) fn new() -> Plain {
         Plain {
             inner: Mutex::new(Inner {
-                state: State::new(),
+                state: State::default(),
                 is_terminal: super::is_capable(&std::io::stderr()),
                 is_open: false,
                 reminded: Instant::now(),
@@ -55,7 +55,6 @@ impl Plain {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what happened.
     pub(crate) fn event(&self, event: &Event<'_>) {
         self.lock().event(event);
     }

@@ -60,7 +60,7 @@ struct TrippedRuns {
 }
 
 /// The work as a whole, and what goes on now.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) title: String,
     pub(crate) runs: usize,
@@ -93,36 +93,6 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new() -> State {
-        State {
-            title: String::new(),
-            runs: 0,
-            finished: 0,
-            to_do: 0,
-            made: 0,
-            failed: 0,
-            invalid: 0,
-            blocks: 0,
-            cells: 0,
-            run_length: None,
-            began: None,
-            label: None,
-            phase: None,
-            doing: String::new(),
-            progress: None,
-            sessions: 0,
-            step_began: None,
-            tps: VecDeque::new(),
-            second: None,
-            errors: 0,
-            warnings: Vec::new(),
-            ended: VecDeque::new(),
-            stop_presses: 0,
-            tripped: BTreeMap::new(),
-        }
-    }
-
-    /// Takes in what happened.
     pub(crate) fn event(&mut self, event: &Event<'_>, now: Instant) {
         match event {
             Event::Waiting { holder, goes_on_after } => {
@@ -363,7 +333,7 @@ mod tests {
             line.contains("8 sessions: 1,234 TPS") && line.contains(", invalid (noisy_host) ("),
             "{line}"
         );
-        let mut state = State::new();
+        let mut state = State::default();
         for _ in 0..2 {
             state.event(&Event::RunEnded { label: &label, summary: &summary }, Instant::now());
         }
@@ -383,7 +353,7 @@ mod tests {
             Tripped { name: "not_steady".into(), remedy: "measure longer".into(), effect: Effect::Noted };
         let line = ended_line(&label(), &summary);
         assert!(line.ends_with("p95 3.20 ms, marked (not_steady) (5.8 s)"), "{line}");
-        let mut state = State::new();
+        let mut state = State::default();
         state.event(&Event::RunEnded { label: &label(), summary: &summary }, Instant::now());
         assert_eq!(state.gates(), ["not_steady marks 1 run, which counts all the same: measure longer"]);
         assert_eq!(state.invalid, 0);
@@ -392,7 +362,7 @@ mod tests {
     #[test]
     fn the_time_left_follows_the_runs_made() {
         let start = Instant::now();
-        let mut state = State::new();
+        let mut state = State::default();
         let planned = Event::Planned {
             title: "t",
             runs: 60,
@@ -412,7 +382,7 @@ mod tests {
 
     #[test]
     fn the_chart_keeps_a_minute() {
-        let mut state = State::new();
+        let mut state = State::default();
         let interval = load::IntervalResult { second: 1, duration_s: 1.0, ..load::IntervalResult::default() };
         for _ in 0..100 {
             state.event(&Event::Interval { sessions: 1, interval: &interval }, Instant::now());

@@ -57,7 +57,6 @@ pub(crate) fn wrapped(text: &str, indent: &str, width: Option<usize>) -> String 
     lines.join(&format!("\n{indent}"))
 }
 
-/// The figures of each cell.
 fn figures(study: &StudyReport, width: Option<usize>) -> String {
     let is_open = study.points.iter().any(|point| study.pacing(point).is_some());
     let mut columns = vec![("cell", Align::Left), ("sessions", Align::Right)];

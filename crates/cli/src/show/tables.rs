@@ -26,7 +26,6 @@ impl Table {
         }
     }
 
-    /// One more row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().map(shortened).collect());
     }

@@ -33,12 +33,10 @@ use crate::machine::take_for_measuring;
 use crate::observe::{Event, Observer};
 use crate::record;
 use crate::stop::StopSwitch;
-use crate::subject::next_number;
+use crate::subject::sandbox_name;
 
-/// What to audit.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The build.
     pub server: Selector,
     /// Durability level to start from.
     pub profile: Option<Profile>,
@@ -54,9 +52,7 @@ pub struct Request {
     pub sessions: u32,
     /// Decides the moments and all that is random.
     pub seed: u64,
-    /// Directory of the results.
     pub results: PathBuf,
-    /// Version of plimsoll.
     pub version: String,
 }
 
@@ -96,7 +92,6 @@ impl KindReport {
     }
 }
 
-/// The whole audit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// Version of this format.
@@ -105,17 +100,13 @@ pub struct Report {
     pub server: String,
     /// Identity of the build.
     pub build: String,
-    /// Profile asked for.
     pub profile: Option<String>,
     /// Variables asked for.
     pub settings: BTreeMap<String, String>,
     /// Class that the settings promise: full, process-crash, lossy, corruptible.
     pub durability: String,
-    /// Sessions.
     pub sessions: u32,
-    /// Seed.
     pub seed: u64,
-    /// By kind.
     pub kinds: Vec<KindReport>,
     /// Why it may not have had the machine to itself.
     pub doubt: Option<String>,
@@ -158,12 +149,6 @@ impl Kept {
         let id = store.begin_audit(host, build, &start)?;
         Ok(Kept { store, id })
     }
-
-    /// Keeps a round and tells of it.
-    fn round(&mut self, kind: Kind, of: u32, round: &Round, observer: Observer<'_>) -> Result<(), Error> {
-        tell(observer, kind, of, round);
-        Ok(self.store.add_audit_round(self.id, kind, round)?)
-    }
 }
 
 /// What decides, with the environment: what a preloaded library does to a server it does not do to the others.
@@ -194,20 +179,21 @@ pub fn audit(
     // Little to recover and to copy: what is audited is the last second.
     spec.buffer_bytes = Some(64 << 20);
     let durability = spec.durability();
-    let mut kept = Kept::begin(request, &spec, machine.doubt.clone())?;
+    let kept = Kept::begin(request, &spec, machine.doubt.clone())?;
+    let mut auditing = Auditing { home, request, spec: &spec, kept, observer, stop };
     let mut kinds = Vec::new();
     for &kind in &request.kinds {
         if stop.is_requested() {
             return Err(Error::Interrupted);
         }
         let rounds = match kind {
-            Kind::ProcessCrash => process_crashes(home, &spec, request, &mut kept, observer, stop).map(Ok),
-            Kind::PowerCut => power_cuts(home, &spec, request, mounts, &mut kept, observer, stop),
+            Kind::ProcessCrash => auditing.process_crashes().map(Ok),
+            Kind::PowerCut => auditing.power_cuts(mounts),
         }?;
         let (rounds, not_done) = match rounds {
             Ok(rounds) => (rounds, None),
             Err(why) => {
-                kept.store.add_audit_gap(kept.id, kind, &why)?;
+                auditing.kept.store.add_audit_gap(auditing.kept.id, kind, &why)?;
                 (Vec::new(), Some(why))
             }
         };
@@ -268,50 +254,96 @@ fn promise(durability: Durability, kind: Kind) -> AuditPromise {
 }
 
 fn named(spec: &Spec, what: &str) -> Spec {
-    Spec { name: format!("audit-{what}-{}-{}", std::process::id(), next_number()), ..spec.clone() }
+    Spec { name: sandbox_name(&format!("audit-{what}")), ..spec.clone() }
 }
 
-fn process_crashes(
-    home: &Home,
-    spec: &Spec,
-    request: &Request,
-    kept: &mut Kept,
-    observer: Observer<'_>,
-    stop: &StopSwitch,
-) -> Result<Vec<Round>, Error> {
-    let mut server = Sandbox::deploy(home, &named(spec, "crash"), &|_| ())?;
-    let mut ledger = made_for_good(&mut server, request, 0)?;
-    let rounds = rounds(Kind::ProcessCrash, request, kept, observer, stop, |number| {
-        let work = ledger.start(&server);
-        let ran = work.wait_for_a_random_moment(stop);
-        server.kill()?;
-        // Whatever a session was told it was told by a server that still lived.
-        let noted = work.end();
-        Ok(restart(&mut server, &mut ledger, number, ran, &noted))
-    })?;
-    server.destroy()?;
-    Ok(rounds)
+struct Auditing<'a> {
+    home: &'a Home,
+    request: &'a Request,
+    spec: &'a Spec,
+    kept: Kept,
+    observer: Observer<'a>,
+    stop: &'a StopSwitch,
 }
 
-/// Makes rounds until one fails, and keeps each.
-fn rounds(
-    kind: Kind,
-    request: &Request,
-    kept: &mut Kept,
-    observer: Observer<'_>,
-    stop: &StopSwitch,
-    mut make: impl FnMut(u32) -> Result<Round, Error>,
-) -> Result<Vec<Round>, Error> {
-    let mut rounds: Vec<Round> = Vec::new();
-    for number in 1..=request.rounds {
-        if stop.is_requested() || rounds.last().is_some_and(|round| round.failure.is_some()) {
-            break;
-        }
-        let round = make(number)?;
-        kept.round(kind, request.rounds, &round, observer)?;
-        rounds.push(round);
+impl Auditing<'_> {
+    fn process_crashes(&mut self) -> Result<Vec<Round>, Error> {
+        let mut server = Sandbox::deploy(self.home, &named(self.spec, "crash"), &|_| ())?;
+        let mut ledger = made_for_good(&mut server, self.request, 0)?;
+        let stop = self.stop;
+        let rounds = self.rounds(Kind::ProcessCrash, |number| {
+            let work = ledger.start(&server);
+            let ran = work.wait_for_a_random_moment(stop);
+            server.kill()?;
+            // Whatever a session was told it was told by a server that still lived.
+            let noted = work.end();
+            Ok(restart(&mut server, &mut ledger, number, ran, &noted))
+        })?;
+        server.destroy()?;
+        Ok(rounds)
     }
-    Ok(rounds)
+
+    /// Makes rounds until one fails, and keeps each.
+    fn rounds(
+        &mut self,
+        kind: Kind,
+        mut make: impl FnMut(u32) -> Result<Round, Error>,
+    ) -> Result<Vec<Round>, Error> {
+        let mut rounds: Vec<Round> = Vec::new();
+        for number in 1..=self.request.rounds {
+            if self.stop.is_requested() || rounds.last().is_some_and(|round| round.failure.is_some()) {
+                break;
+            }
+            let round = make(number)?;
+            tell(self.observer, kind, self.request.rounds, &round);
+            self.kept.store.add_audit_round(self.kept.id, kind, &round)?;
+            rounds.push(round);
+        }
+        Ok(rounds)
+    }
+
+    /// Rounds, or why there are none: no root, no FUSE, no loop devices.
+    fn power_cuts(
+        &mut self,
+        mounts: &io::Result<PrivateMounts>,
+    ) -> Result<Result<Vec<Round>, String>, Error> {
+        let mounts = match mounts {
+            Ok(mounts) => mounts,
+            Err(why) => return Ok(Err(why.to_string())),
+        };
+        match PowerDisk::create(&self.home.path().join("audit"), self.request.seed, mounts) {
+            Ok(mut disk) => self.cut_rounds(&mut disk).map(Ok),
+            Err(why) => Ok(Err(why.to_string())),
+        }
+    }
+
+    fn cut_rounds(&mut self, disk: &mut PowerDisk) -> Result<Vec<Round>, Error> {
+        let mut spec = named(self.spec, "power");
+        spec.storage = Some(Storage::at("audit", disk.path().to_owned()));
+        let mut server = Sandbox::deploy(self.home, &spec, &|_| ())?;
+        let mut ledger = made_for_good(&mut server, self.request, 0x5eed)?;
+        let failed = |error: io::Error| Error::Run(format!("the power cut could not be made: {error}"));
+        disk.settle().map_err(failed)?;
+        let stop = self.stop;
+        let rounds = self.rounds(Kind::PowerCut, |number| {
+            let work = ledger.start(&server);
+            let ran = work.wait_for_a_random_moment(stop);
+            // What the server confirms from now on it confirms without power.
+            let noted = work.noted();
+            // By turns: what loses most, and what leaves most behind that belongs together.
+            let unflushed = if number % 2 == 1 { Unflushed::Dropped } else { Unflushed::Torn };
+            let cut = disk.cut(unflushed);
+            server.kill()?;
+            work.end();
+            let cut = cut.and_then(|cut| disk.restore().map(|()| cut)).map_err(failed)?;
+            let mut round = restart(&mut server, &mut ledger, number, ran, &noted);
+            round.unflushed = Some(unflushed);
+            (round.unflushed_bytes, round.dropped_bytes) = (cut.unflushed_bytes, cut.dropped_bytes);
+            Ok(round)
+        })?;
+        server.destroy()?;
+        Ok(rounds)
+    }
 }
 
 /// A ledger whose empty tables no crash can take: a clean stop writes everything, whatever the settings leave
@@ -321,62 +353,6 @@ fn made_for_good(server: &mut Sandbox, request: &Request, salt: u64) -> Result<L
     server.stop()?;
     server.start()?;
     Ok(ledger)
-}
-
-/// Rounds, or why there are none: no root, no FUSE, no loop devices.
-fn power_cuts(
-    home: &Home,
-    spec: &Spec,
-    request: &Request,
-    mounts: &io::Result<PrivateMounts>,
-    kept: &mut Kept,
-    observer: Observer<'_>,
-    stop: &StopSwitch,
-) -> Result<Result<Vec<Round>, String>, Error> {
-    let mounts = match mounts {
-        Ok(mounts) => mounts,
-        Err(why) => return Ok(Err(why.to_string())),
-    };
-    match PowerDisk::create(&home.path().join("audit"), request.seed, mounts) {
-        Ok(mut disk) => cut_rounds(home, spec, request, &mut disk, kept, observer, stop).map(Ok),
-        Err(why) => Ok(Err(why.to_string())),
-    }
-}
-
-fn cut_rounds(
-    home: &Home,
-    spec: &Spec,
-    request: &Request,
-    disk: &mut PowerDisk,
-    kept: &mut Kept,
-    observer: Observer<'_>,
-    stop: &StopSwitch,
-) -> Result<Vec<Round>, Error> {
-    let mut spec = named(spec, "power");
-    let datadir: PathBuf = disk.path().to_owned();
-    spec.storage = Some(Storage::at("audit", datadir));
-    let mut server = Sandbox::deploy(home, &spec, &|_| ())?;
-    let mut ledger = made_for_good(&mut server, request, 0x5eed)?;
-    let failed = |error: io::Error| Error::Run(format!("the power cut could not be made: {error}"));
-    disk.settle().map_err(failed)?;
-    let rounds = rounds(Kind::PowerCut, request, kept, observer, stop, |number| {
-        let work = ledger.start(&server);
-        let ran = work.wait_for_a_random_moment(stop);
-        // What the server confirms from now on it confirms without power.
-        let noted = work.noted();
-        // By turns: what loses most, and what leaves most behind that belongs together.
-        let unflushed = if number % 2 == 1 { Unflushed::Dropped } else { Unflushed::Torn };
-        let cut = disk.cut(unflushed);
-        server.kill()?;
-        work.end();
-        let cut = cut.and_then(|cut| disk.restore().map(|()| cut)).map_err(failed)?;
-        let mut round = restart(&mut server, &mut ledger, number, ran, &noted);
-        round.unflushed = Some(unflushed);
-        (round.unflushed_bytes, round.dropped_bytes) = (cut.unflushed_bytes, cut.dropped_bytes);
-        Ok(round)
-    })?;
-    server.destroy()?;
-    Ok(rounds)
 }
 
 /// Starts the server on what is left, and looks.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use load::clients::{Client, Process, Ran, receive, send};
 use load::{LoadError, LoadPlan, LoadResult, Stop};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wire::{Endpoint, Protocol, Secret, Target, TlsClient, TlsMode};
 use workload::{Configured, Dialect, Totals, ids};
 
@@ -49,7 +49,8 @@ struct Setup {
     content_sha256: Option<String>,
     options: BTreeMap<String, String>,
     dialect: Dialect,
-    target: SentTarget,
+    #[serde(with = "SentTarget")]
+    target: Target,
     /// Which of how many, from 0.
     client: u64,
     clients: u64,
@@ -78,28 +79,43 @@ struct Farewell {
     ids_passed: u64,
 }
 
-/// A [`Target`] on its way through the pipe, the only place where its password stands in the open.
+/// A [`Target`] on its way through the pipe, the only place where its password stands in the open. What is new in it, or in
+/// what it is made of, does not compile until it is here.
 #[derive(Serialize, Deserialize)]
+#[serde(remote = "Target")]
 struct SentTarget {
-    is_postgres: bool,
-    socket: Option<PathBuf>,
-    host: String,
-    port: u16,
+    #[serde(with = "SentProtocol")]
+    protocol: Protocol,
+    #[serde(with = "SentEndpoint")]
+    endpoint: Endpoint,
     user: String,
-    password: String,
+    #[serde(serialize_with = "revealed", deserialize_with = "secret")]
+    password: Secret,
     database: Option<String>,
     #[serde(with = "SentTls")]
     tls: TlsMode,
     tls_ca: Option<PathBuf>,
-    tls_certificate: Option<PathBuf>,
-    tls_key: Option<PathBuf>,
-    tls_ciphers: String,
+    #[serde(with = "SentTlsClient")]
+    tls_client: TlsClient,
     is_compressed: bool,
     connect_timeout: Duration,
     statement_timeout: Duration,
 }
 
-/// A [`TlsMode`]; one that is new does not compile until it is here, rather than going unencrypted.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Protocol")]
+enum SentProtocol {
+    Mysql,
+    Postgres,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Endpoint")]
+enum SentEndpoint {
+    Unix(PathBuf),
+    Tcp { host: String, port: u16 },
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "TlsMode")]
 enum SentTls {
@@ -110,56 +126,20 @@ enum SentTls {
     VerifyFull,
 }
 
-impl From<&Target> for SentTarget {
-    fn from(target: &Target) -> SentTarget {
-        let (socket, host, port) = match &target.endpoint {
-            Endpoint::Unix(path) => (Some(path.clone()), String::new(), 0),
-            Endpoint::Tcp { host, port } => (None, host.clone(), *port),
-        };
-        SentTarget {
-            is_postgres: target.protocol == Protocol::Postgres,
-            socket,
-            host,
-            port,
-            user: target.user.clone(),
-            password: target.password.reveal().to_owned(),
-            database: target.database.clone(),
-            tls: target.tls,
-            tls_ca: target.tls_ca.clone(),
-            tls_certificate: target.tls_client.certificate.clone(),
-            tls_key: target.tls_client.key.clone(),
-            tls_ciphers: target.tls_client.ciphers.clone(),
-            is_compressed: target.is_compressed,
-            connect_timeout: target.connect_timeout,
-            statement_timeout: target.statement_timeout,
-        }
-    }
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "TlsClient")]
+struct SentTlsClient {
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    ciphers: String,
 }
 
-impl From<SentTarget> for Target {
-    fn from(sent: SentTarget) -> Target {
-        let endpoint = match sent.socket {
-            Some(path) => Endpoint::Unix(path),
-            None => Endpoint::Tcp { host: sent.host, port: sent.port },
-        };
-        Target {
-            protocol: if sent.is_postgres { Protocol::Postgres } else { Protocol::Mysql },
-            endpoint,
-            user: sent.user,
-            password: Secret::new(sent.password),
-            database: sent.database,
-            tls: sent.tls,
-            tls_ca: sent.tls_ca,
-            tls_client: TlsClient {
-                certificate: sent.tls_certificate,
-                key: sent.tls_key,
-                ciphers: sent.tls_ciphers,
-            },
-            is_compressed: sent.is_compressed,
-            connect_timeout: sent.connect_timeout,
-            statement_timeout: sent.statement_timeout,
-        }
-    }
+fn revealed<S: Serializer>(password: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(password.reveal())
+}
+
+fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
+    String::deserialize(deserializer).map(Secret::new)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -207,7 +187,7 @@ impl Clients {
         let mut all = Clients {
             clients: Vec::new(),
             processes: Vec::new(),
-            classes: server.configured.statement_classes(),
+            classes: server.made.configured.statement_classes(),
         };
         for client in 0..order.clients {
             let setup = Setup {
@@ -217,7 +197,7 @@ impl Clients {
                 content_sha256: order.workload.content_sha256().map(str::to_owned),
                 options: order.options.clone(),
                 dialect: dialect.clone(),
-                target: SentTarget::from(&server.target),
+                target: server.target.clone(),
                 client: client.into(),
                 clients: order.clients.into(),
             };
@@ -275,7 +255,6 @@ impl Clients {
         Ok(())
     }
 
-    /// Their process ids.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.processes.iter().map(|process| process.pid).collect()
     }
@@ -422,8 +401,8 @@ mod tests {
         ];
         for url in urls {
             let target = Target::parse(url).unwrap();
-            let text = serde_json::to_string(&SentTarget::from(&target)).unwrap();
-            let back = Target::from(serde_json::from_str::<SentTarget>(&text).unwrap());
+            let sent = SentTarget::serialize(&target, serde_json::value::Serializer).unwrap();
+            let back = SentTarget::deserialize(sent).unwrap();
             assert_eq!(format!("{back:?}"), format!("{target:?}"));
             assert_eq!(back.password.reveal(), target.password.reveal());
         }

@@ -56,5 +56,5 @@ fn configured(setup: Setup) -> Result<(Box<dyn Configured>, Target), String> {
         ));
     }
     let configured = workload.configure(&setup.options, setup.dialect).map_err(|error| error.to_string())?;
-    Ok((configured, Target::from(setup.target)))
+    Ok((configured, setup.target))
 }

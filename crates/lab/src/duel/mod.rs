@@ -1,4 +1,4 @@
-//! Duels: the servers of a comparison are alive at the same time, and the load goes to them in turns, in slices of half a
+//! Duels: the servers of a comparison are alive at the same time, and the load goes to them in turns, in slices of a
 //! second. What disturbs the machine for longer than a slice disturbs all of them alike.
 //!
 //! A study has duels with `pairing = "duel"`; [`duel`] makes them without a study file.
@@ -13,25 +13,24 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use sandbox::{Build, Home, Profile, Spec};
-use store::{Key, RunEnd, RunStart, Slice, Status};
+use store::{RunEnd, RunStart, Slice, Status};
 
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
 use crate::machine::take_for_measuring;
 use crate::make::{Making, make_together};
 use crate::observe::{Observer, RunLabel};
+use crate::on_server::key;
 use crate::plan::mix;
 use crate::provision::Place;
 use crate::run::{Around, Asked, Order};
 use crate::stop::{SIDES_MAX, StopSwitch};
 use crate::study::MachineWishes;
-use crate::subject::next_number;
+use crate::subject::sandbox_name;
 use crate::workloads::Resolved;
 
-/// Length of the measured phase of a slice. A machine's speed changes from second to second, so the nearer two slices lie
-/// the more of it cancels; and a neighbour's bursts disturb fewer short slices than long ones. Shorter ones would pay more
-/// for their warm-up, and cut more transactions of a slow server at their edges.
-pub const SLICE: Duration = Duration::from_millis(500);
+/// Length of the measured phase of a slice.
+pub const SLICE: Duration = Duration::from_secs(1);
 /// Before the measured phase of each slice but the first: the caches of the processor are another server's.
 pub const SLICE_WARMUP: Duration = Duration::from_millis(100);
 
@@ -55,7 +54,6 @@ pub(crate) fn slices(level: load::Step, slices: u32) -> Vec<load::Step> {
 pub struct Side {
     /// What the run's record calls it; sides of one build need names that tell them apart.
     pub name: String,
-    /// The binaries.
     pub build: Build,
     /// Variables of its sandboxes.
     pub settings: BTreeMap<String, String>,
@@ -77,9 +75,7 @@ impl Side {
 pub struct Request {
     /// Two or more.
     pub sides: Vec<Side>,
-    /// The workload.
     pub workload: Resolved,
-    /// Its options.
     pub options: BTreeMap<String, String>,
     /// Sessions of each side.
     pub sessions: u32,
@@ -89,7 +85,6 @@ pub struct Request {
     pub slices: u32,
     /// Before the first slice of each side.
     pub warmup: Duration,
-    /// Closed or open.
     pub pacing: load::Pacing,
     /// Of everything random.
     pub seed: u64,
@@ -201,27 +196,13 @@ fn making<'a>(
     notes: &[String],
 ) -> Making<'a> {
     let Side { name, build, settings, profile, env } = &request.sides[side];
-    let mut spec = Spec::new(format!("duel-{}-{}", std::process::id(), next_number()), build.clone());
-    spec.settings.clone_from(settings);
-    spec.profile = *profile;
-    spec.env.clone_from(env);
-    let index = (number - 1) * request.sides.len() as u32 + side as u32;
-    let key = Key::from([
-        ("server".to_owned(), name.clone().into()),
-        ("workload".to_owned(), request.workload.name().into()),
-    ]);
-    let label = RunLabel {
-        number: index as usize + 1,
-        of: request.lives as usize * request.sides.len(),
-        block: number,
-        blocks: request.lives,
-        key: BTreeMap::from([
-            ("server".to_owned(), name.clone()),
-            ("workload".to_owned(), request.workload.name().to_owned()),
-        ]),
-        levels: vec![request.sessions],
-        against: Vec::new(),
+    let spec = Spec {
+        settings: settings.clone(),
+        profile: *profile,
+        env: env.clone(),
+        ..Spec::new(sandbox_name("duel"), build.clone())
     };
+    let index = (number - 1) * request.sides.len() as u32 + side as u32;
     let level = load::Step {
         sessions: request.sessions,
         warmup: request.warmup,
@@ -239,7 +220,8 @@ fn making<'a>(
         block: number,
         repeat: number,
         position: side as u32 + 1,
-        ..RunStart::new(key, vec![request.sessions], seed, load::time::unix_ms())
+        ..RunStart::new(key(name, &request.workload), vec![request.sessions], seed, load::time::unix_ms())
     };
+    let label = RunLabel::of(&start, request.lives as usize * request.sides.len(), request.lives);
     Making { start, label, order, place: Place::Own(Box::new(spec)) }
 }

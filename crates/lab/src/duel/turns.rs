@@ -49,7 +49,6 @@ pub(crate) struct Turns {
 struct State {
     /// Whose turn it is, as an index into the order.
     at: usize,
-    /// When it was taken.
     taken: Instant,
     /// The cpus when it was taken.
     look: Option<Look>,
@@ -147,7 +146,6 @@ pub(crate) struct Seat<'a> {
 }
 
 impl Seat<'_> {
-    /// How many sides there are.
     pub(crate) fn sides(&self) -> u32 {
         self.turns.lock().sides.len() as u32
     }
@@ -243,8 +241,13 @@ impl Seat<'_> {
 
     /// This side has measured all that it was to; the others go on.
     pub(crate) fn rest(&self) {
+        self.goes_out(|side| side.has_rested = true);
+    }
+
+    /// It takes no more turns.
+    fn goes_out(&self, how: impl FnOnce(&mut Side)) {
         let mut state = self.turns.lock();
-        state.sides[self.side].has_rested = true;
+        how(&mut state.sides[self.side]);
         state.advance(&self.turns.order);
         drop(state);
         self.turns.changed.notify_all();
@@ -257,11 +260,7 @@ impl Seat<'_> {
 
     /// This side takes no more turns: what the others measure is compared with nothing.
     pub(crate) fn fail(&self) {
-        let mut state = self.turns.lock();
-        state.sides[self.side].has_failed = true;
-        state.advance(&self.turns.order);
-        drop(state);
-        self.turns.changed.notify_all();
+        self.goes_out(|side| side.has_failed = true);
     }
 
     /// Whether all other sides are, or were, there to the end.
@@ -277,13 +276,7 @@ impl Seat<'_> {
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
-        let mut state = self.turns.lock();
-        let side = &mut state.sides[self.side];
-        side.has_left = true;
-        side.server_pid = None;
-        state.advance(&self.turns.order);
-        drop(state);
-        self.turns.changed.notify_all();
+        self.goes_out(|side| (side.has_left, side.server_pid) = (true, None));
     }
 }
 

@@ -19,7 +19,7 @@ use crate::plan::{Plan, draw_seed};
 use crate::recorded::{statuses, study_row, unfinished};
 use crate::stop::StopSwitch;
 use crate::study::Body;
-use crate::study_run::{Outcome, Request, begin, to_make};
+use crate::study_run::{Outcome, Request, begin, outcome, to_make};
 
 /// What a fleet is told beside its study.
 #[derive(Debug, Clone)]
@@ -480,17 +480,7 @@ impl Controller<'_> {
                 || self.plan.runs.iter().any(|run| run.block == block && stands.contains_key(&run.index))
         };
         let runs: Vec<_> = self.plan.runs.iter().filter(|run| is_begun(run.block)).collect();
-        let count =
-            |wanted: Status| runs.iter().filter(|run| stands.get(&run.index) == Some(&wanted)).count();
-        let outcome = Outcome {
-            study: self.id,
-            runs: runs.len(),
-            made: self.made,
-            done: count(Status::Done),
-            invalid: count(Status::Invalid),
-            failed: count(Status::Failed),
-            ended: self.ended,
-        };
+        let outcome = Outcome { made: self.made, ended: self.ended, ..outcome(&runs, &stands, self.id) };
         let state = match (outcome.open(), outcome.failed) {
             (0, 0) => "complete",
             (0, _) => "complete, with failed runs",

@@ -19,7 +19,6 @@ use crate::error::Error;
 pub struct Fleet {
     /// Row of the study in the results file.
     pub study: i64,
-    /// The study's name.
     pub name: String,
     /// The study file, absolute.
     pub study_file: PathBuf,
@@ -35,7 +34,6 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// What it wishes of nodes.
     pub fn wishes(&self) -> Wishes {
         Wishes {
             is_on: true,
@@ -85,7 +83,6 @@ impl Ended {
 /// A try of a block, as its directory tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Try {
-    /// Its results directory.
     pub dir: PathBuf,
     pub started: Started,
     pub ended: Option<Ended>,

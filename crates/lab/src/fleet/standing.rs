@@ -14,17 +14,14 @@ pub enum Place {
     Waiting(String),
     /// On this node.
     Running(String),
-    /// It was made on this node.
     Ended(String),
     /// Its last try, on this node, ended without making it whole.
     Lost(String),
 }
 
-/// One block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockStanding {
     pub block: u32,
-    /// Tries so far.
     pub tries: usize,
     pub place: Place,
     /// Why the last try could not make it, where it says so.
@@ -35,7 +32,6 @@ pub struct BlockStanding {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FleetStanding {
     pub blocks: Vec<BlockStanding>,
-    /// Blocks of the plan.
     pub planned: u32,
     /// Slurm could not be asked: in its words.
     pub queue_error: Option<String>,

@@ -112,7 +112,6 @@ pub struct Look {
     pub version: String,
     /// It sees the controller's directory.
     pub has_desk: bool,
-    /// It reads the study file.
     pub has_study: bool,
     /// It can write into the directory.
     pub may_write: bool,

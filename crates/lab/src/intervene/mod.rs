@@ -13,9 +13,9 @@ use std::time::Duration;
 use load::Step;
 use store::NO_INTERVENTION;
 
-use crate::duel::SLICE_WARMUP;
 use crate::duel::crowd::Taken;
 use crate::duel::turns::{ROUNDS_FACTOR, Seat, Turns};
+use crate::duel::{SLICE, SLICE_WARMUP};
 use crate::error::Error;
 use crate::intervene::server::{Readings, Server};
 use crate::study::{Body, Change, Length};
@@ -27,7 +27,6 @@ pub(crate) struct Phases {
     turns: Turns,
     /// Phases of each state.
     pub(crate) wanted: u32,
-    /// How long one lasts.
     phase: Duration,
 }
 
@@ -68,9 +67,9 @@ impl Phases {
     }
 }
 
-/// How long one phase of a study lasts: a second where it does not say.
+/// How long one phase of a study lasts.
 pub(crate) fn phase_of(body: &Body) -> Duration {
-    body.load.phase.unwrap_or(Duration::from_secs(1))
+    body.load.phase.unwrap_or(SLICE)
 }
 
 /// Phases of each state in a level: together as long as it, and at least two.
@@ -172,10 +171,7 @@ impl<'a> Switching<'a> {
         let number = self.begun.len();
         match self.server.read() {
             Ok(readings) => {
-                let differing = self.expected[side].differing(&readings);
-                let told = differing.map(|text| format!("phase {number}, {}: {text}", self.name(side)));
-                let told: Vec<String> = told.collect();
-                self.faults.extend(told);
+                self.find_faults(&readings, side, &format!("phase {number}, {}", self.name(side)));
             }
             Err(error) => self.failed = Some(error),
         }
@@ -203,11 +199,13 @@ impl<'a> Switching<'a> {
         let readings =
             self.server.read_until(|readings| self.expected[side].differing(readings).next().is_none())?;
         let number = self.begun.len() + 1;
-        let differing = self.expected[side].differing(&readings);
-        let told = differing.map(|text| format!("phase {number}, {}, at its start: {text}", self.name(side)));
-        let told: Vec<String> = told.collect();
-        self.faults.extend(told);
+        self.find_faults(&readings, side, &format!("phase {number}, {}, at its start", self.name(side)));
         Ok(())
+    }
+
+    fn find_faults(&mut self, readings: &Readings, side: usize, when: &str) {
+        let differing = self.expected[side].differing(readings);
+        self.faults.extend(differing.map(|text| format!("{when}: {text}")));
     }
 
     fn switch_off(&mut self) -> Result<(), Error> {

@@ -33,7 +33,6 @@ const TAKES_EFFECT_IN: Duration = Duration::from_secs(2);
 pub(crate) struct Server {
     target: Target,
     client: Client,
-    /// Variables that are looked at.
     variables: BTreeSet<String>,
     /// What they were before anything was switched.
     pub(crate) found: Readings,

@@ -30,13 +30,10 @@ impl Rate<'_> {
 /// What set the limit of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndedBy {
-    /// The promise is broken above it.
     Promise,
     /// The client cannot offer more.
     Client,
-    /// There are no more sessions.
     Sessions,
-    /// The budget was used up.
     Budget,
     /// The server carries no more, or did not last.
     Server,
@@ -80,9 +77,7 @@ fn spreads(step: &StepResult, seconds: &[store::Second]) -> [Option<(f64, f64)>;
         if logs.len() < 3 {
             return None;
         }
-        let mean = stats::mean(&logs)?;
-        let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (logs.len() - 1) as f64;
-        let half = 1.96 * (variance / logs.len() as f64).sqrt();
+        let half = 1.96 * (stats::describe::variance(&logs)? / logs.len() as f64).sqrt();
         Some((middle * (-half).exp(), middle * half.exp()))
     })
 }
@@ -122,19 +117,8 @@ fn empty(rate: f64, wanted: &Wanted, focus: usize) -> LineProbe {
         purpose: word(wanted.purpose).to_owned(),
         rate,
         sessions: wanted.sessions,
-        tps: 0.0,
-        seconds: 0.0,
-        p50_ms: None,
-        p95_ms: None,
-        p99_ms: None,
-        spreads: [None; 3],
-        is_overloaded: false,
-        limited_by: None,
         focus,
-        seen: Vec::new(),
-        took_s: 0.0,
-        error: None,
-        broken: Vec::new(),
+        ..LineProbe::default()
     }
 }
 
@@ -220,15 +204,8 @@ impl Seeking<'_> {
     }
 
     fn rate<'p>(&self, probe: &'p LineProbe) -> Rate<'p> {
-        let mut seen = probe.seen.iter();
-        let held = self.asked.promises.iter().zip(&self.climb.broken).map(|(promise, broken)| {
-            if broken.is_some() {
-                return None;
-            }
-            let total = seen.next()?.total;
-            let share = Count { transactions: total.transactions, over: total.over }.share();
-            Some(!probe.is_overloaded && share <= promise.allowed())
-        });
+        let promises = self.asked.promises.iter().enumerate();
+        let held = promises.map(|(at, promise)| probe.held(&self.climb, at, promise.allowed()));
         Rate { probe, held: held.collect() }
     }
 
@@ -365,12 +342,8 @@ fn unknown(promise: &Promise) -> Line {
         promise: promise.text.clone(),
         allowed: promise.allowed(),
         limit_ms: promise.limit().map(|limit| 1e3 * limit.as_secs_f64()),
-        line_tps: None,
-        low: None,
-        high: None,
         ended_by: EndedBy::Promise.word().to_owned(),
-        hold: None,
-        warnings: Vec::new(),
+        ..Line::default()
     }
 }
 
@@ -394,7 +367,6 @@ pub(super) fn told(rate: &LineProbe, search: &Search, promises: &[Promise]) -> S
 /// What `plimsoll line` answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// The workload.
     pub workload: String,
     /// `flavor@version[+label]`.
     pub server: String,

@@ -12,12 +12,11 @@ pub mod probe;
 mod promise;
 mod seek;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use sandbox::{Home, Profile, Spec};
-use sha2::{Digest, Sha256};
-use store::{Key, RunStart, Status, Store, StudyId};
+use sandbox::Home;
+use store::bundle::sha256;
+use store::{RunStart, Status, Store, StudyId};
 
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
@@ -25,13 +24,11 @@ use crate::kept::{Gathering, study_of};
 use crate::machine::{take_for_measuring, take_results};
 use crate::make::{Making, make};
 use crate::observe::{Observer, RunLabel};
-use crate::provision::Data;
+use crate::on_server::{OnServer, add_options, key};
 use crate::run::{Around, Ended, Order};
-use crate::servers::Server;
 use crate::stop::StopSwitch;
 use crate::study::MachineWishes;
-use crate::subject::{Subject, next_number};
-use crate::workloads::Resolved;
+use crate::subject::Subject;
 
 pub use self::asked::{Asked, SESSIONS_MAX};
 pub use self::found::{EndedBy, Found};
@@ -41,31 +38,15 @@ pub(crate) use self::seek::{LineOrder, Sought, goes_on, seek};
 /// What `line` is asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The workload.
-    pub workload: Resolved,
-    /// Its options.
-    pub options: BTreeMap<String, String>,
-    /// The server.
-    pub server: Server,
+    pub on: OnServer,
     /// Promises, budget and hold.
     pub asked: Asked,
-    /// Worker threads.
-    pub workers: Option<usize>,
-    /// Variables of a sandbox of its own.
-    pub settings: BTreeMap<String, String>,
-    /// Durability level of a sandbox of its own.
-    pub profile: Option<Profile>,
-    /// About tables.
-    pub data: Data,
-    /// Of everything random.
-    pub seed: u64,
     /// Directory of the results: probes are kept there, and a search that was interrupted goes on after the last.
     pub results: PathBuf,
     /// Begin anew although there is an unfinished one.
     pub new: bool,
     /// The command line, without secrets.
     pub command: String,
-    /// Version of plimsoll.
     pub version: String,
 }
 
@@ -86,10 +67,10 @@ pub fn line(
 ) -> Result<Found, Error> {
     request.asked.check()?;
     crate::checks::levels(&[request.asked.sessions_max], 1)?;
-    request.asked.check_classes(&*request.workload)?;
+    request.asked.check_classes(&*request.on.workload)?;
     let machine = take_for_measuring(home, Some(&MachineWishes::default()), observer, stop)?;
-    let subject = Subject::find(home, &request.server, observer)?;
-    subject.tell_unheeded(&request.workload, &request.options, observer);
+    let subject = Subject::find(home, &request.on.server, observer)?;
+    subject.tell_unheeded(&request.on.workload, &request.on.options, observer);
     let mut store = Store::open(&request.results)?;
     let _results = take_results(&request.results)?;
     let around = Around { stop, observer, attach, seat: None };
@@ -110,7 +91,7 @@ pub fn line(
     let mut warnings = ended.end.warnings.clone();
     warnings.extend((ended.end.status == Status::Invalid).then(text));
     Ok(Found {
-        workload: request.workload.name().to_owned(),
+        workload: request.on.workload.name().to_owned(),
         server: subject.name(),
         build: subject.build().map(|build| build.identity.clone()),
         search: found,
@@ -155,98 +136,67 @@ impl Search<'_> {
             fingerprint: self.fingerprint(),
             command: &self.request.command,
             is_new,
-            seed: self.request.seed,
+            seed: self.request.on.seed,
         }
     }
 
     fn start(&self) -> RunStart {
-        let request = self.request;
-        let mut key = Key::from([
-            ("server".to_owned(), self.subject.name().into()),
-            ("workload".to_owned(), request.workload.name().into()),
-        ]);
-        let settings: Vec<String> =
-            request.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let profile = request.profile.map(|profile| profile.name().to_owned());
+        let OnServer { workload, options, settings, profile, seed, .. } = &self.request.on;
+        let mut key = key(&self.subject.name(), workload);
+        let settings = settings.iter().map(|(name, value)| format!("{name}={value}"));
+        let profile = profile.map(|profile| profile.name().to_owned());
         let settings: Vec<String> = profile.into_iter().chain(settings).collect();
         if !settings.is_empty() {
             key.insert("settings".to_owned(), settings.join(", ").into());
         }
-        for (name, value) in &request.options {
-            let number = value.parse::<i64>().ok().map(serde_json::Value::from);
-            key.insert(name.clone(), number.unwrap_or_else(|| value.clone().into()));
-        }
-        RunStart::new(key, vec![request.asked.sessions_max], request.seed, load::time::unix_ms())
+        add_options(&mut key, options);
+        RunStart::new(key, vec![self.request.asked.sessions_max], *seed, load::time::unix_ms())
     }
 
     fn making(&self, start: RunStart, is_new: bool) -> Result<Making<'_>, Error> {
         let request = self.request;
-        let label = RunLabel {
-            number: 1,
-            of: 1,
-            block: 1,
-            blocks: 1,
-            key: BTreeMap::from([
-                ("server".to_owned(), self.subject.name()),
-                ("workload".to_owned(), request.workload.name().to_owned()),
-            ]),
-            levels: start.levels.clone(),
-            against: Vec::new(),
-        };
-        let (place, asked) = self.subject.place(|build| {
-            let mut spec = Spec::new(format!("line-{}-{}", std::process::id(), next_number()), build.clone());
-            spec.settings = request.settings.clone();
-            spec.profile = request.profile;
-            Ok(spec)
-        })?;
-        let server = (self.subject.name(), self.subject.flavor());
-        let load = base(&request.asked, request.workers, request.seed);
+        // Whatever was searched for before it: it is one search.
+        let mut label = RunLabel { number: 1, block: 1, ..RunLabel::of(&start, 1, 1) };
+        label.key.retain(|axis, _| axis == "server" || axis == "workload");
+        let (place, asked) = self.subject.place(|build| Ok(request.on.spec("line", build)))?;
         let order = Order {
-            data: request.data,
             line: Some(self.order(is_new)),
             is_lenient: true,
             asked,
             notes: self.notes.clone(),
-            ..Order::new(self.home, server, (&request.workload, &request.options), load)
+            ..request.on.order(self.home, self.subject, request.on.load(level(&request.asked)))
         };
         Ok(Making { start, label, order, place })
     }
 
     /// What two searches have to have in common for one to go on with the other.
     fn fingerprint(&self) -> String {
-        let Request { asked, .. } = self.request;
+        let Request { asked, on, .. } = self.request;
         let promises: Vec<&str> = asked.promises.iter().map(|promise| promise.text.as_str()).collect();
         let text = format!(
             "{}\n{:?}\n{}\n{:?}\n{:?}\n{:?} {:?}\n{} {:?}\n{:?} {:?}",
             self.subject.name(),
             self.subject.build().map(|build| &build.identity),
-            self.request.workload.name(),
-            self.request.workload.content_sha256(),
-            self.request.options,
+            on.workload.name(),
+            on.workload.content_sha256(),
+            on.options,
             promises,
             asked.budget,
             asked.sessions_max,
             asked.hold,
-            self.request.settings,
-            self.request.profile,
+            on.settings,
+            on.profile,
         );
-        let hash = Sha256::digest(text.as_bytes());
-        hash.iter().map(|byte| format!("{byte:02x}")).collect()
+        sha256(text.as_bytes())
     }
 }
 
-/// What all probes of a search have in common; its one level says for how many sessions the server is made.
-fn base(asked: &Asked, workers: Option<usize>, seed: u64) -> load::LoadPlan {
-    load::LoadPlan {
-        steps: vec![load::Step {
-            sessions: asked.sessions_max,
-            warmup: asked.warmup(),
-            length: load::Length::Time(asked.hold),
-            pacing: load::Pacing::Closed,
-        }],
-        workers,
-        seed,
-        raise_priority: true,
-        ..load::LoadPlan::default()
+/// The level of the load whose workers and seed all probes have; it says for how many sessions the server is made.
+fn level(asked: &Asked) -> load::Step {
+    load::Step {
+        sessions: asked.sessions_max,
+        warmup: asked.warmup(),
+        length: load::Length::Time(asked.hold),
+        pacing: load::Pacing::Closed,
     }
 }

@@ -10,18 +10,15 @@ use super::Promise;
 use crate::error::Error;
 use crate::stop::StopSwitch;
 
-/// What to try.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
     /// A closed loop for the climb, Poisson arrivals for all else.
     pub pacing: Pacing,
-    /// Sessions.
     pub sessions: u32,
     /// Before it, not counted.
     pub warmup: Duration,
     /// Measured for so long, unless it is plain before on which side of the line it lies.
     pub length: Duration,
-    /// What for.
     pub purpose: Purpose,
     /// Of its arrivals and of what the sessions draw.
     pub seed: u64,
@@ -35,12 +32,9 @@ impl Wanted {
     }
 }
 
-/// What came of it.
 #[derive(Debug, Clone)]
 pub struct Tried {
-    /// As the engine saw it.
     pub step: StepResult,
-    /// What it did to the tables.
     pub ran: Ran,
     /// By promise.
     pub seen: Vec<Seen>,

@@ -17,12 +17,11 @@ use crate::observe::Event;
 use crate::progress::{Detail, Progress};
 use crate::provision::Provisioned;
 use crate::recording::Recording;
-use crate::run::Around;
+use crate::run::{Around, add};
 
 /// A run that is a search.
 pub(crate) struct LineOrder<'a> {
     pub(crate) asked: &'a Asked,
-    /// Directory of the results.
     pub(crate) results: &'a Path,
     /// Of the same search, whichever run makes it: what an interrupted one is found again by.
     pub(crate) fingerprint: String,
@@ -106,7 +105,6 @@ enum Rank {
     /// The closed loop at so many transactions per second: of a server that keeps no promise there is nothing else.
     Climb(f64),
     Tried,
-    /// The first promise was kept.
     Kept,
     Held,
     /// The first promise's line, held.
@@ -114,7 +112,7 @@ enum Rank {
 }
 
 /// A search on a server.
-struct OnServer<'a, 'b> {
+struct Searching<'a, 'b> {
     order: &'a LineOrder<'a>,
     /// Worker threads, cpus, retries of all probes.
     base: &'a LoadPlan,
@@ -141,7 +139,7 @@ pub(crate) fn seek(
     let mut book = Book::open(order, around)?;
     recording.end.line = Some(book.id);
     let (ran, result) = (Ran::default(), LoadResult::default());
-    let mut on = OnServer { order, base, server, around, result, ran, rank: None };
+    let mut on = Searching { order, base, server, around, result, ran, rank: None };
     let mut seeking = on.climbed(&mut book, recording)?;
     let promises = seeking.searched();
     let mut search = begun(&seeking, &promises);
@@ -199,7 +197,7 @@ pub(crate) fn seek(
     Ok(Sought { result: on.result, ran: on.ran, found })
 }
 
-impl<'a> OnServer<'a, '_> {
+impl<'a> Searching<'a, '_> {
     fn wanted(&self, rate: f64, length: Duration, purpose: Purpose, seed: u64, number: usize) -> Wanted {
         let asked = self.order.asked;
         Wanted {
@@ -265,12 +263,9 @@ impl<'a> OnServer<'a, '_> {
                 load::Event::Connected { .. } | load::Event::StepEnded { .. } => {}
             }
         };
-        let factory = self.server.configured.sessions(&self.server.target, wanted.seed);
+        let factory = self.server.made.configured.sessions(&self.server.target, wanted.seed);
         let tried = probe(factory.as_ref(), self.base, promises, wanted, told, self.around.stop)?;
-        self.ran.committed += tried.ran.committed;
-        self.ran.rolled_back += tried.ran.rolled_back;
-        self.ran.failed += tried.ran.failed;
-        self.ran.in_doubt += tried.ran.in_doubt;
+        self.ran = add(self.ran, tried.ran);
         let result = LoadResult { steps: vec![tried.step.clone()], interrupted: false };
         let steps = progress.steps(&[wanted.step()], &result, &offsets_s);
         Ok((tried, steps))

@@ -2,124 +2,33 @@
 //! whose name is not one of a file, a program, a plugin or a way in. What is not known to be plain is refused.
 
 /// Words of a name that speak of files, programs, plugins, other servers, or who may come in.
-const ANYWHERE: [&str; 31] = [
-    "archive",
-    "audit",
-    "auth",
-    "chroot",
-    "component",
-    "conninfo",
-    "debug",
-    "feedback",
-    "grant",
-    "gss",
-    "hba",
-    "ident",
-    "keyring",
-    "krb",
-    "ldap",
-    "loose",
-    "mysqlx",
-    "pam",
-    "plugin",
-    "preload",
-    "primary",
-    "radius",
-    "recovery",
-    "replica",
-    "replicate",
-    "restore",
-    "slave",
-    "ssl",
-    "tls",
-    "wsrep",
-    "spider",
-];
+const ANYWHERE: &str = "archive audit auth chroot component conninfo debug feedback grant gss hba ident keyring krb ldap \
+     loose mysqlx pam plugin preload primary radius recovery replica replicate restore slave ssl tls wsrep \
+     spider";
 /// The same where they end a name: `innodb_log_file_size` is a size.
-const AT_END: [&str; 29] = [
-    "address",
-    "addresses",
-    "basename",
-    "command",
-    "commands",
-    "cmd",
-    "connect",
-    "directories",
-    "directory",
-    "dirs",
-    "file",
-    "filename",
-    "home",
-    "host",
-    "infile",
-    "libraries",
-    "library",
-    "password",
-    "path",
-    "paths",
-    "plugins",
-    "port",
-    "priv",
-    "program",
-    "provider",
-    "proxy",
-    "socket",
-    "url",
-    "user",
-];
+const AT_END: &str = "address addresses basename command commands cmd connect directories directory dirs file filename home \
+     host infile libraries library password path paths plugins port priv program provider proxy socket url \
+     user";
 /// `skip_...` is no variable that a server lists, so that what follows could be the beginning of any name.
-const SKIPS: [&str; 4] =
-    ["skip_external_locking", "skip_innodb_doublewrite", "skip_log_bin", "skip_name_resolve"];
+const SKIPS: &str = "skip_external_locking skip_innodb_doublewrite skip_log_bin skip_name_resolve";
 
 /// Variables whose values are words.
-const OF_WORDS: [&str; 44] = [
-    "binlog_checksum",
-    "binlog_format",
-    "binlog_row_image",
-    "binlog_transaction_dependency_tracking",
-    "character_set_server",
-    "collation_server",
-    "completion_type",
-    "compute_query_id",
-    "concurrent_insert",
-    "constraint_exclusion",
-    "default_storage_engine",
-    "default_toast_compression",
-    "default_transaction_isolation",
-    "delay_key_write",
-    "dynamic_shared_memory_type",
-    "event_scheduler",
-    "huge_pages",
-    "innodb_change_buffering",
-    "innodb_checksum_algorithm",
-    "innodb_compression_algorithm",
-    "innodb_default_row_format",
-    "innodb_doublewrite",
-    "innodb_file_format",
-    "innodb_flush_method",
-    "innodb_stats_method",
-    "io_method",
-    "log_min_messages",
-    "log_output",
-    "log_statement",
-    "optimizer_switch",
-    "plan_cache_mode",
-    "query_cache_type",
-    "shared_memory_type",
-    "sql_mode",
-    "synchronous_commit",
-    "thread_handling",
-    "track_functions",
-    "transaction_isolation",
-    "tx_isolation",
-    "use_stat_tables",
-    "wal_compression",
-    "wal_level",
-    "wal_sync_method",
-    "xmlbinary",
-];
+const OF_WORDS: &str = "binlog_checksum binlog_format binlog_row_image binlog_transaction_dependency_tracking \
+     character_set_server collation_server completion_type compute_query_id concurrent_insert \
+     constraint_exclusion default_storage_engine default_toast_compression default_transaction_isolation \
+     delay_key_write dynamic_shared_memory_type event_scheduler huge_pages innodb_change_buffering \
+     innodb_checksum_algorithm innodb_compression_algorithm innodb_default_row_format innodb_doublewrite \
+     innodb_file_format innodb_flush_method innodb_stats_method io_method log_min_messages log_output \
+     log_statement optimizer_switch plan_cache_mode query_cache_type shared_memory_type sql_mode \
+     synchronous_commit thread_handling track_functions transaction_isolation tx_isolation use_stat_tables \
+     wal_compression wal_level wal_sync_method xmlbinary";
 
-const SWITCHES: [&str; 7] = ["on", "off", "true", "false", "yes", "no", "default"];
+const SWITCHES: &str = "on off true false yes no default";
+
+/// Whether a list of words, with blanks between them, has this one.
+fn is_among(list: &str, wanted: &str) -> bool {
+    list.split(' ').any(|word| word == wanted)
+}
 
 /// Why a stranger may not set this; `None`: it is plain.
 pub(super) fn why_not(name: &str, value: &str, bytes_max: u64) -> Option<String> {
@@ -128,14 +37,14 @@ pub(super) fn why_not(name: &str, value: &str, bytes_max: u64) -> Option<String>
     if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_') {
         return Some("a variable of an extension, or no variable's name".to_owned());
     }
-    let ends = words.last().is_some_and(|last| AT_END.contains(last) || last.ends_with("dir"));
-    let is_skip = words[0] == "skip" && !SKIPS.contains(&name.as_str());
-    if ends || is_skip || words[0] == "init" || words.iter().any(|word| ANYWHERE.contains(word)) {
+    let ends = words.last().is_some_and(|last| is_among(AT_END, last) || last.ends_with("dir"));
+    let is_skip = words[0] == "skip" && !is_among(SKIPS, &name);
+    if ends || is_skip || words[0] == "init" || words.iter().any(|word| is_among(ANYWHERE, word)) {
         return Some(
             "it may name a file, a directory, a program or a plugin, or say who may come in".to_owned(),
         );
     }
-    if SWITCHES.contains(&value.to_ascii_lowercase().as_str()) {
+    if is_among(SWITCHES, &value.to_ascii_lowercase()) {
         return None;
     }
     if let Some(number) = number(value) {
@@ -148,35 +57,27 @@ pub(super) fn why_not(name: &str, value: &str, bytes_max: u64) -> Option<String>
         });
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_,=-".contains(&byte);
-    if OF_WORDS.contains(&name.as_str()) && value.len() <= 500 && value.bytes().all(plain) {
+    if is_among(OF_WORDS, &name) && value.len() <= 500 && value.bytes().all(plain) {
         return None;
     }
     Some(format!("`{value}` is neither a number, a size nor a switch"))
 }
 
-/// Units of sizes and times, and how many bytes one is.
-const UNITS: [(&str, f64); 20] = [
-    ("", 1.0),
-    ("b", 1.0),
-    ("k", 1024.0),
-    ("kb", 1024.0),
-    ("m", 1048576.0),
-    ("mb", 1048576.0),
-    ("g", 1073741824.0),
-    ("gb", 1073741824.0),
-    ("t", 1099511627776.0),
-    ("tb", 1099511627776.0),
-    ("p", 1125899906842624.0),
-    ("pb", 1125899906842624.0),
-    ("e", 1152921504606846976.0),
-    ("us", 0.0),
-    ("ms", 0.0),
-    ("s", 0.0),
-    ("min", 0.0),
-    ("h", 0.0),
-    ("d", 0.0),
-    ("%", 0.0),
-];
+/// How many bytes one of a unit of sizes is; 0 of a time or a share.
+fn bytes_of_unit(unit: &str) -> Option<f64> {
+    let power = match unit {
+        "" | "b" => 0,
+        "k" | "kb" => 1,
+        "m" | "mb" => 2,
+        "g" | "gb" => 3,
+        "t" | "tb" => 4,
+        "p" | "pb" => 5,
+        "e" => 6,
+        "us" | "ms" | "s" | "min" | "h" | "d" | "%" => return Some(0.0),
+        _ => return None,
+    };
+    Some(1024_f64.powi(power))
+}
 
 fn split(value: &str) -> (&str, String) {
     let value = value.trim();
@@ -186,14 +87,14 @@ fn split(value: &str) -> (&str, String) {
 
 fn number(value: &str) -> Option<f64> {
     let (digits, unit) = split(value);
-    UNITS.iter().find(|(known, _)| *known == unit)?;
+    bytes_of_unit(&unit)?;
     digits.parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
 /// What one of a value's units is in bytes: PostgreSQL counts some variables in pages, kB or MB where no unit is given.
 fn bytes_of_one(name: &str, value: &str) -> f64 {
     let (_, unit) = split(value);
-    let of_unit = UNITS.iter().find(|(known, _)| *known == unit).map_or(1.0, |(_, bytes)| *bytes);
+    let of_unit = bytes_of_unit(&unit).unwrap_or(1.0);
     match name {
         _ if !unit.is_empty() => of_unit,
         "shared_buffers" | "temp_buffers" | "wal_buffers" => 8192.0,

@@ -61,7 +61,7 @@ pub(super) fn read_axes(table: &mut Table<'_>, problems: &mut Problems, places: 
                 Some(at.value)
             };
             let axis = format!("option/{}", key.value);
-            let values = distinct(item, problems, places, (&axis, "value"), read, String::clone);
+            let values = distinct(Some(item), problems, places, (&axis, "value"), read, String::clone);
             if AXES.contains(&key.value.as_str()) {
                 problems.add(&key.span, format!("`{}` is the name of an axis already", key.value), "twice");
             }
@@ -79,40 +79,23 @@ pub(super) fn read_plain_axes(
     axes: &mut Axes,
     places: &mut Places<'_>,
 ) {
-    if let Some(item) = table.get("server") {
-        let read = |item: Item<'_>, problems: &mut Problems, _: &mut Places<'_>| read_server(item, problems);
-        axes.server = distinct(item, problems, places, ("server", "server"), read, ServerChoice::key);
-    }
-    if let Some(item) = table.get("workload") {
-        let name = |choice: &WorkloadChoice| choice.label.clone();
-        axes.workload = distinct(item, problems, places, ("workload", "workload"), read_workload, name);
-    }
-    if let Some(item) = table.get("settings") {
-        let name = |choice: &SettingsChoice| choice.label.clone();
-        axes.settings =
-            distinct(item, problems, places, ("settings", "set of settings"), read_settings, name);
-    }
-    if let Some(item) = table.get("engine") {
-        axes.engine = names(item, problems, places, ("engine", "engine"));
-    }
-    if let Some(item) = table.get("storage") {
-        let name = |choice: &StorageChoice| choice.label.clone();
-        axes.storage = distinct(item, problems, places, ("storage", "place"), read_storage, name);
-    }
-    if let Some(item) = table.get("cpus") {
-        axes.cpus = distinct(item, problems, places, ("cpus", "cpus"), read_cpus, CpusChoice::label);
-    }
-    if let Some(item) = table.get("isolation") {
-        let what = ("isolation", "isolation level");
-        axes.isolation = distinct(item, problems, places, what, read_isolation, String::clone);
-    }
-    if let Some(item) = table.get("charset") {
-        axes.charset = names(item, problems, places, ("charset", "character set"));
-    }
-    if let Some(item) = table.get("env") {
-        let name = |choice: &EnvChoice| choice.label.clone();
-        axes.env = distinct(item, problems, places, ("env", "environment"), read_env, name);
-    }
+    let read = |item: Item<'_>, problems: &mut Problems, _: &mut Places<'_>| read_server(item, problems);
+    let server = table.get("server");
+    axes.server = distinct(server, problems, places, ("server", "server"), read, ServerChoice::key);
+    let (workload, what) = (table.get("workload"), ("workload", "workload"));
+    axes.workload = distinct(workload, problems, places, what, read_workload, |it| it.label.clone());
+    let (settings, what) = (table.get("settings"), ("settings", "set of settings"));
+    axes.settings = distinct(settings, problems, places, what, read_settings, |it| it.label.clone());
+    axes.engine = names(table.get("engine"), problems, places, ("engine", "engine"));
+    let (storage, what) = (table.get("storage"), ("storage", "place"));
+    axes.storage = distinct(storage, problems, places, what, read_storage, |it| it.label.clone());
+    let cpus = table.get("cpus");
+    axes.cpus = distinct(cpus, problems, places, ("cpus", "cpus"), read_cpus, CpusChoice::label);
+    let (isolation, what) = (table.get("isolation"), ("isolation", "isolation level"));
+    axes.isolation = distinct(isolation, problems, places, what, read_isolation, String::clone);
+    axes.charset = names(table.get("charset"), problems, places, ("charset", "character set"));
+    let (env, what) = (table.get("env"), ("env", "environment"));
+    axes.env = distinct(env, problems, places, what, read_env, |it| it.label.clone());
 }
 
 fn read_isolation(item: Item<'_>, problems: &mut Problems, _: &mut Places<'_>) -> Option<String> {
@@ -121,9 +104,9 @@ fn read_isolation(item: Item<'_>, problems: &mut Problems, _: &mut Places<'_>) -
     word(problems, &text, "an isolation level", ISOLATIONS).then_some(text.value)
 }
 
-/// A list on an axis, each value once; where each stands is kept as `AXIS/NAME`.
+/// A list on an axis, each value once, and none where it is not given; where each stands is kept as `AXIS/NAME`.
 fn distinct<T>(
-    item: Item<'_>,
+    item: Option<Item<'_>>,
     problems: &mut Problems,
     places: &mut Places<'_>,
     (axis, what): (&str, &str),
@@ -132,7 +115,7 @@ fn distinct<T>(
 ) -> Vec<T> {
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
-    for member in item.list(problems) {
+    for member in item.map(|item| item.list(problems)).unwrap_or_default() {
         let Some(value) = read(member, problems, places) else { continue };
         if seen.insert(name(&value)) {
             places.spans.insert(format!("{axis}/{}", name(&value)), member.span());
@@ -153,7 +136,7 @@ fn distinct<T>(
 }
 
 fn names(
-    item: Item<'_>,
+    item: Option<Item<'_>>,
     problems: &mut Problems,
     places: &mut Places<'_>,
     (axis, what): (&str, &str),
@@ -197,6 +180,11 @@ fn read_server(item: Item<'_>, problems: &mut Problems) -> Option<ServerChoice> 
         return None;
     }
     Some(ServerChoice { server: server.value, label, source: None })
+}
+
+/// What a table calls itself; `example` is of the whole table.
+fn label_in(table: &mut Table<'_>, problems: &mut Problems, example: &str) -> Option<String> {
+    table.need("name", problems, example).and_then(|item| label_of(item, problems))
 }
 
 pub(super) fn label_of(item: Item<'_>, problems: &mut Problems) -> Option<String> {
@@ -295,16 +283,14 @@ pub(super) fn read_options(
     problems: &mut Problems,
     given: &mut Vec<OptionAt>,
 ) -> BTreeMap<String, String> {
-    let Some(table) = item.and_then(|item| item.table(problems, "options")) else { return BTreeMap::new() };
-    let mut all = BTreeMap::new();
-    for (key, item) in table.entries() {
-        if let Some(value) = item.scalar(problems) {
-            let name = key.with(key.value.replace('-', "_"));
-            all.insert(name.value.clone(), value.value.clone());
-            given.push(OptionAt { name, value });
-        }
-    }
-    all
+    let pairs = item.map(|item| item.pairs(problems, "options")).unwrap_or_default();
+    let named = pairs.into_iter().map(|(key, value)| {
+        let name = key.with(key.value.replace('-', "_"));
+        let option = (name.value.clone(), value.value.clone());
+        given.push(OptionAt { name, value });
+        option
+    });
+    named.collect()
 }
 
 /// Every option must be one that at least one workload of the study knows, with a value that each of those takes.
@@ -376,23 +362,19 @@ fn read_settings(item: Item<'_>, problems: &mut Problems, places: &mut Places<'_
         });
     }
     let mut table = item.table(problems, "settings")?;
-    let label =
-        table.need("name", problems, "{ name = \"big-pool\", set = { innodb_buffer_pool_size = \"4G\" } }");
-    let label = label.and_then(|item| label_of(item, problems));
+    let example = "{ name = \"big-pool\", set = { innodb_buffer_pool_size = \"4G\" } }";
+    let label = label_in(&mut table, problems, example);
     let profile = choice(table.get("profile"), problems, "a profile", PROFILES);
     let logging_item = table.get("logging");
     let logging = choice(logging_item, problems, "a logging variant", LOGGING);
     let mut spans: Vec<(String, Range<usize>)> = vec![(String::new(), item.span())];
     spans.extend(logging_item.map(|item| ("/logging".to_owned(), item.span())));
     let mut plain = |item: Item<'_>, problems: &mut Problems| -> BTreeMap<String, String> {
-        let Some(table) = item.table(problems, "") else { return BTreeMap::new() };
         let mut read = BTreeMap::new();
-        for (name, item) in table.entries() {
-            if let Some(value) = item.scalar(problems) {
-                spans.push((format!("/{}/name", name.value), name.span));
-                spans.push((format!("/{}/value", name.value), value.span));
-                read.insert(name.value, value.value);
-            }
+        for (name, value) in item.pairs(problems, "") {
+            spans.push((format!("/{}/name", name.value), name.span));
+            spans.push((format!("/{}/value", name.value), value.span));
+            read.insert(name.value, value.value);
         }
         read
     };
@@ -437,8 +419,7 @@ fn read_storage(item: Item<'_>, problems: &mut Problems, _: &mut Places<'_>) -> 
         return Some(StorageChoice { label: text.value, ..Default::default() });
     }
     let mut table = item.table(problems, "a place")?;
-    let label = table.need("name", problems, "{ name = \"nvme\", datadir = \"/mnt/nvme\" }");
-    let label = label.and_then(|item| label_of(item, problems));
+    let label = label_in(&mut table, problems, "{ name = \"nvme\", datadir = \"/mnt/nvme\" }");
     let datadir = table.get("datadir").and_then(|item| item.text(problems));
     // `tmpfs` is mounted for each sandbox.
     if let Some(at) = &datadir
@@ -595,8 +576,7 @@ fn read_env(item: Item<'_>, problems: &mut Problems, _: &mut Places<'_>) -> Opti
             .then_some(EnvChoice { label: text.value, ..Default::default() });
     }
     let mut table = item.table(problems, "an environment")?;
-    let label = table.need("name", problems, "{ name = \"jemalloc\", preload = \"jemalloc\" }");
-    let label = label.and_then(|item| label_of(item, problems));
+    let label = label_in(&mut table, problems, "{ name = \"jemalloc\", preload = \"jemalloc\" }");
     let set = table.get("set").map(|item| item.scalars(problems)).unwrap_or_default();
     let preload = table.get("preload").map(|item| item.list(problems)).unwrap_or_default();
     let preload: Vec<At<String>> = preload.iter().filter_map(|item| item.text(problems)).collect();
@@ -633,7 +613,7 @@ pub(super) fn read_ladder(
             }
             Some(at.value)
         };
-        distinct(item, problems, places, ("level", "level"), read, u32::to_string)
+        distinct(Some(item), problems, places, ("level", "level"), read, u32::to_string)
     };
     if let Some(item) = sessions {
         return Some(Ladder::Sessions(levels(item, problems, places)));

@@ -1,6 +1,7 @@
 //! `[compare]` and `[[exclude]]`: what names axes and their values.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use stats::{Gate, Wanted};
 use wire::spelling::nearest;
@@ -59,16 +60,7 @@ pub(super) fn read_compare(
     let names: Vec<&str> =
         axis_names(axes).into_iter().filter(|&name| name != "sessions" && name != "climb").collect();
     if !names.contains(&axis.value.as_str()) {
-        let help = match nearest(&axis.value, names.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("the axes of this study are {}", one_of(names.iter().copied())),
-        };
-        problems.add_help(
-            &axis.span,
-            format!("`{}` is not an axis of this study", axis.value),
-            "unknown",
-            help,
-        );
+        no_axis(&axis, &names, problems);
         return None;
     }
     let values = axis_values(axes, &axis.value);
@@ -134,10 +126,8 @@ fn read_gates(item: Item<'_>, metrics: &[String], load: &Load, problems: &mut Pr
                 continue;
             }
         };
-        if let Some(metric) = gate.metric.as_ref().filter(|metric| !metrics.contains(metric)) {
-            let message = format!("this study does not compare `{metric}`");
-            let help = format!("its metrics are {}", one_of(metrics.iter().map(String::as_str)));
-            problems.add_help(&text.span, message, "not among the metrics", help);
+        if let Some(metric) = &gate.metric {
+            is_compared(metric, &text.span, metrics, problems);
         }
         gates.push(gate);
     }
@@ -147,6 +137,23 @@ fn read_gates(item: Item<'_>, metrics: &[String], load: &Load, problems: &mut Pr
         problems.add_help(&item.span(), message, "can never be met", "raise `blocks` in [load]");
     }
     gates
+}
+
+fn is_compared(metric: &String, span: &Range<usize>, metrics: &[String], problems: &mut Problems) {
+    if !metrics.contains(metric) {
+        let message = format!("this study does not compare `{metric}`");
+        let help = format!("its metrics are {}", one_of(metrics.iter().map(String::as_str)));
+        problems.add_help(span, message, "not among the metrics", help);
+    }
+}
+
+fn no_axis(key: &At<String>, axes: &[&str], problems: &mut Problems) {
+    let help = match nearest(&key.value, axes.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the axes of this study are {}", one_of(axes.iter().copied())),
+    };
+    let message = format!("`{}` is not an axis of this study", key.value);
+    problems.add_help(&key.span, message, "unknown", help);
 }
 
 /// `primary = "tps"`, or `{ metric = "tps", sessions = 8 }`.
@@ -167,10 +174,8 @@ fn read_primary(item: Item<'_>, metrics: &[String], axes: &Axes, problems: &mut 
     } else {
         Some(item.text(problems)?)
     };
-    if let Some(metric) = metric.as_ref().filter(|metric| !metrics.contains(&metric.value)) {
-        let message = format!("this study does not compare `{}`", metric.value);
-        let help = format!("its metrics are {}", one_of(metrics.iter().map(String::as_str)));
-        problems.add_help(&metric.span, message, "not among the metrics", help);
+    if let Some(metric) = &metric {
+        is_compared(&metric.value, &metric.span, metrics, problems);
     }
     let metric = metric.map(|metric| metric.value).or_else(|| metrics.first().cloned())?;
     Some(Primary { metric, cells })
@@ -188,12 +193,7 @@ fn read_values(
     let name = if key.value == "climb" { "sessions" } else { key.value.as_str() };
     let known: Vec<&str> = axis_names(axes);
     if !known.contains(&key.value.as_str()) && !known.contains(&name) {
-        let help = match nearest(&key.value, known.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("the axes of this study are {}", one_of(known.iter().copied())),
-        };
-        let message = format!("`{}` is not an axis of this study", key.value);
-        problems.add_help(&key.span, message, "unknown", help);
+        no_axis(key, &known, problems);
         return None;
     }
     let mut known = axis_values(axes, name);

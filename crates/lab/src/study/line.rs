@@ -45,7 +45,6 @@ impl Beside {
         self.0.extend(given.map(|(_, key, why)| (table.key_span(key), *key, *why)));
     }
 
-    /// Refuses them.
     pub(super) fn refuse(self, problems: &mut Problems) {
         for (span, key, why) in self.0 {
             let message = format!("`{key}` and [line] exclude each other");

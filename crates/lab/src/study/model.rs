@@ -14,12 +14,10 @@ use crate::error::Error;
 use crate::line::Asked;
 use crate::workloads::Resolved;
 
-/// A whole study.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Study {
     /// The file's stem: `quickstart` for `studies/quickstart.toml`.
     pub name: String,
-    /// Where it was read from.
     pub path: PathBuf,
     /// Its text as it stands, passwords in URLs masked.
     pub text: String,
@@ -27,11 +25,8 @@ pub struct Study {
     pub file_sha256: String,
     /// One line.
     pub title: String,
-    /// What the study asks.
     pub question: String,
-    /// What is measured, how, and what is compared.
     pub body: Body,
-    /// What `--quick` changes.
     pub quick: Quick,
     /// Where its blocks are made. It decides nothing of what is measured, and so is no part of the meaning.
     pub fleet: crate::fleet::Wishes,
@@ -71,18 +66,14 @@ impl Study {
 /// What decides the plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Body {
-    /// What varies.
     pub axes: Axes,
     /// Options of every workload of the study.
     pub options: BTreeMap<String, String>,
-    /// How the load is applied.
     pub load: Load,
     /// In place of a load: each run is a search for load lines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<Asked>,
-    /// How the machine is to be meanwhile.
     pub machine: MachineWishes,
-    /// What is compared with what.
     pub compare: Option<Compare>,
     /// Cells that are left out.
     pub excludes: Vec<Exclude>,
@@ -136,7 +127,6 @@ pub enum Idle {
     /// They stay awake, at the frequency of the performance governor.
     #[default]
     Awake,
-    /// As the machine has it.
     AsIs,
 }
 
@@ -144,9 +134,7 @@ pub enum Idle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Turbo {
-    /// Not used.
     Off,
-    /// As the machine has it.
     #[default]
     AsIs,
 }
@@ -154,19 +142,15 @@ pub enum Turbo {
 /// What varies. An empty list: the study does not vary it and the default is used.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Axes {
-    /// Servers.
     pub server: Vec<ServerChoice>,
-    /// Workloads.
     pub workload: Vec<WorkloadChoice>,
     /// Options of the workloads that vary: name and values, in the order of the file.
     pub options: Vec<(String, Vec<String>)>,
     /// Named sets of server variables.
     pub settings: Vec<SettingsChoice>,
-    /// Storage engines.
     pub engine: Vec<String>,
     /// Places of the data directory.
     pub storage: Vec<StorageChoice>,
-    /// Cpus of the server.
     pub cpus: Vec<CpusChoice>,
     /// Isolation levels, as in `read-committed`.
     pub isolation: Vec<String>,
@@ -177,7 +161,6 @@ pub struct Axes {
     /// What is switched on and off while a server lives: values of the axis `intervene`, beside [`NO_INTERVENTION`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intervene: Vec<Intervention>,
-    /// Load levels.
     pub ladder: Ladder,
 }
 
@@ -195,20 +178,16 @@ impl Axes {
 /// What is switched on and off again while the server is loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Intervention {
-    /// What the study calls it.
     pub name: String,
-    /// How.
     pub change: Change,
 }
 
 /// A change that comes at a moment of each run, once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Timed {
-    /// What the study calls it.
     pub name: String,
     /// From the start of the measured phase.
     pub at: Duration,
-    /// What.
     pub change: Change,
 }
 
@@ -226,7 +205,6 @@ pub enum Change {
     Settings(BTreeMap<String, String>),
 }
 
-/// Load levels of a study.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Ladder {
     /// Each level is a run of its own, shuffled with the others.
@@ -250,7 +228,6 @@ impl Ladder {
     }
 }
 
-/// A server of the study.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ServerChoice {
     /// `flavor[@version]`, a sandbox's name, or a URL (the password stays in memory); the commit of one that is built.
@@ -274,7 +251,6 @@ fn masked<S: serde::Serializer>(server: &str, serializer: S) -> Result<S::Ok, S:
     serializer.serialize_str(&wire::mask::value(server))
 }
 
-/// A workload of the study.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WorkloadChoice {
     /// What the study calls it; the workload's own name unless given.
@@ -309,7 +285,6 @@ pub struct SettingsChoice {
 /// A place for data directories.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct StorageChoice {
-    /// Its name.
     pub label: String,
     /// The directory under which data directories are made; `None`: Plimsoll's own. Of a made file system it is known
     /// when that is mounted.
@@ -341,7 +316,6 @@ pub enum CpusChoice {
     List(String),
     /// Half of those that there are, at least one.
     Half,
-    /// All that there are.
     All,
 }
 
@@ -362,7 +336,6 @@ impl CpusChoice {
 pub struct EnvChoice {
     /// Its name; `none` for no additions.
     pub label: String,
-    /// Variables.
     pub set: BTreeMap<String, String>,
     /// Libraries that the server is started with: allocators by name, or paths.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -461,7 +434,7 @@ impl Default for Load {
 pub enum Pairing {
     /// One after the other, in the opposite order in the next block.
     Adjacent,
-    /// At the same time, in slices of half a second by turns.
+    /// At the same time, in slices of a second by turns.
     Duel,
 }
 
@@ -501,14 +474,11 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// What a study compares.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Compare {
-    /// The axis.
     pub axis: String,
     /// The value that the others are compared with.
     pub base: String,
-    /// Of which figures.
     pub metrics: Vec<String>,
     /// What the study is about; `None`: all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -524,7 +494,6 @@ pub struct Compare {
 /// The one metric, and the cells, that a study is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Primary {
-    /// One of those compared.
     pub metric: String,
     /// Axes (`sessions` among them) with the values that are meant; all values of the others.
     pub cells: BTreeMap<String, Vec<String>>,
@@ -537,23 +506,17 @@ pub struct Exclude(pub BTreeMap<String, Vec<String>>);
 /// What `--quick` changes. `None`: as in the full study.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Quick {
-    /// Warm-up.
     pub warmup: Option<Duration>,
-    /// Length of a level.
     pub length: Option<Length>,
-    /// Repeats.
     pub blocks: Option<u32>,
-    /// Priming.
     pub prime: Option<Length>,
     /// See [`Load::is_lenient`].
     pub is_lenient: bool,
-    /// Load levels.
     pub ladder: Option<Ladder>,
     /// Searches for load lines.
     pub line: Option<QuickLine>,
     /// Axes that get other values.
     pub axes: Axes,
-    /// Options of every workload.
     pub options: BTreeMap<String, String>,
     /// Cells that are left out, instead of those of the full study.
     pub excludes: Option<Vec<Exclude>>,
@@ -562,7 +525,6 @@ pub struct Quick {
 /// What `--quick` changes of searches for load lines.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct QuickLine {
-    /// For all of one.
     pub budget: Option<Duration>,
     /// How long a line is held.
     pub hold: Option<Duration>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
+use store::bundle::sha256;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -59,7 +59,7 @@ pub(crate) fn parse_with(path: &Path, text: &str, unpacked: &Unpacked) -> Result
         name: path.file_stem().map_or_else(|| "study".into(), |stem| stem.to_string_lossy().into_owned()),
         path: path.to_owned(),
         text: mask.text(text),
-        file_sha256: Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect(),
+        file_sha256: sha256(text.as_bytes()),
         title,
         question,
         body,

@@ -22,9 +22,7 @@ pub struct Problem {
 /// A study file that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StudyError {
-    /// The file.
     pub path: PathBuf,
-    /// Its text.
     pub text: String,
     /// All that was found, in the order of the file.
     pub problems: Vec<Problem>,

@@ -16,7 +16,6 @@ use super::units;
 /// A value and where it stands in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct At<T> {
-    /// The value.
     pub value: T,
     /// Its bytes in the file.
     pub span: Range<usize>,
@@ -213,14 +212,14 @@ impl<'t> Item<'t> {
 
     /// A table of scalars, as for settings, options and environment.
     pub(super) fn scalars(&self, problems: &mut Problems) -> BTreeMap<String, At<String>> {
-        let Some(table) = self.table(problems, "") else { return BTreeMap::new() };
-        let mut all = BTreeMap::new();
-        for (key, item) in table.entries() {
-            if let Some(value) = item.scalar(problems) {
-                all.insert(key.value, value);
-            }
-        }
-        all
+        self.pairs(problems, "").into_iter().map(|(key, value)| (key.value, value)).collect()
+    }
+
+    /// The same, with the place of each key.
+    pub(super) fn pairs(&self, problems: &mut Problems, name: &str) -> Vec<(At<String>, At<String>)> {
+        let table = self.table(problems, name);
+        let entries = table.iter().flat_map(Table::entries);
+        entries.filter_map(|(key, item)| Some((key, item.scalar(problems)?))).collect()
     }
 }
 

@@ -55,19 +55,18 @@ impl Work<'_> {
         store: &mut Store,
         runs: &[&PlannedRun],
         spare: Option<Duration>,
-        around: Around<'_>,
     ) -> Result<usize, Error> {
         let block = runs[0].block;
         let block_length = super::run_length(self.body).map(|run| run.saturating_mul(runs.len() as u32));
         let patience = crate::machine::quiet_wait(block_length).min(spare.unwrap_or(Duration::MAX));
-        crate::machine::wait_until_quiet(block, patience, around.observer, around.stop);
+        crate::machine::wait_until_quiet(block, patience, self.around.observer, self.around.stop);
         let canary_ratios = self.canary(store, block, "before")?;
         let compared = self.body.compare.as_ref();
         let compared = compared.map(|c| (c.axis.as_str(), base_of(c, self.body, self.plan)));
         let mut queue = Queue::new(self.plan, compared, self.units(runs));
         let mut made = 0;
         while let Some(unit) = queue.next() {
-            if around.stop.is_requested() {
+            if self.around.stop.is_requested() {
                 return Ok(made);
             }
             let ratio_of =
@@ -75,16 +74,16 @@ impl Work<'_> {
             let statuses = match unit.as_slice() {
                 [planned] if !self.is_life(&unit) => {
                     let pass = Pass { purpose: Purpose::Measure, canary_ratio: ratio_of(planned) };
-                    vec![self.make_run(store, planned, pass, around)?]
+                    vec![self.make_run(store, planned, pass)?]
                 }
-                states if self.is_life(states) => self.make_life(store, states, &ratio_of, around)?,
-                sides => self.make_duel(store, sides, &ratio_of, around)?,
+                states if self.is_life(states) => self.make_life(store, states, &ratio_of)?,
+                sides => self.make_duel(store, sides, &ratio_of)?,
             };
             made += unit.len();
             let is_lost = statuses.contains(&Status::Invalid);
             let again = queue.ended(&unit, is_lost, Instant::now());
             if again > 0 {
-                (around.observer)(Event::Again { runs: again });
+                (self.around.observer)(Event::Again { runs: again });
             }
         }
         self.canary(store, block, "after")?;
@@ -92,30 +91,20 @@ impl Work<'_> {
     }
 
     /// Makes a run; a search for lines whose server did not last on one server after the other.
-    fn make_run(
-        &self,
-        store: &mut Store,
-        planned: &PlannedRun,
-        pass: Pass,
-        around: Around<'_>,
-    ) -> Result<Status, Error> {
+    fn make_run(&self, store: &mut Store, planned: &PlannedRun, pass: Pass) -> Result<Status, Error> {
         loop {
             let attempt = attempts(store, self.id, planned.index, Purpose::Measure)? + 1;
-            let status = self.make(store, planned, attempt, pass, around)?;
-            if !self.is_to_go_on(&[planned], &[status], around)? {
+            let making = self.making(planned, attempt, pass)?;
+            let status = make(making, Some((&mut *store, self.id)), self.around)?.end.status;
+            if !self.is_to_go_on(&[planned], &[status])? {
                 return Ok(status);
             }
         }
     }
 
     /// Whether one of these searches is to go on with a fresh server.
-    fn is_to_go_on(
-        &self,
-        sides: &[&PlannedRun],
-        statuses: &[Status],
-        around: Around<'_>,
-    ) -> Result<bool, Error> {
-        if around.stop.is_requested() || !statuses.contains(&Status::Failed) {
+    fn is_to_go_on(&self, sides: &[&PlannedRun], statuses: &[Status]) -> Result<bool, Error> {
+        if self.around.stop.is_requested() || !statuses.contains(&Status::Failed) {
             return Ok(false);
         }
         let orders = sides.iter().filter_map(|planned| self.line_order(planned));
@@ -157,7 +146,6 @@ impl Work<'_> {
         store: &mut Store,
         states: &[&PlannedRun],
         ratio_of: &dyn Fn(&PlannedRun) -> Option<f64>,
-        around: Around<'_>,
     ) -> Result<Vec<Status>, Error> {
         let mut makings = self.makings(store, states, ratio_of)?;
         let first = &self.plan.cells[states[0].cell];
@@ -169,7 +157,7 @@ impl Work<'_> {
         order.load.steps = order.load.steps.first().map(|level| phases.steps(*level)).unwrap_or_default();
         order.load.enough = load::Stop::new();
         order.phases = Some(phases);
-        let ended = make_life(makings, Some((store, self.id)), around)?;
+        let ended = make_life(makings, Some((store, self.id)), self.around)?;
         Ok(ended.into_iter().map(|ended| ended.end.status).collect())
     }
 
@@ -179,11 +167,10 @@ impl Work<'_> {
         store: &mut Store,
         sides: &[&PlannedRun],
         ratio_of: &dyn Fn(&PlannedRun) -> Option<f64>,
-        around: Around<'_>,
     ) -> Result<Vec<Status>, Error> {
         loop {
-            let statuses = self.make_sides(store, sides, ratio_of, around)?;
-            if !self.is_to_go_on(sides, &statuses, around)? {
+            let statuses = self.make_sides(store, sides, ratio_of)?;
+            if !self.is_to_go_on(sides, &statuses)? {
                 return Ok(statuses);
             }
         }
@@ -195,25 +182,24 @@ impl Work<'_> {
         store: &mut Store,
         sides: &[&PlannedRun],
         ratio_of: &dyn Fn(&PlannedRun) -> Option<f64>,
-        around: Around<'_>,
     ) -> Result<Vec<Status>, Error> {
         let makings = self.makings(store, sides, ratio_of)?;
         let places: Vec<&Place<'_>> = makings.iter().map(|making| &making.place).collect();
         if let Err(why) = room::together(&places) {
             let note = format!("no duel: {why}; its runs were made next to each other instead");
-            (around.observer)(Event::Warning(&note));
+            (self.around.observer)(Event::Warning(&note));
             let alone = |mut making: Making<'_>| {
                 making.order.notes.push(note.clone());
-                Ok(make(making, Some((&mut *store, self.id)), around)?.end.status)
+                Ok(make(making, Some((&mut *store, self.id)), self.around)?.end.status)
             };
             return makings.into_iter().map(alone).collect();
         }
         let slices = self.slices(&self.plan.cells[sides[0].cell]);
-        let ended = make_together(makings, slices, Some((store, self.id)), sides[0].seed, around)?;
+        let ended = make_together(makings, slices, Some((store, self.id)), sides[0].seed, self.around)?;
         Ok(ended.into_iter().map(|ended| ended.end.status).collect())
     }
 
-    /// Slices of each side of a duel, together as long as the cell's level.
+    /// Slices of each side of a duel: a second each, together as long as the cell's level.
     fn slices(&self, cell: &Cell) -> u32 {
         match cell.length.unwrap_or(self.body.load.length) {
             Length::Time(length) => duel::slices_in(length),
@@ -223,12 +209,7 @@ impl Work<'_> {
     }
 
     /// A pass for hot locks of each cell and level that has none yet, once all timed runs are settled.
-    pub(super) fn lock_passes(
-        &self,
-        store: &mut Store,
-        chosen: &[&PlannedRun],
-        around: Around<'_>,
-    ) -> Result<usize, Error> {
+    pub(super) fn lock_passes(&self, store: &mut Store, chosen: &[&PlannedRun]) -> Result<usize, Error> {
         let heads = store.run_heads(self.id)?;
         let stands = standing(&heads);
         let last = chosen.iter().map(|run| run.block).max().unwrap_or_default();
@@ -238,7 +219,7 @@ impl Work<'_> {
         let mut made = 0;
         let mut known: Vec<(usize, &[u32])> = Vec::new();
         for planned in chosen {
-            if around.stop.is_requested() {
+            if self.around.stop.is_requested() {
                 break;
             }
             if known.contains(&(planned.cell, &planned.levels)) {
@@ -259,39 +240,19 @@ impl Work<'_> {
                 continue;
             }
             let attempt = passes().count() + 1;
-            let around = Around { attach: &crate::locks::LockWatch, ..around };
-            self.make(store, planned, attempt, Pass { purpose: Purpose::Locks, canary_ratio: None }, around)?;
+            let around = Around { attach: &crate::locks::LockWatch, ..self.around };
+            let making =
+                self.making(planned, attempt, Pass { purpose: Purpose::Locks, canary_ratio: None })?;
+            make(making, Some((&mut *store, self.id)), around)?;
             made += 1;
         }
         Ok(made)
     }
 
-    /// Makes one run and commits it. How it ended.
-    fn make(
-        &self,
-        store: &mut Store,
-        planned: &PlannedRun,
-        attempt: usize,
-        pass: Pass,
-        around: Around<'_>,
-    ) -> Result<Status, Error> {
-        let making = self.making(planned, attempt, pass)?;
-        let ended = make(making, Some((store, self.id)), around)?;
-        Ok(ended.end.status)
-    }
-
     fn making(&self, planned: &PlannedRun, attempt: usize, pass: Pass) -> Result<Making<'_>, Error> {
         let cell = &self.plan.cells[planned.cell];
         let subject = &self.subjects[cell.server];
-        let label = RunLabel {
-            number: planned.index as usize + 1,
-            of: self.plan.runs.len(),
-            block: planned.block,
-            blocks: self.plan.blocks(),
-            key: self.plan.key(planned),
-            levels: planned.levels.clone(),
-            against: Vec::new(),
-        };
+        let start = self.start_of(planned, pass.purpose);
         let load = crate::cells::load_plan(self.body, cell, planned)?;
         let assigned = crate::cells::assignment(cell, &self.body.load)?;
         let (place, asked) = subject.place(|build| {
@@ -330,7 +291,8 @@ impl Work<'_> {
                 Vec::new()
             },
         };
-        Ok(Making { start: self.start_of(planned, pass.purpose), label, order, place })
+        let label = RunLabel::of(&start, self.plan.runs.len(), self.plan.blocks());
+        Ok(Making { start, label, order, place })
     }
 
     /// The search that a run is, where the study has lines.

@@ -36,11 +36,8 @@ use crate::subject::Subject;
 /// What `run` is asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The study.
     pub study: Study,
-    /// Directory of the results.
     pub results: PathBuf,
-    /// With the quick overrides.
     pub quick: bool,
     /// Only runs whose cells have these values; what is left out stays unfinished.
     pub only: Vec<(String, String)>,
@@ -50,7 +47,6 @@ pub struct Request {
     pub new: bool,
     /// The command line, without secrets.
     pub command: String,
-    /// Version of plimsoll.
     pub version: String,
 }
 
@@ -59,9 +55,7 @@ pub struct Request {
 pub struct Outcome {
     /// Its row in the results file.
     pub study: StudyId,
-    /// Runs of the plan.
     pub runs: usize,
-    /// Runs made by this call.
     pub made: usize,
     /// Runs of the plan that ended well.
     pub done: usize,
@@ -144,8 +138,9 @@ pub fn run_study(
         subjects: &subjects,
         builds: &builds,
         notes: &notes,
+        around: Around { stop, observer, attach, seat: None },
     };
-    let outcome = work.go_on(&mut store, &chosen, Around { stop, observer, attach, seat: None });
+    let outcome = work.go_on(&mut store, &chosen);
     made.close(observer);
     outcome
 }
@@ -256,7 +251,11 @@ pub(crate) fn to_make(
 
 /// How the runs of the blocks up to `last` stand. A later block may have been begun before the study was found decided.
 fn counted(runs: &[PlannedRun], stands: &BTreeMap<u32, Status>, last: u32, study: StudyId) -> Outcome {
-    let runs: Vec<&PlannedRun> = runs.iter().filter(|run| run.block <= last).collect();
+    outcome(&runs.iter().filter(|run| run.block <= last).collect::<Vec<_>>(), stands, study)
+}
+
+/// How these runs stand.
+pub(crate) fn outcome(runs: &[&PlannedRun], stands: &BTreeMap<u32, Status>, study: StudyId) -> Outcome {
     let count = |wanted: Status| runs.iter().filter(|run| stands.get(&run.index) == Some(&wanted)).count();
     Outcome {
         study,
@@ -280,10 +279,12 @@ struct Work<'a> {
     subjects: &'a [Subject],
     builds: &'a [Option<BuildId>],
     notes: &'a SettingsNotes,
+    around: Around<'a>,
 }
 
 impl Work<'_> {
-    fn go_on(&self, store: &mut Store, chosen: &[PlannedRun], around: Around<'_>) -> Result<Outcome, Error> {
+    fn go_on(&self, store: &mut Store, chosen: &[PlannedRun]) -> Result<Outcome, Error> {
+        let around = self.around;
         let began_ms = load::time::unix_ms();
         let heads = store.run_heads(self.id)?;
         let stands = statuses(store, &heads)?;
@@ -306,7 +307,7 @@ impl Work<'_> {
             store.add_command(self.id, load::time::unix_ms(), &self.request.command)?;
         }
         if !open.is_empty() {
-            self.probe(store, around)?;
+            self.probe(store)?;
         }
         let mut made = 0;
         let mut ended = None;
@@ -326,11 +327,11 @@ impl Work<'_> {
                     Next::Begins { spare: left } => spare = left,
                 }
             }
-            made += self.make_block(store, runs, spare, around)?;
+            made += self.make_block(store, runs, spare)?;
         }
         if self.body.load.hot_locks {
             let begun = chosen.iter().filter(|run| ended.is_none_or(|ended| run.block <= ended.blocks()));
-            made += self.lock_passes(store, &begun.collect::<Vec<_>>(), around)?;
+            made += self.lock_passes(store, &begun.collect::<Vec<_>>())?;
         }
         let outcome = self.outcome(store, made, ended)?;
         let is_whole = self.request.part.is_none();

@@ -11,7 +11,6 @@ use crate::error::Error;
 use crate::observe::{Event, Observer};
 use crate::plan::{Cell, Plan, PlannedRun};
 use crate::provision::tell;
-use crate::run::Around;
 use crate::stop::StopSwitch;
 use crate::study::{Body, Pairing, StorageChoice, Study};
 use crate::watch::Places;
@@ -132,7 +131,7 @@ impl Work<'_> {
 
     /// Records what each place for data directories can do by itself. A place that cannot be probed is a warning: its
     /// runs will say more.
-    pub(super) fn probe(&self, store: &mut Store, around: Around<'_>) -> Result<(), Error> {
+    pub(super) fn probe(&self, store: &mut Store) -> Result<(), Error> {
         let known = store.probes(self.id)?;
         for (label, dir) in self.places() {
             if known.iter().any(|(_, probe)| probe.place == label) {
@@ -142,13 +141,13 @@ impl Work<'_> {
                 store.add_probe(self.id, self.host, &crate::watch::memory_probe(&label))?;
                 continue;
             }
-            (around.observer)(Event::Doing(&format!("probing the storage under {}", dir.display())));
+            (self.around.observer)(Event::Doing(&format!("probing the storage under {}", dir.display())));
             let cache = self.home.path().join("probes");
             match crate::watch::storage_probe(&label, &dir, &cache, false) {
                 Ok(probe) => store.add_probe(self.id, self.host, &probe)?,
                 Err(error) => {
                     let text = format!("{}: the storage could not be probed: {error}", dir.display());
-                    (around.observer)(Event::Warning(&text));
+                    (self.around.observer)(Event::Warning(&text));
                 }
             }
         }

@@ -40,7 +40,6 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// What is made next.
     pub(crate) fn next(&mut self) -> Option<Unit<'a>> {
         let unit = self.waiting.pop_front()?;
         unit.iter().for_each(|run| *self.attempts.entry(run.index).or_default() += 1);

@@ -71,7 +71,6 @@ impl Root {
         }
     }
 
-    /// A new file.
     pub(crate) fn create(&self, name: &Path) -> io::Result<File> {
         let (dir, last) = self.free_place(name)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -124,7 +123,6 @@ impl Root {
             .collect()
     }
 
-    /// Removes a file or link.
     pub(crate) fn remove(&self, name: &Path) -> io::Result<()> {
         let (dir, last) = self.place(name, false)?;
         Ok(rustix::fs::unlinkat(dir, last, AtFlags::empty())?)

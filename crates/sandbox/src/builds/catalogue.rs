@@ -50,7 +50,6 @@ pub(crate) struct Source {
 pub(crate) struct Take {
     /// A prefix of members' names, or `*` and a suffix.
     pub(crate) from: String,
-    /// What replaces the prefix.
     pub(crate) to: String,
     /// Whether the member is an archive whose members are meant.
     #[serde(default)]

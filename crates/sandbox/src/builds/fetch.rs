@@ -180,17 +180,20 @@ fn unpack_into_place(
 /// What holds for the folder of a build that did for the whole archive: its links stay in it, now that it becomes a
 /// folder by itself. A record of a build is for us to write.
 fn check_whole(archive: &Path, root: &Path) -> Result<(), Error> {
-    let fail = |e| Error::io("look through", root, e);
-    let below = Root::open(root).map_err(fail)?;
-    if let Some((name, target)) = below.stray_link().map_err(fail)? {
-        let (name, target) = (name.to_string_lossy(), target.to_string_lossy());
-        let why = format!("its link {name} points outside of its folder ({target})");
-        return Err(Error::Archive { path: archive.to_owned(), why });
-    }
-    match below.remove(Path::new(RECORD)) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(fail(e)),
+    match without_stray_links(archive, root)?.remove(Path::new(RECORD)) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("look through", root, e)),
         _ => Ok(()),
     }
+}
+
+/// A folder whose links stay in it; `from` is named where one does not.
+pub(super) fn without_stray_links(from: &Path, root: &Path) -> Result<Root, Error> {
+    let fail = |e| Error::io("look through", root, e);
+    let below = Root::open(root).map_err(fail)?;
+    let Some((name, target)) = below.stray_link().map_err(fail)? else { return Ok(below) };
+    let (name, target) = (name.to_string_lossy(), target.to_string_lossy());
+    let why = format!("its link {name} points outside of its folder ({target})");
+    Err(Error::Archive { path: from.to_owned(), why })
 }
 
 /// A directory that goes when it is not needed any more, also on failure.

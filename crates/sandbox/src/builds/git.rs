@@ -8,7 +8,6 @@ use sha2::{Digest, Sha256};
 use super::inspect::hex;
 use crate::Error;
 
-/// What was exported.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Export {
     /// The full name of the commit, or a hash of the files where there is no clone.

@@ -28,7 +28,6 @@ use crate::{Build, Error, Flavor, Home, OnProgress, Origin, Progress, Selector, 
 /// A build that could be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetchable {
-    /// Whose server.
     pub flavor: Flavor,
     pub version: String,
     /// Label, where the catalogue gives one.
@@ -40,10 +39,7 @@ pub struct Fetchable {
 impl Fetchable {
     /// `flavor@version[+label]`.
     pub fn name(&self) -> String {
-        match &self.label {
-            Some(label) => format!("{}@{}+{label}", self.flavor, self.version),
-            None => format!("{}@{}", self.flavor, self.version),
-        }
+        crate::build::name(self.flavor, &self.version, self.label.as_deref())
     }
 }
 
@@ -78,9 +74,7 @@ pub struct FetchOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "a handful exist, each for as long as a plan")]
 pub enum Resolved {
-    /// On this machine.
     Here(Build),
-    /// To be fetched.
     Away(Fetchable),
 }
 

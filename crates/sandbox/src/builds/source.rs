@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::beneath::Root;
 use super::{fetch, git, inspect};
 use crate::record::{self, Lock};
 use crate::{Build, Error, Home, OnProgress, Origin, Progress};
@@ -36,7 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(7200);
 /// Installed builds from source that are kept; the ones that were used longest ago go.
 const KEPT_BYTES: u64 = 30 << 30;
 
-/// What to build.
 #[derive(Debug, Clone)]
 pub struct SourceRequest {
     /// A git clone, or a directory of sources.
@@ -88,21 +86,17 @@ pub fn made(home: &Home, request: &SourceRequest) -> Result<Option<Build>, Error
     Ok(there(home, &home.path().join("sources").join(&identity.key)))
 }
 
-/// What came of it.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one exists, for as long as a command")]
 pub enum Made {
-    /// A build.
     Build(Build),
     /// It does not build, which is a finding about the commit.
     Broken {
-        /// The commit.
         commit: String,
         /// What failed: configure, build, install.
         step: &'static str,
         /// The log's last lines.
         log: String,
-        /// All of it.
         log_file: PathBuf,
     },
 }
@@ -397,13 +391,7 @@ fn take(
     if record::is_root() {
         own(prefix, 0)?;
     }
-    let fail = |e| Error::io("look through", prefix, e);
-    let below = Root::open(prefix).map_err(fail)?;
-    if let Some((name, target)) = below.stray_link().map_err(fail)? {
-        let (name, target) = (name.to_string_lossy(), target.to_string_lossy());
-        let why = format!("its link {name} points outside of its folder ({target})");
-        return Err(Error::Archive { path: prefix.to_owned(), why });
-    }
+    fetch::without_stray_links(prefix, prefix)?;
     let server = match &recipe.server {
         Some(place) => Some(prefix.join(place)).filter(|path| path.is_file()),
         None => inspect::server_in(prefix),

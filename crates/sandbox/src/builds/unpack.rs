@@ -127,7 +127,6 @@ struct Unpacker<'a> {
 enum Stage {
     /// Bytes written of a zip's members.
     Written,
-    /// Bytes read of an archive.
     Read,
     /// An archive around this one.
     Outer,
@@ -433,33 +432,14 @@ fn place_of(name: &str, take: &[Take]) -> Option<(String, bool)> {
 
 /// Debug binaries, test suites, static libraries, headers, documentation.
 fn is_ballast(place: &str) -> bool {
-    const FOLDERS: [&str; 10] = [
-        "mysql-test",
-        "mariadb-test",
-        "sql-bench",
-        "man",
-        "docs",
-        "include",
-        "META-INF",
-        "pgxs",
-        "pkgconfig",
-        "inc",
-    ];
-    const PROGRAMS: [&str; 8] = [
-        "mysqld-debug",
-        "mysql_client_test",
-        "mysqltest",
-        "mysqlxtest",
-        "mariadb-test",
-        "mariadb-client-test",
-        "mysqlrouter",
-        "mysql_upgrade_shell",
-    ];
+    const FOLDERS: &str = "mysql-test mariadb-test sql-bench man docs include META-INF pgxs pkgconfig inc";
+    const PROGRAMS: &str = "mysqld-debug mysql_client_test mysqltest mysqlxtest mariadb-test mariadb-client-test \
+                            mysqlrouter mysql_upgrade_shell";
     let parts: Vec<&str> = place.split('/').collect();
     let Some((file, folders)) = parts.split_last() else { return true };
-    folders.iter().any(|folder| FOLDERS.contains(folder))
+    folders.iter().any(|folder| FOLDERS.split(' ').any(|known| known == *folder))
         || folders.ends_with(&["plugin", "debug"])
-        || PROGRAMS.contains(file)
+        || PROGRAMS.split(' ').any(|known| known == *file)
         || file.ends_with("_embedded")
         || file.ends_with("-embedded")
         || [".a", ".debug"].iter().any(|suffix| file.ends_with(suffix))

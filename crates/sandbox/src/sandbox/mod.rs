@@ -17,10 +17,8 @@ use crate::record::{Lock, Record};
 use crate::server::{self, mysql, postgres, probe};
 use crate::{Build, Durability, Error, Flavor, Home, OnProgress, Settings, Spec};
 
-/// What a sandbox is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Being deployed.
     Deploying,
     /// Its server answers or is starting.
     Running,
@@ -45,7 +43,6 @@ pub struct Status {
     pub name: String,
     /// `flavor@version[+label]`.
     pub build: String,
-    /// What it is doing.
     pub state: State,
     /// Process id of the server.
     pub pid: Option<u32>,
@@ -53,7 +50,6 @@ pub struct Status {
     pub socket: PathBuf,
     /// Port on 127.0.0.1, when it has one.
     pub port: Option<u16>,
-    /// Data directory.
     pub datadir: PathBuf,
     /// Uid of the server process; `None` is that of whoever starts it.
     pub uid: Option<u32>,
@@ -137,7 +133,6 @@ impl Sandbox {
         &self.record.build
     }
 
-    /// Its data directory.
     pub fn datadir(&self) -> &Path {
         &self.record.datadir
     }
@@ -147,12 +142,10 @@ impl Sandbox {
         &self.dir
     }
 
-    /// Its error log.
     pub fn log_path(&self) -> PathBuf {
         self.dir.join("server.log")
     }
 
-    /// The socket of its server.
     pub fn socket(&self) -> PathBuf {
         match self.record.build.flavor {
             Flavor::Postgres => {
@@ -248,7 +241,6 @@ impl Sandbox {
         self.stop_within(STOP_PATIENCE)
     }
 
-    /// Stop and start.
     pub fn restart(&mut self) -> Result<StopReport, Error> {
         let report = self.stop()?;
         self.start()?;
@@ -274,7 +266,6 @@ impl Sandbox {
         &self.record.env
     }
 
-    /// The limits it runs under.
     pub fn limits(&self) -> &crate::Limits {
         &self.record.limits
     }

@@ -29,14 +29,11 @@ pub(crate) fn init(record: &Record, dir: &Path) -> Result<(), Error> {
     }
 }
 
-/// How the server is started.
 pub(crate) fn launch(record: &Record, dir: &Path) -> Result<Launch, Error> {
-    let mut launch = launch_of(record, dir, &dir.join("server.log"))?;
-    (launch.program, launch.args) = match record.build.flavor {
-        Flavor::Postgres => (record.build.files.server.clone(), postgres::arguments(record, dir)),
-        Flavor::Mysql | Flavor::Mariadb | Flavor::Percona => {
-            (record.build.files.server.clone(), mysql::arguments(record, dir))
-        }
+    let mut launch = launch_of(record, &dir.join("server.log"))?;
+    launch.args = match record.build.flavor {
+        Flavor::Postgres => postgres::arguments(record, dir),
+        Flavor::Mysql | Flavor::Mariadb | Flavor::Percona => mysql::arguments(record, dir),
     };
     launch.cpus = record.cpus.clone();
     launch.cgroups = record.cgroups.iter().map(|group| group.join("cgroup.procs")).collect();
@@ -71,8 +68,8 @@ pub(crate) fn environment(
     all
 }
 
-/// A launch in the data directory of a sandbox, with the program still to be named.
-fn launch_of(record: &Record, _dir: &Path, log: &Path) -> Result<Launch, Error> {
+/// A launch of the server in the data directory of a sandbox, without arguments.
+fn launch_of(record: &Record, log: &Path) -> Result<Launch, Error> {
     // A log may hold statements, and with them what is in them.
     let log = File::options()
         .create(true)
@@ -81,17 +78,9 @@ fn launch_of(record: &Record, _dir: &Path, log: &Path) -> Result<Launch, Error> 
         .open(log)
         .map_err(|e| Error::io("write", log, e))?;
     Ok(Launch {
-        program: record.build.files.server.clone(),
-        args: Vec::new(),
         env: environment(&record.build, &record.env),
-        cwd: record.datadir.clone(),
         ids: record.ids,
-        passwd: None,
-        stdin: None,
-        log,
-        cpus: None,
-        dies_with_us: None,
-        cgroups: Vec::new(),
+        ..Launch::new(&record.build.files.server, &record.datadir, log)
     })
 }
 

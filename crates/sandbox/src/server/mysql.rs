@@ -11,31 +11,15 @@ use crate::build::{Flavor, Version};
 use crate::builds;
 use crate::process::{Ids, Launch};
 use crate::record::Record;
-
-/// Settings that shape the files of InnoDB: they must hold from the first start on (MySQL 5.5 refuses a log of another
-/// size than it was made with).
-const STRUCTURAL: [&str; 12] = [
-    "innodb_checksum_algorithm",
-    "innodb_data_file_path",
-    "innodb_file_per_table",
-    "innodb_full_crc32",
-    "innodb_log_file_size",
-    "innodb_log_files_in_group",
-    "innodb_page_size",
-    "innodb_redo_log_capacity",
-    "innodb_undo_directory",
-    "innodb_undo_logs",
-    "innodb_undo_tablespaces",
-    "lower_case_table_names",
-];
+use crate::settings::known::NAMES;
 
 /// Makes the data directory: MySQL from 5.7 on does it itself; before, and in every MariaDB, the server reads the SQL
 /// of the system tables from its standard input (`--bootstrap`), which needs neither Perl nor an install script.
 pub(crate) fn init(record: &Record, dir: &Path) -> Result<(), Error> {
     let log = dir.join("init.log");
-    let mut launch = launch_of(record, dir, &log)?;
+    let mut launch = launch_of(record, &log)?;
     launch.args = basics(record, dir);
-    for (name, value) in record.settings.iter().filter(|(name, _)| STRUCTURAL.contains(&name.as_str())) {
+    for (name, value) in record.settings.iter().filter(|(name, _)| NAMES.structural.contains(name)) {
         // Early 5.5 wants numbers for booleans.
         let value = if value == "ON" { "1" } else { value };
         launch.args.push(format!("--{name}={value}").into());

@@ -15,7 +15,7 @@ const SOCKET_PORT: u16 = 5432;
 /// Makes the data directory with initdb: UTF8, collation C, trust on the socket and passwords on TCP.
 pub(crate) fn init(record: &Record, dir: &Path) -> Result<(), Error> {
     let log = dir.join("init.log");
-    let mut launch = launch_of(record, dir, &log)?;
+    let mut launch = launch_of(record, &log)?;
     let missing = || Error::Init {
         build: record.build.name(),
         why: "the build has no initdb beside postgres (a source tree needs `make install` first)".to_owned(),
@@ -69,19 +69,8 @@ fn has_name(uid: u32) -> bool {
 pub(crate) fn can_show_passwd(dir: &Path) -> bool {
     let null = || std::fs::File::options().write(true).open("/dev/null");
     let Ok(log) = null() else { return false };
-    let launch = process::Launch {
-        program: "/bin/true".into(),
-        args: Vec::new(),
-        env: Vec::new(),
-        cwd: dir.to_owned(),
-        ids: None,
-        passwd: Some("/etc/passwd".into()),
-        stdin: None,
-        log,
-        cpus: None,
-        dies_with_us: None,
-        cgroups: Vec::new(),
-    };
+    let passwd = Some("/etc/passwd".into());
+    let launch = process::Launch { passwd, ..process::Launch::new("/bin/true", dir, log) };
     process::spawn(launch).and_then(|mut child| child.wait()).is_ok_and(|status| status.success())
 }
 

@@ -2,127 +2,29 @@
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 
 use super::{Settings, canonical};
 use crate::build::{Build, Flavor, Version};
 use crate::{Error, builds, record, server};
 
-/// A name that a variable had or has: the older one, the newer one, and what to know.
-struct Renamed {
-    is_postgres: bool,
-    old: &'static str,
-    new: &'static str,
-    note: &'static str,
+/// See known.toml.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Names {
+    ours: Vec<String>,
+    synonyms: Vec<String>,
+    pub(crate) harmless: Vec<String>,
+    pub(crate) structural: Vec<String>,
+    /// By family: a name that a variable had, the newer one, and what to know.
+    mysql: Vec<[String; 3]>,
+    postgres: Vec<[String; 3]>,
 }
 
-const fn mysql(old: &'static str, new: &'static str, note: &'static str) -> Renamed {
-    Renamed { is_postgres: false, old, new, note }
-}
-
-const fn postgres(old: &'static str, new: &'static str, note: &'static str) -> Renamed {
-    Renamed { is_postgres: true, old, new, note }
-}
-
-/// Renamed variables, from the release notes of both families. An empty new name: removed.
-const RENAMED: [Renamed; 47] = [
-    mysql("log", "general_log", "the file is general_log_file"),
-    mysql("log_slow_queries", "slow_query_log", ""),
-    mysql("table_cache", "table_open_cache", ""),
-    mysql("storage_engine", "default_storage_engine", ""),
-    mysql("table_type", "default_storage_engine", ""),
-    mysql("default_character_set", "character_set_server", ""),
-    mysql("tx_isolation", "transaction_isolation", ""),
-    mysql("tx_read_only", "transaction_read_only", ""),
-    mysql("expire_logs_days", "binlog_expire_logs_seconds", "in seconds, not days"),
-    mysql(
-        "innodb_log_file_size",
-        "innodb_redo_log_capacity",
-        "the size of all files together; MySQL 8.0.30 and later",
-    ),
-    mysql("innodb_file_io_threads", "innodb_read_io_threads", "and innodb_write_io_threads"),
-    mysql("innodb_use_sys_malloc", "", "it always does"),
-    mysql("innodb_additional_mem_pool_size", "", "InnoDB takes memory from the system's allocator"),
-    mysql("innodb_file_format", "", "only Barracuda is left"),
-    mysql("innodb_large_prefix", "", "always on"),
-    mysql("innodb_locks_unsafe_for_binlog", "transaction_isolation", "READ-COMMITTED does what it did"),
-    mysql("innodb_support_xa", "", "always on"),
-    mysql("innodb_checksums", "innodb_checksum_algorithm", ""),
-    mysql("innodb_mirrored_log_groups", "", "it had no effect"),
-    mysql("thread_concurrency", "innodb_thread_concurrency", "it had no effect"),
-    mysql("query_cache_size", "", "MySQL 8.0 has no query cache"),
-    mysql("query_cache_type", "", "MySQL 8.0 has no query cache"),
-    mysql("query_cache_limit", "", "MySQL 8.0 has no query cache"),
-    mysql("skip_locking", "skip_external_locking", ""),
-    mysql("key_buffer", "key_buffer_size", ""),
-    mysql("max_allowed_packets", "max_allowed_packet", ""),
-    mysql("sync_frm", "", "there are no .frm files"),
-    mysql("secure_auth", "", "always on"),
-    mysql("default_authentication_plugin", "authentication_policy", ""),
-    mysql("slave_parallel_workers", "replica_parallel_workers", ""),
-    mysql("log_slave_updates", "log_replica_updates", ""),
-    mysql(
-        "innodb_log_files_in_group",
-        "",
-        "there is one log, see innodb_log_file_size or innodb_redo_log_capacity",
-    ),
-    mysql("innodb_buffer_pool_instances", "", "MariaDB 10.5 has one"),
-    mysql("xtradb_admin_command", "", ""),
-    postgres("checkpoint_segments", "max_wal_size", "three times the segments of 16 MB; since 9.5"),
-    postgres("wal_keep_segments", "wal_keep_size", "in megabytes; since 13"),
-    postgres("unix_socket_directory", "unix_socket_directories", ""),
-    postgres("sort_mem", "work_mem", ""),
-    postgres("vacuum_mem", "maintenance_work_mem", ""),
-    postgres("replacement_sort_tuples", "", "removed in 11"),
-    postgres("default_with_oids", "", "removed in 12"),
-    postgres("operator_precedence_warning", "", "removed in 14"),
-    postgres("vacuum_cleanup_index_scale_factor", "", "removed in 14"),
-    postgres("stats_temp_directory", "", "removed in 15"),
-    postgres("vacuum_defer_cleanup_age", "", "removed in 16"),
-    postgres("force_parallel_mode", "debug_parallel_query", "since 16"),
-    postgres("old_snapshot_threshold", "", "removed in 17"),
-];
-
-/// Old names that some versions still take beside the new one: refused there too, since with both given one of them is
-/// silently ignored.
-const SYNONYMS: [&str; 9] = [
-    "default_character_set",
-    "innodb_log_file_size",
-    "key_buffer",
-    "log",
-    "log_slow_queries",
-    "skip_locking",
-    "storage_engine",
-    "table_cache",
-    "tx_isolation",
-];
-
-/// Settings that Plimsoll gives itself; another value would take the server out of its hands.
-const OURS: [&str; 24] = [
-    "basedir",
-    "bind_address",
-    "data_directory",
-    "datadir",
-    "defaults_file",
-    "external_pid_file",
-    "hba_file",
-    "lc_messages_dir",
-    "listen_addresses",
-    "log_error",
-    "logging_collector",
-    "pid_file",
-    "port",
-    "skip_networking",
-    "socket",
-    "ssl",
-    "ssl_ca",
-    "ssl_ca_file",
-    "ssl_cert",
-    "ssl_cert_file",
-    "ssl_key",
-    "ssl_key_file",
-    "tmpdir",
-    "unix_socket_directories",
-];
+pub(crate) static NAMES: LazyLock<Names> =
+    LazyLock::new(|| toml::from_str(include_str!("known.toml")).expect("the tests read known.toml"));
 
 /// Refuses settings that this build does not know, with the name that it knows instead, and those that are Plimsoll's
 /// own. Asks the program only when there is something to check.
@@ -285,23 +187,23 @@ fn judge(
     if value.contains(['\0', '\n']) {
         return Err(setting(true, "its value has a line break in it".to_owned()));
     }
-    if OURS.contains(&name.as_str()) {
+    if NAMES.ours.contains(&name) {
         return refuse(
             "Plimsoll sets it itself; see --port, --datadir and `plimsoll sandbox deploy --help`".to_owned(),
         );
     }
     let is_postgres = build.flavor == Flavor::Postgres;
+    let renamed = if is_postgres { &NAMES.postgres } else { &NAMES.mysql };
     let has = |candidate: &str| known.iter().any(|k| k == candidate);
     let is_extra = if is_postgres { name.contains('.') } else { is_extra(&name) };
-    let has_newer = |r: &&Renamed| r.is_postgres == is_postgres && r.old == name && has(r.new);
-    let is_synonym = SYNONYMS.contains(&name.as_str()) && RENAMED.iter().any(|r| has_newer(&r));
+    let is_synonym =
+        NAMES.synonyms.contains(&name) && renamed.iter().any(|[old, new, _]| *old == name && has(new));
     if (has(&name) && !is_synonym) || is_extra {
         return Ok(());
     }
-    let related = RENAMED.iter().filter(|r| r.is_postgres == is_postgres && (r.old == name || r.new == name));
-    for renamed in related {
-        let note = if renamed.note.is_empty() { String::new() } else { format!(" ({})", renamed.note) };
-        let other = if renamed.old == name { renamed.new } else { renamed.old };
+    for [old, new, note] in renamed.iter().filter(|[old, new, _]| *old == name || *new == name) {
+        let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
+        let other = if *old == name { new } else { old };
         if other.is_empty() {
             return refuse(format!("this version does not have it any more{note}"));
         }

@@ -28,7 +28,6 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// All of them.
     pub const ALL: [Isolation; 4] = [
         Isolation::ReadUncommitted,
         Isolation::ReadCommitted,

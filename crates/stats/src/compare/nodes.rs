@@ -42,7 +42,6 @@ pub struct NodeRatio {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OddNode {
     pub node: u32,
-    /// Its ratio.
     pub ratio: f64,
     /// The ratio of all others, combined.
     pub elsewhere: f64,

@@ -27,7 +27,6 @@ pub use watch::{Cut, is_cut};
 /// Transactions and those of them that broke a promise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
-    /// All.
     pub transactions: u64,
     /// Those that broke it.
     pub over: u64,
@@ -43,7 +42,6 @@ impl Count {
 /// What one promise saw of a probe.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Seen {
-    /// Second by second.
     pub seconds: Vec<Count>,
     /// All transactions that were to begin in the probe, those that ended after it included.
     pub total: Count,
@@ -60,7 +58,6 @@ pub struct Probe {
     pub is_overloaded: bool,
     /// Of the budget, warm-up, drain and rest included.
     pub took_s: f64,
-    /// What it was for.
     pub purpose: Purpose,
     /// Whose line it was about.
     pub focus: usize,

@@ -18,7 +18,6 @@ pub struct Rules {
     pub rest_s: f64,
     /// Half of the 95 % interval, relative to the rate, that is good enough.
     pub precision: f64,
-    /// The first rate.
     pub start: f64,
     /// No lower rate is tried.
     pub floor: f64,
@@ -37,10 +36,8 @@ pub enum Purpose {
     Hold,
 }
 
-/// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Next {
-    /// Try a rate.
     Probe {
         /// Arrivals per second.
         rate: f64,
@@ -48,7 +45,6 @@ pub enum Next {
         seconds: f64,
         /// The promise whose line it is about.
         focus: usize,
-        /// What for.
         purpose: Purpose,
     },
     /// All that can be known within the budget is known.
@@ -91,7 +87,6 @@ pub struct Answer {
     pub high: Option<f64>,
     /// Its confirmation: the last one, or the one that was kept.
     pub hold: Option<Hold>,
-    /// Why it ended.
     pub end: End,
 }
 
@@ -176,17 +171,14 @@ impl Search {
         self.spent_s
     }
 
-    /// The probes so far.
     pub fn probes(&self) -> &[Probe] {
         &self.probes
     }
 
-    /// The rules.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// What to do next.
     pub fn next(&self) -> Next {
         let states: Vec<State> = (0..self.rules.allowed.len()).map(|index| self.state(index)).collect();
         let open: Vec<usize> =

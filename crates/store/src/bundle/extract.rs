@@ -87,7 +87,6 @@ const UNSEARCHED: &str = "as it is";
 pub struct Extracted {
     /// A results file.
     pub results: Vec<u8>,
-    /// What goes with it.
     pub members: Vec<Member>,
     pub left_out: Vec<LeftOut>,
 }

@@ -66,7 +66,6 @@ pub enum BundleError {
     /// Its results file cannot be read.
     #[error("its results: {0}")]
     Results(#[from] crate::Error),
-    /// The key cannot sign.
     #[error("{0}")]
     Key(String),
 }
@@ -108,7 +107,6 @@ pub struct Manifest {
     pub format: u32,
     /// Version of plimsoll that wrote it.
     pub plimsoll: String,
-    /// Name of the study.
     pub study: String,
     pub author: Author,
     /// All other members but the signature, in their order.

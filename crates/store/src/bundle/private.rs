@@ -26,7 +26,6 @@ pub struct LeftOut {
     pub what: String,
     /// What stands in its place; empty: nothing.
     pub instead: String,
-    /// How often.
     pub times: u64,
 }
 

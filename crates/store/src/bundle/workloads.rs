@@ -9,7 +9,6 @@ use super::{INDEX, Member, WORKLOADS};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadFiles {
-    /// As the plan names it.
     pub workload: String,
     /// In the order in which the hash takes them.
     pub files: Vec<WorkloadFile>,
@@ -21,7 +20,6 @@ pub struct WorkloadFiles {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadFile {
-    /// As the workload names it.
     pub path: String,
     /// The member that has its bytes.
     pub member: String,
@@ -75,9 +73,7 @@ pub fn content_sha256<B: AsRef<[u8]>>(workload: &str, files: &[(&str, B)]) -> St
 /// Gives the files of workloads names that a bundle can have, each its own. The same file of two workloads is one member.
 #[derive(Debug, Default)]
 pub struct NamedWorkloads {
-    /// What leads to the members.
     pub index: Vec<WorkloadFiles>,
-    /// The members.
     pub members: Vec<Member>,
 }
 

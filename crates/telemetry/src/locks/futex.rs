@@ -35,7 +35,7 @@ pub fn start(pid: u32, period: Duration) -> LockSampler {
 }
 
 fn sample(pid: u32, period: Duration, stop: &AtomicBool) -> LockTable {
-    let mut reader = Reader::new();
+    let mut reader = Reader::default();
     let tasks = PathBuf::from(format!("/proc/{pid}/task"));
     if let Err(error) = reader.read(&tasks.join(pid.to_string()).join("syscall")) {
         let why = format!("/proc/{pid}/task/{pid}/syscall: {error}: run as root or as the server's user");

@@ -61,9 +61,7 @@ impl LockWait {
 /// All locks of one observation, the longest waited for first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LockTable {
-    /// Where the figures come from.
     pub source: Source,
-    /// Length of the observation.
     pub observed_s: f64,
     pub waits: Vec<LockWait>,
     /// What could not be had.

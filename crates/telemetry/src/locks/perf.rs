@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use super::symbols::Symbols;
 use super::{LockTable, LockWait, Source};
 
-/// A recording that goes on.
 #[derive(Debug)]
 pub struct Recording {
     pid: u32,
@@ -108,29 +107,9 @@ struct Closed {
 }
 
 /// Parts of the names of functions that wait on behalf of others: glibc's, and those of MySQL and InnoDB.
-const WRAPPERS: &[&str] = &[
-    "pthread_",
-    "lll_",
-    "futex",
-    "syscall",
-    "[unknown]",
-    "mysql_mutex_lock",
-    "mysql_rwlock",
-    "safe_mutex_lock",
-    "psi_mutex_lock",
-    "psi_rwlock",
-    "rw_pr_",
-    "my_rw_",
-    "srw_mutex",
-    "srw_lock",
-    "ssux_lock",
-    "os_event",
-    "os_cond_wait",
-    "sync_array_wait_event",
-    "mutex_spin_wait",
-    "TTASEventMutex",
-    "PolicyMutex",
-];
+const WRAPPERS: &str = "pthread_ lll_ futex syscall [unknown] mysql_mutex_lock mysql_rwlock safe_mutex_lock \
+                        psi_mutex_lock psi_rwlock rw_pr_ my_rw_ srw_mutex srw_lock ssux_lock os_event os_cond_wait \
+                        sync_array_wait_event mutex_spin_wait TTASEventMutex PolicyMutex";
 
 impl Pairs {
     /// A line of `perf script`: an event, or a frame of its stack.
@@ -175,7 +154,10 @@ impl Pairs {
         let Some(open) = self.current.and_then(|thread| self.open.get_mut(&thread)) else { return };
         let Some((_, symbol)) = text.split_once(' ') else { return };
         let symbol = symbol.split("+0x").next().unwrap_or(symbol).trim().trim_end_matches(" (inlined)");
-        if open.caller.is_none() && !symbol.is_empty() && !WRAPPERS.iter().any(|part| symbol.contains(part)) {
+        if open.caller.is_none()
+            && !symbol.is_empty()
+            && !WRAPPERS.split(' ').any(|part| symbol.contains(part))
+        {
             open.caller = Some(symbol.to_owned());
         }
     }

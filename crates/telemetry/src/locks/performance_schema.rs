@@ -25,7 +25,6 @@ pub fn settings(is_mariadb: bool, version: (u32, u32)) -> Vec<(&'static str, &'s
     settings
 }
 
-/// An observation that goes on.
 #[derive(Debug)]
 pub struct Observation {
     client: Client,

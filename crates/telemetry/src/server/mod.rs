@@ -18,7 +18,6 @@ use crate::track::{Kind, Tracks};
 struct Meaning {
     /// As the server calls it (a status variable, a column's alias).
     native: &'static str,
-    /// Common name.
     name: &'static str,
     unit: &'static str,
     kind: Kind,
@@ -116,7 +115,6 @@ impl ServerSampler {
         }
     }
 
-    /// Says good-bye.
     pub(crate) fn close(self) {
         if let Some(client) = self.client {
             client.close();

@@ -127,8 +127,8 @@ impl Configured for ConfiguredBulk {
         Ok(self.names().map(|table| (table, 0)).collect())
     }
 
-    fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
-        sums::baseline(target, &self.sums(), &self.tally)
+    fn baseline(&self, target: &Target, counted: &BTreeMap<String, u64>) -> Result<Baseline, Error> {
+        sums::baseline(target, &self.sums(), &self.tally, counted)
     }
 
     fn one_process_only(&self, sessions: u32) -> Option<String> {

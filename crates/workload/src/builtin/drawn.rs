@@ -90,8 +90,8 @@ where
         Ok(self.lasting_tables())
     }
 
-    fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
-        sums::baseline(target, &self.sums(), &self.workload.tally)
+    fn baseline(&self, target: &Target, counted: &BTreeMap<String, u64>) -> Result<Baseline, Error> {
+        sums::baseline(target, &self.sums(), &self.workload.tally, counted)
     }
 
     fn check(&self, target: &Target, before: &Baseline, _ran: &Ran) -> Result<Vec<Check>, Error> {

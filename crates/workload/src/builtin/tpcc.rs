@@ -167,8 +167,8 @@ impl Configured for ConfiguredTpcc {
         ])
     }
 
-    fn baseline(&self, target: &Target) -> Result<Baseline, Error> {
-        sums::baseline(target, &[checks::new_orders()], &self.tally)
+    fn baseline(&self, target: &Target, counted: &BTreeMap<String, u64>) -> Result<Baseline, Error> {
+        sums::baseline(target, &[checks::new_orders()], &self.tally, counted)
     }
 
     fn tally(&self) -> Option<&Tally> {

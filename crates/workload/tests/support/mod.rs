@@ -73,7 +73,7 @@ pub(crate) fn run_and_check(
     transactions: u64,
     seed: u64,
 ) -> LoadResult {
-    let before = configured.baseline(target).expect("a baseline");
+    let before = configured.baseline(target, &BTreeMap::new()).expect("a baseline");
     let result = run(configured, target, sessions, transactions, seed);
     let checks = configured.check(target, &before, &Ran::of(&result)).expect("checks");
     assert!(!checks.is_empty(), "no checks");

@@ -74,7 +74,7 @@ fn search(case: &Case, seed: u64) -> Result<(Option<f64>, f64)> {
     let factory = server.factory();
     let text = format!("p{} < {}us", case.quantile * 100.0, (case.limit_s * 1e6).round());
     let promises = [Promise::parse(&text)?];
-    let stop = lab::StopSwitch::new();
+    let stop = lab::StopSwitch::default();
     let told = &mut |_: &load::Event<'_>| {};
     let began = Instant::now();
     let mut wanted = Wanted {

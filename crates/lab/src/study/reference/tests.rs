@@ -132,13 +132,13 @@ fn body(text: &str) -> Body {
 
 #[test]
 fn the_parser_knows_exactly_these_keys() {
-    for section in SECTIONS {
-        let error = parse(Path::new("s.toml"), &study_with(section.name, "zzzzzzzzzz = 1"));
+    for section in &*SECTIONS {
+        let error = parse(Path::new("s.toml"), &study_with(&section.name, "zzzzzzzzzz = 1"));
         let error = error.err().map(|error| error.to_string()).unwrap_or_default();
         let known = error.lines().find_map(|line| line.split_once("known here: "));
         let known = known.unwrap_or_else(|| panic!("{}: {error}", section.name)).1;
         let mut asked: Vec<&str> = known.trim().split(", ").collect();
-        let mut here: Vec<&str> = section.keys.iter().map(|key| key.name).collect();
+        let mut here: Vec<&str> = section.keys.iter().map(|key| key.name()).collect();
         asked.sort_unstable();
         here.sort_unstable();
         assert_eq!(here, asked, "{}", section.name);
@@ -147,25 +147,31 @@ fn the_parser_knows_exactly_these_keys() {
 
 #[test]
 fn every_example_is_accepted_and_every_default_is_what_holds_without_the_key() {
-    for section in SECTIONS {
-        for key in section.keys {
-            assert!(key.example.starts_with(&format!("{} = ", key.name)), "{}", key.example);
-            body(&study_with(section.name, key.example));
+    for section in &*SECTIONS {
+        for key in &section.keys {
+            assert!(key.example.starts_with(&format!("{} = ", key.name())), "{}", key.example);
+            body(&study_with(&section.name, &key.example));
             if key.default.is_empty() {
                 continue;
             }
-            let explicit = body(&study_with(section.name, &format!("{} = {}", key.name, key.default)));
+            let explicit = body(&study_with(&section.name, &format!("{} = {}", key.name(), key.default)));
             if section.name == "[axes]" && key.default.starts_with('"') {
                 // The default's cells are those of no axis at all, but for the name.
-                assert_eq!(crate::plan::cells(&explicit).len(), 1, "{}", key.name);
+                assert_eq!(crate::plan::cells(&explicit).len(), 1, "{}", key.name());
                 continue;
             }
-            let without = match key.name {
+            let without = match key.name() {
                 "arrivals" => "rate = 5",
                 "backoff" => "retries = 3",
                 _ => "",
             };
-            assert_eq!(explicit, body(&study_with(section.name, without)), "{} {}", section.name, key.name);
+            assert_eq!(
+                explicit,
+                body(&study_with(&section.name, without)),
+                "{} {}",
+                section.name,
+                key.name()
+            );
         }
     }
 }

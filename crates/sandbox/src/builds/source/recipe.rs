@@ -23,10 +23,8 @@ pub struct Recipe {
     /// Programs and headers (`openssl/ssl.h`) that must be there, each with the Debian package that has it.
     #[serde(default)]
     pub needs: BTreeMap<String, String>,
-    /// Prepares the build.
     #[serde(default)]
     pub configure: String,
-    /// Compiles.
     #[serde(default)]
     pub build: String,
     /// Puts the server under `PREFIX`.

@@ -1,0 +1,67 @@
+//! A workload on a server, whatever is measured of it: what the command lines of `bench` and `line` share.
+
+use std::collections::BTreeMap;
+
+use sandbox::{Build, Home, Profile, Spec};
+use store::Key;
+
+use crate::run::Order;
+use crate::servers::Server;
+use crate::subject::{Subject, sandbox_name};
+use crate::workloads::Resolved;
+
+/// A workload on a server.
+#[derive(Debug, Clone)]
+pub struct OnServer {
+    pub workload: Resolved,
+    /// Of the workload.
+    pub options: BTreeMap<String, String>,
+    pub server: Server,
+    /// Worker threads; `None`: one for two cpus.
+    pub workers: Option<usize>,
+    /// Variables of a sandbox of its own.
+    pub settings: BTreeMap<String, String>,
+    /// Durability level of a sandbox of its own.
+    pub profile: Option<Profile>,
+    /// Of everything random.
+    pub seed: u64,
+}
+
+impl OnServer {
+    /// The sandbox of a run's own. `what` begins its name.
+    pub(crate) fn spec(&self, what: &str, build: &Build) -> Spec {
+        Spec {
+            settings: self.settings.clone(),
+            profile: self.profile,
+            ..Spec::new(sandbox_name(what), build.clone())
+        }
+    }
+
+    /// A load of one level.
+    pub(crate) fn load(&self, level: load::Step) -> load::LoadPlan {
+        load::LoadPlan {
+            steps: vec![level],
+            workers: self.workers,
+            seed: self.seed,
+            raise_priority: true,
+            ..load::LoadPlan::default()
+        }
+    }
+
+    pub(crate) fn order<'a>(&'a self, home: &'a Home, subject: &Subject, load: load::LoadPlan) -> Order<'a> {
+        Order::new(home, (subject.name(), subject.flavor()), (&self.workload, &self.options), load)
+    }
+}
+
+/// The cell of runs that differ in nothing else.
+pub(crate) fn key(server: &str, workload: &Resolved) -> Key {
+    Key::from([("server".to_owned(), server.into()), ("workload".to_owned(), workload.name().into())])
+}
+
+/// Options tell cells apart, too; numbers among them as numbers.
+pub(crate) fn add_options(key: &mut Key, options: &BTreeMap<String, String>) {
+    key.extend(options.iter().map(|(name, value)| {
+        let number = value.parse::<i64>().ok().map(serde_json::Value::from);
+        (name.clone(), number.unwrap_or_else(|| value.clone().into()))
+    }));
+}
