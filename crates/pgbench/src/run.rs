@@ -96,7 +96,7 @@ fn read_scripts(chosen: &[Chosen], names: &mut Names, stop: &Stop) -> Result<Vec
             Source::Builtin(script) => (script.description.to_owned(), script.text.to_owned()),
             Source::File(path) => (path.clone(), read_file(path, stop)?),
         };
-        Script::parse(&name, &text, names, pgscript::Dialect::Pgbench)
+        Script::parse(&name, &text, names)
             .map_err(|error| Refusal::new(error.to_string()))
     };
     chosen.iter().map(one).collect()

@@ -81,7 +81,7 @@ impl Scripts {
             names.slot(special);
         }
         let read = |script: &Weighted| {
-            Script::parse(&script.name, &script.text, &mut names, pgscript::Dialect::Pgbench)
+            Script::parse(&script.name, &script.text, &mut names)
         };
         let parsed = scripts.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let uses_tables = scripts.iter().any(|script| script.text.contains("pgbench_"));
