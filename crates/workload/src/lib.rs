@@ -29,6 +29,9 @@ pub use outcome::{
     Baseline, Check, Figure, LoadAt, LoadMethod, LoadPart, LoadReport, Needs, Progress, Ran, StatementDoc,
 };
 
+/// Options as the user gave them: values by name.
+pub type Given = BTreeMap<String, String>;
+
 /// The built-in workload of that name (`-` and `_` are the same).
 pub fn find(name: &str) -> Option<&'static dyn Workload> {
     let name = name.replace('-', "_");
@@ -54,11 +57,7 @@ pub trait Workload: Sync {
     ///
     /// # Errors
     /// An unknown key or a value that the key does not allow; the error names what is allowed.
-    fn configure(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<Box<dyn Configured>, OptionError>;
+    fn configure(&self, given: &Given, dialect: Dialect) -> Result<Box<dyn Configured>, OptionError>;
 }
 
 /// A workload with its options fixed for one kind of server.
