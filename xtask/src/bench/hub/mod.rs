@@ -11,13 +11,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use hub::Place;
 use stats::rng::Rng;
 
 use self::made::World;
 use self::readers::{Asked, Sample, Vegeta};
-use super::lab::{Server, build_plimsoll, cpu_of};
+use super::lab::{Server, cpu_of};
+use super::told;
 
 const FIRST_SCREEN_MS_MAX: f64 = 200.0;
 const MIX_P99_MS_MAX: f64 = 100.0;
@@ -121,45 +122,34 @@ const KINDS: &[Kind] = &[
     },
 ];
 
+#[derive(clap::Parser)]
 struct Arguments {
+    #[arg(long, default_value_t = 10_000)]
     bundles: usize,
+    /// `sqlite`, `postgres[@VERSION]`, or a URL.
+    #[arg(long, default_value = "sqlite")]
     db: String,
+    #[arg(long, default_value_t = 100)]
     requests: usize,
+    #[arg(long, default_value_t = 200.0)]
     rate: f64,
+    #[arg(long, default_value_t = 90.0)]
     seconds: f64,
 }
 
-fn arguments(words: &[&str]) -> Result<Arguments> {
-    let usage = "usage: cargo xtask bench hub [--bundles 10000] [--db sqlite | postgres[@VERSION] | postgres://...] \
-                 [--requests 100] [--rate 200] [--seconds 90]";
-    let mut asked =
-        Arguments { bundles: 10_000, db: "sqlite".to_owned(), requests: 100, rate: 200.0, seconds: 90.0 };
-    for pair in words.chunks(2) {
-        match *pair {
-            ["--bundles", count] => asked.bundles = count.parse().context(usage)?,
-            ["--db", db] => asked.db = db.to_owned(),
-            ["--requests", count] => asked.requests = count.parse().context(usage)?,
-            ["--rate", rate] => asked.rate = rate.parse().context(usage)?,
-            ["--seconds", seconds] => asked.seconds = seconds.parse().context(usage)?,
-            _ => bail!(usage),
-        }
-    }
-    let is_sound = asked.bundles > 0 && asked.requests > 0 && asked.rate > 0.0 && asked.seconds > 0.0;
-    ensure!(is_sound, usage);
-    Ok(asked)
-}
-
 pub(super) fn run(words: &[&str]) -> Result<bool> {
-    let asked = arguments(words)?;
+    let asked: Arguments = crate::asked("bench hub", words);
+    let is_sound = asked.bundles > 0 && asked.requests > 0 && asked.rate > 0.0 && asked.seconds > 0.0;
+    ensure!(is_sound, "none of these is nothing: --bundles, --requests, --rate, --seconds");
     let vegeta = Vegeta::find()?;
-    let plimsoll = build_plimsoll()?;
+    let plimsoll = crate::plimsoll()?;
     let folder = tempfile::tempdir()?;
     // Dropped last: the hub's own database server.
     let mut server = None;
     let db = match &*asked.db {
         "sqlite" => format!("sqlite:{}", folder.path().join("hub.db").display()),
         url if url.contains("://") => url.to_owned(),
-        selector => server.insert(Server::deploy(&plimsoll, selector)?).url_of("postgres")?,
+        selector => server.insert(Server::deploy(&plimsoll, selector)?).url_of("postgres"),
     };
     let place: Place = db.parse().map_err(|why: String| anyhow::anyhow!("--db: {why}"))?;
     let world = World::new(asked.bundles, SEED)?;
@@ -173,8 +163,7 @@ pub(super) fn run(words: &[&str]) -> Result<bool> {
     let read = || vegeta.read(&requests, asked.rate, folder.path());
     let is_held = mix(&hub, &requests, &place, &asked, read)?;
     let is_reached = are_quick && (is_held || !matches!(place, Place::Sqlite(_)));
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    told(is_reached)
 }
 
 /// What else a reader of the figures has to know.
