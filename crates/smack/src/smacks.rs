@@ -263,7 +263,7 @@ impl Configured for ConfiguredSmack {
     }
 
     fn needs(&self, sessions: u32) -> Needs {
-        Needs { connections: sessions, prepared_statements: 0, local_infile: true }
+        Needs { connections: sessions, ..Needs::default() }
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, workload::Error> {

@@ -233,11 +233,7 @@ impl Configured for ConfiguredScripts {
 
     fn needs(&self, sessions: u32) -> Needs {
         let prepared = if self.mode == QueryMode::Simple { 0 } else { self.classes.len() as u64 };
-        Needs {
-            connections: sessions,
-            prepared_statements: prepared * u64::from(sessions),
-            local_infile: self.uses_tables && self.dialect.syntax().has_engines,
-        }
+        Needs { connections: sessions, prepared_statements: prepared * u64::from(sessions) }
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {

@@ -337,10 +337,7 @@ impl Configured for ConfiguredFile {
     }
 
     fn needs(&self, sessions: u32) -> Needs {
-        Needs {
-            local_infile: !self.script.fills.is_empty() && self.dialect.syntax().has_engines,
-            ..self.workload.needs(sessions)
-        }
+        self.workload.needs(sessions)
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
