@@ -118,7 +118,7 @@ fn what_is_called_ok_is() {
     }
     for (path, text) in called_ok("pgbench_scripts") {
         let names = &mut pgscript::Names::default();
-        let script = pgscript::Script::parse("seed.sql", &text, names, pgscript::Dialect::Plimsoll);
+        let script = pgscript::Script::parse("seed.sql", &text, names);
         assert_eq!(script.err().map(|error| error.to_string()), None, "{}", path.display());
     }
     for (path, text) in called_ok("smack_files") {

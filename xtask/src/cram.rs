@@ -11,8 +11,6 @@ use anyhow::{Context, Result, bail, ensure};
 use sandbox::Sandbox;
 use wire::blocking::Client;
 
-use crate::studies::Compiled;
-
 /// Tests that a replacement of sysbench is to pass wherever Debian's binary does.
 const FAIR: [&str; 12] = [
     "api_",
@@ -79,7 +77,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     let cram = cram.context("cram is not installed: pip install cram, or apt-get install python3-cram")?;
     let theirs = which("sysbench").context("sysbench is not installed: apt-get install sysbench")?;
     let suite = Suite::new(&tests, cram)?;
-    let ours = crate::studies::build(Compiled::Debug)?;
+    let ours = crate::plimsoll()?;
     println!("{:28} {:>12} {:>12}  {:4}", "test", "sysbench", "plimsoll", "fair");
     let (mut passed, mut is_good) = ([0, 0], true);
     let names = suite.names()?;

@@ -40,27 +40,25 @@ const COUNTED: [&str; 13] = [
 /// a use after return, take a fifth of the time and find what safe Rust does not compile.
 const ASAN_OPTIONS: &str = "detect_odr_violation=0:quarantine_size_mb=4:thread_local_quarantine_size_kb=64:\
                             malloc_context_size=2:detect_stack_use_after_return=0";
-const RUNS: u64 = 10_000_000;
 
-/// Runs the targets that are named (all without a name); false when one of them failed.
+#[derive(clap::Parser)]
+struct Asked {
+    /// All without a name.
+    targets: Vec<String>,
+    /// Inputs for each.
+    #[arg(long, default_value_t = 10_000_000)]
+    runs: u64,
+}
+
+/// Runs the targets that are named; false when one of them failed.
 pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
-    let (mut runs, mut chosen) = (RUNS, Vec::new());
-    let mut rest = arguments.iter();
-    while let Some(&argument) = rest.next() {
-        match argument {
-            "--runs" => {
-                let number = rest.next().context("--runs needs a number")?;
-                runs = number.parse().with_context(|| format!("--runs {number}: not a whole number"))?;
-            }
-            name => chosen.push(name),
-        }
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
+    let Asked { targets: chosen, runs } = crate::asked("fuzz", arguments);
+    let root = &crate::root();
     let known = targets(root)?;
     for name in &chosen {
-        ensure!(known.iter().any(|k| k == name), "no target {name}; there are {}", known.join(", "));
+        ensure!(known.contains(name), "no target {name}; there are {}", known.join(", "));
     }
-    let names = known.iter().filter(|name| chosen.is_empty() || chosen.contains(&name.as_str()));
+    let names = known.iter().filter(|name| chosen.is_empty() || chosen.contains(name));
     let programs = build(root)?;
     let mut is_good = true;
     for name in names {
@@ -99,8 +97,8 @@ fn build(root: &Path) -> Result<PathBuf> {
             "--package",
             "pgscript",
             "plimsoll-fuzz",
-            "--bins",
         ])
+        .arg("--bins")
         .args(["--features", "libfuzzer", "--target", &triple, "--target-dir"])
         .arg(&folder)
         .env("RUSTC_BOOTSTRAP", "1")

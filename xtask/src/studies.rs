@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 /// A study and what its report must have.
 struct Expected {
@@ -76,29 +76,30 @@ struct Found {
     counted: String,
 }
 
+#[derive(clap::Parser)]
+struct Asked {
+    /// All without a name.
+    names: Vec<String>,
+    #[arg(long, overrides_with = "quick")]
+    full: bool,
+    /// As without a word.
+    #[arg(long, overrides_with = "full")]
+    quick: bool,
+    /// Where results and pages stay.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+}
+
 /// Runs the named studies, or all; true where every one ran and its report has what it should.
 pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
-    let mut names: Vec<&str> = Vec::new();
-    let (mut is_full, mut keep) = (false, None);
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        match *word {
-            "--full" => is_full = true,
-            "--quick" => is_full = false,
-            "--keep" => keep = Some(PathBuf::from(words.next().context("--keep needs a directory")?)),
-            option if option.starts_with('-') => {
-                bail!("no option {option}: there are --full, --quick and --keep DIR")
-            }
-            name => names.push(name),
-        }
-    }
+    let Asked { names, full: is_full, keep, .. } = crate::asked("studies", arguments);
     for name in &names {
         ensure!(ALL.iter().any(|study| study.name == *name), "no study {name:?}; there are {}", list());
     }
-    let plimsoll = build(Compiled::Release)?;
+    let plimsoll = crate::plimsoll()?;
     let mut lines = Vec::new();
     let mut is_good = true;
-    for study in ALL.iter().filter(|study| names.is_empty() || names.contains(&study.name)) {
+    for study in ALL.iter().filter(|study| names.is_empty() || names.iter().any(|name| name == study.name)) {
         let began = Instant::now();
         let outcome = one(&plimsoll, study, is_full, keep.as_deref());
         let took = began.elapsed().as_secs();
@@ -123,39 +124,12 @@ pub(crate) fn list() -> String {
     ALL.iter().map(|study| study.name).collect::<Vec<_>>().join(", ")
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// How plimsoll is compiled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Compiled {
-    /// Quickly: for what is not timed.
-    Debug,
-    /// A study with a debug build would measure the client.
-    Release,
-}
-
-/// The plimsoll of this work tree.
-pub(crate) fn build(compiled: Compiled) -> Result<PathBuf> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let status = Command::new(cargo)
-        .args(["build", "--locked", "--package", "cli@0.1.0"])
-        .args((compiled == Compiled::Release).then_some("--release"))
-        .current_dir(root())
-        .status()
-        .context("building plimsoll")?;
-    ensure!(status.success(), "plimsoll could not be built");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    Ok(target.join(if compiled == Compiled::Release { "release/plimsoll" } else { "debug/plimsoll" }))
-}
-
 fn one(plimsoll: &Path, study: &Expected, is_full: bool, keep: Option<&Path>) -> Result<Found> {
     let scratch = tempfile::tempdir()?;
     let place = keep.map_or_else(|| scratch.path().to_owned(), |keep| keep.join(study.name));
     std::fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
     let mut run = Command::new(plimsoll);
-    run.arg("run").arg(root().join("studies").join(format!("{}.toml", study.name)));
+    run.arg("run").arg(crate::root().join("studies").join(format!("{}.toml", study.name)));
     run.arg("--results").arg(&place).arg("--new");
     if !is_full {
         run.arg("--quick");
@@ -276,7 +250,11 @@ mod tests {
     #[test]
     fn every_expected_study_is_there() {
         for study in ALL {
-            assert!(root().join("studies").join(format!("{}.toml", study.name)).is_file(), "{}", study.name);
+            assert!(
+                crate::root().join("studies").join(format!("{}.toml", study.name)).is_file(),
+                "{}",
+                study.name
+            );
         }
     }
 }

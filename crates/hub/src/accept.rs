@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use store::{CLOUD, INSTANCE_TYPE, PRICE};
 
 use crate::check::Verified;
-use crate::db::{Cell, Db, Place, Sql, places_of_values};
+use crate::db::{Cell, Db, Place, Sql, cells, places_of_values};
 use crate::error::Error;
 use crate::files::{BUNDLE, Keeping, REPORT};
 use crate::kept::changed;
@@ -155,67 +155,54 @@ fn words(listing: &Listing) -> String {
 fn insert(sql: &mut Sql, submission: &Submission<'_>) -> Result<(), Error> {
     let Submission { id, bytes, verified, token, now_ms, .. } = submission;
     let (id, listing) = (*id, &verified.listing);
-    let values: [Cell; 12] = [
-        id.into(),
-        (*now_ms).into(),
-        listing.measured_at_ms.into(),
-        (*token).into(),
-        listing.study.clone().into(),
-        listing.shape.clone().into(),
-        (bytes.len() as i64).into(),
-        (verified.figures as i64).into(),
-        words(listing).into(),
-        head(submission).to_string().into(),
-        // These stand in tables of their own.
-        serde_json::to_string(&Listing {
-            points: Vec::new(),
-            decisions: Vec::new(),
-            marks: Vec::new(),
-            audits: Vec::new(),
-            ..listing.clone()
-        })?
-        .into(),
-        listing.signer.clone().unwrap_or_default().into(),
+    // These stand in tables of their own.
+    let kept = Listing {
+        points: Vec::new(),
+        decisions: Vec::new(),
+        marks: Vec::new(),
+        audits: Vec::new(),
+        ..listing.clone()
+    };
+    let values = cells![
+        id,
+        *now_ms,
+        listing.measured_at_ms,
+        *token,
+        0_i64,
+        "",
+        listing.study.clone(),
+        listing.shape.clone(),
+        bytes.len() as i64,
+        verified.figures as i64,
+        words(listing),
+        head(submission).to_string(),
+        serde_json::to_string(&kept)?,
+        listing.signer.clone().unwrap_or_default(),
     ];
-    sql.execute(
-        "INSERT INTO bundle (id, received_ms, measured_ms, token, is_hidden, hidden_why, study, shape, bytes, figures,
-         words, head, listing, signer) VALUES (?1, ?2, ?3, ?4, 0, '', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+    sql.insert(
+        "bundle (id, received_ms, measured_ms, token, is_hidden, hidden_why, study, shape, bytes, figures, words, head,
+         listing, signer)",
         &values,
     )?;
     for (at, claim) in listing.claims.iter().enumerate() {
-        let text = serde_json::to_string(claim)?;
-        let values: [Cell; 6] = [
-            id.into(),
-            (at as i64).into(),
-            claim.id.clone().into(),
-            claim.host.clone().into(),
-            text.into(),
-            i64::from(has_verdict(claim)).into(),
-        ];
-        let sentence = "INSERT INTO claim (bundle_id, ordinal, id, host, claim, has_verdict)
-                        VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        sql.execute(sentence, &values)?;
+        let (text, has_verdict) = (serde_json::to_string(claim)?, i64::from(has_verdict(claim)));
+        let values = cells![id, at as i64, claim.id.clone(), claim.host.clone(), text, has_verdict];
+        sql.insert("claim (bundle_id, ordinal, id, host, claim, has_verdict)", &values)?;
     }
     for host in &listing.hosts {
-        let values = [host.fingerprint.clone().into(), id.into(), serde_json::to_string(host)?.into()];
-        let sentence =
-            "INSERT INTO host (fingerprint, bundle_id, host) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-        sql.execute(sentence, &values)?;
+        let values = cells![host.fingerprint.clone(), id, serde_json::to_string(host)?];
+        sql.insert_new("host (fingerprint, bundle_id, host)", &values)?;
     }
     for mark in &listing.marks {
-        let values = [mark.run.clone().into(), id.into(), mark.host.clone().into()];
-        sql.execute("INSERT INTO run_mark (run, bundle_id, host) VALUES (?1, ?2, ?3)", &values)?;
+        sql.insert("run_mark (run, bundle_id, host)", &cells![mark.run.clone(), id, mark.host.clone()])?;
     }
     for (at, decision) in listing.decisions.iter().enumerate() {
-        let text = serde_json::to_string(decision)?;
-        let values: [Cell; 4] = [id.into(), (at as i64).into(), decision.decided_at_ms.into(), text.into()];
-        let sentence =
-            "INSERT INTO decision (bundle_id, ordinal, decided_ms, decision) VALUES (?1, ?2, ?3, ?4)";
-        sql.execute(sentence, &values)?;
+        let values = cells![id, at as i64, decision.decided_at_ms, serde_json::to_string(decision)?];
+        sql.insert("decision (bundle_id, ordinal, decided_ms, decision)", &values)?;
     }
     listing.audits.iter().try_for_each(|audit| insert_audit(sql, id, audit))?;
     for server in servers(listing) {
-        sql.execute("INSERT INTO server (name, bundle_id) VALUES (?1, ?2)", &[server.into(), id.into()])?;
+        sql.insert("server (name, bundle_id)", &cells![server, id])?;
     }
     insert_points(sql, id, listing)
 }
@@ -224,27 +211,18 @@ fn insert(sql: &mut Sql, submission: &Submission<'_>) -> Result<(), Error> {
 pub(crate) fn insert_audit(sql: &mut Sql, bundle: &str, audit: &Value) -> Result<(), Error> {
     let text = audit.to_string();
     let server = audit["server"].as_str().unwrap_or_default();
-    let values = [store::bundle::sha256(text.as_bytes()).into(), server.into(), bundle.into(), text.into()];
-    let sentence =
-        "INSERT INTO audit (id, server, bundle_id, audit) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
-    sql.execute(sentence, &values).map(drop)
+    let values = cells![store::bundle::sha256(text.as_bytes()), server, bundle, text];
+    sql.insert_new("audit (id, server, bundle_id, audit)", &values)
 }
 
 fn insert_points(sql: &mut Sql, id: &str, listing: &Listing) -> Result<(), Error> {
     for (at, point) in listing.points.iter().enumerate() {
         let mut point = point.clone();
         point.point.file = format!("/bundle/{id}");
-        let values: [Cell; 6] = [
-            id.into(),
-            (at as i64).into(),
-            schema::flavor_of(&point).into(),
-            point.metric.clone().into(),
-            serde_json::to_string(&point)?.into(),
-            point.group().into(),
-        ];
-        let sentence = "INSERT INTO point (bundle_id, ordinal, flavor, metric, point, series)
-                        VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        sql.execute(sentence, &values)?;
+        let (flavor, metric) = (schema::flavor_of(&point), point.metric.clone());
+        let text = serde_json::to_string(&point)?;
+        let values = cells![id, at as i64, flavor, metric, text, point.group()];
+        sql.insert("point (bundle_id, ordinal, flavor, metric, point, series)", &values)?;
         schema::count_point(sql, &point)?;
     }
     Ok(())

@@ -95,6 +95,12 @@ impl From<Vec<u8>> for Cell {
     }
 }
 
+/// Values of a statement, each of what a cell is made of.
+macro_rules! cells {
+    ($($value:expr),* $(,)?) => { [$($crate::db::Cell::from($value)),*] };
+}
+pub(crate) use cells;
+
 impl rusqlite::ToSql for Cell {
     fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
         let value = match self {
@@ -208,6 +214,17 @@ impl Sql {
         }
     }
 
+    /// Adds a row to a `table (columns)`.
+    pub(crate) fn insert(&mut self, into: &str, values: &[Cell]) -> Result<(), Error> {
+        self.execute(&format!("INSERT INTO {into} {}", values_of(values)), values).map(drop)
+    }
+
+    /// Adds a row unless it is there.
+    pub(crate) fn insert_new(&mut self, into: &str, values: &[Cell]) -> Result<(), Error> {
+        let sentence = format!("INSERT INTO {into} {} ON CONFLICT DO NOTHING", values_of(values));
+        self.execute(&sentence, values).map(drop)
+    }
+
     pub(crate) fn batch(&mut self, sql: &str) -> Result<(), Error> {
         match self {
             Sql::Sqlite(connection) => Ok(connection.execute_batch(sql)?),
@@ -243,6 +260,10 @@ const WRITERS: i64 = 0x506c_6d73;
 /// `?2, ?3`: places of so many values.
 pub(crate) fn places_of_values(first: usize, count: usize) -> String {
     (first..first + count).map(|at| format!("?{at}")).collect::<Vec<_>>().join(", ")
+}
+
+fn values_of(values: &[Cell]) -> String {
+    format!("VALUES ({})", places_of_values(1, values.len()))
 }
 
 fn dollars(sql: &str) -> String {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::db::Sql;
+use crate::db::{Sql, cells};
 use crate::error::Error;
 
 /// Where bundles are kept.
@@ -63,8 +63,7 @@ impl Keeping {
     /// Keeps it in the database, within the transaction that lists it.
     pub(crate) fn keep_with(&self, sql: &mut Sql, id: &str, kind: &str, bytes: &[u8]) -> Result<(), Error> {
         if *self == Keeping::Database {
-            let values = [id.into(), kind.into(), bytes.to_vec().into()];
-            sql.execute("INSERT INTO file (bundle_id, kind, bytes) VALUES (?1, ?2, ?3)", &values)?;
+            sql.insert("file (bundle_id, kind, bytes)", &cells![id, kind, bytes.to_vec()])?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use stats::{RatioSpan, Replication, replicated};
 
 use crate::accept::short;
-use crate::db::{Cell, Row, Sql};
+use crate::db::{Row, Sql, cells};
 use crate::error::Error;
 use crate::kept::changed;
 use crate::random;
@@ -154,21 +154,13 @@ pub(crate) fn ask(sql: &mut Sql, bundle: &str, by: By, now_ms: i64) -> Result<St
     };
     let id = random::word::<16>()?;
     let text = claim.map_or_else(|| Ok("{}".to_owned()), serde_json::to_string)?;
-    let values: [Cell; 9] = [
-        id.clone().into(),
-        bundle.into(),
-        claim.map(|claim| &*claim.id).unwrap_or_default().into(),
-        text.into(),
-        now_ms.into(),
-        by.word().into(),
-        state.into(),
-        claim.is_none().then_some(now_ms).into(),
-        outcome.to_string().into(),
-    ];
+    let claim_id = claim.map(|claim| &*claim.id).unwrap_or_default();
+    let ended_ms = claim.is_none().then_some(now_ms);
+    let (asked_by, outcome) = (by.word(), outcome.to_string());
     sql.execute(
         "INSERT INTO remeasurement (id, bundle_id, claim_id, claim, asked_ms, asked_by, state, attempts, lease, worker,
          lease_until_ms, ended_ms, outcome) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, '', '', 0, ?8, ?9)",
-        &values,
+        &cells![id.clone(), bundle, claim_id, text, now_ms, asked_by, state, ended_ms, outcome],
     )?;
     list(sql, bundle)?;
     Ok(id)
@@ -188,13 +180,7 @@ pub(crate) fn lease(sql: &mut Sql, worker: &str, budget_s: u32, now_ms: i64) -> 
         )?;
         let Some(row) = rows.first() else { return Ok(None) };
         let (id, lease) = (row.text(0), random::word::<16>()?);
-        let values: [Cell; 5] = [
-            id.clone().into(),
-            lease.clone().into(),
-            worker.into(),
-            (now_ms + LEASE_MS).into(),
-            now_ms.into(),
-        ];
+        let values = cells![id.clone(), lease.clone(), worker, now_ms + LEASE_MS, now_ms];
         let taken = sql.execute(
             "UPDATE remeasurement SET state = 'leased', lease = ?2, worker = ?3, lease_until_ms = ?4,
              attempts = attempts + 1
@@ -265,8 +251,7 @@ pub(crate) fn end(sql: &mut Sql, id: &str, report: &Report, now_ms: i64) -> Resu
             sql.execute(longer, &[id.into(), needs_s.into(), outcome.into()])?;
             return list(sql, &row.text(0));
         }
-        let values: [Cell; 4] =
-            [id.into(), report.end.word().into(), now_ms.into(), outcome.to_string().into()];
+        let values = cells![id, report.end.word(), now_ms, outcome.to_string()];
         let sentence = "UPDATE remeasurement SET state = ?2, ended_ms = ?3, outcome = ?4 WHERE id = ?1";
         sql.execute(sentence, &values)?;
         list(sql, &row.text(0))

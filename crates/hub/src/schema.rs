@@ -6,7 +6,7 @@ use report::history::PointOfSeries;
 use serde_json::Value;
 
 use crate::accept;
-use crate::db::Sql;
+use crate::db::{Sql, cells};
 use crate::error::Error;
 use crate::standing::{count_all, has_verdict};
 
@@ -204,12 +204,8 @@ fn with_audits(sql: &mut Sql) -> Result<(), Error> {
 
 /// One more point of its series.
 pub(crate) fn count_point(sql: &mut Sql, point: &PointOfSeries) -> Result<(), Error> {
-    let values = [
-        point.group().into(),
-        flavor_of(point).into(),
-        point.metric.clone().into(),
-        point.group_label().to_lowercase().into(),
-    ];
+    let label = point.group_label().to_lowercase();
+    let values = cells![point.group(), flavor_of(point), point.metric.clone(), label];
     sql.execute(
         "INSERT INTO series (id, flavor, metric, label, points) VALUES (?1, ?2, ?3, ?4, 1)
          ON CONFLICT (id) DO UPDATE SET points = series.points + 1",

@@ -6,7 +6,7 @@ use report::bundle::ListedClaim;
 use stats::{RatioSpan, Replication, Verdict, replicated};
 
 use crate::accept::short;
-use crate::db::{Cell, Sql};
+use crate::db::{Sql, cells};
 use crate::error::Error;
 
 /// A bundle's part in a claim, and what it says of the first one.
@@ -107,23 +107,21 @@ pub(crate) fn count(sql: &mut Sql, claim: &str) -> Result<(), Error> {
         independent(words.iter().filter(|(_, found)| **found == verdict).map(|(pair, _)| *pair)) as i64
     };
     let hosts: BTreeSet<&str> = all.iter().map(|one| &*one.claim.host).collect();
-    let values: [Cell; 9] = [
-        claim.into(),
-        short(&first.claim.text).into(),
-        first.bundle.clone().into(),
-        (all.len() as i64).into(),
-        (hosts.len() as i64).into(),
-        of(Replication::Reproduced).into(),
-        of(Replication::NotReproduced).into(),
-        of(Replication::Undecided).into(),
-        (submitters.iter().collect::<BTreeSet<_>>().len() as i64).into(),
+    let values = cells![
+        claim,
+        short(&first.claim.text),
+        first.bundle.clone(),
+        all.len() as i64,
+        hosts.len() as i64,
+        of(Replication::Reproduced),
+        of(Replication::NotReproduced),
+        of(Replication::Undecided),
+        submitters.iter().collect::<BTreeSet<_>>().len() as i64,
     ];
-    sql.execute(
-        "INSERT INTO standing (claim_id, text, bundle_id, bundles, hosts, reproduced, contradicted, undecided, submitters)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    sql.insert(
+        "standing (claim_id, text, bundle_id, bundles, hosts, reproduced, contradicted, undecided, submitters)",
         &values,
-    )?;
-    Ok(())
+    )
 }
 
 /// A number for the submitter of each measurement: the same token is the same one, and tokens whose bundles one key signs

@@ -1,6 +1,6 @@
 //! Tokens: who may submit, who may hide and who may measure again. Only hashes of them are kept.
 
-use crate::db::{Cell, Db, Place};
+use crate::db::{Db, Place, cells};
 use crate::error::Error;
 use crate::random;
 
@@ -76,19 +76,12 @@ impl Tokens {
         self.0.with(|sql| {
             sql.transaction(|sql| {
                 if !sql.rows("SELECT name FROM token WHERE name = ?1", &[name.into()])?.is_empty() {
-                    return Err(Error::Wrong(format!("there is a token {name} already: give it another name")));
+                    return Err(Error::Wrong(format!(
+                        "there is a token {name} already: give it another name"
+                    )));
                 }
-                let values: [Cell; 5] = [
-                    name.into(),
-                    hashed(&token).into(),
-                    words.join(",").into(),
-                    now_ms.into(),
-                    expires_ms.into(),
-                ];
-                sql.execute(
-                    "INSERT INTO token (name, sha256, scopes, made_ms, expires_ms) VALUES (?1, ?2, ?3, ?4, ?5)",
-                    &values,
-                )
+                let values = cells![name, hashed(&token), words.join(","), now_ms, expires_ms];
+                sql.insert("token (name, sha256, scopes, made_ms, expires_ms)", &values)
             })
         })?;
         Ok(token)

@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use self::lead::{Ran, run_on_clients, run_on_clients_with_clock};
+pub use self::lead::{Ran, run_on_clients};
 pub use self::serve::{Serving, serve};
 use crate::recording::Timeline;
 use crate::run::Team;

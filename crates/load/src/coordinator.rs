@@ -32,6 +32,7 @@ pub(crate) struct Coordinator<'a> {
 }
 
 /// Latencies of several workers or intervals, summed.
+#[derive(Default)]
 struct Merger {
     response: Total,
     service: Option<Total>,
@@ -42,12 +43,7 @@ struct Merger {
 
 impl Merger {
     fn new(classes: usize) -> Merger {
-        Merger {
-            response: Total::new(),
-            service: None,
-            classes: (0..classes).map(|_| Total::new()).collect(),
-            earlier_by_class: BTreeMap::new(),
-        }
+        Merger { classes: (0..classes).map(|_| Total::default()).collect(), ..Merger::default() }
     }
 
     /// What belongs to the warm-up by its beginning.
@@ -56,7 +52,7 @@ impl Merger {
             let [response, service] = &**earlier;
             self.response.add(response);
             if !service.is_empty() {
-                self.service.get_or_insert_with(Total::new).add(service);
+                self.service.get_or_insert_default().add(service);
             }
         }
     }
@@ -64,7 +60,7 @@ impl Merger {
     fn add(&mut self, data: &IntervalData) {
         self.response.add(&data.response);
         if let Some(service) = &data.service {
-            self.service.get_or_insert_with(Total::new).add(service);
+            self.service.get_or_insert_default().add(service);
         }
         for (sum, counts) in self.classes.iter_mut().zip(&data.classes) {
             sum.add(counts);
@@ -394,11 +390,11 @@ impl<'a> Coordinator<'a> {
     /// Makes the step's result of what was summed.
     fn conclude(&self, running: Running) -> StepResult {
         let Running { timeline, done, mut totals, mut result, mut freezes, used, .. } = running;
-        let (mut failed, mut unended) = (Total::new(), Total::new());
+        let (mut failed, mut unended) = (Total::default(), Total::default());
         let mut late_by_class: BTreeMap<usize, Total> = BTreeMap::new();
         let (mut thawed, mut closed) = (None, timeline.measured);
         let mut end = timeline.measured;
-        let mut efforts: Vec<Effort> = used.iter().map(|_| Effort::new()).collect();
+        let mut efforts: Vec<Effort> = used.iter().map(|_| Effort::default()).collect();
         let clients = efforts.len();
         let done = done.into_iter().enumerate().filter_map(|(worker, step)| Some((worker % clients, step?)));
         for (client, step) in done {
@@ -407,16 +403,13 @@ impl<'a> Coordinator<'a> {
             result.outcomes_whole += step.whole;
             result.outcomes.skipped += step.censored;
             result.outcomes_whole.skipped += step.censored;
-            for (code, tally) in step.errors {
-                let sum = result.errors.entry(code).or_insert(ErrorTally { count: 0, text: tally.text });
-                sum.count += tally.count;
-            }
+            ErrorTally::add(&mut result.errors, step.errors);
             totals.response.add(&step.beside.response);
             if !step.beside.service.is_empty() {
-                totals.service.get_or_insert_with(Total::new).add(&step.beside.service);
+                totals.service.get_or_insert_default().add(&step.beside.service);
             }
             for (class, late) in &step.beside.classes {
-                late_by_class.entry(*class).or_insert_with(Total::new).add(late);
+                late_by_class.entry(*class).or_default().add(late);
             }
             failed.add(&step.beside.failed);
             unended.add(&step.beside.unended);
@@ -467,6 +460,7 @@ impl<'a> Coordinator<'a> {
 }
 
 /// What the workers of one process did in the measured phase of a step.
+#[derive(Default)]
 struct Effort {
     workers: u32,
     busiest_s: f64,
@@ -477,11 +471,6 @@ struct Effort {
 }
 
 impl Effort {
-    fn new() -> Effort {
-        let (lag, start_lag) = (Total::new(), Duration::ZERO);
-        Effort { workers: 0, busiest_s: 0.0, queued_s: 0.0, worker_s: 0.0, lag, start_lag }
-    }
-
     fn add(&mut self, step: &WorkerStep, timeline: &Timeline) {
         self.workers += 1;
         self.lag.add(&step.lag);
@@ -515,7 +504,7 @@ impl Effort {
     fn together(efforts: &[Effort], each: &[ClientUsage]) -> ClientUsage {
         let most = |of: fn(&ClientUsage) -> f64| each.iter().map(of).fold(0.0, f64::max);
         let sum = |of: fn(&Effort) -> f64| efforts.iter().map(of).sum::<f64>();
-        let mut lag = Total::new();
+        let mut lag = Total::default();
         efforts.iter().for_each(|effort| lag.add(&effort.lag));
         ClientUsage {
             workers: each.iter().map(|usage| usage.workers).sum(),

@@ -73,15 +73,17 @@ pub(crate) type Counts = Buckets<u32>;
 /// Sums of [`Counts`]: what the coordinator merges workers and intervals into.
 pub(crate) type Total = Buckets<u64>;
 
+impl<Cell: Copy + Default> Default for Buckets<Cell> {
+    fn default() -> Self {
+        let cells = vec![Cell::default(); BUCKETS].into_boxed_slice();
+        Buckets { cells, low: BUCKETS, high: 0, summary: Summary::NONE }
+    }
+}
+
 impl<Cell: Copy + Default> Buckets<Cell>
 where
     u64: From<Cell>,
 {
-    pub(crate) fn new() -> Self {
-        let cells = vec![Cell::default(); BUCKETS].into_boxed_slice();
-        Buckets { cells, low: BUCKETS, high: 0, summary: Summary::NONE }
-    }
-
     /// Nothing was recorded.
     pub(crate) fn is_empty(&self) -> bool {
         self.low > self.high
@@ -201,7 +203,7 @@ where
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
         let packed = Histogram::deserialize(deserializer)?;
-        let mut all = Buckets::new();
+        let mut all = Buckets::default();
         for (index, count) in packed.cells() {
             let cell = all.cells.get_mut(index).ok_or_else(|| D::Error::custom("no such bucket"))?;
             *cell = Cell::try_from(count).map_err(|_| D::Error::custom("more than a bucket can count"))?;
@@ -226,8 +228,8 @@ pub struct Histogram {
 impl Histogram {
     /// Packs durations in ns. For tests and for times that were not measured by the engine.
     pub fn of(durations_ns: impl IntoIterator<Item = u64>) -> Histogram {
-        let mut counts = Counts::new();
-        let mut total = Total::new();
+        let mut counts = Counts::default();
+        let mut total = Total::default();
         // A `Counts` holds at most u32::MAX of one value: fold long inputs in parts.
         for (at, ns) in durations_ns.into_iter().enumerate() {
             counts.record(ns);
@@ -242,7 +244,7 @@ impl Histogram {
 
     /// The sum of several.
     pub fn merged<'a>(parts: impl IntoIterator<Item = &'a Histogram>) -> Histogram {
-        let mut total = Total::new();
+        let mut total = Total::default();
         for part in parts {
             total.add_packed(part);
         }
@@ -436,13 +438,13 @@ mod tests {
 
     #[test]
     fn flat_ones_travel_without_loss() {
-        let mut counts = Counts::new();
+        let mut counts = Counts::default();
         [1, 99, 5_000, 5_049, 70_000_000, LONGEST_NS * 2].into_iter().for_each(|ns| counts.record(ns));
         let text = serde_json::to_string(&counts).unwrap();
         let arrived: Counts = serde_json::from_str(&text).unwrap();
         assert_eq!(arrived.to_histogram(), counts.to_histogram());
         assert_eq!((arrived.low, arrived.high), (counts.low, counts.high));
-        let none: Counts = serde_json::from_str(&serde_json::to_string(&Counts::new()).unwrap()).unwrap();
+        let none: Counts = serde_json::from_str(&serde_json::to_string(&Counts::default()).unwrap()).unwrap();
         assert!(none.is_empty() && none.summary == Summary::NONE);
     }
 
@@ -454,7 +456,7 @@ mod tests {
 
     #[test]
     fn clearing_forgets_everything() {
-        let mut counts = Counts::new();
+        let mut counts = Counts::default();
         counts.record(5_000);
         counts.record(70_000_000);
         counts.clear();

@@ -57,7 +57,7 @@ impl Timeline {
 const SECOND: Duration = Duration::from_secs(1);
 
 /// What a worker counted in one interval. Goes to the coordinator and comes back empty.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct IntervalData {
     pub(crate) second: i64,
     pub(crate) duration: Duration,
@@ -87,26 +87,8 @@ pub(crate) struct IntervalData {
 
 impl IntervalData {
     pub(crate) fn new(classes: usize) -> IntervalData {
-        IntervalData {
-            second: 0,
-            duration: Duration::ZERO,
-            outcomes: Outcomes::default(),
-            reads: 0,
-            writes: 0,
-            other: 0,
-            retries: 0,
-            reconnects: 0,
-            connected: 0,
-            backlog: 0,
-            in_flight: 0,
-            commits: None,
-            waiting_since: None,
-            response: Counts::new(),
-            service: None,
-            earlier: None,
-            classes: (0..classes).map(|_| Counts::new()).collect(),
-            earlier_by_class: BTreeMap::new(),
-        }
+        let classes = (0..classes).map(|_| Counts::default()).collect();
+        IntervalData { classes, ..IntervalData::default() }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -160,7 +142,7 @@ enum Note {
 
 /// What belongs to the measured phase and stands in none of its intervals: what ended in the drain or never, and how long
 /// failures took.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Beside {
     pub(crate) response: Counts,
     pub(crate) service: Counts,
@@ -170,13 +152,6 @@ pub(crate) struct Beside {
     pub(crate) failed: Counts,
     /// What never ended, by the time that it had waited.
     pub(crate) unended: Total,
-}
-
-impl Default for Beside {
-    fn default() -> Beside {
-        let (response, service, failed) = (Counts::new(), Counts::new(), Counts::new());
-        Beside { response, service, classes: BTreeMap::new(), failed, unended: Total::new() }
-    }
 }
 
 /// A worker's recording.
@@ -228,7 +203,7 @@ impl Recording {
         self.noted = 0;
         self.current.clear();
         self.current.second = second;
-        self.current.service = is_open_loop.then(|| self.current.service.take().unwrap_or_else(Counts::new));
+        self.current.service = is_open_loop.then(|| self.current.service.take().unwrap_or_default());
         self.phase = Phase::Warmup;
         self.counted_from = Moment::START;
         self.first_commit = None;
@@ -279,7 +254,7 @@ impl Recording {
         full.commits = self.first_commit.take().map(|first| (first, self.last_commit));
         self.current.second = full.second + 1;
         if self.is_open_loop && self.current.service.is_none() {
-            self.current.service = Some(Counts::new());
+            self.current.service = Some(Counts::default());
         }
         full
     }
@@ -346,7 +321,7 @@ impl Recording {
                 *self.current.earlier_by_class.entry(class).or_default() += 1;
             }
             Phase::Drain if is_of_step => {
-                self.beside.classes.entry(class).or_insert_with(Counts::new).record(response_ns);
+                self.beside.classes.entry(class).or_default().record(response_ns);
             }
             Phase::Drain | Phase::Off => {}
         }
@@ -421,8 +396,7 @@ impl Recording {
                 let (response, service) = match &mut current.earlier {
                     _ if is_of_step => (&mut current.response, current.service.as_mut()),
                     earlier => {
-                        let [response, service] =
-                            &mut **earlier.get_or_insert_with(|| Box::new([Counts::new(), Counts::new()]));
+                        let [response, service] = &mut **earlier.get_or_insert_default();
                         (response, Some(service).filter(|_| self.is_open_loop))
                     }
                 };

@@ -56,13 +56,7 @@ impl StepResult {
             }
             all.stalls.seconds += slice.stalls.seconds;
             all.stalls.longest_s = all.stalls.longest_s.max(slice.stalls.longest_s);
-            for (code, tally) in &slice.errors {
-                let sum = all
-                    .errors
-                    .entry(code.clone())
-                    .or_insert(ErrorTally { count: 0, text: tally.text.clone() });
-                sum.count += tally.count;
-            }
+            ErrorTally::add(&mut all.errors, slice.errors.clone());
             all.ended_by = all.ended_by.or(slice.ended_by.clone());
         }
         let merged = |of: &dyn Fn(&StepResult) -> &Histogram| Histogram::merged(slices.iter().map(of));
@@ -198,6 +192,16 @@ pub struct ErrorTally {
     pub count: u64,
     /// The text of the first one.
     pub text: String,
+}
+
+impl ErrorTally {
+    /// Adds more of them to the sums; each code keeps its first text.
+    pub(crate) fn add(sums: &mut BTreeMap<String, ErrorTally>, more: BTreeMap<String, ErrorTally>) {
+        for (code, tally) in more {
+            let sum = sums.entry(code).or_insert(ErrorTally { count: 0, text: tally.text });
+            sum.count += tally.count;
+        }
+    }
 }
 
 /// What the client itself used during the measured phase.

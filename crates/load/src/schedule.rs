@@ -304,7 +304,7 @@ mod tests {
             schedule.give_back();
             assert_eq!((schedule.due(later), schedule.is_exhausted()), (1, false));
             assert_eq!(schedule.between(measured, later), 51);
-            let mut waited = Total::new();
+            let mut waited = Total::default();
             schedule.waits(measured, later, &mut waited);
             let waited = waited.to_histogram();
             let exact = later - schedule.next().unwrap();

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use load::clients::{Client, Process, Ran, Serving, run_on_clients_with_clock, serve};
+use load::clients::{Client, Process, Ran, Serving, run_on_clients, serve};
 use load::{
     AnySession, Arrivals, Clock, Completion, Event, Failure, FailureClass, IntervalResult, Length, LoadError,
     LoadPlan, LoadResult, Pacing, Recorder, Session, SessionFactory, Step, Stop, run_with_clock, time,
@@ -129,7 +129,7 @@ fn on_clients(
         let mut clients: Vec<Client> =
             ours.into_iter().enumerate().map(|(at, stream)| client(at, stream)).collect();
         let classes = Factory.statement_classes();
-        run_on_clients_with_clock(plan, classes, &mut clients, observer, stop, clock)
+        run_on_clients(plan, classes, &mut clients, observer, stop, clock)
     })
 }
 
@@ -244,7 +244,7 @@ fn a_client_that_falls_silent_is_ended() {
         });
         let mut clients = vec![client(0, ours)];
         let classes = Factory.statement_classes();
-        run_on_clients_with_clock(&plan, classes, &mut clients, &mut |_| (), &Stop::new(), Clock::Monotonic)
+        run_on_clients(&plan, classes, &mut clients, &mut |_| (), &Stop::new(), Clock::Monotonic)
     });
     assert!(ran.unwrap_err().to_string().contains("client 1"));
     assert!(heard.load(Ordering::Relaxed) > 0 && began.elapsed() < Duration::from_secs(10));

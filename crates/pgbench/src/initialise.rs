@@ -47,29 +47,38 @@ fn execute(client: &mut Client, sql: &str) -> Result<(), Refusal> {
 }
 
 /// Carries out the steps in order.
-pub(crate) fn initialise(asked: &Initialise, room: Room, stop: &Stop) -> Result<(), Refusal> {
-    let done = connect(&asked.target, stop).and_then(|mut client| {
-        check_room(asked, &mut client, room)?;
+pub(crate) fn initialise(
+    target: &wire::Target,
+    asked: &Initialise,
+    room: Room,
+    stop: &Stop,
+) -> Result<(), Refusal> {
+    let done = connect(target, stop).and_then(|mut client| {
+        check_room(asked, &mut client, &|bytes| room(target, bytes))?;
         all_steps(asked, &mut client, stop)
     });
     done.map_err(|refusal| refusal.or_interrupted(stop))
 }
 
 /// Whether the rows find room on the server's disk, also where that of the tables to be dropped is not free yet.
-fn check_room(asked: &Initialise, client: &mut Client, room: Room) -> Result<(), Refusal> {
+fn check_room(
+    asked: &Initialise,
+    client: &mut Client,
+    room: &dyn Fn(u64) -> Result<(), String>,
+) -> Result<(), Refusal> {
     // Another tablespace may be on another disk.
     if !asked.steps.contains(['g', 'G']) || asked.tablespace.is_some() {
         return Ok(());
     }
     let bytes = asked.scale * BYTES * 100 / u64::from(asked.fillfactor);
-    if room(&asked.target, bytes).is_ok() {
+    if room(bytes).is_ok() {
         return Ok(());
     }
     const DROPPED: &str = "select sum(pg_total_relation_size(oid)) from pg_class \
                            where relname ~ '^pgbench_(accounts|branches|history|tellers)' and relkind = 'r'";
     let dropped = if asked.steps.contains('d') { client.query_value(DROPPED).ok().flatten() } else { None };
     let dropped = dropped.and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
-    room(&asked.target, bytes.saturating_sub(dropped)).map_err(|text| Refusal {
+    room(bytes.saturating_sub(dropped)).map_err(|text| Refusal {
         text,
         more: Some(format!("hint: Scale 1 takes about {} MB: take a smaller one (-s).", BYTES / 1_000_000)),
     })

@@ -72,8 +72,10 @@ fn go(arguments: &[String], out: &mut dyn Write, room: Room, stop: &Stop) -> Res
             tell(text.trim_end_matches('\n'));
             Ok(0)
         }
-        options::Asked::Initialise(initialise) => initialise::initialise(&initialise, room, stop).map(|()| 0),
-        options::Asked::Run(run) => run::run(&run, out, stop),
+        options::Asked::Initialise(target, asked) => {
+            initialise::initialise(&target, &asked, room, stop).map(|()| 0)
+        }
+        options::Asked::Run(target, run) => run::run(&target, &run, out, stop),
     }
 }
 

@@ -77,14 +77,13 @@ pub(crate) enum Asked {
     Text(String),
     /// A text on standard error.
     List(String),
-    Initialise(Box<Initialise>),
-    Run(Box<Run>),
+    Initialise(Target, Box<Initialise>),
+    Run(Target, Box<Run>),
 }
 
 /// Making the tables.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 pub(crate) struct Initialise {
-    pub(crate) target: Target,
     pub(crate) steps: String,
     pub(crate) scale: u64,
     pub(crate) fillfactor: u32,
@@ -110,9 +109,8 @@ pub(crate) enum Source {
 }
 
 /// A benchmark.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 pub(crate) struct Run {
-    pub(crate) target: Target,
     pub(crate) scripts: Vec<Chosen>,
     pub(crate) clients: u32,
     pub(crate) threads: usize,
@@ -305,7 +303,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Asked, Refusal> {
         let version = env!("CARGO_PKG_VERSION");
         return Ok(Asked::Text(format!("pgbench (PostgreSQL) 17.0 (Plimsoll {version})\n")));
     }
-    let mut reader = Reader::default();
+    let mut reader = Reader::new();
     for (name, value) in &given.options {
         if let Some(asked) = reader.take(name, value)? {
             return Ok(asked);
@@ -315,46 +313,12 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Asked, Refusal> {
 }
 
 /// What was read so far.
-#[derive(Default)]
 struct Reader {
     is_initialising: bool,
     of_run: Vec<&'static str>,
     of_initialisation: Vec<&'static str>,
-    steps: Option<String>,
-    fillfactor: Option<u32>,
-    scale: Option<u64>,
-    is_quiet: bool,
-    has_no_vacuum: bool,
-    has_foreign_keys: bool,
-    is_unlogged: bool,
-    tablespace: Option<String>,
-    index_tablespace: Option<String>,
-    partitions: u32,
-    method: Option<String>,
-    scripts: Vec<Chosen>,
-    clients: Option<u32>,
-    threads: Option<usize>,
-    is_reconnecting: bool,
-    defined: Vec<(String, String)>,
-    has_log: bool,
-    log_prefix: Option<String>,
-    aggregate_s: Option<u64>,
-    sampling_rate: f64,
-    latency_limit_ms: Option<f64>,
-    mode: Option<QueryMode>,
-    vacuums_all: bool,
-    progress_s: Option<u64>,
-    has_timestamps: bool,
-    reports_commands: bool,
-    rate_tps: Option<f64>,
-    transactions: Option<u64>,
-    duration_s: Option<u64>,
-    seed: Option<String>,
-    tries_max: Option<u32>,
-    details_failures: bool,
-    tells_errors: bool,
-    exits_on_abort: bool,
-    allows_shell: bool,
+    tables: Initialise,
+    run: Run,
     place: Place,
 }
 
@@ -373,6 +337,26 @@ const OF_BOTH: [&str; 9] =
     ["dbname", "host", "port", "username", "no-vacuum", "scale", "initialize", "debug", "show-script"];
 
 impl Reader {
+    /// With pgbench's defaults.
+    fn new() -> Reader {
+        Reader {
+            is_initialising: false,
+            of_run: Vec::new(),
+            of_initialisation: Vec::new(),
+            tables: Initialise { steps: "dtgvp".to_owned(), fillfactor: 100, ..Initialise::default() },
+            run: Run {
+                clients: 1,
+                threads: 1,
+                log_prefix: "pgbench_log".to_owned(),
+                vacuums: true,
+                transactions: 10,
+                tries_max: 1,
+                ..Run::default()
+            },
+            place: Place::default(),
+        }
+    }
+
     fn take(&mut self, name: &'static str, value: &str) -> Result<Option<Asked>, Refusal> {
         if OF_INITIALISATION.contains(&name) {
             self.of_initialisation.push(name);
@@ -382,17 +366,16 @@ impl Reader {
         let text = || Some(value.to_owned());
         match name {
             "initialize" => self.is_initialising = true,
-            "init-steps" => self.steps = Some(steps(value)?),
-            "fillfactor" => self.fillfactor = Some(percent(value)?),
-            "scale" => self.scale = Some(number(value, "-s/--scale", 1)? as u64),
-            "quiet" => self.is_quiet = true,
-            "no-vacuum" => self.has_no_vacuum = true,
-            "foreign-keys" => self.has_foreign_keys = true,
-            "unlogged-tables" => self.is_unlogged = true,
-            "tablespace" => self.tablespace = text(),
-            "index-tablespace" => self.index_tablespace = text(),
-            "partitions" => self.partitions = number(value, "--partitions", 0)? as u32,
-            "partition-method" => self.method = Some(method(value)?),
+            "init-steps" => self.tables.steps = steps(value)?,
+            "fillfactor" => self.tables.fillfactor = percent(value)?,
+            "scale" => self.run.scale = Some(number(value, "-s/--scale", 1)? as u64),
+            "quiet" => self.tables.is_quiet = true,
+            "no-vacuum" => self.run.vacuums = false,
+            "unlogged-tables" => self.tables.is_unlogged = true,
+            "tablespace" => self.tables.tablespace = text(),
+            "index-tablespace" => self.tables.index_tablespace = text(),
+            "partitions" => self.tables.partitions = number(value, "--partitions", 0)? as u32,
+            "partition-method" => self.tables.is_by_hash = is_hash(value)?,
             "host" => self.place.host = text(),
             "port" => self.place.port = text(),
             "username" => self.place.user = text(),
@@ -405,60 +388,61 @@ impl Reader {
     }
 
     fn of_run(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
+        let run = &mut self.run;
         match name {
             "builtin" => {
                 let (name, weight) = weighted(value)?;
-                self.scripts.push(Chosen { source: Source::Builtin(find(name)?), weight });
+                run.scripts.push(Chosen { source: Source::Builtin(find(name)?), weight });
             }
             "select-only" | "skip-some-updates" => {
                 let name = if name == "select-only" { "select-only" } else { "simple-update" };
-                self.scripts.push(Chosen { source: Source::Builtin(find(name)?), weight: 1 });
+                run.scripts.push(Chosen { source: Source::Builtin(find(name)?), weight: 1 });
             }
             "file" => {
                 let (name, weight) = weighted(value)?;
-                self.scripts.push(Chosen { source: Source::File(name.to_owned()), weight });
+                run.scripts.push(Chosen { source: Source::File(name.to_owned()), weight });
             }
-            "client" => self.clients = Some(number(value, "-c/--clients", 1)? as u32),
-            "jobs" => self.threads = Some(number(value, "-j/--jobs", 1)? as usize),
-            "connect" => self.is_reconnecting = true,
+            "client" => run.clients = number(value, "-c/--clients", 1)? as u32,
+            "jobs" => run.threads = number(value, "-j/--jobs", 1)? as usize,
+            "connect" => run.is_reconnecting = true,
             "define" => match value.split_once('=') {
                 Some((name, value)) if !name.is_empty() => {
-                    self.defined.push((name.to_owned(), value.to_owned()))
+                    run.defined.push((name.to_owned(), value.to_owned()))
                 }
                 _ => return Err(Refusal::new(format!("invalid variable definition: \"{value}\""))),
             },
-            "log" => self.has_log = true,
-            "log-prefix" => self.log_prefix = Some(value.to_owned()),
+            "log" => run.has_log = true,
+            "log-prefix" => run.log_prefix = value.to_owned(),
             "aggregate-interval" => {
-                self.aggregate_s = Some(number(value, "--aggregate-interval", 1)? as u64);
+                run.aggregate_s = Some(number(value, "--aggregate-interval", 1)? as u64);
             }
             "sampling-rate" => {
-                self.sampling_rate = value.parse::<f64>().unwrap_or(0.0);
-                if !(self.sampling_rate > 0.0 && self.sampling_rate <= 1.0) {
+                run.sampling_rate = value.parse::<f64>().unwrap_or(0.0);
+                if !(run.sampling_rate > 0.0 && run.sampling_rate <= 1.0) {
                     return Err(Refusal::new(format!("invalid sampling rate: \"{value}\"")));
                 }
             }
-            "latency-limit" => self.latency_limit_ms = Some(positive(value, "invalid latency limit")?),
-            "rate" => self.rate_tps = Some(positive(value, "invalid rate limit")?),
-            "protocol" => self.mode = Some(mode(value)?),
-            "vacuum-all" => self.vacuums_all = true,
-            "progress" => self.progress_s = Some(number(value, "-P/--progress", 1)? as u64),
-            "progress-timestamp" => self.has_timestamps = true,
-            "report-per-command" | "report-latencies" => self.reports_commands = true,
-            "transactions" => self.transactions = Some(number(value, "-t/--transactions", 1)? as u64),
-            "time" => self.duration_s = Some(number(value, "-T/--time", 1)? as u64),
-            "random-seed" => self.seed = Some(value.to_owned()),
+            "latency-limit" => run.latency_limit_ms = Some(positive(value, "invalid latency limit")?),
+            "rate" => run.rate_tps = Some(positive(value, "invalid rate limit")?),
+            "protocol" => run.mode = mode(value)?,
+            "vacuum-all" => run.vacuums_all = true,
+            "progress" => run.progress_s = Some(number(value, "-P/--progress", 1)? as u64),
+            "progress-timestamp" => run.has_timestamps = true,
+            "report-per-command" | "report-latencies" => run.reports_commands = true,
+            "transactions" => run.transactions = number(value, "-t/--transactions", 1)? as u64,
+            "time" => run.duration_s = Some(number(value, "-T/--time", 1)? as u64),
+            "random-seed" => run.seed = Some(value.to_owned()),
             "max-tries" => {
                 let tries = value.parse::<u32>();
                 let tries =
                     tries.map_err(|_| Refusal::new(format!("invalid number of maximum tries: \"{value}\"")));
-                self.tries_max = Some(tries?);
+                run.tries_max = tries?;
             }
-            "failures-detailed" => self.details_failures = true,
-            "verbose-errors" => self.tells_errors = true,
-            "exit-on-abort" => self.exits_on_abort = true,
-            "allow-shell" => self.allows_shell = true,
-            // `debug` tells nothing that is not told elsewhere.
+            "failures-detailed" => run.details_failures = true,
+            "verbose-errors" => run.tells_errors = true,
+            "exit-on-abort" => run.exits_on_abort = true,
+            "allow-shell" => run.allows_shell = true,
+            // `foreign-keys` is asked for by its name, and `debug` tells nothing that is not told elsewhere.
             _ => {}
         }
         Ok(())
@@ -477,59 +461,52 @@ impl Reader {
                     "some of the specified options cannot be used in initialization (-i) mode",
                 ));
             }
-            return self.initialise(target).map(|asked| Asked::Initialise(Box::new(asked)));
+            return self.initialise().map(|asked| Asked::Initialise(target, Box::new(asked)));
         }
         if !self.of_initialisation.is_empty() {
             return Err(Refusal::new("some of the specified options cannot be used in benchmarking mode"));
         }
-        self.run(target).map(|asked| Asked::Run(Box::new(asked)))
+        self.run().map(|asked| Asked::Run(target, Box::new(asked)))
     }
 
-    fn initialise(self, target: Target) -> Result<Initialise, Refusal> {
-        if self.partitions == 0 && self.method.is_some() {
+    fn initialise(self) -> Result<Initialise, Refusal> {
+        let is_given = |name| self.of_initialisation.contains(&name);
+        let mut asked = self.tables;
+        if asked.partitions == 0 && is_given("partition-method") {
             return Err(Refusal::new("--partition-method requires greater than zero --partitions"));
         }
-        let mut steps = self.steps.unwrap_or_else(|| "dtgvp".to_owned());
-        if self.has_no_vacuum {
-            steps.retain(|step| step != 'v');
+        if !self.run.vacuums {
+            asked.steps.retain(|step| step != 'v');
         }
-        if self.has_foreign_keys && !steps.contains('f') {
-            steps.push('f');
+        if is_given("foreign-keys") && !asked.steps.contains('f') {
+            asked.steps.push('f');
         }
-        Ok(Initialise {
-            target,
-            steps,
-            scale: self.scale.unwrap_or(1),
-            fillfactor: self.fillfactor.unwrap_or(100),
-            is_quiet: self.is_quiet,
-            is_unlogged: self.is_unlogged,
-            tablespace: self.tablespace,
-            index_tablespace: self.index_tablespace,
-            partitions: self.partitions,
-            is_by_hash: self.method.as_deref() == Some("hash"),
-        })
+        asked.scale = self.run.scale.unwrap_or(1);
+        Ok(asked)
     }
 
-    fn run(self, target: Target) -> Result<Run, Refusal> {
+    fn run(self) -> Result<Run, Refusal> {
         let refuse = |text: &str| Err(Refusal::new(text));
-        if self.transactions.is_some() && self.duration_s.is_some() {
+        let is_given = |name| self.of_run.contains(&name);
+        let mut run = self.run;
+        if is_given("transactions") && run.duration_s.is_some() {
             return refuse("specify either a number of transactions (-t) or a duration (-T), not both");
         }
-        if self.sampling_rate > 0.0 && !self.has_log {
+        if run.sampling_rate > 0.0 && !run.has_log {
             return refuse("log sampling (--sampling-rate) is allowed only when logging transactions (-l)");
         }
-        if self.sampling_rate > 0.0 && self.aggregate_s.is_some() {
+        if run.sampling_rate > 0.0 && run.aggregate_s.is_some() {
             return refuse(
                 "log sampling (--sampling-rate) and aggregation (--aggregate-interval) cannot be used at the same time",
             );
         }
-        if self.aggregate_s.is_some() && !self.has_log {
+        if run.aggregate_s.is_some() && !run.has_log {
             return refuse("log aggregation is allowed only when actually logging transactions");
         }
-        if self.log_prefix.is_some() && !self.has_log {
+        if is_given("log-prefix") && !run.has_log {
             return refuse("log file prefix (--log-prefix) is allowed only when logging transactions (-l)");
         }
-        if let (Some(aggregate), Some(duration)) = (self.aggregate_s, self.duration_s) {
+        if let (Some(aggregate), Some(duration)) = (run.aggregate_s, run.duration_s) {
             if aggregate > duration {
                 return Err(Refusal::new(format!(
                     "number of seconds for aggregation ({aggregate}) must not be higher than test duration ({duration})"
@@ -541,52 +518,23 @@ impl Reader {
                 )));
             }
         }
-        if self.has_timestamps && self.progress_s.is_none() {
+        if run.has_timestamps && run.progress_s.is_none() {
             return refuse("--progress-timestamp is allowed only under --progress");
         }
-        let tries_max = self.tries_max.unwrap_or(1);
-        if tries_max == 0 && self.latency_limit_ms.is_none() && self.duration_s.is_none() {
+        if run.tries_max == 0 && run.latency_limit_ms.is_none() && run.duration_s.is_none() {
             return refuse(
                 "an unlimited number of transaction tries can only be used with --latency-limit or a duration (-T)",
             );
         }
-        let mut scripts = self.scripts;
-        if scripts.is_empty() {
-            scripts.push(Chosen { source: Source::Builtin(&builtin::ALL[0]), weight: 1 });
+        if run.scripts.is_empty() {
+            run.scripts.push(Chosen { source: Source::Builtin(&builtin::ALL[0]), weight: 1 });
         }
-        if scripts.iter().all(|script| script.weight == 0) {
+        if run.scripts.iter().all(|script| script.weight == 0) {
             return refuse("total script weight must not be zero");
         }
-        let clients = self.clients.unwrap_or(1);
-        Ok(Run {
-            target,
-            scripts,
-            clients,
-            threads: self.threads.unwrap_or(1).min(clients as usize),
-            is_reconnecting: self.is_reconnecting,
-            defined: self.defined,
-            has_log: self.has_log,
-            log_prefix: self.log_prefix.unwrap_or_else(|| "pgbench_log".to_owned()),
-            aggregate_s: self.aggregate_s,
-            sampling_rate: self.sampling_rate,
-            latency_limit_ms: self.latency_limit_ms,
-            mode: self.mode.unwrap_or(QueryMode::Simple),
-            vacuums: !self.has_no_vacuum,
-            vacuums_all: self.vacuums_all,
-            progress_s: self.progress_s,
-            has_timestamps: self.has_timestamps,
-            reports_commands: self.reports_commands,
-            rate_tps: self.rate_tps,
-            scale: self.scale,
-            transactions: self.transactions.unwrap_or(10),
-            duration_s: self.duration_s,
-            seed: self.seed.or_else(|| std::env::var("PGBENCH_RANDOM_SEED").ok()),
-            tries_max,
-            details_failures: self.details_failures,
-            tells_errors: self.tells_errors,
-            exits_on_abort: self.exits_on_abort,
-            allows_shell: self.allows_shell,
-        })
+        run.threads = run.threads.min(run.clients as usize);
+        run.seed = run.seed.or_else(|| std::env::var("PGBENCH_RANDOM_SEED").ok());
+        Ok(run)
     }
 }
 
@@ -612,9 +560,10 @@ fn percent(value: &str) -> Result<u32, Refusal> {
     }
 }
 
-fn method(value: &str) -> Result<String, Refusal> {
+/// A method of partitioning.
+fn is_hash(value: &str) -> Result<bool, Refusal> {
     match value.to_ascii_lowercase().as_str() {
-        method @ ("range" | "hash") => Ok(method.to_owned()),
+        method @ ("range" | "hash") => Ok(method == "hash"),
         _ => Err(Refusal::new(format!(
             "invalid partition method, expecting \"range\" or \"hash\", got: \"{value}\""
         ))),

@@ -54,9 +54,11 @@ pub(crate) fn report(told: &Told<'_>, figures: &Figures) -> String {
     out
 }
 
-fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "{text}");
+/// Writes a line; writing to a String cannot fail.
+macro_rules! line {
+    ($out:expr, $($text:tt)*) => {
+        let _ = writeln!($out, $($text)*);
+    };
 }
 
 fn head(told: &Told<'_>, out: &mut String) {
@@ -65,25 +67,18 @@ fn head(told: &Told<'_>, out: &mut String) {
         [only] => only.name.as_str(),
         _ => "multiple scripts",
     };
-    line(out, format_args!("transaction type: {kind}"));
-    line(out, format_args!("scaling factor: {}", told.scale));
+    line!(out, "transaction type: {kind}\nscaling factor: {}", told.scale);
     if let Some((method, count)) = &told.partitions {
-        line(out, format_args!("partition method: {method}\npartitions: {count}"));
+        line!(out, "partition method: {method}\npartitions: {count}");
     }
     let mode = match run.mode {
         QueryMode::Simple => "simple",
         QueryMode::Extended => "extended",
         QueryMode::Prepared => "prepared",
     };
-    line(
-        out,
-        format_args!(
-            "query mode: {mode}\nnumber of clients: {}\nnumber of threads: {}",
-            run.clients, run.threads
-        ),
-    );
+    line!(out, "query mode: {mode}\nnumber of clients: {}\nnumber of threads: {}", run.clients, run.threads);
     if run.tries_max > 0 {
-        line(out, format_args!("maximum number of tries: {}", run.tries_max));
+        line!(out, "maximum number of tries: {}", run.tries_max);
     }
 }
 
@@ -91,62 +86,51 @@ fn transactions(told: &Told<'_>, all: &Counts, out: &mut String) {
     let run = told.run;
     match run.duration_s {
         Some(duration) => {
-            line(out, format_args!("duration: {duration} s"));
-            line(out, format_args!("number of transactions actually processed: {}", all.done()));
+            line!(out, "duration: {duration} s\nnumber of transactions actually processed: {}", all.done());
         }
         None => {
-            line(out, format_args!("number of transactions per client: {}", run.transactions));
+            line!(out, "number of transactions per client: {}", run.transactions);
             let wanted = run.transactions * u64::from(run.clients);
-            line(out, format_args!("number of transactions actually processed: {}/{wanted}", all.done()));
+            line!(out, "number of transactions actually processed: {}/{wanted}", all.done());
         }
     }
-    let total = all.total();
-    failures(told, all, total, "", out);
-    if run.tries_max != 1 {
-        line(
-            out,
-            format_args!(
-                "number of transactions retried: {} ({:.3}%)",
-                all.retried,
-                percent(all.retried, total)
-            ),
-        );
-        line(out, format_args!("total number of retries: {}", all.retries));
+    failures(told, all, "", out);
+}
+
+/// A count with its share of all transactions.
+fn share(out: &mut String, indent: &str, name: &str, count: u64, total: u64) {
+    line!(out, "{indent}number of {name}: {count} ({:.3}%)", percent(count, total));
+}
+
+/// What failed and what was tried again.
+fn failures(told: &Told<'_>, counts: &Counts, indent: &str, out: &mut String) {
+    let total = counts.total();
+    share(out, indent, "failed transactions", counts.failed(), total);
+    if told.run.details_failures {
+        share(out, indent, "serialization failures", counts.serialization, total);
+        share(out, indent, "deadlock failures", counts.deadlock, total);
+    }
+    if told.run.tries_max != 1 {
+        share(out, indent, "transactions retried", counts.retried, total);
+        line!(out, "{indent}total number of retries: {}", counts.retries);
     }
 }
 
-fn failures(told: &Told<'_>, counts: &Counts, total: u64, indent: &str, out: &mut String) {
-    let mut tell = |name: &str, count: u64| {
-        line(out, format_args!("{indent}number of {name}: {count} ({:.3}%)", percent(count, total)));
-    };
-    tell("failed transactions", counts.failed());
-    if told.run.details_failures {
-        tell("serialization failures", counts.serialization);
-        tell("deadlock failures", counts.deadlock);
+fn skipped(told: &Told<'_>, counts: &Counts, indent: &str, out: &mut String) {
+    if told.run.rate_tps.is_some() && told.run.latency_limit_ms.is_some() {
+        share(out, indent, "transactions skipped", counts.skipped, counts.total());
     }
 }
 
 fn times(told: &Told<'_>, all: &Counts, figures: &Figures, out: &mut String) {
     let run = told.run;
-    if run.rate_tps.is_some() && run.latency_limit_ms.is_some() {
-        line(
-            out,
-            format_args!(
-                "number of transactions skipped: {} ({:.3}%)",
-                all.skipped,
-                percent(all.skipped, all.total())
-            ),
-        );
-    }
+    skipped(told, all, "", out);
     if let Some(limit) = run.latency_limit_ms {
-        line(
+        let (late, done) = (all.late, all.done());
+        let share = percent(late, done);
+        line!(
             out,
-            format_args!(
-                "number of transactions above the {limit:.1} ms latency limit: {}/{} ({:.3}%)",
-                all.late,
-                all.done(),
-                percent(all.late, all.done())
-            ),
+            "number of transactions above the {limit:.1} ms latency limit: {late}/{done} ({share:.3}%)"
         );
     }
     let is_detailed = run.rate_tps.is_some() || run.latency_limit_ms.is_some() || run.progress_s.is_some();
@@ -155,73 +139,38 @@ fn times(told: &Told<'_>, all: &Counts, figures: &Figures, out: &mut String) {
     } else {
         let spent_ms = told.took_s * 1000.0 * f64::from(run.clients);
         let including = if all.failed() > 0 { " (including failures)" } else { "" };
-        line(out, format_args!("latency average = {:.3} ms{including}", spent_ms / all.total() as f64));
+        line!(out, "latency average = {:.3} ms{including}", spent_ms / all.total() as f64);
     }
     if run.rate_tps.is_some() {
         let (mean, most) = (all.lag.mean() / 1000.0, all.lag.most / 1000.0);
-        line(out, format_args!("rate limit schedule lag: avg {mean:.3} (max {most:.3}) ms"));
+        line!(out, "rate limit schedule lag: avg {mean:.3} (max {most:.3}) ms");
     }
+    let tps = per_second(all.done(), told.took_s);
     if run.is_reconnecting {
-        line(out, format_args!("average connection time = {:.3} ms", figures.connecting.mean() * 1000.0));
-        line(
-            out,
-            format_args!("tps = {:.6} (including reconnection times)", per_second(all.done(), told.took_s)),
-        );
+        line!(out, "average connection time = {:.3} ms", figures.connecting.mean() * 1000.0);
+        line!(out, "tps = {tps:.6} (including reconnection times)");
     } else {
-        line(out, format_args!("initial connection time = {:.3} ms", told.connected_s * 1000.0));
-        line(
-            out,
-            format_args!(
-                "tps = {:.6} (without initial connection time)",
-                per_second(all.done(), told.took_s)
-            ),
-        );
+        line!(out, "initial connection time = {:.3} ms", told.connected_s * 1000.0);
+        line!(out, "tps = {tps:.6} (without initial connection time)");
     }
 }
 
 fn latency(counts: &Counts, indent: &str, out: &mut String) {
     if counts.done() > 0 {
-        line(out, format_args!("{indent}latency average = {:.3} ms", counts.latency.mean() / 1000.0));
-        line(out, format_args!("{indent}latency stddev = {:.3} ms", counts.latency.deviation() / 1000.0));
+        line!(out, "{indent}latency average = {:.3} ms", counts.latency.mean() / 1000.0);
+        line!(out, "{indent}latency stddev = {:.3} ms", counts.latency.deviation() / 1000.0);
     }
 }
 
 fn of_script(told: &Told<'_>, at: usize, counts: &Counts, all: &Counts, out: &mut String) {
     let weights: u64 = told.weights.iter().sum();
-    let (weight, total) = (told.weights[at], counts.total());
-    line(out, format_args!("SQL script {}: {}", at + 1, told.scripts[at].name));
-    line(out, format_args!(" - weight: {weight} (targets {:.1}% of total)", percent(weight, weights)));
-    line(
-        out,
-        format_args!(
-            " - {} transactions ({:.1}% of total, tps = {:.6})",
-            counts.done(),
-            percent(counts.done(), all.done()),
-            per_second(counts.done(), told.took_s)
-        ),
-    );
-    failures(told, counts, total, " - ", out);
-    if told.run.tries_max != 1 {
-        line(
-            out,
-            format_args!(
-                " - number of transactions retried: {} ({:.3}%)",
-                counts.retried,
-                percent(counts.retried, total)
-            ),
-        );
-        line(out, format_args!(" - total number of retries: {}", counts.retries));
-    }
-    if told.run.rate_tps.is_some() && told.run.latency_limit_ms.is_some() {
-        line(
-            out,
-            format_args!(
-                " - number of transactions skipped: {} ({:.3}%)",
-                counts.skipped,
-                percent(counts.skipped, total)
-            ),
-        );
-    }
+    let weight = told.weights[at];
+    line!(out, "SQL script {}: {}", at + 1, told.scripts[at].name);
+    line!(out, " - weight: {weight} (targets {:.1}% of total)", percent(weight, weights));
+    let (share, tps) = (percent(counts.done(), all.done()), per_second(counts.done(), told.took_s));
+    line!(out, " - {} transactions ({share:.1}% of total, tps = {tps:.6})", counts.done());
+    failures(told, counts, " - ", out);
+    skipped(told, counts, " - ", out);
     latency(counts, " - ", out);
 }
 
@@ -235,10 +184,10 @@ fn commands(
     let has_retries = told.run.tries_max != 1;
     let indent = if are_several { " - " } else { "" };
     let what = if has_retries { ", failures and retries" } else { " and failures" };
-    line(out, format_args!("{indent}statement latencies in milliseconds{what}:"));
+    line!(out, "{indent}statement latencies in milliseconds{what}:");
     for (command, figures) in script.commands.iter().zip(figures) {
         let ms = figures.took_s.mean() * 1000.0;
         let retries = if has_retries { format!("  {:10}", figures.retries) } else { String::new() };
-        line(out, format_args!("   {ms:11.3}  {:10}{retries}  {}", figures.failures, command.line));
+        line!(out, "   {ms:11.3}  {:10}{retries}  {}", figures.failures, command.line);
     }
 }

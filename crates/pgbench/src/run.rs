@@ -10,6 +10,7 @@ use load::time::Moment;
 use load::{Event, Length, LoadPlan, Pacing, RetryPolicy, Step, Stop};
 use pgscript::random::Random;
 use pgscript::{Names, Script, Value};
+use wire::Target;
 use wire::blocking::Client;
 use wire::files::{self, WORKLOAD};
 use workload::Dialect;
@@ -32,11 +33,10 @@ struct Tables {
     partitions: Option<(String, u64)>,
 }
 
-pub(crate) fn run(run: &Run, out: &mut dyn Write, stop: &Stop) -> Result<u8, Refusal> {
-    let mut names = Names::default();
-    let scripts = read_scripts(&run.scripts, &mut names, stop)?;
+pub(crate) fn run(target: &Target, run: &Run, out: &mut dyn Write, stop: &Stop) -> Result<u8, Refusal> {
+    let scripts = read_scripts(&run.scripts, stop)?;
     let seed = seed(run.seed.as_deref())?;
-    let mut control = connect(&run.target, stop)?;
+    let mut control = connect(target, stop)?;
     let version = control.server().version.clone();
     write(out, &format!("pgbench (Plimsoll {}, server {version})\n", env!("CARGO_PKG_VERSION")))?;
     let has_builtin = run.scripts.iter().any(|script| matches!(script.source, Source::Builtin(_)));
@@ -44,14 +44,15 @@ pub(crate) fn run(run: &Run, out: &mut dyn Write, stop: &Stop) -> Result<u8, Ref
         true => look_at_tables(&mut control, run).map_err(|refusal| refusal.or_interrupted(stop))?,
         false => Tables { scale: run.scale.unwrap_or(1), partitions: None },
     };
-    let shared = shared(run, scripts, names, &tables, seed, &version, stop)?;
+    let dialect = Dialect::of_server(target.protocol, &version);
+    let shared = shared(run, (target, dialect), scripts, &tables, seed, stop)?;
     if run.vacuums {
         vacuum(&mut control, run.vacuums_all);
     }
     drop(control);
     create_logs(run)?;
     let (mut connected_s, mut progress) = (0.0, Progress::new(run));
-    let plan = load_plan(run, seed);
+    let plan = load_plan(run, target, seed);
     let mut observer = |event: Event<'_>| match event {
         Event::Connected { took, .. } => connected_s = took.as_secs_f64(),
         Event::Interval { .. } => progress.tick(&shared),
@@ -90,16 +91,18 @@ pub(crate) fn run(run: &Run, out: &mut dyn Write, stop: &Stop) -> Result<u8, Ref
     Ok(0)
 }
 
-fn read_scripts(chosen: &[Chosen], names: &mut Names, stop: &Stop) -> Result<Vec<Script>, Refusal> {
+/// The scripts, and the names of their variables.
+fn read_scripts(chosen: &[Chosen], stop: &Stop) -> Result<(Vec<Script>, Names), Refusal> {
+    let mut names = Names::default();
     let one = |chosen: &Chosen| {
         let (name, text) = match &chosen.source {
             Source::Builtin(script) => (script.description.to_owned(), script.text.to_owned()),
             Source::File(path) => (path.clone(), read_file(path, stop)?),
         };
-        Script::parse(&name, &text, names, pgscript::Dialect::Pgbench)
-            .map_err(|error| Refusal::new(error.to_string()))
+        Script::parse(&name, &text, &mut names).map_err(|error| Refusal::new(error.to_string()))
     };
-    chosen.iter().map(one).collect()
+    let scripts = chosen.iter().map(one).collect::<Result<_, _>>()?;
+    Ok((scripts, names))
 }
 
 /// A script, of which no more is read than of other workloads. What it is read from (a pipe, a terminal) may keep
@@ -218,11 +221,10 @@ fn create_logs(run: &Run) -> Result<(), Refusal> {
 /// Randomness is dealt out in pgbench's order, so that a seed means the same to both.
 fn shared(
     run: &Run,
-    scripts: Vec<Script>,
-    mut names: Names,
+    (target, dialect): (&Target, Dialect),
+    (scripts, mut names): (Vec<Script>, Names),
     tables: &Tables,
     seed: u64,
-    version: &str,
     stop: &Stop,
 ) -> Result<Arc<Shared>, Refusal> {
     let mut base = Random::new(seed);
@@ -234,22 +236,19 @@ fn shared(
         }
         defined.push((names.slot(name), Value::Text(value.as_str().into())));
     }
-    let is_defined =
-        |defined: &[(usize, Value)], slot: usize| defined.iter().any(|(known, _)| *known == slot);
-    let scale = names.slot("scale");
-    if !is_defined(&defined, scale) {
-        defined.push((scale, Value::Int(tables.scale as i64)));
-    }
-    let client_id = names.slot("client_id");
-    let client_id = (!is_defined(&defined, client_id)).then_some(client_id);
-    let default_seed = names.slot("default_seed");
-    if !is_defined(&defined, default_seed) {
-        defined.push((default_seed, Value::Int(base.bits() as i64)));
-    }
-    let random_seed = names.slot("random_seed");
-    if !is_defined(&defined, random_seed) {
-        defined.push((random_seed, Value::Int(seed as i64)));
-    }
+    // What the command line defines stands; the others are pgbench's own.
+    let mut undefined = |name: &str| {
+        let slot = names.slot(name);
+        Some(slot).filter(|slot| defined.iter().all(|(known, _)| known != slot))
+    };
+    let [scale, client_id] = ["scale", "client_id"].map(&mut undefined);
+    let [default_seed, random_seed] = ["default_seed", "random_seed"].map(&mut undefined);
+    let own = [
+        scale.map(|slot| (slot, tables.scale as i64)),
+        default_seed.map(|slot| (slot, base.bits() as i64)),
+        random_seed.map(|slot| (slot, seed as i64)),
+    ];
+    defined.extend(own.into_iter().flatten().map(|(slot, value)| (slot, Value::Int(value))));
     let mut variables = Script::no_values(&names);
     defined.into_iter().for_each(|(slot, value)| variables[slot] = Some(value));
     let mut dealt = || [Random::new(base.bits()), Random::new(base.bits()), Random::new(base.bits())];
@@ -262,13 +261,13 @@ fn shared(
         details_failures: run.details_failures,
     };
     Ok(Arc::new(Shared {
-        dialect: Dialect::of_server(run.target.protocol, version),
+        dialect,
         plan: Arc::new(Plan {
             scripts,
             names,
             mode: run.mode,
             allows_shell: run.allows_shell,
-            target: run.target.clone(),
+            target: target.clone(),
         }),
         weights: run.scripts.iter().map(|script| script.weight).collect(),
         pace: Pace {
@@ -295,7 +294,7 @@ fn shared(
 }
 
 /// Clients end by themselves: by their count or by the clock, with the transaction that they are in.
-fn load_plan(run: &Run, seed: u64) -> LoadPlan {
+fn load_plan(run: &Run, target: &Target, seed: u64) -> LoadPlan {
     LoadPlan {
         steps: vec![Step {
             sessions: run.clients,
@@ -306,7 +305,7 @@ fn load_plan(run: &Run, seed: u64) -> LoadPlan {
         workers: Some(run.threads),
         retry: RetryPolicy { retries_max: 0, backoff: Duration::ZERO, backoff_max: Duration::ZERO },
         connect_limit: Duration::ZERO,
-        silence_limit: run.target.statement_timeout,
+        silence_limit: target.statement_timeout,
         seed,
         ..LoadPlan::default()
     }

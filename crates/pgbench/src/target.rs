@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use wire::{Endpoint, Protocol, Secret, Target, TlsClient, TlsMode};
+use wire::{Endpoint, Protocol, Secret, Target, TlsMode};
 
 use crate::Refusal;
 
@@ -70,17 +70,11 @@ impl Place {
             }
         };
         Ok(Target {
-            protocol: Protocol::Postgres,
-            endpoint,
             database: Some(self.database.or_else(|| variable("PGDATABASE")).unwrap_or_else(|| user.clone())),
-            user,
             password: self.password.map(Secret::new).unwrap_or_default(),
             tls,
             tls_ca,
-            tls_client: TlsClient::default(),
-            is_compressed: false,
-            connect_timeout: Target::CONNECT_TIMEOUT,
-            statement_timeout: Target::STATEMENT_TIMEOUT,
+            ..Target::new(Protocol::Postgres, endpoint, user)
         })
     }
 }

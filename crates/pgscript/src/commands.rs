@@ -1,7 +1,7 @@
 //! Reads backslash commands.
 
 use crate::expression::{Expr, Mistake};
-use crate::script::{Action, Argument, Command, Dialect, Names, SyntaxError};
+use crate::script::{Action, Argument, Command, Names, SyntaxError};
 use crate::sql::{Sql, Store};
 use crate::token::skip_blanks;
 
@@ -12,10 +12,7 @@ const UNKNOWN: usize = usize::MAX;
 pub(crate) struct Reader<'a> {
     pub(crate) script: &'a str,
     pub(crate) text: &'a str,
-    /// Number of its first line.
-    pub(crate) first: usize,
     pub(crate) names: &'a mut Names,
-    pub(crate) dialect: Dialect,
     pub(crate) commands: Vec<Command>,
 }
 
@@ -28,7 +25,7 @@ struct Word<'a> {
 
 impl Reader<'_> {
     fn number_at(&self, at: usize) -> usize {
-        self.first + self.text[..at].matches('\n').count()
+        1 + self.text[..at].matches('\n').count()
     }
 
     /// A statement that the bytes from `start` to `end` are.
@@ -161,7 +158,7 @@ impl Reader<'_> {
     }
 
     fn expression(&mut self, command: &Line<'_>, start: usize) -> Result<Expr, SyntaxError> {
-        Expr::parse(command.line, start, self.names, self.dialect).map_err(|mistake| {
+        Expr::parse(command.line, start, self.names).map_err(|mistake| {
             let Mistake { message, more, at } = mistake;
             let message = more.map_or(message.clone(), |more| format!("{message} ({more})"));
             self.complain(command, &message, Some(at.saturating_sub(1)))

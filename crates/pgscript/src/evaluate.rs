@@ -6,9 +6,6 @@ use crate::random::{self, GAUSSIAN_LEAST, Random, ZIPFIAN_LEAST, ZIPFIAN_MOST};
 use crate::script::Names;
 use crate::value::Value;
 
-/// Longest text that `digits` and `letters` make.
-const TEXT_MOST: i64 = 1 << 20;
-
 /// What an expression is evaluated with.
 pub struct Scope<'a> {
     /// For error texts.
@@ -110,17 +107,9 @@ impl Scope<'_> {
             Function::Int => Value::Int(int(&value)?),
             Function::Ln => Value::Double(double(&value)?.ln()),
             Function::Sqrt => Value::Double(double(&value)?.sqrt()),
-            Function::Digits | Function::Letters => self.text(function, int(&value)?),
             Function::Least | Function::Greatest => extreme(function, &[value])?,
             other => return Err(format!("{other:?} of one argument")),
         })
-    }
-
-    fn text(&mut self, function: Function, length: i64) -> Value {
-        let (first, most) = if function == Function::Digits { (b'0', 9) } else { (b'a', 25) };
-        let letters =
-            (0..length.clamp(0, TEXT_MOST)).map(|_| char::from(first + self.random.up_to(most) as u8));
-        Value::Text(letters.collect::<String>().into())
     }
 
     fn of_two(&mut self, function: Function, left: Value, right: Value) -> Result<Value, String> {

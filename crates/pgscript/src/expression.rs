@@ -1,7 +1,7 @@
 //! Reads expressions. Precedences are those of pgbench's manual, table "pgbench Operators".
 
 use crate::function::{FUNCTIONS, Function};
-use crate::script::{Dialect, Names};
+use crate::script::Names;
 use crate::token::{self, Token, TokenKind};
 use crate::value::Value;
 
@@ -63,18 +63,13 @@ mod binding {
 
 impl Expr {
     /// Reads the rest of `line` from byte `start` on.
-    pub(crate) fn parse(
-        line: &str,
-        start: usize,
-        names: &mut Names,
-        dialect: Dialect,
-    ) -> Result<Expr, Mistake> {
-        let tokens = token::tokens(line, start, dialect == Dialect::Plimsoll).map_err(|bad| Mistake {
+    pub(crate) fn parse(line: &str, start: usize, names: &mut Names) -> Result<Expr, Mistake> {
+        let tokens = token::tokens(line, start).map_err(|bad| Mistake {
             message: bad.message.to_owned(),
-            more: (!bad.more.is_empty()).then_some(bad.more),
+            more: Some(bad.more),
             at: bad.end,
         })?;
-        let mut parser = Parser { tokens, at: 0, nested: 0, names, dialect };
+        let mut parser = Parser { tokens, at: 0, nested: 0, names };
         let whole = parser.expression(0)?;
         match parser.peek() {
             TokenKind::End => Ok(Expr(whole.node)),
@@ -89,7 +84,6 @@ struct Parser<'a> {
     /// Expressions that the one being read is part of.
     nested: usize,
     names: &'a mut Names,
-    dialect: Dialect,
 }
 
 /// The operators between two values: symbol, precedence, function, whether the sides change places.
@@ -258,7 +252,6 @@ impl Parser<'_> {
         match self.peek().clone() {
             TokenKind::Int(number) => self.constant(Value::Int(number)),
             TokenKind::Double(number) => self.constant(Value::Double(number)),
-            TokenKind::Text(text) => self.constant(Value::Text(text.into())),
             TokenKind::Variable(name) => {
                 self.next();
                 Ok(Part::leaf(Node::Variable(self.names.slot(&name))))
@@ -353,10 +346,7 @@ impl Parser<'_> {
             more: Some(name.to_owned()),
             at,
         };
-        let known = FUNCTIONS.iter().find(|(known, function, ..)| {
-            *known == name && (self.dialect == Dialect::Plimsoll || !function.is_own())
-        });
-        let Some(&(_, function, least, most)) = known else {
+        let Some(&(_, function, least, most)) = FUNCTIONS.iter().find(|(known, ..)| *known == name) else {
             return Err(complain("unexpected function name", self.last_end()));
         };
         self.expect_symbol("(")?;

@@ -37,17 +37,13 @@ pub(crate) enum Function {
     RandomGaussian,
     RandomZipfian,
     Sqrt,
-    /// Plimsoll's own: random digits.
-    Digits,
-    /// Plimsoll's own: random letters.
-    Letters,
 }
 
 /// Any number of arguments from the least on.
 const ANY: usize = usize::MAX;
 
 /// Name, function, least and most arguments. `hash` is MurmurHash2, as pgbench's manual says.
-pub(crate) const FUNCTIONS: [(&str, Function, usize, usize); 23] = [
+pub(crate) const FUNCTIONS: [(&str, Function, usize, usize); 21] = [
     ("abs", Function::Abs, 1, 1),
     ("debug", Function::Debug, 1, 1),
     ("double", Function::Double, 1, 1),
@@ -69,16 +65,9 @@ pub(crate) const FUNCTIONS: [(&str, Function, usize, usize); 23] = [
     ("random_gaussian", Function::RandomGaussian, 3, 3),
     ("random_zipfian", Function::RandomZipfian, 3, 3),
     ("sqrt", Function::Sqrt, 1, 1),
-    ("digits", Function::Digits, 1, 1),
-    ("letters", Function::Letters, 1, 1),
 ];
 
 impl Function {
-    /// Whether pgbench has it not.
-    pub(crate) fn is_own(self) -> bool {
-        matches!(self, Function::Digits | Function::Letters)
-    }
-
     /// Whether an argument that is left out is the variable `default_seed`.
     pub(crate) fn has_default_seed(self) -> bool {
         matches!(self, Function::HashFnv1a | Function::HashMurmur2 | Function::Permute)

@@ -1,5 +1,5 @@
 //! pgbench's script language: scripts are read into [`Script`]s, expressions are evaluated, random numbers are drawn.
-//! `plimsoll pgbench` and the `.sql` files of `bench` both use it.
+//! `plimsoll pgbench` and the workloads of pgbench's scripts both use it.
 //!
 //! Never here: servers, sockets, clocks, files, threads.
 
@@ -16,6 +16,6 @@ mod value;
 
 pub use evaluate::Scope;
 pub use expression::Expr;
-pub use script::{Action, Argument, Command, Dialect, Names, Place, Script, SyntaxError};
+pub use script::{Action, Argument, Command, Names, Place, Script, SyntaxError};
 pub use sql::{Sql, Store, statements};
 pub use value::Value;

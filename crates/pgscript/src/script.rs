@@ -6,15 +6,6 @@ use crate::expression::Expr;
 use crate::sql::{self, End, Sql};
 use crate::value::Value;
 
-/// Whose files are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
-    /// pgbench's, word for word.
-    Pgbench,
-    /// Plimsoll's own files, which have texts, `digits` and `letters` in expressions beside.
-    Plimsoll,
-}
-
 /// The names of variables of all scripts of a run. A variable is known by its index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names(Vec<String>);
@@ -138,11 +129,6 @@ pub struct Command {
 }
 
 impl Command {
-    /// Whether it is a backslash command.
-    pub fn is_meta(&self) -> bool {
-        !matches!(self.action, Action::Sql(_))
-    }
-
     /// The name of a backslash command.
     pub fn name(&self) -> &'static str {
         match &self.action {
@@ -208,22 +194,8 @@ impl Script {
     ///
     /// # Errors
     /// The first mistake.
-    pub fn parse(name: &str, text: &str, names: &mut Names, dialect: Dialect) -> Result<Script, SyntaxError> {
-        Script::parse_from(name, text, 1, names, dialect)
-    }
-
-    /// [`Script::parse`] of a part of a file that begins with its line number `first`.
-    ///
-    /// # Errors
-    /// The first mistake.
-    pub fn parse_from(
-        name: &str,
-        text: &str,
-        first: usize,
-        names: &mut Names,
-        dialect: Dialect,
-    ) -> Result<Script, SyntaxError> {
-        let mut reader = commands::Reader { script: name, text, first, names, dialect, commands: Vec::new() };
+    pub fn parse(name: &str, text: &str, names: &mut Names) -> Result<Script, SyntaxError> {
+        let mut reader = commands::Reader { script: name, text, names, commands: Vec::new() };
         let mut at = 0;
         loop {
             let (statement, taken, end) = sql::take(&text[at..]);

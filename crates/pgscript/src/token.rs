@@ -19,8 +19,6 @@ pub(crate) enum TokenKind {
     Word(String),
     /// An operator, a parenthesis or a comma.
     Symbol(&'static str),
-    /// Only in Plimsoll's own files.
-    Text(String),
     /// The end of the line.
     End,
 }
@@ -38,7 +36,7 @@ const SYMBOLS: [&str; 20] = [
 ];
 
 /// The words from `start` on. `\` before a line's end is a blank.
-pub(crate) fn tokens(line: &str, start: usize, has_texts: bool) -> Result<Vec<Token>, BadWord> {
+pub(crate) fn tokens(line: &str, start: usize) -> Result<Vec<Token>, BadWord> {
     let mut found = Vec::new();
     let mut at = start;
     loop {
@@ -52,7 +50,6 @@ pub(crate) fn tokens(line: &str, start: usize, has_texts: bool) -> Result<Vec<To
         let (kind, length) = match first {
             '0'..='9' | '.' => number(rest, at)?,
             ':' => variable(rest, at)?,
-            '\'' if has_texts => text(rest, at)?,
             'a'..='z' | 'A'..='Z' | '_' => {
                 let length = rest.find(|c: char| !is_word(c)).unwrap_or(rest.len());
                 (TokenKind::Word(rest[..length].to_ascii_lowercase()), length)
@@ -97,13 +94,6 @@ fn variable(rest: &str, at: usize) -> Result<(TokenKind, usize), BadWord> {
         return Err(unexpected(':', at));
     }
     Ok((TokenKind::Variable(name[..length].to_owned()), length + 1))
-}
-
-fn text(rest: &str, at: usize) -> Result<(TokenKind, usize), BadWord> {
-    let Some(length) = rest[1..].find('\'') else {
-        return Err(BadWord { message: "the text does not end", more: String::new(), end: at + rest.len() });
-    };
-    Ok((TokenKind::Text(rest[1..=length].to_owned()), length + 2))
 }
 
 fn number(rest: &str, at: usize) -> Result<(TokenKind, usize), BadWord> {

@@ -1,7 +1,7 @@
 //! Scripts are read and walked through, without a server.
 
 use pgscript::random::Random;
-use pgscript::{Action, Dialect, Names, Scope, Script, Value};
+use pgscript::{Action, Names, Scope, Script, Value};
 use proptest::prelude::*;
 
 /// The statements of a script in the order in which they are reached, with values in them.
@@ -10,7 +10,7 @@ fn walk(text: &str, given: &[(&str, Value)]) -> Vec<String> {
     for (name, _) in given {
         names.slot(name);
     }
-    let script = Script::parse("s.sql", text, &mut names, Dialect::Pgbench).unwrap_or_else(|e| panic!("{e}"));
+    let script = Script::parse("s.sql", text, &mut names).unwrap_or_else(|e| panic!("{e}"));
     let mut variables = Script::no_values(&names);
     for (name, value) in given {
         variables[names.slot(name)] = Some(value.clone());
@@ -86,7 +86,7 @@ fn values_of_texts_are_taken_when_they_are_needed() {
 fn lines_and_commands_are_kept_for_reports() {
     let mut names = Names::default();
     let text = "\n\nSELECT 1;\n  SELECT 2,\n 3; SELECT 4 \\gset p_\n\\sleep 10ms\n\\sleep :x us\n";
-    let script = Script::parse("s.sql", text, &mut names, Dialect::Pgbench).unwrap();
+    let script = Script::parse("s.sql", text, &mut names).unwrap();
     let lines: Vec<(usize, &str)> =
         script.commands.iter().map(|command| (command.number, command.line.trim_end())).collect();
     let expected =
@@ -112,7 +112,7 @@ const CHAINS: [fn(usize) -> String; 2] =
 fn expressions_too_deep_for_the_stack_are_mistakes() {
     for text in NESTED.iter().chain(&CHAINS).map(|deep| deep(20_000)) {
         let script = format!("SELECT 1;\n\\set a {text}\n");
-        let mistake = Script::parse("s", &script, &mut Names::default(), Dialect::Pgbench).unwrap_err();
+        let mistake = Script::parse("s", &script, &mut Names::default()).unwrap_err();
         assert!(
             mistake.message.contains("too deep") && mistake.message.contains("set a variable"),
             "{mistake}"
@@ -129,8 +129,7 @@ fn what_is_just_not_too_deep_needs_half_of_a_threads_stack() {
         for text in all {
             let mut names = Names::default();
             let script = format!("\\set a {text}\n");
-            let script =
-                Script::parse("s", &script, &mut names, Dialect::Pgbench).unwrap_or_else(|e| panic!("{e}"));
+            let script = Script::parse("s", &script, &mut names).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(script.clone(), script);
             let Action::Set { value, .. } = &script.commands[0].action else { panic!("no \\set") };
             let (variables, mut random) = (Script::no_values(&names), Random::new(1));
@@ -145,11 +144,9 @@ fn what_is_just_not_too_deep_needs_half_of_a_threads_stack() {
 proptest! {
     #[test]
     fn any_text_is_a_script_or_a_mistake(text in "[\\\\a-z0-9 :;'\"$?(),+*/%.<>=|&#~\n-]{0,160}") {
-        for dialect in [Dialect::Pgbench, Dialect::Plimsoll] {
-            let _ = Script::parse("any", &text, &mut Names::default(), dialect);
-            let _ = Script::parse("any", &format!("\\set x {text}\n"), &mut Names::default(), dialect);
-            let _ = Script::parse("any", &format!("\\if {text}\n\\endif\n"), &mut Names::default(), dialect);
-        }
+        let _ = Script::parse("any", &text, &mut Names::default());
+        let _ = Script::parse("any", &format!("\\set x {text}\n"), &mut Names::default());
+        let _ = Script::parse("any", &format!("\\if {text}\n\\endif\n"), &mut Names::default());
     }
 
     #[test]
@@ -159,7 +156,7 @@ proptest! {
             for text in [format!(":a {operator} :b"), format!(":a {operator} :d"), format!("abs(:a) {operator} -:b")] {
                 let mut names = Names::default();
                 let slots = ["a", "b", "d"].map(|name| names.slot(name));
-                let script = Script::parse("e", &format!("\\set x {text}\n"), &mut names, Dialect::Pgbench).unwrap();
+                let script = Script::parse("e", &format!("\\set x {text}\n"), &mut names).unwrap();
                 let mut variables = Script::no_values(&names);
                 for (slot, value) in slots.into_iter().zip([Value::Int(a), Value::Int(b), Value::Double(d)]) {
                     variables[slot] = Some(value);

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::durability::Finding;
 use crate::model::{RunView, Standing, StudyReport};
+use crate::order::distinct;
 
 /// One kind of trouble.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -68,12 +69,7 @@ fn folded(alarms: Vec<Alarm>) -> Vec<Alarm> {
             continue;
         }
         let Some(most) = alike.iter().max_by_key(|one| one.runs.len()) else { continue };
-        let mut runs: Vec<String> = Vec::new();
-        for run in alike.iter().flat_map(|one| &one.runs) {
-            if !runs.contains(run) {
-                runs.push(run.clone());
-            }
-        }
+        let mut runs = distinct(alike.iter().flat_map(|one| &one.runs).cloned());
         // `r2` before `r11`.
         runs.sort_by_key(|run| (run.len(), run.clone()));
         let text = format!("most often: {}", most.text);

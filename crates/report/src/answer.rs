@@ -6,8 +6,9 @@ use stats::{Better, Rules, Verdict};
 use store::INTERVENE;
 
 use crate::lines::is_line;
-use crate::load::label;
+use crate::load::label_or;
 use crate::model::{Point, RunView, Sentence, StudyReport, VerdictView};
+use crate::order::grouped;
 use crate::text::{listed, metric_name, number, percent, ratio, ratio_span, value_text, would_decide};
 use crate::verdict::{better, doubts};
 
@@ -102,14 +103,7 @@ fn by<'a, K: PartialEq>(
     verdicts: &[&'a VerdictView],
     key: impl Fn(&'a VerdictView) -> K,
 ) -> Vec<Vec<&'a VerdictView>> {
-    let mut groups: Vec<(K, Vec<&VerdictView>)> = Vec::new();
-    for verdict in verdicts {
-        let of = key(verdict);
-        match groups.iter_mut().find(|(known, _)| *known == of) {
-            Some((_, group)) => group.push(verdict),
-            None => groups.push((of, vec![verdict])),
-        }
-    }
+    let groups = grouped(verdicts.iter().map(|verdict| (key(verdict), *verdict)));
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
@@ -150,20 +144,14 @@ fn primary_sentences<'a>(
 fn leaders(study: &StudyReport, of: &VerdictView) -> Option<Sentence> {
     let ranking = study.rankings.iter().find(|ranking| ranking.is_of(of) && ranking.has_groups())?;
     let ladder: Vec<u32> = ranking.levels.iter().map(|level| level.sessions).collect();
-    let mut first: Vec<(Vec<String>, Vec<u32>)> = Vec::new();
-    let mut undecided = Vec::new();
-    for level in &ranking.levels {
-        let leading = level.leading();
-        // Without groups, or with all in one, nothing leads.
-        if leading.is_empty() || leading.len() == level.places.len() {
-            undecided.push(level.sessions);
-            continue;
-        }
-        match first.iter_mut().find(|(known, _)| *known == leading) {
-            Some((_, levels)) => levels.push(level.sessions),
-            None => first.push((leading, vec![level.sessions])),
-        }
-    }
+    // Without groups, or with all in one, nothing leads.
+    let (first, undecided): (Vec<_>, Vec<_>) = ranking
+        .levels
+        .iter()
+        .map(|level| (level.leading(), level))
+        .partition(|(leading, level)| !leading.is_empty() && leading.len() < level.places.len());
+    let first = grouped(first.into_iter().map(|(leading, level)| (leading, level.sessions)));
+    let undecided: Vec<u32> = undecided.into_iter().map(|(_, level)| level.sessions).collect();
     let mut parts: Vec<String> = first
         .iter()
         .map(|(leading, levels)| {
@@ -614,8 +602,7 @@ fn peaks(study: &StudyReport) -> Vec<Sentence> {
     }
     best.into_iter()
         .filter_map(|(workload, point)| {
-            let server = label(&point.identity, &study.varying, &["sessions", "workload"]);
-            let server = if server.is_empty() { point.label.clone() } else { server };
+            let server = label_or(&point.identity, &study.varying, &["sessions", "workload"], &point.label);
             let tps = number(point.tps?.median);
             let at = sessions_text(&[point.sessions], &[point.sessions]);
             let text = format!("Highest throughput on {workload}: {server} with {tps} TPS at {at}.");

@@ -49,25 +49,27 @@ pub(crate) const SCHEMA: u32 = 2;
 
 /// The fields of one level; a level without a step has zeros for counts and null for what was never measured.
 pub(crate) fn fields(ran: &Ran<'_>, sessions: u32, step: Option<&StepFigures>) -> Map<String, Value> {
-    let mut map = Map::new();
-    let mut put = |name: &str, value: Value| map.insert(name.to_owned(), value);
-    put("schema", json!(SCHEMA));
     let (status, error) = status_and_error(ran, sessions);
-    put("status", json!(status));
-    put("error", json!(error));
     let from_key = |name: &str| ran.start.key.get(name).cloned().unwrap_or(Value::Null);
     let workload = ran.end.map(|end| &end.workload);
-    put(
-        "workload",
-        workload.filter(|w| !w.name.is_empty()).map_or_else(|| from_key("workload"), |w| json!(w.name)),
-    );
-    put("options", workload.map_or_else(|| json!({}), |w| json!(w.options)));
+    let name = workload.map(|workload| &workload.name).filter(|name| !name.is_empty());
     let server = ran.end.map(|end| &end.server.name).filter(|name| !name.is_empty());
-    put("server", server.map_or_else(|| from_key("server"), |name| json!(name)));
-    put("build", json!(ran.build));
-    put("seed", json!(ran.start.seed));
-    put("sessions", json!(sessions));
-    put("rate", json!(step.and_then(|step| step.rate_tps)));
+    let mut map = Map::new();
+    extend(
+        &mut map,
+        json!({
+            "schema": SCHEMA,
+            "status": status,
+            "error": error,
+            "workload": name.map_or_else(|| from_key("workload"), |name| json!(name)),
+            "options": workload.map_or_else(|| json!({}), |workload| json!(workload.options)),
+            "server": server.map_or_else(|| from_key("server"), |name| json!(name)),
+            "build": ran.build,
+            "seed": ran.start.seed,
+            "sessions": sessions,
+            "rate": step.and_then(|step| step.rate_tps),
+        }),
+    );
     match step {
         Some(step) => measured(step, &mut map),
         None => unmeasured(&mut map),
@@ -127,45 +129,52 @@ fn measured(step: &StepFigures, map: &mut Map<String, Value>) {
                    "errors": i.errors})
         })
         .collect();
-    let fields = json!({
-        "duration_s": step.duration_s,
-        "transactions": step.outcomes.committed,
-        "statements": step.statements(),
-        "reads": step.reads,
-        "writes": step.writes,
-        "other": step.other,
-        "in_flight_at_end": step.in_flight_at_end,
-        "backlog_at_end": step.backlog_at_end,
-        "tps": step.tps,
-        "tps_max": step.tps_max,
-        "tps_min": step.tps_min,
-        "qps": step.qps,
-        "outcomes": step.outcomes,
-        "retries": step.retries,
-        "errors": step.errors,
-        "latency_ms": step.response,
-        "service_ms": step.service,
-        "failed_ms": step.failed,
-        "unended": step.unended,
-        "stalls": step.stalls,
-        "by_statement": by_statement,
-        "intervals": intervals,
-        "client": step.client,
-    });
+    extend(
+        map,
+        json!({
+            "duration_s": step.duration_s,
+            "transactions": step.outcomes.committed,
+            "statements": step.statements(),
+            "reads": step.reads,
+            "writes": step.writes,
+            "other": step.other,
+            "in_flight_at_end": step.in_flight_at_end,
+            "backlog_at_end": step.backlog_at_end,
+            "tps": step.tps,
+            "tps_max": step.tps_max,
+            "tps_min": step.tps_min,
+            "qps": step.qps,
+            "outcomes": step.outcomes,
+            "retries": step.retries,
+            "errors": step.errors,
+            "latency_ms": step.response,
+            "service_ms": step.service,
+            "failed_ms": step.failed,
+            "unended": step.unended,
+            "stalls": step.stalls,
+            "by_statement": by_statement,
+            "intervals": intervals,
+            "client": step.client,
+        }),
+    );
+}
+
+/// Adds the fields of an object.
+pub(crate) fn extend(map: &mut Map<String, Value>, fields: Value) {
     if let Value::Object(fields) = fields {
         map.extend(fields);
     }
 }
 
 fn unmeasured(map: &mut Map<String, Value>) {
-    let fields = json!({
-        "duration_s": 0.0, "transactions": 0, "statements": 0, "reads": 0, "writes": 0, "other": 0,
-        "in_flight_at_end": 0, "backlog_at_end": 0, "tps": null, "tps_max": null, "tps_min": null, "qps": null,
-        "outcomes": store::Outcomes::default(), "retries": 0, "errors": {}, "latency_ms": null, "service_ms": null,
-        "failed_ms": null, "unended": null, "stalls": null,
-        "by_statement": {}, "intervals": [], "client": store::ClientUsage::default(),
-    });
-    if let Value::Object(fields) = fields {
-        map.extend(fields);
-    }
+    extend(
+        map,
+        json!({
+            "duration_s": 0.0, "transactions": 0, "statements": 0, "reads": 0, "writes": 0, "other": 0,
+            "in_flight_at_end": 0, "backlog_at_end": 0, "tps": null, "tps_max": null, "tps_min": null, "qps": null,
+            "outcomes": store::Outcomes::default(), "retries": 0, "errors": {}, "latency_ms": null, "service_ms": null,
+            "failed_ms": null, "unended": null, "stalls": null,
+            "by_statement": {}, "intervals": [], "client": store::ClientUsage::default(),
+        }),
+    );
 }

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use crate::figures::IntervalFigures;
 use crate::layout::{Facet, Layout};
-use crate::load::label;
+use crate::load::label_or;
 use crate::model::{Point, RunView, Standing, StudyReport};
+use crate::order::place;
 use crate::scale::{self, Scale};
 use crate::sections::sections;
 use crate::text::value_text;
@@ -27,7 +28,7 @@ pub(crate) struct Charts {
 }
 
 /// One metric of one facet.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Ladder {
     pub(crate) metric: String,
     pub(crate) facet: String,
@@ -44,7 +45,7 @@ pub(crate) struct Ladder {
 /// `[median, low, high, repeats, point id]`.
 pub(crate) type Spot = (f64, f64, f64, usize, String);
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Line {
     pub(crate) name: String,
     /// Colour and symbol: the same for the same name in all charts.
@@ -81,7 +82,7 @@ pub(crate) struct SecondsLine {
 }
 
 /// Runs of one cell on one time axis.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct TimeGroup {
     pub(crate) label: String,
     /// Time counts from the run's start, and steps are marked.
@@ -222,10 +223,7 @@ struct Styles(Vec<String>);
 
 impl Styles {
     fn of(&mut self, name: &str) -> usize {
-        self.0.iter().position(|known| known == name).unwrap_or_else(|| {
-            self.0.push(name.to_owned());
-            self.0.len() - 1
-        })
+        place(&mut self.0, |known| known == name, || name.to_owned())
     }
 }
 
@@ -245,8 +243,6 @@ fn ladder(
             Line {
                 name: name.clone(),
                 style: styles.of(name),
-                reference: false,
-                is_named_before: false,
                 gaps: gaps(&spots, |at| points[at].is_some()),
                 points: spots,
                 invalid: points
@@ -256,6 +252,7 @@ fn ladder(
                         point.map(|point| invalid(study, point, metric, at)).unwrap_or_default()
                     })
                     .collect(),
+                ..Line::default()
             }
         })
         .collect();
@@ -351,15 +348,7 @@ fn published_at(
         .into_iter()
         .filter(|(_, points)| points.iter().any(Option::is_some))
         .enumerate()
-        .map(|(style, (name, points))| Line {
-            name,
-            style,
-            reference: true,
-            is_named_before: false,
-            points,
-            gaps: vec![],
-            invalid: vec![],
-        })
+        .map(|(style, (name, points))| Line { name, style, reference: true, points, ..Line::default() })
         .collect()
 }
 
@@ -398,25 +387,13 @@ fn times(study: &StudyReport) -> Vec<TimeGroup> {
             key.remove("sessions");
         }
         let name = format!("{} {}", point.is_climb, serde_json::json!(key));
-        let mut text = label(&key, &study.varying, &["sessions"]);
-        if text.is_empty() {
-            text.clone_from(&point.label);
-        }
+        let mut text = label_or(&key, &study.varying, &["sessions"], &point.label);
         if !point.is_climb {
             text = format!("{text} · {}", store::counted(point.sessions, "session"));
         }
-        let at = groups.iter().position(|(known, _, _)| *known == name).unwrap_or_else(|| {
-            let group = TimeGroup {
-                label: text,
-                climb: point.is_climb,
-                percentile: "p50",
-                runs: vec![],
-                clocks: vec![],
-                telemetry: vec![],
-            };
-            groups.push((name, group, vec![]));
-            groups.len() - 1
-        });
+        let group =
+            || TimeGroup { label: text, climb: point.is_climb, percentile: "p50", ..TimeGroup::default() };
+        let at = place(&mut groups, |(known, ..)| *known == name, || (name.clone(), group(), vec![]));
         for (run, step) in &point.runs {
             if step.is_some() && !groups[at].2.contains(run) {
                 groups[at].2.push(*run);
@@ -519,7 +496,7 @@ fn telemetry(runs: &[&RunView], is_climb: bool) -> (Vec<Vec<f64>>, Vec<Telemetry
         let zero = if is_climb { 0.0 } else { run.steps.first().map_or(0.0, |step| step.offset_s) };
         let first_clock = clocks.len();
         for series in run.end.iter().flat_map(|end| &end.series) {
-            let place = WORTH_A_CHART
+            let worth = WORTH_A_CHART
                 .iter()
                 .position(|(source, name)| *source == series.source && *name == series.name)
                 .unwrap_or(WORTH_A_CHART.len());
@@ -530,16 +507,11 @@ fn telemetry(runs: &[&RunView], is_climb: bool) -> (Vec<Vec<f64>>, Vec<Telemetry
             // A share is read as a percentage.
             let (unit, scale) =
                 if series.unit == "share" { ("%", 100.0) } else { (series.unit.as_str(), 1.0) };
-            let chart = charts.iter().position(|chart| chart.key == key).unwrap_or_else(|| {
-                charts.push(Telemetry {
-                    key,
-                    name,
-                    unit: unit.to_owned(),
-                    runs: vec![None; runs.len()],
-                    place,
-                });
-                charts.len() - 1
-            });
+            let new = || {
+                let runs = vec![None; runs.len()];
+                Telemetry { key: key.clone(), name, unit: unit.to_owned(), runs, place: worth }
+            };
+            let chart = place(&mut charts, |chart| chart.key == key, new);
             let times: Vec<f64> = series.points.iter().map(|(time, _)| hundredths(*time - zero)).collect();
             let clock =
                 clocks[first_clock..].iter().position(|known| *known == times).map(|at| first_clock + at);

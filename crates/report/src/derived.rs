@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::model::{Point, RunView, StudyReport};
+use crate::order::distinct;
 use crate::text::value_text;
 
 /// What a cell took from its device, beside what the device did alone.
@@ -110,14 +111,9 @@ pub(crate) struct StatementClass {
 }
 
 pub(crate) fn statements(study: &StudyReport, point: &Point) -> Vec<StatementClass> {
-    let mut names: Vec<&str> = Vec::new();
     let all =
         || study.counted(point).flat_map(|(_, step)| step.by_statement.iter().map(move |of| (step, of)));
-    for (_, statement) in all() {
-        if !names.contains(&statement.name.as_str()) {
-            names.push(&statement.name);
-        }
-    }
+    let names = distinct(all().map(|(_, statement)| statement.name.as_str()));
     let class = |name: &str| {
         let runs = || all().filter(|(_, statement)| statement.name == name);
         let rates: Vec<f64> =

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use stats::binomial::CONFIDENCE;
 use store::{AuditKind, AuditPromise, AuditRound, AuditVerdict, ServerFacts};
 
-use crate::load::label;
+use crate::load::label_or;
 use crate::model::{AuditView, RunView, StudyReport};
 use crate::text::{thousands, time_text};
 
@@ -50,8 +50,7 @@ pub(crate) fn rows(study: &StudyReport) -> Vec<Row> {
         for (run, _) in study.measured(point) {
             let Some(end) = &run.end else { continue };
             let server = &end.server;
-            let label = label(&point.identity, &study.varying, &["sessions", "workload"]);
-            let label = if label.is_empty() { server.name.clone() } else { label };
+            let label = label_or(&point.identity, &study.varying, &["sessions", "workload"], &server.name);
             let known =
                 rows.iter_mut().find(|row| row.label == label && row.class == server.durability_class);
             match known {

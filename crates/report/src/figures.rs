@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use store::{ClientUsage, ErrorTally, LatencyUnit, Outcomes, Second, SecondResponse, Stalls, Step, Unended};
 
 /// A distribution of times in milliseconds. A percentile of too few values ([`stats::quantile_needs`]) is absent.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(into = "LatencyJson")]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latency {
     /// How many times it holds.
     pub count: u64,
@@ -87,25 +86,13 @@ impl Latency {
 }
 
 /// As in the JSON: what is absent is null, and says why.
-#[derive(Serialize)]
-struct LatencyJson {
-    count: u64,
-    min: f64,
-    mean: f64,
-    p50: Option<f64>,
-    p90: Option<f64>,
-    p95: Option<f64>,
-    p99: Option<f64>,
-    p999: Option<f64>,
-    max: f64,
-    absent: BTreeMap<&'static str, String>,
-}
-
-impl From<Latency> for LatencyJson {
-    fn from(latency: Latency) -> LatencyJson {
-        let absent = latency.absent();
-        let Latency { count, min, mean, p50, p90, p95, p99, p999, max, .. } = latency;
-        LatencyJson { count, min, mean, p50, p90, p95, p99, p999, max, absent }
+impl Serialize for Latency {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let fields = serde_json::json!({
+            "count": self.count, "min": self.min, "mean": self.mean, "p50": self.p50, "p90": self.p90,
+            "p95": self.p95, "p99": self.p99, "p999": self.p999, "max": self.max, "absent": self.absent(),
+        });
+        fields.serialize(serializer)
     }
 }
 
@@ -272,7 +259,7 @@ impl IntervalFigures {
     }
 
     /// Timers are not exact to the last digit: a second is whole from 0.99 s.
-    fn is_whole_and_measured(&self) -> bool {
+    pub(crate) fn is_whole_and_measured(&self) -> bool {
         self.second >= 1 && self.duration_s > 0.99
     }
 }

@@ -9,6 +9,7 @@ use stats::Gate;
 
 use crate::model::{StudyReport, VerdictView};
 use crate::text::{metric_name, ratio, would_decide};
+use crate::wishes::{table_of, words};
 
 /// How a gate stands against a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,13 +77,8 @@ impl StudyReport {
 }
 
 fn gates_of(file_text: &str) -> Vec<Gate> {
-    let Ok(table) = file_text.parse::<toml::Table>() else { return Vec::new() };
-    let words = match table.get("compare").and_then(|compare| compare.get("gate")) {
-        Some(toml::Value::String(one)) => vec![one.as_str()],
-        Some(toml::Value::Array(all)) => all.iter().filter_map(toml::Value::as_str).collect(),
-        _ => Vec::new(),
-    };
-    words.into_iter().filter_map(|word| word.parse().ok()).collect()
+    let gates = table_of(file_text, "compare").and_then(|compare| compare.get("gate").map(words));
+    gates.unwrap_or_default().iter().filter_map(|word| word.parse().ok()).collect()
 }
 
 /// A comparison and what is known about it, in a line.

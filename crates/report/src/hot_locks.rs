@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use store::LockSource;
 
-use crate::load::label;
+use crate::load::{label, label_or};
 use crate::model::StudyReport;
 
 /// Rows of a table: what comes after them is not hot.
@@ -41,8 +41,7 @@ fn passes(study: &StudyReport) -> Vec<(String, u32, Vec<&store::HotLock>)> {
     let mut passes: Vec<(String, u32, Vec<&store::HotLock>)> = Vec::new();
     for run in &study.runs {
         let Some(end) = &run.end else { continue };
-        let name = label(&run.head.start.key, &study.varying, &["sessions"]);
-        let name = if name.is_empty() { end.server.name.clone() } else { name };
+        let name = label_or(&run.head.start.key, &study.varying, &["sessions"], &end.server.name);
         let mut levels: BTreeMap<u32, Vec<&store::HotLock>> = BTreeMap::new();
         for lock in &end.hot_locks {
             levels.entry(lock.sessions).or_default().push(lock);

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::bench::{Ran, fields};
+use crate::bench::{Ran, extend, fields};
 use crate::model::{HostView, Lost, Point, Report, RunView, StudyReport, VerdictView};
 use crate::text::time_text;
 
@@ -94,31 +94,36 @@ fn run_of(report: &Report, run: &RunView, step: Option<usize>, sessions: u32) ->
     let mut map: Map<String, Value> = fields(&ran, sessions, step.and_then(|step| run.steps.get(step)));
     let host = &report.hosts[run.host].host;
     let start = &run.head.start;
-    let more = json!({
-        "run": run.id,
-        "standing": run.standing_at(sessions).word(),
-        "repeat": start.repeat,
-        "block": start.block,
-        "position": start.position,
-        "attempt": run.head.attempt,
-        "started_at": time_text(start.started_at_ms),
-        "host": {"name": host.name, "fingerprint": host.fingerprint, "boot_id": run.boot_id},
-    });
-    if let Value::Object(more) = more {
-        map.extend(more);
-    }
+    extend(
+        &mut map,
+        json!({
+            "run": run.id,
+            "standing": run.standing_at(sessions).word(),
+            "repeat": start.repeat,
+            "block": start.block,
+            "position": start.position,
+            "attempt": run.head.attempt,
+            "started_at": time_text(start.started_at_ms),
+            "host": {"name": host.name, "fingerprint": host.fingerprint, "boot_id": run.boot_id},
+        }),
+    );
     if let Some(line) = crate::lines::json_of_run(run) {
         map.insert("line".to_owned(), line);
     }
     if let Some(end) = &run.end {
         let server = &end.server;
-        map.insert("ended_at".to_owned(), json!(time_text(end.ended_at_ms)));
-        map.insert("server_version".to_owned(), json!(server.version_text));
-        map.insert("durability_class".to_owned(), json!(server.durability_class));
-        map.insert("isolation".to_owned(), json!(server.isolation));
-        map.insert("settings_asked".to_owned(), json!(server.settings_asked));
-        map.insert("checks".to_owned(), json!(end.checks));
-        map.insert("headline".to_owned(), json!(end.workload.headline));
+        extend(
+            &mut map,
+            json!({
+                "ended_at": time_text(end.ended_at_ms),
+                "server_version": server.version_text,
+                "durability_class": server.durability_class,
+                "isolation": server.isolation,
+                "settings_asked": server.settings_asked,
+                "checks": end.checks,
+                "headline": end.workload.headline,
+            }),
+        );
         if !end.interventions.is_empty() {
             let all = end.interventions.iter().map(|intervention| intervention_of(intervention, run, end));
             map.insert("interventions".to_owned(), all.collect());

@@ -6,6 +6,7 @@ use store::Key;
 
 use crate::load::label;
 use crate::model::{Point, StudyReport};
+use crate::order::place;
 use crate::text::value_text;
 
 /// More lines than colours that can be told apart are split into several charts.
@@ -74,17 +75,13 @@ impl Layout {
                 .iter()
                 .filter_map(|name| Some((name.clone(), point.identity.get(name)?.clone())))
                 .collect();
-            let at = facets.iter().position(|facet| facet.key == key).unwrap_or_else(|| {
-                let label = label(&point.identity, &self.facets, &[]);
-                facets.push(Facet { label, key, lines: Vec::new() });
-                facets.len() - 1
-            });
+            let label = || label(&point.identity, &self.facets, &[]);
+            let new = || Facet { label: label(), key: key.clone(), lines: Vec::new() };
+            let at = place(&mut facets, |facet| facet.key == key, new);
             let name = self.line_label(point);
+            let new = || (name.clone(), vec![None; self.categories.len()]);
             let lines = &mut facets[at].lines;
-            let line = lines.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
-                lines.push((name, vec![None; self.categories.len()]));
-                lines.len() - 1
-            });
+            let line = place(lines, |(known, _)| *known == name, new);
             let category = self.category(&point.identity);
             if let Some(slot) = category.and_then(|category| lines[line].1.get_mut(category)) {
                 *slot = Some(point);

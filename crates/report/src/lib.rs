@@ -31,6 +31,7 @@ mod markdown;
 mod marks;
 mod model;
 mod nodes;
+mod order;
 mod page;
 mod published;
 mod ranking;

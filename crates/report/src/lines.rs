@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 use store::{Line, LineProbe};
 
 use crate::estimate::Estimate;
-use crate::load::label;
+use crate::load::label_or;
 use crate::model::{Point, RunView, Sentence, StudyReport};
+use crate::order::distinct;
 use crate::text::{number, percent, value_text};
 
 /// A promise is a metric by its own text (`p99 < 20ms`): the line under it is the figure.
@@ -29,20 +30,8 @@ pub(crate) struct Tried<'a> {
 impl StudyReport {
     /// The promises whose lines were searched for, in the order of the study.
     pub fn promises(&self) -> Vec<String> {
-        let mut all: Vec<String> = Vec::new();
         let found = self.runs.iter().filter_map(|run| run.line.as_ref()?.found.as_ref());
-        for line in found.flat_map(|found| &found.lines) {
-            if !all.contains(&line.promise) {
-                all.push(line.promise.clone());
-            }
-        }
-        all
-    }
-
-    /// The line of a point over its counted runs.
-    pub fn line(&self, point: &Point, promise: &str) -> Option<Estimate> {
-        let values: Vec<f64> = self.samples(point, promise).iter().map(|sample| sample.value).collect();
-        Estimate::of(&values)
+        distinct(found.flat_map(|found| &found.lines).map(|line| line.promise.clone()))
     }
 
     /// The rate up to which a point keeps all promises, and the promise that sets it: where they are of several kinds, as a
@@ -53,7 +42,8 @@ impl StudyReport {
         if promises.iter().all(|promise| kind(promise) == kind(&promises[0])) {
             return None;
         }
-        let lines = promises.into_iter().map(|promise| Some((self.line(point, &promise)?.median, promise)));
+        let lines =
+            promises.into_iter().map(|promise| Some((self.estimate(point, &promise)?.median, promise)));
         let lines: Option<Vec<(f64, String)>> = lines.collect();
         lines?.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))
     }
@@ -91,8 +81,7 @@ pub(crate) fn sentences(study: &StudyReport) -> Vec<Sentence> {
     let promises = study.promises();
     let mut all = Vec::new();
     for point in &study.points {
-        let name = label(&point.identity, &study.varying, &["sessions"]);
-        let name = if name.is_empty() { point.label.clone() } else { name };
+        let name = label_or(&point.identity, &study.varying, &["sessions"], &point.label);
         let workload = match study.varying.iter().any(|axis| axis == "workload") {
             true => String::new(),
             false => {
@@ -119,7 +108,7 @@ pub(crate) fn sentences(study: &StudyReport) -> Vec<Sentence> {
 
 /// `6,100 [5,900, 6,300] under p99 < 20ms (61 % of its peak)`.
 fn told(study: &StudyReport, point: &Point, promise: &str) -> Option<String> {
-    let Some(line) = study.line(point, promise) else {
+    let Some(line) = study.estimate(point, promise) else {
         return study.why_no_line(point, promise).map(|_| format!("nothing that keeps {promise}"));
     };
     let interval = spread(study, point, promise, line);
@@ -150,7 +139,7 @@ pub(crate) fn json_of_point(study: &StudyReport, point: &Point) -> Option<Value>
     let promises = study.promises();
     let line = |promise: &String| {
         json!({
-            "promise": promise, "line_tps": study.line(point, promise), "peak_tps": study.peak(point),
+            "promise": promise, "line_tps": study.estimate(point, promise), "peak_tps": study.peak(point),
             "absent": study.why_no_line(point, promise),
         })
     };

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use serde_json::Value;
 use store::{
@@ -12,11 +11,11 @@ use store::{
 
 use crate::answer::{Order, answer};
 use crate::error::Error;
-use crate::estimate::Estimate;
 use crate::figures::StepFigures;
 use crate::model::{
     AuditView, HostView, Point, RecordView, Report, RunView, Standing, StudyReport, standing_of,
 };
+use crate::order::place;
 use crate::ranking;
 use crate::text::value_text;
 use crate::verdict;
@@ -140,12 +139,12 @@ impl Loader<'_> {
         let heads = store.run_heads(record.id)?;
         let searches = store.line_searches()?;
         let mut last_attempt: BTreeMap<(String, Vec<u32>, u32, Purpose), u32> = BTreeMap::new();
-        let place = |head: &store::RunHead| {
+        let plan_of = |head: &store::RunHead| {
             let key = serde_json::json!(head.start.key).to_string();
             (key, head.start.levels.clone(), head.start.block, head.start.purpose)
         };
         for head in &heads {
-            let last = last_attempt.entry(place(head)).or_default();
+            let last = last_attempt.entry(plan_of(head)).or_default();
             *last = head.attempt.max(*last);
         }
         for head in heads {
@@ -159,7 +158,7 @@ impl Loader<'_> {
                 Some(id) => Some(build(store, id, &mut builds)?),
                 None => None,
             };
-            let is_last = last_attempt.get(&place(&head)) == Some(&head.attempt);
+            let is_last = last_attempt.get(&plan_of(&head)) == Some(&head.attempt);
             let mut end = store.run(head.id)?.end;
             if let Some(end) = &mut end {
                 crate::durability::of_place(&mut end.server);
@@ -225,41 +224,23 @@ impl Loader<'_> {
     /// A block's number in the report. Blocks of two files are not the same blocks, even on one machine, nor are those of
     /// two machines.
     fn block(&mut self, file: usize, host: usize, block: u32) -> u32 {
-        let place = (file, host);
-        let at = self.blocks.iter().position(|known| *known == place).unwrap_or_else(|| {
-            self.blocks.push(place);
-            self.blocks.len() - 1
-        });
+        let at = place(&mut self.blocks, |known| *known == (file, host), || (file, host));
         at as u32 * 1_000_000 + block
     }
 
     /// Records of the same name form one study; its axes are the union.
     fn study_of(&mut self, record: &StudyRecord) -> usize {
         let study = &record.study;
-        let known = self.studies.iter().position(|report| report.name == study.name);
-        let at = known.unwrap_or_else(|| {
-            self.studies.push(StudyReport {
+        let at = place(
+            &mut self.studies,
+            |report| report.name == study.name,
+            || StudyReport {
                 name: study.name.clone(),
                 title: study.title.clone(),
                 question: study.question.clone(),
-                records: vec![],
-                axes: vec![],
-                varying: vec![],
-                runs: vec![],
-                points: vec![],
-                verdicts: vec![],
-                rankings: vec![],
-                answer: vec![],
-                inequalities: vec![],
-                probes: vec![],
-                canaries: vec![],
-                references: vec![],
-                audits: vec![],
-                claims: vec![],
-                sections: OnceLock::new(),
-            });
-            self.studies.len() - 1
-        });
+                ..StudyReport::default()
+            },
+        );
         for axis in &study.axes {
             merge_axis(&mut self.studies[at].axes, axis);
         }
@@ -280,10 +261,7 @@ impl Loader<'_> {
         let is_same = |other: &Host| {
             (&other.name, &other.fingerprint, &other.kernel) == (&host.name, &host.fingerprint, &host.kernel)
         };
-        let at = self.hosts.iter().position(is_same).unwrap_or_else(|| {
-            self.hosts.push(host.clone());
-            self.hosts.len() - 1
-        });
+        let at = place(&mut self.hosts, is_same, || host.clone());
         let found = (at, host.boot_id);
         known.insert(id, found.clone());
         Ok(found)
@@ -372,27 +350,15 @@ fn finish(study: &mut StudyReport, hosts: &[HostView]) {
     for (index, point) in points.iter_mut().enumerate() {
         point.id = format!("c{}", index + 1);
         point.key = full_key(study, point, hosts);
-        point.label = label(&point.identity, &names, &["sessions", "climb"]);
-        if point.label.is_empty() {
-            point.label = point.key.get("server").map(value_text).unwrap_or_default();
-        }
+        let server = point.key.get("server").map(value_text).unwrap_or_default();
+        point.label = label_or(&point.identity, &names, &["sessions", "climb"], &server);
     }
     for point in &mut points {
-        let of = |metric: &str| {
-            Estimate::of(&study.samples(point, metric).iter().map(|sample| sample.value).collect::<Vec<_>>())
-        };
-        let figures =
-            [of("tps"), of("tps_max"), of("tps_min"), of("qps"), of("mean"), of("p50"), of("p95"), of("p99")];
-        [
-            point.tps,
-            point.tps_max,
-            point.tps_min,
-            point.qps,
-            point.mean_ms,
-            point.p50_ms,
-            point.p95_ms,
-            point.p99_ms,
-        ] = figures;
+        let metrics = ["tps", "tps_max", "tps_min", "qps", "mean", "p50", "p95", "p99"];
+        let [tps, tps_max, tps_min, qps, mean_ms, p50_ms, p95_ms, p99_ms] =
+            metrics.map(|metric| study.estimate(point, metric));
+        *point =
+            Point { tps, tps_max, tps_min, qps, mean_ms, p50_ms, p95_ms, p99_ms, ..std::mem::take(point) };
         let freezes = study.counted(point).filter_map(|(_, step)| step.stalls);
         point.freeze_s = freezes.map(|stalls| stalls.longest_s).reduce(f64::max);
     }
@@ -477,6 +443,11 @@ pub(crate) fn label(key: &Key, names: &[String], without: &[&str]) -> String {
         })
         .collect();
     parts.join(" · ")
+}
+
+/// The same, or `otherwise` where there is nothing to tell.
+pub(crate) fn label_or(key: &Key, names: &[String], without: &[&str], otherwise: &str) -> String {
+    Some(label(key, names, without)).filter(|label| !label.is_empty()).unwrap_or_else(|| otherwise.to_owned())
 }
 
 /// The JSON's key: the identity, and what is known besides.

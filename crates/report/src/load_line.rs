@@ -37,7 +37,7 @@ impl<'a> Picture<'a> {
         let promises = study.promises();
         let lines = promises.iter().filter_map(|promise| {
             let (run, _) = study.counted(point).next()?;
-            let line_tps = study.line(point, promise).map(|line| line.median);
+            let line_tps = study.estimate(point, promise).map(|line| line.median);
             Some((line_tps, line_of(run, promise)?))
         });
         let lines: Vec<(Option<f64>, &Line)> = lines.collect();

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::estimate::Estimate;
 use crate::model::{Report, StudyReport, VerdictView};
+use crate::order::{distinct, grouped};
 use crate::text::{listed, metric_name, number, p_value, percent, ratio, time_text};
 
 /// All studies, one after the other.
@@ -50,12 +51,11 @@ fn row(text: &mut String, cells: &[String]) {
     let _ = writeln!(text, "| {} |", cells.join(" | "));
 }
 
-/// Numbers to the right: `right` says from which column on.
-fn table(text: &mut String, heads: &[&str], right: usize) {
-    row(text, &heads.iter().map(|head| (*head).to_owned()).collect::<Vec<_>>());
-    let marks: Vec<String> =
-        (0..heads.len()).map(|at| if at < right { "---".to_owned() } else { "---:".to_owned() }).collect();
-    row(text, &marks);
+/// The first lines of a table; `heads` are parted by ` | `. Numbers to the right: `right` says from which column on.
+fn table(text: &mut String, heads: &str, right: usize) {
+    let columns = heads.split(" | ").count();
+    let marks: Vec<&str> = (0..columns).map(|at| if at < right { "---" } else { "---:" }).collect();
+    let _ = writeln!(text, "| {heads} |\n| {} |", marks.join(" | "));
 }
 
 fn head(text: &mut String, report: &Report, study: &StudyReport) {
@@ -67,13 +67,7 @@ fn head(text: &mut String, report: &Report, study: &StudyReport) {
     for sentence in &study.inequalities {
         let _ = writeln!(text, "- **Not equal:** {}", plain(sentence));
     }
-    let mut hosts: Vec<String> = Vec::new();
-    for run in &study.runs {
-        let label = plain(&report.hosts[run.host].label);
-        if !hosts.contains(&label) {
-            hosts.push(label);
-        }
-    }
+    let hosts = distinct(study.runs.iter().map(|run| plain(&report.hosts[run.host].label)));
     let quick =
         if study.records.iter().any(|view| view.record.study.is_quick) { " A quick run." } else { "" };
     let _ = writeln!(text, "\n{}{quick} Host: {}.\n", crate::tally::told(study), listed(&hosts));
@@ -117,20 +111,8 @@ fn verdicts(text: &mut String, study: &StudyReport) {
     if !study.has_verdicts() {
         let _ = writeln!(text, "Fewer than 5 blocks: no verdicts.\n");
     }
-    let heads = [
-        "Metric",
-        "Compared",
-        "Base",
-        "On",
-        "Verdict",
-        "Sessions",
-        "Ratio",
-        "Interval",
-        "p adjusted",
-        "Blocks",
-        "Blocks needed",
-    ];
-    table(text, &heads, 5);
+    let heads = "Metric | Compared | Base | On | Verdict | Sessions | Ratio | Interval | p adjusted | Blocks | Blocks needed";
+    table(text, heads, 5);
     for verdict in &study.verdicts {
         row(text, &verdict_row(study, verdict));
     }
@@ -145,21 +127,15 @@ fn verdicts(text: &mut String, study: &StudyReport) {
 }
 
 /// What weakens verdicts: what is true of several is said once.
-fn verdict_notes(text: &mut String, study: &StudyReport) {
-    let mut notes: Vec<(&str, String, Vec<&VerdictView>)> = Vec::new();
-    for verdict in &study.verdicts {
+fn verdict_notes<'a>(text: &mut String, study: &'a StudyReport) {
+    let of_verdict = |verdict: &'a VerdictView| {
         let doubts = verdict.doubts.iter().map(|doubt| ("In doubt", doubt.clone()));
         let marks = verdict.marks.iter().map(|mark| ("Marked", mark.clone()));
         let absent = verdict.absent.iter().map(|why| ("Absent", why.clone()));
         let lost = verdict.lost_text().map(|lost| ("Runs lost", lost));
-        for (word, said) in doubts.chain(marks).chain(absent).chain(lost) {
-            match notes.iter_mut().find(|(known, text, _)| *known == word && *text == said) {
-                Some((_, _, verdicts)) => verdicts.push(verdict),
-                None => notes.push((word, said, vec![verdict])),
-            }
-        }
-    }
-    for (word, said, verdicts) in notes {
+        doubts.chain(marks).chain(absent).chain(lost).map(move |note| (note, verdict))
+    };
+    for ((word, said), verdicts) in grouped(study.verdicts.iter().flat_map(of_verdict)) {
         let of = match verdicts.as_slice() {
             [verdict] => plain(&study.verdict_name(verdict)),
             several => format!("{} comparisons", several.len()),
@@ -210,7 +186,7 @@ fn sections(text: &mut String, study: &StudyReport) {
             }
             if !of.rows.is_empty() {
                 let heads: Vec<String> = of.heads.iter().map(|head| plain(head)).collect();
-                table(text, &heads.iter().map(String::as_str).collect::<Vec<_>>(), of.words);
+                table(text, &heads.join(" | "), of.words);
                 for cells in &of.rows {
                     row(text, &cells.iter().map(|cell| plain(&cell.text)).collect::<Vec<_>>());
                 }
@@ -236,7 +212,7 @@ fn locks(text: &mut String, study: &StudyReport) {
             .iter()
             .map(|(label, sessions)| plain(&format!("{label}, {}", store::counted(*sessions, "session"))));
         let heads: Vec<String> = std::iter::once("Lock".to_owned()).chain(columns).collect();
-        table(text, &heads.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+        table(text, &heads.join(" | "), 1);
         for (lock, values) in of.rows {
             let values = values.iter().map(|value| value.map_or_else(|| "–".to_owned(), number));
             let cells: Vec<String> = std::iter::once(code(&lock)).chain(values).collect();
@@ -254,7 +230,7 @@ fn durability(text: &mut String, study: &StudyReport) {
         return;
     }
     let _ = writeln!(text, "## Durability\n");
-    table(text, &["Server", "Class", "What it means", "Audit"], 4);
+    table(text, "Server | Class | What it means | Audit", 4);
     for found in rows {
         row(text, &[&found.label, &found.class, &found.why, &found.text].map(|cell| plain(cell)));
     }
@@ -266,22 +242,9 @@ fn cells(text: &mut String, study: &StudyReport) {
         text,
         "## Cells\n\nMedians of the counted runs with the interval of the repeats; times in ms.\n"
     );
-    let heads = [
-        "Cell",
-        "Sessions",
-        "TPS",
-        "Best second",
-        "Worst second",
-        "QPS",
-        "mean",
-        "p95",
-        "p99",
-        "Failed",
-        "Longest freeze s",
-        "Runs",
-        "Marks",
-    ];
-    table(text, &heads, 1);
+    let heads = "Cell | Sessions | TPS | Best second | Worst second | QPS | mean | p95 | p99 | Failed | Longest freeze s | \
+                 Runs | Marks";
+    table(text, heads, 1);
     let with_interval = |estimate: Option<Estimate>| match estimate {
         None => "–".to_owned(),
         Some(e) if e.n < 2 => number(e.median),
@@ -340,13 +303,10 @@ fn repeat(text: &mut String, study: &StudyReport) {
         );
         let _ = writeln!(text, "- Seed: {}; plimsoll {}", stored.seed, plain(&stored.plimsoll_version));
     }
-    let mut builds: Vec<String> = Vec::new();
-    for build in study.runs.iter().filter_map(|run| run.build.as_ref()) {
-        let line = format!("- {}: {}, {}", plain(&build.name()), plain(&build.origin), code(&build.identity));
-        if !builds.contains(&line) {
-            builds.push(line);
-        }
-    }
+    let builds = study.runs.iter().filter_map(|run| run.build.as_ref()).map(|build| {
+        format!("- {}: {}, {}", plain(&build.name()), plain(&build.origin), code(&build.identity))
+    });
+    let builds = distinct(builds);
     let _ = writeln!(text, "{}\n", builds.join("\n"));
     if let Some(view) = study.newest() {
         // A fence longer than any in the file.

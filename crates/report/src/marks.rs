@@ -7,6 +7,7 @@ use serde::Serialize;
 use store::{Finding, GateKind, Purpose, Status};
 
 use crate::model::{Point, RunView, StudyReport};
+use crate::order::{grouped, place};
 use crate::text::listed;
 
 /// A gate about the server that tripped in some of a cell's runs that count.
@@ -42,16 +43,14 @@ const WAKEUP_SHARE_TOLD: f64 = 0.2;
 
 /// The runs of some points that count, each once with the levels that it was counted at.
 fn counted<'a>(study: &'a StudyReport, points: &[usize]) -> Vec<(&'a RunView, Vec<u32>)> {
-    let mut runs: Vec<(&RunView, Vec<u32>)> = Vec::new();
-    for point in points.iter().map(|at| &study.points[*at]) {
-        for (run, _) in study.counted(point) {
-            match runs.iter_mut().find(|(known, _)| known.id == run.id) {
-                Some((_, levels)) => levels.push(point.sessions),
-                None => runs.push((run, vec![point.sessions])),
-            }
-        }
-    }
-    runs
+    let all = points
+        .iter()
+        .map(|at| &study.points[*at])
+        .flat_map(|point| study.counted(point).map(move |(run, _)| (run.id.as_str(), (run, point.sessions))));
+    let of_run = |(_, found): (&str, Vec<(&'a RunView, u32)>)| {
+        (found[0].0, found.into_iter().map(|(_, level)| level).collect())
+    };
+    grouped(all).into_iter().map(of_run).collect()
 }
 
 /// The marks of some points taken together (one, or the levels of a climb), in the order in which gates were looked at.
@@ -66,10 +65,8 @@ fn marks_of(study: &StudyReport, points: &[usize]) -> Vec<Mark> {
         for name in names {
             let has =
                 |finding: Finding| gates.iter().any(|gate| gate.name == name && gate.finding == finding);
-            let known = marks.iter().position(|mark| mark.gate == name).unwrap_or_else(|| {
-                marks.push(Mark { gate: name.to_owned(), tripped: 0, not_checked: 0, runs: runs.len() });
-                marks.len() - 1
-            });
+            let new = || Mark { gate: name.to_owned(), tripped: 0, not_checked: 0, runs: runs.len() };
+            let known = place(&mut marks, |mark| mark.gate == name, new);
             if has(Finding::Tripped) {
                 marks[known].tripped += 1;
             } else if has(Finding::NotChecked) {

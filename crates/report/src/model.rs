@@ -11,6 +11,7 @@ use crate::bundle::Claim;
 use crate::estimate::Estimate;
 use crate::figures::StepFigures;
 use crate::lines::{is_line, line_of};
+use crate::order::grouped;
 use crate::sections::Section;
 
 /// A report over one or more studies.
@@ -32,7 +33,7 @@ pub struct HostView {
 }
 
 /// One study, from one or several results files.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct StudyReport {
     /// Short name.
     pub name: String,
@@ -357,6 +358,12 @@ impl StudyReport {
         values.collect::<Option<Vec<_>>>().unwrap_or_default()
     }
 
+    /// The median of a metric, or of the line under a promise, over the counted runs of a point.
+    pub fn estimate(&self, point: &Point, metric: &str) -> Option<Estimate> {
+        let values: Vec<f64> = self.samples(point, metric).iter().map(|sample| sample.value).collect();
+        Estimate::of(&values)
+    }
+
     /// Why a point with runs that count has no value of a metric: too few transactions in some of them.
     pub fn why_absent(&self, point: &Point, metric: &str) -> Option<String> {
         if is_line(metric) {
@@ -421,15 +428,10 @@ impl StudyReport {
         if runs.is_empty() || self.counted(point).next().is_some() {
             return None;
         }
-        let mut counts: Vec<(&str, usize)> = Vec::new();
-        for run in runs.iter().filter(|run| run.standing != Standing::Superseded) {
-            let standing = run.standing_at(point.sessions).word();
-            match counts.iter_mut().find(|(word, _)| *word == standing) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((standing, 1)),
-            }
-        }
-        let counts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
+        let tried = runs.iter().filter(|run| run.standing != Standing::Superseded);
+        let counts = grouped(tried.map(|run| (run.standing_at(point.sessions).word(), run)));
+        let counts: Vec<String> =
+            counts.iter().map(|(word, runs)| format!("{} {word}", runs.len())).collect();
         let reason = runs.iter().rev().find_map(|run| run.head.error.as_deref()?.lines().next());
         Some(match reason {
             Some(reason) => format!("{}: {reason}", counts.join(", ")),

@@ -21,16 +21,7 @@ struct Figure {
     metric: String,
     unit: String,
     value: f64,
-    key: BTreeMap<String, toml::Value>,
-}
-
-fn key_of(figure: &BTreeMap<String, toml::Value>) -> Key {
-    let value = |value: &toml::Value| match value {
-        toml::Value::Integer(number) => serde_json::Value::from(*number),
-        toml::Value::String(text) => serde_json::Value::from(text.clone()),
-        other => serde_json::Value::from(other.to_string()),
-    };
-    figure.iter().map(|(name, known)| (name.clone(), value(known))).collect()
+    key: Key,
 }
 
 /// The figures of these sets.
@@ -47,7 +38,7 @@ pub(crate) fn figures(sets: &[String]) -> Vec<Reference> {
             machine: set.machine.clone(),
             metric: figure.metric.clone(),
             unit: figure.unit.clone(),
-            key: key_of(&figure.key),
+            key: figure.key.clone(),
             value: figure.value,
         })
         .collect()

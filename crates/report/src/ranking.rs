@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use stats::{Design, Rules, Sample, rank_on};
-use store::{Comparison, Key};
+use store::Comparison;
 
 use crate::estimate::Estimate;
 use crate::load::label;
 use crate::model::{LevelRanking, Place, Point, RankingView, StudyReport, VerdictView};
+use crate::order::{distinct, grouped};
 use crate::verdict::better;
 
 /// Two values have a verdict; an order begins with three.
@@ -23,12 +24,8 @@ impl RankingView {
     /// A row for each value, the best on the mean of its places first: its label, and the figure at each level with the
     /// letters of its groups.
     pub fn rows(&self, number: fn(f64) -> String) -> Vec<(String, Vec<Option<String>>)> {
-        let mut labels: Vec<&str> = Vec::new();
-        for place in self.levels.iter().flat_map(|level| &level.places) {
-            if !labels.contains(&place.label.as_str()) {
-                labels.push(&place.label);
-            }
-        }
+        let places = self.levels.iter().flat_map(|level| &level.places);
+        let mut labels = distinct(places.map(|place| place.label.as_str()));
         let mean_place = |label: &str| {
             let of = |level: &LevelRanking| level.places.iter().position(|place| place.label == label);
             let places: Vec<f64> = self.levels.iter().filter_map(of).map(|place| place as f64).collect();
@@ -87,18 +84,12 @@ pub(crate) fn rankings(study: &StudyReport) -> Vec<RankingView> {
 }
 
 fn of_metric(study: &StudyReport, comparison: &Comparison, metric: &str) -> Vec<RankingView> {
-    let mut cells: Vec<(Key, Vec<usize>)> = Vec::new();
-    for (index, point) in study.points.iter().enumerate() {
-        if !point.identity.contains_key(&comparison.axis) {
-            continue;
-        }
+    let of_axis = |(_, point): &(usize, &Point)| point.identity.contains_key(&comparison.axis);
+    let cells = grouped(study.points.iter().enumerate().filter(of_axis).map(|(index, point)| {
         let mut key = point.identity.clone();
         key.remove(&comparison.axis);
-        match cells.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, points)) => points.push(index),
-            None => cells.push((key, vec![index])),
-        }
-    }
+        (key, index)
+    }));
     let mut rankings: Vec<RankingView> = Vec::new();
     for (_, points) in cells.into_iter().filter(|(_, points)| points.len() >= VALUES_MIN) {
         let first = &study.points[points[0]];

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::load::label;
+use crate::load::label_or;
 use crate::model::StudyReport;
 
 /// Servers of one flavour: settings of different flavours have nothing in common to compare.
@@ -43,8 +43,8 @@ pub(crate) fn settings(study: &StudyReport) -> Vec<FlavorSettings> {
                 Some(build) => build.flavor.clone(),
                 None => end.server.name.split(['@', ':']).next().unwrap_or_default().to_owned(),
             };
-            let label = label(&point.identity, &study.varying, &["sessions", "workload"]);
-            let label = if label.is_empty() { end.server.name.clone() } else { label };
+            let without = ["sessions", "workload"];
+            let label = label_or(&point.identity, &study.varying, &without, &end.server.name);
             let entry = flavors.entry(flavor.clone()).or_insert_with(|| FlavorSettings {
                 flavor,
                 kinds: vec![],

@@ -9,6 +9,7 @@ use store::{Comparison, Key, ServerFacts};
 use crate::load::label;
 use crate::marks;
 use crate::model::{CPU_PER_TRANSACTION, Lost, Point, RunView, Standing, StudyReport, VerdictView};
+use crate::order::distinct;
 use crate::text::{listed, metric_name};
 
 /// Throughput is better high, times are better low.
@@ -325,12 +326,7 @@ fn names_of(study: &StudyReport, points: &[&Point]) -> Vec<String> {
         })
         .collect();
     choices.sort_by_key(Vec::len);
-    let names = |names: &[String]| {
-        let mut labels: Vec<String> = points.iter().map(|point| label(&point.identity, names, &[])).collect();
-        let mut seen = BTreeSet::new();
-        labels.retain(|label| seen.insert(label.clone()));
-        labels
-    };
+    let names = |names: &[String]| distinct(points.iter().map(|point| label(&point.identity, names, &[])));
     let tells_apart = |choice: &&Vec<String>| {
         let inside = names(choice);
         let mut others = study.points.iter().filter(|point| !is_among(point));

@@ -15,23 +15,28 @@ pub(crate) struct Wishes {
 impl Wishes {
     /// Of a study file; none where it has no such table or cannot be read (the lab has checked it).
     pub(crate) fn of(file_text: &str) -> Wishes {
-        let Ok(table) = file_text.parse::<toml::Table>() else { return Wishes::default() };
-        let Some(wishes) = table.get("report").and_then(toml::Value::as_table) else {
-            return Wishes::default();
-        };
-        let words = |key: &str| match wishes.get(key) {
-            Some(toml::Value::Array(all)) => {
-                all.iter().filter_map(toml::Value::as_str).map(str::to_owned).collect()
-            }
-            Some(toml::Value::String(one)) => vec![one.clone()],
-            _ => Vec::new(),
-        };
+        let Some(wishes) = table_of(file_text, "report") else { return Wishes::default() };
+        let words = |key: &str| wishes.get(key).map(words).unwrap_or_default();
         let mean_from = wishes.get("mean_from").and_then(toml::Value::as_integer);
         Wishes {
             sections: words("sections"),
             published: words("published"),
             mean_from: mean_from.and_then(|level| u32::try_from(level).ok()),
         }
+    }
+}
+
+/// A table of a study file; `None` where it has none or cannot be read.
+pub(crate) fn table_of(file_text: &str, name: &str) -> Option<toml::Table> {
+    file_text.parse::<toml::Table>().ok()?.remove(name)?.as_table().cloned()
+}
+
+/// One text, or several.
+pub(crate) fn words(value: &toml::Value) -> Vec<String> {
+    match value {
+        toml::Value::String(one) => vec![one.clone()],
+        toml::Value::Array(all) => all.iter().filter_map(toml::Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
     }
 }
 

@@ -147,9 +147,9 @@ fn without_a_verdict_each_cell_has_its_line_and_its_peak() {
     let promises = study.promises();
     assert_eq!(promises, PROMISES);
     let (line, peak) =
-        (study.line(&study.points[0], "p99 < 20ms").unwrap(), study.peak(&study.points[0]).unwrap());
+        (study.estimate(&study.points[0], "p99 < 20ms").unwrap(), study.peak(&study.points[0]).unwrap());
     assert!((peak.median / line.median - 2.0).abs() < 1e-9);
-    assert!(study.line(&study.points[1], "p99 < 50ms").is_none());
+    assert!(study.estimate(&study.points[1], "p99 < 50ms").is_none());
 }
 
 /// Promises of two kinds: the rate up to which both are kept, and which of them ends there.

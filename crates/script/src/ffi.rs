@@ -647,7 +647,7 @@ fn time_text(kind: c_int, at: &SqlTime) -> String {
 
 /// Functions with their names, their addresses and their C prototypes as pointer types.
 macro_rules! functions {
-    ($($name:ident: $prototype:literal,)*) => {
+    ($($name:ident: $prototype:expr,)*) => {
         vec![$((stringify!($name), $name as *const c_void, $prototype)),*]
     };
 }

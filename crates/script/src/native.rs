@@ -5,7 +5,6 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use load::Stop;
 use wire::blocking::Client;
 use wire::{Protocol, Target};
 use workload::{Configured, Dialect, LoadAt, OptionKind, Workload};
@@ -13,7 +12,7 @@ use workload::{Configured, Dialect, LoadAt, OptionKind, Workload};
 use crate::error::Error;
 use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
 use crate::output::{level, tell};
-use crate::run::{Finished, Onlooker, Outcome, banner, is_forced, notice, say};
+use crate::run::{Around, Finished, Outcome, banner, is_forced, notice, say};
 use crate::script::{given, shown};
 use crate::settings;
 use crate::watch::Watch;
@@ -64,30 +63,23 @@ impl Native {
     ///
     /// # Errors
     /// No server, a refused statement, an unknown command.
-    pub(crate) fn command(
-        &self,
-        command: &str,
-        out: &mut (dyn Write + Send),
-        stop: &Stop,
-        onlooker: &mut dyn Onlooker,
-    ) -> Result<Outcome, Error> {
+    pub(crate) fn command(&self, command: &str, around: Around<'_>) -> Result<Outcome, Error> {
         let name = self.workload.name();
         notice(
-            out,
+            around.out,
             &format!(
                 "{name} runs as Plimsoll's native workload (the path of a script, or {name}.lua, runs it in Lua)\n\n"
             ),
         )?;
         match command {
             "help" => {
-                let list =
-                    options::help_of(self.values.section(Section::Script), |option| option.default.clone());
-                say(out, &format!("{name} options:\n{list}\n"))?;
+                let list = self.values.help_of(Section::Script);
+                say(around.out, &format!("{name} options:\n{list}\n"))?;
             }
-            "prepare" => self.prepare(out, stop, onlooker)?,
-            "prewarm" => self.prewarm(out)?,
-            "cleanup" => self.cleanup(out)?,
-            "run" => return self.run(out, stop, onlooker),
+            "prepare" => self.prepare(around)?,
+            "prewarm" => self.prewarm(around.out)?,
+            "cleanup" => self.cleanup(around.out)?,
+            "run" => return self.run(around),
             other => {
                 return Err(Error::Usage(format!(
                     "Unknown command: {other} (native workloads have prepare, prewarm, run, cleanup and help)"
@@ -124,12 +116,8 @@ impl Native {
         self.workload.configure(&given, dialect).map_err(|error| Error::Usage(error.to_string()))
     }
 
-    fn prepare(
-        &self,
-        out: &mut (dyn Write + Send),
-        stop: &Stop,
-        onlooker: &mut dyn Onlooker,
-    ) -> Result<(), Error> {
+    fn prepare(&self, around: Around<'_>) -> Result<(), Error> {
+        let Around { out, stop, onlooker } = around;
         let target = self.target()?;
         let connections = settings::threads(&self.values)? as usize;
         let configured = self.configured(&target)?;
@@ -186,12 +174,8 @@ impl Native {
         Ok(())
     }
 
-    fn run(
-        &self,
-        out: &mut (dyn Write + Send),
-        stop: &Stop,
-        onlooker: &mut dyn Onlooker,
-    ) -> Result<Outcome, Error> {
+    fn run(&self, around: Around<'_>) -> Result<Outcome, Error> {
+        let Around { out, stop, onlooker } = around;
         let target = self.target()?;
         let configured = self.configured(&target)?;
         let threads = settings::threads(&self.values)?;

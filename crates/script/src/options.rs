@@ -6,7 +6,6 @@ use std::path::Path;
 use wire::files;
 
 use crate::error::Error;
-use Kind::{Bool, Double, File, Int, List, Size, Text};
 
 /// What an option takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +23,21 @@ pub(crate) enum Kind {
     List,
     /// A file name.
     File,
+}
+
+impl Kind {
+    /// As the list of options calls it.
+    fn named(word: &str) -> Kind {
+        match word {
+            "bool" => Kind::Bool,
+            "int" => Kind::Int,
+            "size" => Kind::Size,
+            "double" => Kind::Double,
+            "list" => Kind::List,
+            "file" => Kind::File,
+            _ => Kind::Text,
+        }
+    }
 }
 
 /// An option as declared.
@@ -60,6 +74,21 @@ pub(crate) enum Section {
     Script,
 }
 
+impl Section {
+    /// As the list of options calls it.
+    fn named(word: &str) -> Section {
+        match word {
+            "general" => Section::General,
+            "random" => Section::Random,
+            "log" => Section::Log,
+            "database" => Section::Database,
+            "mysql" => Section::Mysql,
+            "pgsql" => Section::Pgsql,
+            _ => Section::Plimsoll,
+        }
+    }
+}
+
 /// Which release's defaults and report to follow where the two differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Compat {
@@ -70,175 +99,9 @@ pub(crate) enum Compat {
     Master,
 }
 
-/// Name, kind, default (`-` for none), help.
-type Row = (&'static str, Kind, &'static str, &'static str);
-
-const ROWS: &[(Section, &[Row])] = &[
-    (
-        Section::General,
-        &[
-            ("threads", Int, "1", "number of threads to use"),
-            ("events", Int, "0", "limit for total number of events"),
-            ("time", Int, "10", "limit for total execution time in seconds"),
-            (
-                "warmup-time",
-                Int,
-                "0",
-                "execute events for this many seconds with statistics disabled before the actual benchmark run",
-            ),
-            (
-                "forced-shutdown",
-                Text,
-                "off",
-                "number of seconds to wait after the --time limit before forcing shutdown, or 'off' to disable",
-            ),
-            ("thread-stack-size", Size, "64K", "accepted and not used: sessions have no stack of their own"),
-            ("thread-init-timeout", Int, "30", "wait time in seconds for sessions to initialize"),
-            ("rate", Int, "0", "average transactions rate. 0 for unlimited rate"),
-            (
-                "report-interval",
-                Int,
-                "0",
-                "periodically report intermediate statistics with a specified interval in seconds. 0 disables intermediate reports",
-            ),
-            (
-                "report-checkpoints",
-                List,
-                "",
-                "dump full statistics and reset all counters at specified points in time, in seconds from the start of the test",
-            ),
-            ("debug", Bool, "off", "print more debugging info"),
-            ("validate", Bool, "off", "perform validation checks where possible"),
-            ("help", Bool, "off", "print help and exit"),
-            ("version", Bool, "off", "print version and exit"),
-            ("config-file", File, "-", "file containing command line options"),
-            ("tx-rate", Int, "0", "deprecated alias for --rate"),
-            ("max-requests", Int, "0", "deprecated alias for --events"),
-            ("max-time", Int, "0", "deprecated alias for --time"),
-            ("num-threads", Int, "1", "deprecated alias for --threads"),
-        ],
-    ),
-    (
-        Section::Random,
-        &[
-            (
-                "rand-type",
-                Text,
-                "special",
-                "random numbers distribution {uniform,gaussian,special,pareto,zipfian}",
-            ),
-            ("rand-spec-iter", Int, "12", "number of iterations used for numbers generation"),
-            (
-                "rand-spec-pct",
-                Int,
-                "1",
-                "percentage of values to be treated as 'special' (for special distribution)",
-            ),
-            ("rand-spec-res", Int, "75", "percentage of 'special' values to use (for special distribution)"),
-            (
-                "rand-seed",
-                Int,
-                "0",
-                "seed for random number generator. When 0, the current time is used as a RNG seed.",
-            ),
-            ("rand-pareto-h", Double, "0.2", "shape parameter for the Pareto distribution"),
-            (
-                "rand-zipfian-exp",
-                Double,
-                "0.8",
-                "shape parameter (exponent, theta) for the Zipfian distribution",
-            ),
-        ],
-    ),
-    (
-        Section::Log,
-        &[
-            ("verbosity", Int, "3", "verbosity level {5 - debug, 0 - only critical messages}"),
-            (
-                "percentile",
-                List,
-                "95",
-                "percentile to calculate in latency statistics (1-100); several and fractions are allowed. Use the special value of 0 to disable percentile calculations",
-            ),
-            ("histogram", Bool, "off", "print latency histogram in report"),
-        ],
-    ),
-    (
-        Section::Database,
-        &[
-            (
-                "db-driver",
-                Text,
-                "mysql",
-                "specifies database driver to use ('help' to get list of available drivers)",
-            ),
-            ("db-ps-mode", Text, "auto", "prepared statements usage mode {auto, disable}"),
-            ("db-debug", Bool, "off", "print database-specific debug information"),
-        ],
-    ),
-    (
-        Section::Mysql,
-        &[
-            ("mysql-host", List, "localhost", "MySQL server host"),
-            ("mysql-port", List, "3306", "MySQL server port"),
-            ("mysql-socket", List, "-", "MySQL socket"),
-            ("mysql-user", Text, "sbtest", "MySQL user"),
-            ("mysql-password", Text, "", "MySQL password"),
-            ("mysql-db", Text, "sbtest", "MySQL database name"),
-            (
-                "mysql-ssl",
-                Text,
-                "off",
-                "SSL mode {on,off,disabled,preferred,required,verify_ca,verify_identity}",
-            ),
-            ("mysql-ssl-key", File, "-", "path name of the client private key file"),
-            ("mysql-ssl-ca", File, "-", "path name of the CA file"),
-            ("mysql-ssl-cert", File, "-", "path name of the client public key certificate file"),
-            ("mysql-ssl-cipher", Text, "", "use only these ciphers of the TLS versions that they belong to"),
-            ("mysql-compression", Bool, "off", "use compression"),
-            ("mysql-debug", Bool, "off", "trace all statements"),
-            ("mysql-ignore-errors", List, "1213,1020,1205", "list of errors to ignore, or \"all\""),
-            ("mysql-dry-run", Bool, "off", "send nothing and pretend that all MySQL calls are successful"),
-        ],
-    ),
-    (
-        Section::Pgsql,
-        &[
-            ("pgsql-host", List, "localhost", "PostgreSQL server host"),
-            ("pgsql-port", List, "5432", "PostgreSQL server port"),
-            ("pgsql-user", Text, "sbtest", "PostgreSQL user"),
-            ("pgsql-password", Text, "", "PostgreSQL password"),
-            ("pgsql-db", Text, "sbtest", "PostgreSQL database name"),
-            (
-                "pgsql-sslmode",
-                Text,
-                "prefer",
-                "PostgreSQL SSL mode {disable,allow,prefer,require,verify-ca,verify-full}",
-            ),
-        ],
-    ),
-    (
-        Section::Plimsoll,
-        &[
-            ("compat", Text, "1.0", "follow sysbench 1.0 or master where they differ"),
-            ("json", File, "-", "write the results as JSON to this file"),
-            ("hdr", File, "-", "write the latency histograms as an HdrHistogram interval log to this file"),
-            (
-                "results",
-                File,
-                "-",
-                "keep the run in the results file of this directory, for 'plimsoll report'",
-            ),
-            ("workers", Int, "0", "load threads; 0: one for two cpus"),
-            (
-                "thread-per-session",
-                Bool,
-                "off",
-                "a load thread for each session, for scripts that block inside C",
-            ),
-        ],
-    ),
-];
+/// The options that there are without a script: of each section a line with its name, then a line for each option with its
+/// name, kind, default (`-` for none, `""` for an empty one) and help.
+const OPTIONS: &str = include_str!("options.txt");
 
 /// Names of 0.5 and what they are called now.
 pub(crate) const ALIASES: [(&str, &str); 4] =
@@ -246,19 +109,33 @@ pub(crate) const ALIASES: [(&str, &str); 4] =
 
 /// All options that there are without a script.
 pub(crate) fn built_in(compat: Compat) -> Vec<Declared> {
-    let rows = ROWS.iter().flat_map(|(section, rows)| rows.iter().map(move |row| (*section, row)));
-    let declared = |(section, &(name, kind, default, help)): (Section, &Row)| Declared {
-        name: name.to_owned(),
-        help: help.to_owned(),
-        default: match (compat, name) {
-            (Compat::Master, "rand-type") => Some("uniform".into()),
-            _ if default == "-" => None,
-            _ => Some(default.to_owned()),
-        },
-        kind,
-        section,
+    let mut section = Section::General;
+    let mut all = Vec::new();
+    for line in OPTIONS.lines() {
+        match line.strip_prefix("  ") {
+            Some(row) => all.extend(declared(section, row, compat)),
+            None => section = Section::named(line),
+        }
+    }
+    all
+}
+
+fn declared(section: Section, row: &str, compat: Compat) -> Option<Declared> {
+    let (name, rest) = row.split_once(' ')?;
+    let (kind, rest) = rest.trim_start().split_once(' ')?;
+    let (default, help) = rest.trim_start().split_once(' ')?;
+    let default = match (compat, name, default) {
+        (Compat::Master, "rand-type", _) => Some("uniform"),
+        (.., "-") => None,
+        (.., default) => Some(default.trim_matches('"')),
     };
-    rows.map(declared).collect()
+    Some(Declared {
+        name: name.to_owned(),
+        help: help.trim_start().to_owned(),
+        default: default.map(str::to_owned),
+        kind: Kind::named(kind),
+        section,
+    })
 }
 
 /// The words of a command line, sorted.
@@ -406,10 +283,37 @@ impl Values {
         Ok(())
     }
 
-    /// All declared options of a section.
-    pub(crate) fn section(&self, section: Section) -> impl Iterator<Item = &Declared> {
+    /// The option list of a section as sysbench's help prints it.
+    pub(crate) fn help_of(&self, section: Section) -> String {
         let declared = self.order.iter().filter_map(|key| self.declared.get(key));
-        declared.filter(move |option| option.section == section)
+        let shown: Vec<(String, &Declared)> = declared
+            .filter(|option| option.section == section)
+            .map(|option| {
+                let suffix = match option.kind {
+                    Kind::Bool => "[=on|off]",
+                    Kind::Int | Kind::Double => "=N",
+                    Kind::Size => "=SIZE",
+                    Kind::Text => "=STRING",
+                    Kind::List => "=[LIST,...]",
+                    Kind::File => "=FILENAME",
+                };
+                (format!("--{}{suffix}", option.name), option)
+            })
+            .collect();
+        let width = shown.iter().map(|(left, _)| left.len()).max().unwrap_or(0);
+        let mut text = String::new();
+        for (left, option) in shown {
+            let default = match &option.default {
+                Some(default)
+                    if !default.is_empty() || option.kind == Kind::Text || option.kind == Kind::List =>
+                {
+                    format!(" [{default}]")
+                }
+                _ => String::new(),
+            };
+            text.push_str(&format!("  {left:width$} {}{default}\n", option.help));
+        }
+        text
     }
 
     /// All options with the value in force.
@@ -500,40 +404,6 @@ pub(crate) fn size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// The option list of a section as sysbench's help prints it.
-pub(crate) fn help_of<'a>(
-    options: impl Iterator<Item = &'a Declared>,
-    value: impl Fn(&Declared) -> Option<String>,
-) -> String {
-    let shown: Vec<(String, &Declared)> = options
-        .map(|option| {
-            let suffix = match option.kind {
-                Kind::Bool => "[=on|off]",
-                Kind::Int | Kind::Double => "=N",
-                Kind::Size => "=SIZE",
-                Kind::Text => "=STRING",
-                Kind::List => "=[LIST,...]",
-                Kind::File => "=FILENAME",
-            };
-            (format!("--{}{suffix}", option.name), option)
-        })
-        .collect();
-    let width = shown.iter().map(|(left, _)| left.len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for (left, option) in shown {
-        let default = match value(option) {
-            Some(default)
-                if !default.is_empty() || option.kind == Kind::Text || option.kind == Kind::List =>
-            {
-                format!(" [{default}]")
-            }
-            _ => String::new(),
-        };
-        text.push_str(&format!("  {left:width$} {}{default}\n", option.help));
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -541,6 +411,18 @@ mod tests {
     fn values(arguments: &[&str]) -> Result<Values, Error> {
         let arguments: Vec<String> = arguments.iter().map(|a| (*a).to_owned()).collect();
         Values::new(built_in(Compat::V1_0), &words(&arguments)?.options, false)
+    }
+
+    #[test]
+    fn each_line_of_the_list_is_an_option() {
+        let all = built_in(Compat::V1_0);
+        assert_eq!(all.len(), OPTIONS.lines().filter(|line| line.starts_with(' ')).count());
+        for option in &all {
+            assert!(
+                option.default.as_ref().is_none_or(|default| check(option, default).is_ok()),
+                "{option:?}"
+            );
+        }
     }
 
     #[test]

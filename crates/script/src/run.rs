@@ -65,6 +65,13 @@ impl Outcome {
 
 const STOPPED: i32 = 4;
 
+/// Whom a call tells what, and who may end it.
+pub(crate) struct Around<'a> {
+    pub(crate) out: &'a mut (dyn Write + Send),
+    pub(crate) stop: &'a Stop,
+    pub(crate) onlooker: &'a mut dyn Onlooker,
+}
+
 /// Tells what ended a command.
 fn tell_end(error: &str) {
     tell(level::FATAL, error);
@@ -119,7 +126,7 @@ pub fn run(
     stop: &Stop,
     onlooker: &mut dyn Onlooker,
 ) -> Outcome {
-    let outcome = attempt(arguments, out, stop, onlooker).unwrap_or_else(|error| {
+    let outcome = attempt(arguments, Around { out, stop, onlooker }).unwrap_or_else(|error| {
         flush_lua();
         match &error {
             Error::Usage(text) => eprintln!("{}", wire::shown(text)),
@@ -132,26 +139,21 @@ pub fn run(
     outcome
 }
 
-fn attempt(
-    arguments: &[String],
-    out: &mut (dyn Write + Send),
-    stop: &Stop,
-    onlooker: &mut dyn Onlooker,
-) -> Result<Outcome, Error> {
+fn attempt(arguments: &[String], around: Around<'_>) -> Result<Outcome, Error> {
     let words = options::words(arguments)?;
     let compat = compat(&words)?;
     let values = Values::known(options::built_in(compat), &words.options)?;
     if values.is_on("help") {
-        say(out, &help(compat)?)?;
+        say(around.out, &help(compat)?)?;
         return Ok(Outcome::default());
     }
     if values.is_on("version") {
-        say(out, &format!("sysbench {VERSION}\n"))?;
+        say(around.out, &format!("sysbench {VERSION}\n"))?;
         return Ok(Outcome::default());
     }
     for (alias, real) in ALIASES {
         if words.options.iter().any(|(name, _)| name == alias) {
-            say(out, &format!("WARNING: --{alias} is deprecated, use --{real} instead\n"))?;
+            say(around.out, &format!("WARNING: --{alias} is deprecated, use --{real} instead\n"))?;
         }
     }
     let verbosity = if values.is_on("debug") { 5 } else { values.count("verbosity") };
@@ -160,14 +162,14 @@ fn attempt(
     }
     set_verbosity(verbosity as u8);
     settings::check(&values, compat)?;
-    notice(out, &format!("{}\n\n", version()))?;
+    notice(around.out, &format!("{}\n\n", version()))?;
     let name = words.positional.first().map_or("-", String::as_str);
     if words.positional.is_empty() && std::io::stdin().is_terminal() {
-        say(out, &help(compat)?)?;
+        say(around.out, &help(compat)?)?;
         return Ok(Outcome { exit_code: 1, result: None });
     }
     if values.text("db-driver") == "help" {
-        say(out, DRIVERS)?;
+        say(around.out, DRIVERS)?;
         return Ok(Outcome::default());
     }
     let command = words.positional.get(1).map(String::as_str);
@@ -183,12 +185,12 @@ fn attempt(
         && let Some(workload) = workload::find(name)
     {
         let command = command.ok_or_else(|| wants_command(name))?;
-        return Native::new(workload, &words, compat)?.command(command, out, stop, onlooker);
+        return Native::new(workload, &words, compat)?.command(command, around);
     }
     // A script from standard input has no commands, whatever the command line says: its file scope is all.
     let command = command.filter(|_| name != "-");
-    match (Script::load(name, command, &words, arguments, compat, stop)?, command) {
-        (Some(script), Some(command)) => script.command(command, out, stop, onlooker),
+    match (Script::load(name, command, &words, arguments, compat, around.stop)?, command) {
+        (Some(script), Some(command)) => script.command(command, around),
         _ => Ok(Outcome::default()),
     }
 }
@@ -249,7 +251,6 @@ pub(crate) fn flush_lua() {
 
 fn help(compat: Compat) -> Result<String, Error> {
     let values = Values::known(options::built_in(compat), &[])?;
-    let section = |section| options::help_of(values.section(section), |option| option.default.clone());
     Ok(format!(
         "Usage:\n  sysbench [options]... [testname] [command]\n\nCommands implemented by most tests: prepare run cleanup \
          help\n\nGeneral options:\n{}\nPseudo-Random Numbers Generator options:\n{}\nLog options:\n{}\nGeneral database \
@@ -257,13 +258,13 @@ fn help(compat: Compat) -> Result<String, Error> {
          module name of a Lua script (see LUA_PATH); the native workloads of `plimsoll workloads`.\nA script is code: \
          it reads and writes files and runs programs with your rights. Run only what you have read or trust.\n\nSee 'sysbench \
          <testname> help' for a list of options for each test.\n\n",
-        section(Section::General),
-        section(Section::Random),
-        section(Section::Log),
-        section(Section::Database),
-        section(Section::Mysql),
-        section(Section::Pgsql),
-        section(Section::Plimsoll),
+        values.help_of(Section::General),
+        values.help_of(Section::Random),
+        values.help_of(Section::Log),
+        values.help_of(Section::Database),
+        values.help_of(Section::Mysql),
+        values.help_of(Section::Pgsql),
+        values.help_of(Section::Plimsoll),
     ))
 }
 

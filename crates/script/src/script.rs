@@ -17,7 +17,7 @@ use crate::fiber::Answer;
 use crate::host::{Blocking, Databases, Host, now_or_never};
 use crate::lookout::Lookout;
 use crate::options::{self, Compat, Declared, Kind, Section, Values, Words};
-use crate::run::{Finished, Onlooker, Outcome, banner, flush_lua, is_forced, notice, say};
+use crate::run::{Around, Finished, Outcome, banner, flush_lua, is_forced, notice, say};
 use crate::session::ScriptSessions;
 use crate::settings::{self, Generators};
 use crate::state::{Bytecode, OptionValue, Program, State};
@@ -92,7 +92,7 @@ impl Script {
             values.all().map(|(option, value)| (lua_name(option), lua_value(option, value))).collect();
         let program = Arc::new(Program { options, exports_options, ..Program::clone(&program) });
         global.state().fill_options(&program)?;
-        let text = option_list(&values);
+        let text = values.help_of(Section::Script);
         global.state().set_native("test_options", text)?;
         Ok(Some(Script { program, bytecode, values, compat, databases, random, generators, global }))
     }
@@ -101,25 +101,22 @@ impl Script {
     ///
     /// # Errors
     /// The script's own, or those of the load engine.
-    pub(crate) fn command(
-        mut self,
-        command: &str,
-        out: &mut (dyn Write + Send),
-        stop: &Stop,
-        onlooker: &mut dyn Onlooker,
-    ) -> Result<Outcome, Error> {
+    pub(crate) fn command(mut self, command: &str, around: Around<'_>) -> Result<Outcome, Error> {
         if self.ask("command_defined", command)? {
-            self.own_command(command, out, stop)?;
+            self.own_command(command, around.out, around.stop)?;
             return Ok(Outcome::default());
         }
         match command {
-            "run" => self.run(out, stop, onlooker),
+            "run" => self.run(around),
             "prepare" | "cleanup" | "help" if self.global.state().defines(command) => {
                 self.call_global(command)?;
                 Ok(Outcome::default())
             }
             "help" if !self.program.exports_options => {
-                say(out, &format!("{} options:\n{}\n", self.file_name(), option_list(&self.values)))?;
+                say(
+                    around.out,
+                    &format!("{} options:\n{}\n", self.file_name(), self.values.help_of(Section::Script)),
+                )?;
                 Ok(Outcome::default())
             }
             "prepare" | "cleanup" | "help" => Err(Error::Usage(format!(
@@ -162,7 +159,7 @@ impl Script {
         let failures: Mutex<Vec<Error>> = Mutex::new(Vec::new());
         let (program, bytecode, databases, random) =
             (&self.program, &self.bytecode, &self.databases, self.random);
-        let text = option_list(&self.values);
+        let text = self.values.help_of(Section::Script);
         std::thread::scope(|scope| {
             for (tid, rng) in self.generators.sessions.iter().cloned().enumerate() {
                 let (failures, text) = (&failures, text.clone());
@@ -188,12 +185,8 @@ impl Script {
         failures.into_iter().next().map_or(Ok(()), Err)
     }
 
-    fn run(
-        mut self,
-        out: &mut (dyn Write + Send),
-        stop: &Stop,
-        onlooker: &mut dyn Onlooker,
-    ) -> Result<Outcome, Error> {
+    fn run(mut self, around: Around<'_>) -> Result<Outcome, Error> {
+        let Around { out, stop, onlooker } = around;
         let threads = settings::threads(&self.values)?;
         let form = settings::form(&self.values, self.compat)?;
         let plan = settings::plan(&self.values)?;
@@ -287,7 +280,7 @@ impl Script {
             workload::random::Rng::stream(u64::from(self.generators.seed), 0),
             self.databases.counters.clone(),
         );
-        let text = option_list(&self.values);
+        let text = self.values.help_of(Section::Script);
         let mut course = course(&self.program, &self.bytecode, &self.databases, 0, "load", symbols, text)?;
         run_blocking(&mut course)?;
         Ok((Some(course), has_cumulative))
@@ -323,11 +316,6 @@ pub(crate) fn given(values: &Values) -> BTreeMap<String, String> {
         .filter(|(option, _)| values.is_given(&option.name) && is_of_load(option))
         .map(|(option, value)| (option.name.replace('-', "_"), value.unwrap_or_default().to_owned()))
         .collect()
-}
-
-/// The script's own options as `help` lists them.
-fn option_list(values: &Values) -> String {
-    options::help_of(values.section(Section::Script), |option| option.default.clone())
 }
 
 fn print_nothing() -> String {

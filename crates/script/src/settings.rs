@@ -63,18 +63,12 @@ pub(crate) fn databases(values: &Values) -> Result<Databases, Error> {
 fn target(protocol: Protocol, endpoint: Endpoint, values: &Values, prefix: &str) -> Target {
     let text = |name: &str| values.text(&format!("{prefix}-{name}")).to_owned();
     Target {
-        protocol,
-        endpoint,
-        user: text("user"),
         password: Secret::new(text("password")),
         database: Some(text("db")).filter(|db| !db.is_empty()),
-        tls: TlsMode::Disabled,
-        tls_ca: None,
-        tls_client: TlsClient::default(),
-        is_compressed: false,
         connect_timeout: Duration::from_secs(values.count("thread-init-timeout").max(1)),
         // sysbench waits for a statement for ever; a silent server must end in an error all the same.
         statement_timeout: Duration::from_secs(3600),
+        ..Target::new(protocol, endpoint, text("user"))
     }
 }
 
@@ -344,9 +338,6 @@ pub(crate) fn plan(values: &Values) -> Result<LoadPlan, Error> {
             pacing,
         }],
         workers,
-        cpus: Vec::new(),
-        think_time: Duration::ZERO,
-        ramp: Duration::ZERO,
         retry: RetryPolicy {
             retries_max: RESTARTS_MAX,
             backoff: Duration::ZERO,
@@ -359,7 +350,6 @@ pub(crate) fn plan(values: &Values) -> Result<LoadPlan, Error> {
         // A session with a thread of its own may wait for a server without telling anybody.
         silence_limit: Duration::from_secs(if values.is_on("thread-per-session") { 86_400 } else { 60 }),
         seed: values.count("rand-seed"),
-        raise_priority: false,
         ..LoadPlan::default()
     })
 }

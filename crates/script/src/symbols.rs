@@ -278,23 +278,22 @@ pub(crate) extern "C" fn sb_counter_val(_thread: c_int, counter: c_int) -> u64 {
 /// Every function with its address and its C prototype as a pointer type.
 pub(crate) fn table() -> Vec<(&'static str, *const c_void, &'static str)> {
     const DRAW: &str = "uint32_t (*)(uint32_t, uint32_t)";
-    let draw = |f: extern "C" fn(u32, u32) -> u32| f as *const c_void;
-    vec![
-        ("sb_rand_default", draw(sb_rand_default), DRAW),
-        ("sb_rand_uniform", draw(sb_rand_uniform), DRAW),
-        ("sb_rand_gaussian", draw(sb_rand_gaussian), DRAW),
-        ("sb_rand_special", draw(sb_rand_special), DRAW),
-        ("sb_rand_pareto", draw(sb_rand_pareto), DRAW),
-        ("sb_rand_zipfian", draw(sb_rand_zipfian), DRAW),
-        ("sb_rand_unique", sb_rand_unique as *const c_void, "uint32_t (*)(void)"),
-        ("sb_rand_uniform_uint64", sb_rand_uniform_uint64 as *const c_void, "uint64_t (*)(void)"),
-        ("sb_rand_uniform_double", sb_rand_uniform_double as *const c_void, "double (*)(void)"),
-        ("sb_rand_str", sb_rand_str as *const c_void, "void (*)(const char *, char *)"),
-        ("sb_rand_varstr", sb_rand_varstr as *const c_void, "uint32_t (*)(char *, uint32_t, uint32_t)"),
-        ("sb_counter_inc", sb_counter_inc as *const c_void, "void (*)(int, int)"),
-        ("sb_counter_val", sb_counter_val as *const c_void, "uint64_t (*)(int, int)"),
-        ("sb_counter_add", sb_counter_add as *const c_void, "void (*)(int, int, uint64_t)"),
-    ]
+    crate::ffi::functions! {
+        sb_rand_default: DRAW,
+        sb_rand_uniform: DRAW,
+        sb_rand_gaussian: DRAW,
+        sb_rand_special: DRAW,
+        sb_rand_pareto: DRAW,
+        sb_rand_zipfian: DRAW,
+        sb_rand_unique: "uint32_t (*)(void)",
+        sb_rand_uniform_uint64: "uint64_t (*)(void)",
+        sb_rand_uniform_double: "double (*)(void)",
+        sb_rand_str: "void (*)(const char *, char *)",
+        sb_rand_varstr: "uint32_t (*)(char *, uint32_t, uint32_t)",
+        sb_counter_inc: "void (*)(int, int)",
+        sb_counter_val: "uint64_t (*)(int, int)",
+        sb_counter_add: "void (*)(int, int, uint64_t)",
+    }
 }
 
 #[cfg(test)]

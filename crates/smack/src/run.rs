@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use load::{Length, LoadPlan, Pacing, RetryPolicy, Step, Stop};
-use wire::{Endpoint, Protocol, Secret, Target, TlsMode};
+use wire::{Endpoint, Protocol, Secret, Target};
 use workload::Dialect;
 
 use crate::arguments::argument;
@@ -109,10 +109,7 @@ pub fn target(client: &Client, options: &Options) -> Target {
     }
     let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let local = client.host.is_empty() || client.host == "localhost";
-    let port = client.port.unwrap_or(match options.protocol {
-        Protocol::Mysql => 3306,
-        Protocol::Postgres => 5432,
-    });
+    let port = client.port.unwrap_or(options.protocol.default_port());
     let endpoint = match options.protocol {
         _ if !local => Endpoint::Tcp { host: client.host.clone(), port },
         _ if !client.socket.is_empty() => Endpoint::Unix(PathBuf::from(&client.socket)),
@@ -135,17 +132,10 @@ pub fn target(client: &Client, options: &Options) -> Target {
         client.user.clone()
     };
     let mut target = Target {
-        protocol: options.protocol,
-        endpoint,
-        user,
         password: Secret::new(client.pass.clone()),
         database,
-        tls: TlsMode::Disabled,
-        tls_ca: None,
-        tls_client: wire::TlsClient::default(),
-        is_compressed: false,
-        connect_timeout: Duration::from_secs(10),
         statement_timeout: Duration::from_secs(3600),
+        ..Target::new(options.protocol, endpoint, user)
     };
     // As the original does, whose client libraries look there. A password that cannot be used shows itself in the log-in.
     let _ = wire::passwords::complete(&mut target);
@@ -368,11 +358,7 @@ impl<'a> Controller<'a> {
                 pacing: Pacing::Closed,
             }],
             workers: self.everything.options.workers,
-            cpus: Vec::new(),
-            think_time: Duration::ZERO,
-            ramp: Duration::ZERO,
             retry: RetryPolicy { retries_max: 0, backoff: Duration::ZERO, backoff_max: Duration::ZERO },
-            drain: Duration::from_secs(10),
             connect_limit: Duration::from_secs(60),
             silence_limit: self.shared.target.statement_timeout,
             seed: self.everything.options.seed,

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 use wire::Target;
 use workload::{
-    Baseline, Check, Configured, Dialect, LoadAt, LoadMethod, LoadPart, LoadReport, Needs, OptionError,
-    OptionSpec, Progress, Ran, StatementDoc, Workload,
+    Baseline, Check, Configured, Dialect, Given, LoadAt, LoadMethod, LoadPart, LoadReport, Needs,
+    OptionError, OptionSpec, Progress, Ran, StatementDoc, Workload,
 };
 
 use crate::error::Error;
@@ -161,11 +161,7 @@ impl Workload for Smack {
         &self.options
     }
 
-    fn configure(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<Box<dyn Configured>, OptionError> {
+    fn configure(&self, given: &Given, dialect: Dialect) -> Result<Box<dyn Configured>, OptionError> {
         if let Some(name) = given.keys().find(|name| *name != "engine") {
             return Err(OptionError::Unknown {
                 workload: self.name.clone(),
@@ -267,7 +263,7 @@ impl Configured for ConfiguredSmack {
     }
 
     fn needs(&self, sessions: u32) -> Needs {
-        Needs { connections: sessions, prepared_statements: 0, local_infile: true }
+        Needs { connections: sessions, ..Needs::default() }
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, workload::Error> {

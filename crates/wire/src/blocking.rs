@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use crate::connection::{Connection, Statement};
 use crate::error::Error;
 use crate::limits::Budget;
-use crate::mysql::BulkRows;
+use crate::mysql::BulkSource;
 use crate::target::{Endpoint, Target};
 use crate::transport::Transport;
-use crate::value::{Done, ParamType, ResultSet, Row, ServerInfo, Value};
+use crate::value::{Done, ParamType, ResultSet, Row, RowSource, ServerInfo, Value};
 
 /// A connected socket whose reads and writes wait. It never answers `Pending`.
 #[derive(Debug)]
@@ -357,11 +357,7 @@ impl Client {
     }
 
     /// See [`Connection::load_rows`].
-    pub fn load_rows(
-        &mut self,
-        sql: &str,
-        source: &mut dyn FnMut(&mut Vec<u8>) -> bool,
-    ) -> Result<Done, Error> {
+    pub fn load_rows(&mut self, sql: &str, source: RowSource<'_>) -> Result<Done, Error> {
         let result = wait_for(self.connection.load_rows(sql, source));
         self.settle(result)
     }
@@ -372,11 +368,7 @@ impl Client {
     }
 
     /// See [`Connection::execute_bulk`].
-    pub fn execute_bulk(
-        &mut self,
-        statement: &Statement,
-        source: &mut dyn FnMut(&mut BulkRows<'_>) -> bool,
-    ) -> Result<Done, Error> {
+    pub fn execute_bulk(&mut self, statement: &Statement, source: BulkSource<'_>) -> Result<Done, Error> {
         let result = wait_for(self.connection.execute_bulk(statement, source));
         self.settle(result)
     }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::target::{Protocol, Target};
 use crate::tls::login_error;
 use crate::transport::Transport;
-use crate::value::{Done, ParamType, ResultSet, Row, ServerInfo, Value};
+use crate::value::{Done, ParamType, ResultSet, Row, RowSource, ServerInfo, Value};
 use crate::{mysql, postgres};
 
 /// A session with a server. Any error with [`Error::is_fatal`] leaves it unusable: drop it and open anew.
@@ -33,6 +33,16 @@ pub enum Statement {
 #[must_use = "the answer has to be read"]
 pub struct Started(());
 
+/// What both protocols have under one name.
+macro_rules! either {
+    ($connection:expr, $it:ident => $call:expr) => {
+        match $connection {
+            Connection::Mysql($it) => $call,
+            Connection::Postgres($it) => $call,
+        }
+    };
+}
+
 #[cold]
 fn foreign_statement<R>() -> Result<R, Error> {
     Err(Error::Unsupported("the statement was prepared on a connection of the other protocol".into()))
@@ -52,10 +62,7 @@ impl<T: Transport> Connection<T> {
 
     /// What the server said about itself.
     pub fn server(&self) -> &ServerInfo {
-        match self {
-            Connection::Mysql(c) => c.server(),
-            Connection::Postgres(c) => c.server(),
-        }
+        either!(self, c => c.server())
     }
 
     /// Runs `sql` by the text protocol; rows are skipped unread. Of several statements all results are consumed
@@ -68,27 +75,17 @@ impl<T: Transport> Connection<T> {
     /// The first half of [`Connection::query`]: sends the statement, as far as that goes without waiting.
     #[inline]
     pub fn start_query(&mut self, sql: &str) -> Result<Started, Error> {
-        match self {
-            Connection::Mysql(c) => c.start_query(sql),
-            Connection::Postgres(c) => c.start_query(sql),
-        }
-        .map(Started)
+        either!(self, c => c.start_query(sql)).map(Started)
     }
 
     /// [`Connection::query`] that shows each row to `on_row`.
     pub async fn query_rows(&mut self, sql: &str, on_row: &mut dyn FnMut(&Row<'_>)) -> Result<Done, Error> {
-        match self {
-            Connection::Mysql(c) => c.query_rows(sql, on_row).await,
-            Connection::Postgres(c) => c.query_rows(sql, on_row).await,
-        }
+        either!(self, c => c.query_rows(sql, on_row).await)
     }
 
     /// Runs `sql` by the text protocol and keeps everything: one entry for each statement.
     pub async fn query_sets(&mut self, sql: &str) -> Result<Vec<ResultSet>, Error> {
-        match self {
-            Connection::Mysql(c) => c.query_sets(sql).await,
-            Connection::Postgres(c) => c.query_sets(sql).await,
-        }
+        either!(self, c => c.query_sets(sql).await)
     }
 
     /// Prepares `sql`, whose placeholders are `?` on MySQL and `$1` on PostgreSQL, with one type each.
@@ -162,15 +159,8 @@ impl<T: Transport> Connection<T> {
     /// Runs a `LOAD DATA LOCAL INFILE` (MySQL; the file's name is ignored) or `COPY ... FROM STDIN` (PostgreSQL)
     /// with what `source` appends; `false` from it means that this chunk is the last. Each chunk has the
     /// statement timeout to itself. Where the server refuses local files: [`Error::Server`].
-    pub async fn load_rows(
-        &mut self,
-        sql: &str,
-        source: &mut dyn FnMut(&mut Vec<u8>) -> bool,
-    ) -> Result<Done, Error> {
-        match self {
-            Connection::Mysql(c) => c.load_rows(sql, source).await,
-            Connection::Postgres(c) => c.load_rows(sql, source).await,
-        }
+    pub async fn load_rows(&mut self, sql: &str, source: RowSource<'_>) -> Result<Done, Error> {
+        either!(self, c => c.load_rows(sql, source).await)
     }
 
     /// Whether [`Connection::execute_bulk`] works: on MariaDB from 10.2.7 on.
@@ -188,7 +178,7 @@ impl<T: Transport> Connection<T> {
     pub async fn execute_bulk(
         &mut self,
         statement: &Statement,
-        source: &mut dyn FnMut(&mut mysql::BulkRows<'_>) -> bool,
+        source: mysql::BulkSource<'_>,
     ) -> Result<Done, Error> {
         match (self, statement) {
             (Connection::Mysql(c), Statement::Mysql(s)) => c.execute_bulk(s, source).await,
@@ -198,10 +188,7 @@ impl<T: Transport> Connection<T> {
 
     /// Asks the server for a sign of life.
     pub async fn ping(&mut self) -> Result<(), Error> {
-        match self {
-            Connection::Mysql(c) => c.ping().await,
-            Connection::Postgres(c) => c.ping().await,
-        }
+        either!(self, c => c.ping().await)
     }
 
     /// Says good-bye. Errors do not matter any more.
@@ -210,25 +197,16 @@ impl<T: Transport> Connection<T> {
     }
 
     pub(crate) async fn say_good_bye(&mut self) {
-        match self {
-            Connection::Mysql(c) => c.say_good_bye().await,
-            Connection::Postgres(c) => c.say_good_bye().await,
-        }
+        either!(self, c => c.say_good_bye().await)
     }
 
     /// After [`Error::Timeout`]: what tells the server to stop working on the statement that nobody waits for.
     pub fn abandoned(&self) -> Option<Abandoned> {
-        match self {
-            Connection::Mysql(c) => c.abandoned(),
-            Connection::Postgres(c) => c.abandoned(),
-        }
+        either!(self, c => c.abandoned())
     }
 
     /// Limit for each statement from now on.
     pub fn set_statement_timeout(&mut self, limit: Duration) {
-        match self {
-            Connection::Mysql(c) => c.set_statement_timeout(limit),
-            Connection::Postgres(c) => c.set_statement_timeout(limit),
-        }
+        either!(self, c => c.set_statement_timeout(limit))
     }
 }

@@ -32,4 +32,4 @@ pub use shown::shown;
 pub use target::{Endpoint, Protocol, Secret, Target, TlsClient, TlsMode};
 pub use transport::Transport;
 pub use url::TargetError;
-pub use value::{Cell, Done, ParamType, ResultSet, Row, ServerInfo, StatementKind, Value};
+pub use value::{Cell, Done, ParamType, ResultSet, Row, RowSource, ServerInfo, StatementKind, Value};

@@ -141,3 +141,27 @@ pub struct Target {
     /// Limit for one statement.
     pub statement_timeout: Duration,
 }
+
+impl Target {
+    /// Limit for connecting and logging in where nothing else is said.
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+    /// Limit for one statement where nothing else is said. Long: it is there for servers that fell silent.
+    pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
+
+    /// Without password, database, TLS and compression.
+    pub fn new(protocol: Protocol, endpoint: Endpoint, user: impl Into<String>) -> Target {
+        Target {
+            protocol,
+            endpoint,
+            user: user.into(),
+            password: Secret::default(),
+            database: None,
+            tls: TlsMode::Disabled,
+            tls_ca: None,
+            tls_client: TlsClient::default(),
+            is_compressed: false,
+            connect_timeout: Self::CONNECT_TIMEOUT,
+            statement_timeout: Self::STATEMENT_TIMEOUT,
+        }
+    }
+}

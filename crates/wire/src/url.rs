@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::target::{Endpoint, Protocol, Secret, Target, TlsClient, TlsMode};
+use crate::target::{Endpoint, Protocol, Secret, Target, TlsMode};
 
 /// Why a URL is not a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,11 +23,6 @@ fn wrong<R>(problem: impl Into<String>) -> Result<R, TargetError> {
 }
 
 impl Target {
-    /// Limit for connecting and logging in where the URL says nothing.
-    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-    /// Limit for one statement where the URL says nothing. Long: it is there for servers that fell silent.
-    pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
-
     /// Reads `mysql://user:password@host:port/database?socket=/path&tls=verify-ca&tls-ca=/ca.pem` (also
     /// `mariadb://`) and `postgres://...` (also `postgresql://`; `host=/dir` names the socket's directory). What other
     /// tools call the options of TLS is understood too: libpq's `sslmode`, `sslrootcert`, `sslcert` and `sslkey`, and
@@ -57,18 +52,12 @@ impl Target {
         let (login, address) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
         let (host, port) = parse_address(address)?;
+        let endpoint = Endpoint::Tcp { host, port: port.unwrap_or(protocol.default_port()) };
+        let user = decode(user)?;
         let mut target = Target {
-            protocol,
-            endpoint: Endpoint::Tcp { host, port: port.unwrap_or(protocol.default_port()) },
-            user: decode(user)?,
             password: Secret::new(decode(password)?),
             database: Some(decode(path)?).filter(|name| !name.is_empty()),
-            tls: TlsMode::Disabled,
-            tls_ca: None,
-            tls_client: TlsClient::default(),
-            is_compressed: false,
-            connect_timeout: Self::CONNECT_TIMEOUT,
-            statement_timeout: Self::STATEMENT_TIMEOUT,
+            ..Target::new(protocol, endpoint, user)
         };
         let mut says_tls = false;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -259,6 +248,7 @@ pub(crate) fn decode(text: &str) -> Result<String, TargetError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::TlsClient;
 
     fn tcp(host: &str, port: u16) -> Endpoint {
         Endpoint::Tcp { host: host.into(), port }

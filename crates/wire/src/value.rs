@@ -106,6 +106,9 @@ pub struct Cell {
     pub end: u32,
 }
 
+/// Appends a chunk of rows; `false`: that was the last one.
+pub type RowSource<'a> = &'a mut dyn FnMut(&mut Vec<u8>) -> bool;
+
 /// One row of a result, borrowed from the connection's buffer while it is being read.
 ///
 /// Values are text as the server would print them; MySQL's binary results are rendered that way.

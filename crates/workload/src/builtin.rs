@@ -5,17 +5,16 @@ mod catalogue;
 mod dbstress;
 mod drawn;
 mod oltp;
-mod schema;
+pub(crate) mod schema;
 mod sysbench_0x;
 mod tpcb;
 mod tpcc;
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use crate::{Configured, Dialect, OptionError, OptionSpec, Workload};
+use crate::{Configured, Dialect, Given, OptionError, OptionSpec, Workload};
 
-type Configure = fn(&BTreeMap<String, String>, Dialect) -> Result<Box<dyn Configured>, OptionError>;
+type Configure = fn(&Given, Dialect) -> Result<Box<dyn Configured>, OptionError>;
 
 /// A workload that is no member of a family: what its file declares as `WORKLOAD`.
 struct Single {
@@ -49,11 +48,7 @@ impl Workload for Single {
         self.transactions.iter().map(|&name| name.to_owned()).collect()
     }
 
-    fn configure(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<Box<dyn Configured>, OptionError> {
+    fn configure(&self, given: &Given, dialect: Dialect) -> Result<Box<dyn Configured>, OptionError> {
         (self.configure)(given, dialect)
     }
 }
@@ -61,15 +56,16 @@ impl Workload for Single {
 /// All built-in workloads, in the order in which a list shows them.
 pub fn all() -> &'static [&'static dyn Workload] {
     static ALL: LazyLock<Vec<&'static dyn Workload>> = LazyLock::new(|| {
-        let mut all: Vec<&'static dyn Workload> = Vec::new();
-        all.extend(oltp_members());
-        all.push(&bulk_insert::WORKLOAD);
-        all.extend([&sysbench_0x::OLTP_04 as &dyn Workload, &sysbench_0x::OLTP_05]);
-        all.push(&dbstress::WORKLOAD);
-        all.push(&catalogue::WORKLOAD);
-        all.push(&tpcb::WORKLOAD);
-        all.push(&tpcc::WORKLOAD);
-        all
+        let singles: [&dyn Workload; 7] = [
+            &bulk_insert::WORKLOAD,
+            &sysbench_0x::OLTP_04,
+            &sysbench_0x::OLTP_05,
+            &dbstress::WORKLOAD,
+            &catalogue::WORKLOAD,
+            &tpcb::WORKLOAD,
+            &tpcc::WORKLOAD,
+        ];
+        oltp_members().chain(singles).collect()
     });
     &ALL
 }

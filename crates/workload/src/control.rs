@@ -115,11 +115,13 @@ impl Control {
     }
 }
 
-/// See [`crate::without_redo_log`].
-pub(crate) fn without_redo_log<T>(
-    target: &Target,
-    work: impl FnOnce() -> Result<T, Error>,
-) -> Result<T, Error> {
+/// Does `work`, the loading of tables, with the server's redo log off where it can be switched (MySQL from 8.0.21 on;
+/// elsewhere it just does the work). Only for a server whose tables may all be lost: one that crashes meanwhile does
+/// not start again. When this returns the redo log is on, and every page that was changed without it is on disk.
+///
+/// # Errors
+/// Those of `work`; no connection, or no right to switch (INNODB_REDO_LOG_ENABLE).
+pub fn without_redo_log<T>(target: &Target, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let connect = || Control::connect(target, "switch the redo log");
     let mut control = connect()?;
     let Some([off, on]) = control.dialect().redo_log_switch() else { return work() };
@@ -134,8 +136,12 @@ pub(crate) fn without_redo_log<T>(
     done.and_then(|done| switched.map(|_| done))
 }
 
-/// See [`crate::settle`].
-pub(crate) fn settle(target: &Target) -> Result<(), Error> {
+/// Pays what a bulk load leaves owing, so that runs on a snapshot of it do not: has InnoDB's next stop be a slow one,
+/// which purges all history and merges the change buffer; checkpoints PostgreSQL. Only for a server of one's own.
+///
+/// # Errors
+/// No connection, or no right to.
+pub fn settle(target: &Target) -> Result<(), Error> {
     let mut control = Control::connect(target, "settle the loaded tables")?;
     control.client().set_statement_timeout(STATEMENT_LIMIT);
     let sql = match target.protocol {
@@ -160,8 +166,12 @@ pub(crate) fn statement_error(doing: &str, sql: &str, source: wire::Error) -> Er
     Error::Statement { doing: doing.to_owned(), sql: shortened(sql), source }
 }
 
-/// See [`crate::create_database`].
-pub(crate) fn create_database(target: &Target) -> Result<(), Error> {
+/// Creates the database that `target` names where it is missing, through the administrative database of the
+/// server (`postgres`; none on MySQL). A target without a database is left alone.
+///
+/// # Errors
+/// No connection, or no right to create it.
+pub fn create_database(target: &Target) -> Result<(), Error> {
     let Some(name) = target.database.clone() else { return Ok(()) };
     let administrative = match target.protocol {
         Protocol::Mysql => None,

@@ -162,7 +162,6 @@ impl<D> DrawnWorkload<D> {
         Needs {
             connections: sessions,
             prepared_statements: self.statement_plan().prepared_per_session() as u64 * u64::from(sessions),
-            local_infile: self.dialect.syntax().has_engines,
         }
     }
 

@@ -19,6 +19,7 @@ pub mod sqlfile;
 use std::collections::BTreeMap;
 
 pub use builtin::{all, oltp_members};
+pub use control::{create_database, settle, without_redo_log};
 pub use dialect::{Dialect, Flavor, Version, class_of_code};
 pub use engine::ids;
 pub use engine::link::cancel;
@@ -28,6 +29,9 @@ pub use options::{OptionKind, OptionSpec};
 pub use outcome::{
     Baseline, Check, Figure, LoadAt, LoadMethod, LoadPart, LoadReport, Needs, Progress, Ran, StatementDoc,
 };
+
+/// Options as the user gave them: values by name.
+pub type Given = BTreeMap<String, String>;
 
 /// The built-in workload of that name (`-` and `_` are the same).
 pub fn find(name: &str) -> Option<&'static dyn Workload> {
@@ -54,11 +58,7 @@ pub trait Workload: Sync {
     ///
     /// # Errors
     /// An unknown key or a value that the key does not allow; the error names what is allowed.
-    fn configure(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<Box<dyn Configured>, OptionError>;
+    fn configure(&self, given: &Given, dialect: Dialect) -> Result<Box<dyn Configured>, OptionError>;
 }
 
 /// A workload with its options fixed for one kind of server.
@@ -120,35 +120,4 @@ pub trait Configured: Send + Sync {
     fn figures(&self, _step: &load::StepResult) -> Vec<Figure> {
         Vec::new()
     }
-}
-
-/// Creates the database that `target` names where it is missing, through the administrative database of the
-/// server (`postgres`; none on MySQL). A target without a database is left alone.
-///
-/// # Errors
-/// No connection, or no right to create it.
-pub fn create_database(target: &wire::Target) -> Result<(), Error> {
-    control::create_database(target)
-}
-
-/// Does `work`, the loading of tables, with the server's redo log off where it can be switched (MySQL from 8.0.21 on;
-/// elsewhere it just does the work). Only for a server whose tables may all be lost: one that crashes meanwhile does
-/// not start again. When this returns the redo log is on, and every page that was changed without it is on disk.
-///
-/// # Errors
-/// Those of `work`; no connection, or no right to switch (INNODB_REDO_LOG_ENABLE).
-pub fn without_redo_log<T>(
-    target: &wire::Target,
-    work: impl FnOnce() -> Result<T, Error>,
-) -> Result<T, Error> {
-    control::without_redo_log(target, work)
-}
-
-/// Pays what a bulk load leaves owing, so that runs on a snapshot of it do not: has InnoDB's next stop be a slow one,
-/// which purges all history and merges the change buffer; checkpoints PostgreSQL. Only for a server of one's own.
-///
-/// # Errors
-/// No connection, or no right to.
-pub fn settle(target: &wire::Target) -> Result<(), Error> {
-    control::settle(target)
 }

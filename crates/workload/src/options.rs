@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::random::DistributionKind;
-use crate::{Dialect, OptionError};
+use crate::{Dialect, Given, OptionError};
 
 /// What values an option takes.
 #[derive(Debug, Clone, PartialEq)]
@@ -201,7 +201,7 @@ impl Options {
     pub(crate) fn for_server(
         workload: &str,
         specs: &[OptionSpec],
-        given: &BTreeMap<String, String>,
+        given: &Given,
         dialect: &Dialect,
     ) -> Result<Options, OptionError> {
         let mut options = Options::parse(workload, specs, given)?;
@@ -227,11 +227,7 @@ impl Options {
     ///
     /// # Errors
     /// An unknown key or a value that the key does not allow.
-    pub(crate) fn parse(
-        workload: &str,
-        specs: &[OptionSpec],
-        given: &BTreeMap<String, String>,
-    ) -> Result<Options, OptionError> {
+    pub(crate) fn parse(workload: &str, specs: &[OptionSpec], given: &Given) -> Result<Options, OptionError> {
         let mut values: BTreeMap<String, String> =
             specs.iter().map(|spec| (spec.name.to_string(), spec.default.to_string())).collect();
         for (key, value) in given {

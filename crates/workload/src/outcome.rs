@@ -177,8 +177,6 @@ pub struct Needs {
     pub connections: u32,
     /// Prepared statements over all sessions (`max_prepared_stmt_count`).
     pub prepared_statements: u64,
-    /// Whether the load wants `local_infile` (MySQL protocol); without it multi-row INSERTs are used.
-    pub local_infile: bool,
 }
 
 /// A figure of the workload's own.

@@ -11,13 +11,13 @@ use pgscript::random::Random;
 use pgscript::{Action, Names, Place, Script, SyntaxError, Value};
 use wire::{StatementKind, Target};
 
+use crate::builtin::schema::{Key, Schema, Table};
 use crate::control::Control;
 use crate::loader::{self, LoadPlan, TableLoad};
 use crate::options::Options;
-use crate::random::digits;
 use crate::scripted::{Abort, Client, Plan, QueryMode, Watch};
 use crate::{
-    Baseline, Check, Configured, Dialect, Error, LoadAt, LoadMethod, LoadReport, Needs, OptionError,
+    Baseline, Check, Configured, Dialect, Error, Given, LoadAt, LoadMethod, LoadReport, Needs, OptionError,
     OptionSpec, Progress, Ran, StatementDoc, Workload,
 };
 
@@ -80,9 +80,7 @@ impl Scripts {
         for special in ["scale", "client_id", "default_seed", "random_seed"] {
             names.slot(special);
         }
-        let read = |script: &Weighted| {
-            Script::parse(&script.name, &script.text, &mut names, pgscript::Dialect::Pgbench)
-        };
+        let read = |script: &Weighted| Script::parse(&script.name, &script.text, &mut names);
         let parsed = scripts.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let uses_tables = scripts.iter().any(|script| script.text.contains("pgbench_"));
         Ok(Scripts { name: name.to_owned(), scripts, init, parsed, names, uses_tables })
@@ -112,11 +110,7 @@ impl Workload for Scripts {
         if names.len() > 1 { names } else { Vec::new() }
     }
 
-    fn configure(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<Box<dyn Configured>, OptionError> {
+    fn configure(&self, given: &Given, dialect: Dialect) -> Result<Box<dyn Configured>, OptionError> {
         let options = Options::parse(&self.name, OPTIONS, given)?;
         let mode = match options.text("protocol") {
             "extended" => QueryMode::Extended,
@@ -191,68 +185,22 @@ impl ConfiguredScripts {
         if !self.uses_tables {
             return Vec::new();
         }
-        let scale = self.scale;
-        let table = |name: &str, columns: &str, create: &str, key: &str, rows: u64| TableLoad {
-            name: name.to_owned(),
-            create: vec![format!("CREATE TABLE {name}({create})")],
-            columns: columns.to_owned(),
-            rows,
-            push_row: Box::new(|_, _: &mut Vec<u8>| ()),
-            after: match key {
-                "" => Vec::new(),
-                key => vec![format!("ALTER TABLE {name} ADD PRIMARY KEY ({key})")],
-            },
+        let schema = Schema { dialect: self.dialect.clone(), suffix: String::new() };
+        // As `pgbench -i` makes them: balances of 0, and the filler is NULL, but that of accounts is empty.
+        let balances = |name, key, columns, per_branch, rest| {
+            schema.balances(name, key, columns, (self.scale, per_branch), rest)
         };
-        let mut branches = table(
-            "pgbench_branches",
-            "bid, bbalance",
-            "bid int not null, bbalance int, filler char(88)",
-            "bid",
-            scale,
-        );
-        branches.push_row = Box::new(|row, out: &mut Vec<u8>| push_numbers(&[row + 1, 0], out));
-        let mut tellers = table(
-            "pgbench_tellers",
-            "tid, bid, tbalance",
-            "tid int not null, bid int, tbalance int, filler char(84)",
-            "tid",
-            scale * TELLERS,
-        );
-        tellers.push_row =
-            Box::new(|row, out: &mut Vec<u8>| push_numbers(&[row + 1, row / TELLERS + 1, 0], out));
-        let mut accounts = table(
-            "pgbench_accounts",
-            "aid, bid, abalance, filler",
-            "aid int not null, bid int, abalance int, filler char(84)",
-            "aid",
-            scale * ACCOUNTS,
-        );
-        accounts.push_row = Box::new(|row, out: &mut Vec<u8>| {
-            push_numbers(&[row + 1, row / ACCOUNTS + 1, 0], out);
-            // An empty filler, which CHAR fills up.
-            out.pop();
-            out.extend_from_slice(b"\t\n");
-        });
-        let history = table(
-            "pgbench_history",
-            "tid",
-            "tid int, bid int, aid int, delta int, mtime timestamp, filler char(22)",
-            "",
-            0,
-        );
-        vec![branches, tellers, accounts, history]
+        let columns = "tid int, bid int, aid int, delta int, mtime timestamp, filler char(22)";
+        let history = Table { name: "pgbench_history", columns, key: Key::None, after: Vec::new(), rows: 0 };
+        let tellers = "bid int, tbalance int, filler char(84)";
+        let accounts = "bid int, abalance int, filler char(84)";
+        vec![
+            balances("pgbench_branches", "bid", "bbalance int, filler char(88)", 1, b"0\t\\N\n"),
+            balances("pgbench_tellers", "tid", tellers, TELLERS, b"0\t\\N\n"),
+            balances("pgbench_accounts", "aid", accounts, ACCOUNTS, b"0\t\n"),
+            schema.table(history, |_, _| ()),
+        ]
     }
-}
-
-/// A row of numbers.
-fn push_numbers(numbers: &[u64], out: &mut Vec<u8>) {
-    for (at, number) in numbers.iter().enumerate() {
-        if at > 0 {
-            out.push(b'\t');
-        }
-        digits(*number, out);
-    }
-    out.push(b'\n');
 }
 
 impl Configured for ConfiguredScripts {
@@ -285,11 +233,7 @@ impl Configured for ConfiguredScripts {
 
     fn needs(&self, sessions: u32) -> Needs {
         let prepared = if self.mode == QueryMode::Simple { 0 } else { self.classes.len() as u64 };
-        Needs {
-            connections: sessions,
-            prepared_statements: prepared * u64::from(sessions),
-            local_infile: self.uses_tables && self.dialect.syntax().has_engines,
-        }
+        Needs { connections: sessions, prepared_statements: prepared * u64::from(sessions) }
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {

@@ -17,9 +17,10 @@ use wire::{Connection, ParamType, ResultSet, ServerError, Statement, StatementKi
 use crate::engine::link::cancel;
 
 /// How statements are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QueryMode {
     /// As text, with variables written into it.
+    #[default]
     Simple,
     /// By the extended protocol, parsed each time.
     Extended,

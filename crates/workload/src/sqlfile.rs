@@ -22,7 +22,7 @@ use crate::loader::{self, LoadPlan, TableLoad};
 use crate::options::{DATA_SEED, OptionKind, Options, PS_MODE};
 use crate::random::{Rng, SplitMix64, digits};
 use crate::{
-    Baseline, Check, Configured, Dialect, Error, LoadAt, LoadMethod, LoadReport, Needs, OptionError,
+    Baseline, Check, Configured, Dialect, Error, Given, LoadAt, LoadMethod, LoadReport, Needs, OptionError,
     OptionSpec, Progress, Ran, StatementDoc, Workload,
 };
 use draw::FileTransactions;
@@ -138,21 +138,13 @@ impl Workload for SqlFile {
         if names.len() > 1 { names } else { Vec::new() }
     }
 
-    fn configure(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<Box<dyn Configured>, OptionError> {
+    fn configure(&self, given: &Given, dialect: Dialect) -> Result<Box<dyn Configured>, OptionError> {
         Ok(Box::new(self.configured(given, dialect)?))
     }
 }
 
 impl SqlFile {
-    fn configured(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<ConfiguredFile, OptionError> {
+    fn configured(&self, given: &Given, dialect: Dialect) -> Result<ConfiguredFile, OptionError> {
         let options = Options::parse(&self.name, &self.options, given)?;
         let values = self.script.options.iter().map(|option| match option.kind {
             Type::Int => OptionValue::Int(options.real(&option.name) as i64),
@@ -345,10 +337,7 @@ impl Configured for ConfiguredFile {
     }
 
     fn needs(&self, sessions: u32) -> Needs {
-        Needs {
-            local_infile: !self.script.fills.is_empty() && self.dialect.syntax().has_engines,
-            ..self.workload.needs(sessions)
-        }
+        self.workload.needs(sessions)
     }
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
@@ -435,7 +424,7 @@ impl Configured for ConfiguredFile {
 #[cfg(test)]
 impl SqlFile {
     /// What is drawn, for the test of all workloads.
-    pub(crate) fn drawn(&self, given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
+    pub(crate) fn drawn(&self, given: &Given, dialect: Dialect) -> u64 {
         engine::seen::checksum(&self.configured(given, dialect).expect("good options").workload)
     }
 }

@@ -5,9 +5,12 @@
 //! searched. What is judged: the right build in at least 95 % of the searches for 5 %; "no difference" in at least 95 %
 //! where good and bad are alike.
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use stats::rng::Rng;
-use stats::{Answer, Better, BisectRules, Bisection, Design, Question, Rules, Sample, Verdict, compare_one};
+use stats::{Answer, BisectRules, Bisection, Design, Rules, Sample, Verdict, compare_one};
+
+use super::looking::no_blocks;
+use super::told;
 
 const RIGHT_SHARE_MIN: f64 = 0.95;
 const BUILDS: usize = 64;
@@ -57,7 +60,7 @@ fn bisect(seed: u64, ratio: f64) -> End {
     let guilty = 1 + rng.below(BUILDS - 1);
     let mut machine = Machine { rng, log_ratio: ratio.ln() };
     let rules = Rules { design: Design::Watched, margin: 0.02, ..Rules::default() };
-    let mut question = Question { base: vec![], other: vec![], better: Better::Higher };
+    let mut question = no_blocks();
     let mut lives: Vec<f64> = Vec::new();
     loop {
         let value = machine.life(true);
@@ -86,13 +89,14 @@ fn bisect(seed: u64, ratio: f64) -> End {
     End::Found { is_right: search.guilty().candidates == (guilty..=guilty), lives: asked }
 }
 
+#[derive(clap::Parser)]
+struct Asked {
+    #[arg(long, default_value_t = 2000)]
+    searches: u64,
+}
+
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let usage = "usage: cargo xtask bench bisect-search [--searches N]";
-    let searches: u64 = match arguments {
-        [] => 2000,
-        ["--searches", number] => number.parse().context(usage)?,
-        _ => bail!(usage),
-    };
+    let Asked { searches } = crate::asked("bench bisect-search", arguments);
     let each = searches.div_ceil(RATIOS.len() as u64).max(1);
     println!("{each} bisections of {BUILDS} builds for each ratio");
     println!("ratio   right   wrong   no difference   undecided   pairs of lives (median)");
@@ -117,6 +121,5 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
         };
     }
     println!("asked: {RIGHT_SHARE_MIN} right for 0.95, {RIGHT_SHARE_MIN} without a difference for 1");
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    told(is_reached)
 }

@@ -6,9 +6,11 @@
 //! the next one. What is judged, over all kinds together: quiet series with any change at all, at most 1 in 20; steps found within
 //! 3 points of their place, at least 90 %.
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use stats::rng::Rng;
 use stats::{ChangeRules, change_points};
+
+use super::told;
 
 const POINTS: usize = 100;
 const FALSE_SHARE_MAX: f64 = 0.05;
@@ -97,13 +99,14 @@ fn drawn(noise: Noise, at: usize, state: &mut f64, rng: &mut Rng) -> f64 {
     }
 }
 
+#[derive(clap::Parser)]
+struct Asked {
+    #[arg(long, default_value_t = 500)]
+    series: u64,
+}
+
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let usage = "usage: cargo xtask bench change-points [--series N]";
-    let series: u64 = match arguments {
-        [] => 500,
-        ["--series", number] => number.parse().context(usage)?,
-        _ => bail!(usage),
-    };
+    let Asked { series } = crate::asked("bench change-points", arguments);
     let of_kind = (series / 2).div_ceil(NOISES.len() as u64).max(1);
     let rules = ChangeRules::default();
     println!(
@@ -150,6 +153,5 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
         "steps of twice the noise within {PLACES} points: {found_share:.3} (at least {FOUND_SHARE_MIN})"
     );
     let is_reached = false_share <= FALSE_SHARE_MAX && found_share >= FOUND_SHARE_MIN;
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    told(is_reached)
 }

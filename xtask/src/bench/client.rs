@@ -4,58 +4,44 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::lab::{
-    DATABASE, Server, Slice, build_plimsoll, in_turns, median, output, paired, print_slices, ratio_interval,
+    DATABASE, Server, Slice, family, in_turns, median, output, paired, print_slices, ratio_interval,
     steady_slice,
 };
+use super::told;
 
 pub(super) const ROWS: u64 = 1_000_000;
 /// Of a statement's cost by another build.
 const VS_OTHER_MAX: f64 = 1.15;
 const FLOOR_SOURCE: &str = "benches/floor/floor.c";
 
-/// What is measured, from the command line.
+/// What is measured.
+#[derive(clap::Parser)]
 pub(super) struct Asked {
+    #[arg(skip)]
     pub(super) workload: &'static str,
+    #[arg(long)]
     pub(super) rounds: usize,
+    #[arg(long)]
     pub(super) seconds: u64,
     /// Seconds of sysbench that are not counted: thread start-up and LuaJIT's warm-up.
+    #[arg(long)]
     pub(super) settle: u64,
+    #[arg(long = "sessions", value_delimiter = ',')]
     pub(super) levels: Vec<u32>,
+    #[arg(long, value_delimiter = ',')]
     pub(super) servers: Vec<String>,
     /// Another plimsoll to take turns with.
+    #[arg(long)]
     pub(super) against: Option<PathBuf>,
 }
 
 impl Asked {
     /// Changes what the arguments name.
-    pub(super) fn read(mut self, arguments: &[&str]) -> Result<Asked> {
-        let usage = || {
-            format!(
-                "--servers {} --rounds {} --seconds {} --settle {} --sessions 1,8,64,256 [--against PLIMSOLL]",
-                self.servers.join(","),
-                self.rounds,
-                self.seconds,
-                self.settle
-            )
-        };
-        let usage = usage();
-        for pair in arguments.chunks(2) {
-            match *pair {
-                ["--servers", list] => self.servers = list.split(',').map(str::to_owned).collect(),
-                ["--rounds", count] => self.rounds = count.parse().context(usage.clone())?,
-                ["--seconds", count] => self.seconds = count.parse().context(usage.clone())?,
-                ["--settle", count] => self.settle = count.parse().context(usage.clone())?,
-                ["--sessions", list] => {
-                    let levels = list.split(',').map(str::parse).collect::<Result<_, _>>();
-                    self.levels = levels.context(usage.clone())?;
-                }
-                ["--against", path] => self.against = Some(path.into()),
-                _ => bail!("{usage}"),
-            }
-        }
+    pub(super) fn read(mut self, command: &str, arguments: &[&str]) -> Result<Asked> {
+        crate::update(&mut self, command, arguments);
         if let Some(other) = &self.against {
             ensure!(other.exists(), "{} is not there", other.display());
         }
@@ -92,32 +78,32 @@ pub(super) fn run(asked: &Asked, judge: impl Fn(&Slices, u32) -> bool) -> Result
     let directory = tempfile::tempdir()?;
     let floor = directory.path().join("floor");
     output(Command::new("cc").args(["-O2", "-o"]).arg(&floor).arg(FLOOR_SOURCE))?;
-    let plimsoll = build_plimsoll()?;
+    let plimsoll = crate::plimsoll()?;
     let mut is_reached = true;
     for selector in &asked.servers {
         let server = Server::deploy(&plimsoll, selector)?;
         server.load(asked.workload, ROWS)?;
         for &sessions in &asked.levels {
             println!("{selector}, {sessions} sessions, {} rounds of {} s", asked.rounds, asked.seconds);
-            let slices = level(&server, &floor, sessions, asked)?;
+            let slices = level(&server, &plimsoll, &floor, sessions, asked)?;
             is_reached &= judge(&slices, sessions);
         }
     }
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    told(is_reached)
 }
 
 type Measure<'a> = Box<dyn Fn() -> Result<Slice> + 'a>;
 
-fn level(server: &Server, floor: &Path, sessions: u32, asked: &Asked) -> Result<Slices> {
+fn level(server: &Server, plimsoll: &Path, floor: &Path, sessions: u32, asked: &Asked) -> Result<Slices> {
+    let ours = |plimsoll: &Path| server.slice(plimsoll, asked.workload, ROWS, sessions, asked.seconds);
     let mut who: Vec<(&str, Measure<'_>)> = vec![
         ("sysbench", Box::new(|| sysbench(server, sessions, asked))),
         // It has nothing to settle and varies little: half a slice will do.
         ("floor", Box::new(|| run_floor(server, floor, sessions, asked))),
-        ("plimsoll", Box::new(|| run_plimsoll(server, None, sessions, asked))),
+        ("plimsoll", Box::new(|| ours(plimsoll))),
     ];
     if let Some(other) = &asked.against {
-        who.push(("other", Box::new(|| run_plimsoll(server, Some(other), sessions, asked))));
+        who.push(("other", Box::new(|| ours(other))));
     }
     let slice = |at: usize| who[at].1().with_context(|| format!("{} at {sessions} sessions", who[at].0));
     let slices: [Vec<Slice>; 4] = in_turns(who.len(), asked.rounds, slice)?;
@@ -127,20 +113,19 @@ fn level(server: &Server, floor: &Path, sessions: u32, asked: &Asked) -> Result<
 }
 
 fn run_floor(server: &Server, floor: &Path, sessions: u32, asked: &Asked) -> Result<Slice> {
-    let protocol = if server.is_postgres { "postgres" } else { "mysql" };
+    let target = server.target();
     let text = output(
         Command::new(floor)
-            .args([asked.workload, protocol, &server.socket()?, server.user(), &sessions.to_string()])
+            .args([
+                asked.workload,
+                family(target.protocol),
+                &server.socket(),
+                &target.user,
+                &sessions.to_string(),
+            ])
             .args([asked.seconds.div_ceil(2).to_string(), ROWS.to_string()]),
     )?;
     Slice::from_json(&text)
-}
-
-fn run_plimsoll(server: &Server, other: Option<&PathBuf>, sessions: u32, asked: &Asked) -> Result<Slice> {
-    let command = server.bench_command(asked.workload, ROWS, sessions, asked.seconds)?;
-    let (program, arguments) = command.split_first().context("no command")?;
-    let program = other.cloned().unwrap_or_else(|| program.into());
-    Slice::from_json(&output(Command::new(program).args(arguments))?)
 }
 
 /// sysbench's steady phase.

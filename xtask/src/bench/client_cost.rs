@@ -15,7 +15,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
         servers: vec!["mariadb".to_owned()],
         against: None,
     };
-    client::run(&asked.read(arguments)?, judge)
+    client::run(&asked.read("bench client-cost", arguments)?, judge)
 }
 
 fn judge(slices: &Slices, sessions: u32) -> bool {

@@ -1,7 +1,6 @@
 //! From nothing to the first query answered: `plimsoll`'s deploy against the same by hand (`mariadb-install-db`,
 //! `mysqld --initialize-insecure` or `initdb`, then a start), in turns; and a deploy from a snapshot of a million rows.
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,9 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use sandbox::{Build, Flavor, Home, Sandbox, Spec, builds, snapshot};
 use wire::blocking::Client;
-use workload::{Dialect, LoadAt};
 
-use super::lab::median;
+use super::lab::{configured, each_server, load_at, median};
 
 const ROUNDS: usize = 5;
 const RATIO_MAX: f64 = 1.2;
@@ -23,15 +21,10 @@ const HAND_UID: u32 = 64_995;
 
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     let servers = if arguments.is_empty() { &["mariadb", "mysql@8.0.33", "postgres"] } else { arguments };
-    let home = Home::find()?;
-    let mut is_reached = true;
-    for selector in servers {
-        let build = builds::resolve(&home, &selector.parse()?, &|_| ())?;
-        is_reached &= against_hand(&home, &build).with_context(|| build.name())?;
-        is_reached &= from_snapshot(&home, &build).with_context(|| build.name())?;
-    }
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    each_server(servers, |home, selector| {
+        let build = builds::resolve(home, &selector.parse()?, &|_| ())?;
+        Ok(against_hand(home, &build)? & from_snapshot(home, &build)?)
+    })
 }
 
 fn against_hand(home: &Home, build: &Build) -> Result<bool> {
@@ -66,15 +59,10 @@ fn against_hand(home: &Home, build: &Build) -> Result<bool> {
 fn from_snapshot(home: &Home, build: &Build) -> Result<bool> {
     let mut spec = Spec::new(format!("bench-{}-rows", std::process::id()), build.clone());
     let mut server = Sandbox::deploy(home, &spec, &|_| ())?;
-    let version = Client::connect(&server.target(None))?.server().version.clone();
     let target = server.target(Some("load"));
     workload::create_database(&target)?;
-    let options = BTreeMap::from([("table_size".to_owned(), ROWS.to_owned())]);
-    let dialect = Dialect::of_server(target.protocol, &version);
-    let configured =
-        workload::find("oltp_read_write").context("the workload")?.configure(&options, dialect)?;
-    configured
-        .load(&LoadAt { target, connections: 2, is_own_server: true, stop: load::Stop::new() }, &|_| ())?;
+    let configured = configured(&target, "oltp_read_write", &[("table_size", ROWS)])?;
+    configured.load(&load_at(&target, 2), &|_| ())?;
     let dataset = configured.dataset_key();
     let key = snapshot::key(&spec, &dataset);
     let kept =
@@ -146,10 +134,11 @@ impl Hand {
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         command
-            .arg(format!("--reuid={}", self.uid))
-            .arg(format!("--regid={}", self.gid))
-            .arg("--clear-groups");
-        command
+            .args([
+                format!("--reuid={}", self.uid),
+                format!("--regid={}", self.gid),
+                "--clear-groups".to_owned(),
+            ])
             .arg(program)
             .current_dir(&self.dir)
             .stdin(Stdio::null())
@@ -164,15 +153,8 @@ impl Hand {
         let mut command = match self.build.flavor {
             Flavor::Postgres => {
                 let mut command = self.command(files.initdb.as_deref().context("initdb")?);
-                command.arg("-D").arg(&data).args([
-                    "-U",
-                    "postgres",
-                    "-A",
-                    "trust",
-                    "-E",
-                    "UTF8",
-                    "--locale=C",
-                ]);
+                let options = "-U postgres -A trust -E UTF8 --locale=C";
+                command.arg("-D").arg(&data).args(options.split(' '));
                 command
             }
             Flavor::Mariadb => {
@@ -204,19 +186,8 @@ impl Hand {
         self.init()?;
         let mut command = self.command(&self.build.files.server);
         let data = self.dir.join("data");
-        let mut target = wire::Target {
-            protocol: self.build.flavor.protocol(),
-            endpoint: wire::Endpoint::Unix(self.dir.join("mysql.sock")),
-            user: "root".to_owned(),
-            password: wire::Secret::default(),
-            database: None,
-            tls: wire::TlsMode::Disabled,
-            tls_ca: None,
-            tls_client: wire::TlsClient::default(),
-            is_compressed: false,
-            connect_timeout: Duration::from_secs(5),
-            statement_timeout: Duration::from_secs(5),
-        };
+        let endpoint = wire::Endpoint::Unix(self.dir.join("mysql.sock"));
+        let mut target = wire::Target::new(self.build.flavor.protocol(), endpoint, "root");
         if self.build.flavor == Flavor::Postgres {
             command.arg("-D").arg(data).arg("-k").arg(&self.dir).args(["-c", "listen_addresses="]);
             target.endpoint = wire::Endpoint::Unix(self.dir.join(".s.PGSQL.5432"));

@@ -53,15 +53,15 @@ pub(super) fn make(
     Ok(duel(home, request, &Watch { metrics: None }, &tell, &StopSwitch::default(), done)?)
 }
 
-fn tell(event: Event<'_>) {
+pub(super) fn tell(event: Event<'_>) {
     if let Event::Warning(text) = event {
         eprintln!("{text}");
     }
 }
 
 /// The neighbour of the published figures, for as long as it is kept.
-pub(super) fn neighbour(folder: &Path, seed: u64) -> Result<Neighbour> {
-    Ok(Neighbour::start(folder, &Bursts::new(seed, Duration::from_secs(24 * 3600)))?)
+pub(super) fn neighbour(folder: &Path) -> Result<Neighbour> {
+    Ok(Neighbour::start(folder, &Bursts::new(now_ms() as u64, Duration::from_secs(24 * 3600)))?)
 }
 
 pub(super) fn now_ms() -> i64 {

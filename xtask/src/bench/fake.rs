@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use load::net::{self, Socket};
 use load::{AnySession, Completion, Failure, FailureClass, Recorder, Session, SessionFactory};
 use testkit::latency_server::{Exchange, log_of, read_log};
-use wire::{Connection, Endpoint, ParamType, Protocol, Secret, Statement, Target, TlsMode, Value};
+use wire::{Connection, Endpoint, ParamType, Protocol, Statement, Target, Value};
 
 /// A running fake server.
 pub(super) struct FakeServer {
@@ -22,12 +22,8 @@ pub(super) struct FakeServer {
 impl FakeServer {
     /// Builds and starts it with the arguments of `plimsoll-fakeserver`.
     pub(super) fn start(arguments: &[&str]) -> Result<FakeServer> {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--release", "--package", "testkit", "--bin", "plimsoll-fakeserver"])
-            .status()
-            .context("running cargo")?;
-        ensure!(built.success(), "the fake server does not build");
-        let program = std::env::current_exe()?.with_file_name("plimsoll-fakeserver");
+        const NAME: &str = "plimsoll-fakeserver";
+        let program = crate::compiled("testkit", NAME, &["--bin", NAME])?;
         let directory = tempfile::tempdir()?;
         let mut child = Command::new(&program)
             .arg("--socket")
@@ -107,18 +103,11 @@ impl SessionFactory for FakeSessions {
     }
 
     fn session(&self, _index: u32) -> Box<dyn AnySession> {
+        let endpoint = Endpoint::Unix(self.socket.clone());
         let target = Target {
-            protocol: Protocol::Mysql,
-            endpoint: Endpoint::Unix(self.socket.clone()),
-            user: "root".into(),
-            password: Secret::default(),
             database: Some("sbtest".into()),
-            tls: TlsMode::Disabled,
-            tls_ca: None,
-            tls_client: wire::TlsClient::default(),
-            is_compressed: false,
             connect_timeout: Duration::from_secs(20),
-            statement_timeout: Duration::from_secs(60),
+            ..Target::new(Protocol::Mysql, endpoint, "root")
         };
         Box::new(FakeSession { target, open: None, id: 0 })
     }

@@ -1,156 +1,148 @@
-//! A private server for a benchmark, deployed by the plimsoll of this tree, and children whose CPU is read from the
-//! kernel.
+//! A private server for a benchmark, and children whose CPU is read from the kernel.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use load::{Length, Pacing, Step};
+use sandbox::{Flavor, Home, Sandbox, Spec};
 use serde_json::Value;
+use wire::Target;
+use wire::blocking::Client;
+use workload::{Configured, Dialect, LoadAt};
+
+use super::{duels, sysbench, told};
 
 /// The database that sysbench, the floors and Plimsoll use.
 pub(super) const DATABASE: &str = "sbtest";
 /// Server variables of every benchmark: enough of what many sessions with prepared statements need.
-const MARIADB_SETTINGS: &[&str] = &["max_connections=1100", "max_prepared_stmt_count=200000"];
-const POSTGRES_SETTINGS: &[&str] = &["max_connections=1100"];
+const MARIADB_SETTINGS: &[(&str, &str)] =
+    &[("max_connections", "1100"), ("max_prepared_stmt_count", "200000")];
+const POSTGRES_SETTINGS: &[(&str, &str)] = &[("max_connections", "1100")];
 
 /// What a server needs to clean up after a client that was ended.
 const AFTER_KILL: Duration = Duration::from_millis(500);
 
-/// Builds Plimsoll and answers where it is.
-pub(super) fn build_plimsoll() -> Result<PathBuf> {
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--package", "cli"])
-        .status()
-        .context("running cargo")?;
-    ensure!(built.success(), "plimsoll does not build");
-    Ok(std::env::current_exe()?.with_file_name("plimsoll"))
-}
-
 /// A sandbox that is destroyed when dropped.
 pub(super) struct Server {
     plimsoll: PathBuf,
-    name: String,
-    environment: BTreeMap<String, String>,
-    pub(super) is_postgres: bool,
+    sandbox: Sandbox,
 }
 
 impl Server {
-    /// Deploys `selector` (`mariadb`, `postgres@16`) with an empty database.
+    /// Deploys `selector` (`mariadb`, `postgres@16`).
     pub(super) fn deploy(plimsoll: &Path, selector: &str) -> Result<Server> {
+        let home = Home::find()?;
         let name = format!("bench-{}-{}", selector.replace(['@', '.'], "-"), std::process::id());
-        let is_postgres = selector.starts_with("postgres");
+        let mut spec = Spec::new(name, duels::build(&home, selector)?);
+        let is_postgres = spec.build.flavor == Flavor::Postgres;
         let settings = if is_postgres { POSTGRES_SETTINGS } else { MARIADB_SETTINGS };
-        let mut deploy = Command::new(plimsoll);
-        deploy.args(["sandbox", "deploy", selector, "--name", &name]);
-        deploy.args(settings.iter().flat_map(|setting| ["--set", setting]));
-        output(&mut deploy)?;
-        let mut server =
-            Server { plimsoll: plimsoll.to_owned(), name, environment: BTreeMap::new(), is_postgres };
-        let exported = output(Command::new(plimsoll).args(["sandbox", "env", &server.name]))?;
-        for line in exported.lines() {
-            if let Some((name, value)) = line.trim_start_matches("export ").split_once('=') {
-                server.environment.insert(name.to_owned(), value.trim_matches('\'').to_owned());
-            }
-        }
-        Ok(server)
+        spec.settings.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        Ok(Server { plimsoll: plimsoll.to_owned(), sandbox: Sandbox::deploy(&home, &spec, &|_| ())? })
+    }
+
+    /// The administrator over the unix socket, with the database.
+    pub(super) fn target(&self) -> Target {
+        self.sandbox.target(Some(DATABASE))
     }
 
     /// Its unix socket.
-    pub(super) fn socket(&self) -> Result<String> {
-        if self.is_postgres {
-            Ok(format!("{}/.s.PGSQL.{}", self.variable("PGHOST")?, self.variable("PGPORT")?))
-        } else {
-            self.variable("MYSQL_UNIX_PORT").map(str::to_owned)
-        }
-    }
-
-    /// The administrator's name.
-    pub(super) fn user(&self) -> &'static str {
-        if self.is_postgres { "postgres" } else { "root" }
+    pub(super) fn socket(&self) -> String {
+        self.sandbox.socket().display().to_string()
     }
 
     /// What Plimsoll takes as SERVER, with the database.
-    pub(super) fn url(&self) -> Result<String> {
+    pub(super) fn url(&self) -> String {
         self.url_of(DATABASE)
     }
 
     /// The same with another database of it.
-    pub(super) fn url_of(&self, database: &str) -> Result<String> {
-        if self.is_postgres {
-            let (host, port) = (self.variable("PGHOST")?, self.variable("PGPORT")?);
-            Ok(format!("postgres://postgres@localhost:{port}/{database}?host={host}"))
-        } else {
-            Ok(format!("mysql://root@localhost/{database}?socket={}", self.socket()?))
-        }
+    pub(super) fn url_of(&self, database: &str) -> String {
+        let Target { protocol, user, .. } = self.target();
+        format!("{}://{user}@localhost/{database}?socket={}", family(protocol), self.socket())
     }
 
     /// sysbench's connection options.
     pub(super) fn sysbench_options(&self) -> Result<Vec<String>> {
-        Ok(if self.is_postgres {
-            vec![
-                "--db-driver=pgsql".to_owned(),
-                format!("--pgsql-host={}", self.variable("PGHOST")?),
-                format!("--pgsql-port={}", self.variable("PGPORT")?),
-                "--pgsql-user=postgres".to_owned(),
-                format!("--pgsql-db={DATABASE}"),
-            ]
-        } else {
-            vec![
-                "--db-driver=mysql".to_owned(),
-                format!("--mysql-socket={}", self.socket()?),
-                "--mysql-user=root".to_owned(),
-                format!("--mysql-db={DATABASE}"),
-            ]
-        })
+        sysbench::connection(&self.target())
     }
 
     /// Loads the tables of a workload by running it for a moment.
     pub(super) fn load(&self, workload: &str, rows: u64) -> Result<()> {
-        let mut command = self.bench_command(workload, rows, 1, 1)?;
+        let mut command = self.bench_command(workload, rows, 1, 1);
         command.retain(|argument| argument != "--keep");
-        let (program, arguments) = command.split_first().context("no command")?;
-        output(Command::new(program).args(arguments)).map(drop)
+        output(Command::new(&self.plimsoll).args(command)).map(drop)
     }
 
-    /// Plimsoll's command line for one slice.
+    /// Plimsoll's words for one slice.
     pub(super) fn bench_command(
         &self,
         workload: &str,
         rows: u64,
         sessions: u32,
         seconds: u64,
-    ) -> Result<Vec<String>> {
-        let mut command = vec![self.plimsoll.display().to_string(), "bench".to_owned(), workload.to_owned()];
+    ) -> Vec<String> {
         let rows = format!("table_size={rows}");
-        let (url, sessions, time) = (self.url()?, sessions.to_string(), format!("{seconds}s"));
+        let (url, sessions, time) = (self.url(), sessions.to_string(), format!("{seconds}s"));
         let options =
             ["--server", &url, "-o", &rows, "--sessions", &sessions, "--time", &time, "--warmup", "1s"];
-        command.extend(options.map(str::to_owned));
-        command.extend(["--workers", "1", "--keep", "--json", "-"].map(str::to_owned));
-        Ok(command)
+        let rest = ["--workers", "1", "--keep", "--json", "-"];
+        ["bench", workload].iter().chain(&options).chain(&rest).map(|word| (*word).to_owned()).collect()
     }
 
-    fn variable(&self, name: &str) -> Result<&str> {
-        self.environment
-            .get(name)
-            .map(String::as_str)
-            .with_context(|| format!("the sandbox exports no {name}"))
+    /// One slice by this plimsoll.
+    pub(super) fn slice(
+        &self,
+        plimsoll: &Path,
+        workload: &str,
+        rows: u64,
+        sessions: u32,
+        seconds: u64,
+    ) -> Result<Slice> {
+        Slice::from_json(&output(
+            Command::new(plimsoll).args(self.bench_command(workload, rows, sessions, seconds)),
+        )?)
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let destroyed = Command::new(&self.plimsoll)
-            .args(["sandbox", "destroy", &self.name])
-            .stdout(Stdio::null())
-            .status();
-        if !destroyed.is_ok_and(|status| status.success()) {
-            eprintln!("the sandbox {} is still there: plimsoll sandbox destroy {}", self.name, self.name);
-        }
+/// `mysql` or `postgres`.
+pub(super) fn family(protocol: wire::Protocol) -> &'static str {
+    match protocol {
+        wire::Protocol::Mysql => "mysql",
+        wire::Protocol::Postgres => "postgres",
     }
+}
+
+/// A built-in workload as this server takes it.
+pub(super) fn configured(
+    target: &Target,
+    workload: &str,
+    options: &[(&str, &str)],
+) -> Result<Box<dyn Configured>> {
+    let client = Client::connect(target)?;
+    let dialect = Dialect::of_server(target.protocol, &client.server().version);
+    client.close();
+    let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Ok(workload::find(workload).context("a built-in workload")?.configure(&options, dialect)?)
+}
+
+/// Loading a server of one's own over so many connections.
+pub(super) fn load_at(target: &Target, connections: usize) -> LoadAt {
+    LoadAt { target: target.clone(), connections, is_own_server: true, stop: load::Stop::new() }
+}
+
+/// A level of closed loop.
+pub(super) fn closed(sessions: u32, warmup_s: u64, length: Length) -> Step {
+    Step { sessions, warmup: Duration::from_secs(warmup_s), length, pacing: Pacing::Closed }
+}
+
+/// Memory of a process that is resident (proc(5), status).
+pub(super) fn resident_kib(pid: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    line.trim().trim_end_matches(" kB").parse().context("VmRSS is not a number")
 }
 
 /// Runs a command to its end; its standard output.
@@ -300,19 +292,28 @@ pub(super) fn ratio_interval(ratios: &[f64]) -> (f64, f64, f64) {
     (mean.exp(), (mean - half).exp(), (mean + half).exp())
 }
 
+/// One server of each family.
+pub(super) const FAMILIES: [&str; 2] = ["mariadb", "postgres"];
+
+/// Asks for a figure on each of these servers, and says whether all reached it.
+pub(super) fn each_server(
+    servers: &[impl AsRef<str>],
+    one_server: impl Fn(&Home, &str) -> Result<bool>,
+) -> Result<bool> {
+    let home = Home::find()?;
+    let mut is_reached = true;
+    for selector in servers.iter().map(AsRef::as_ref) {
+        is_reached &= one_server(&home, selector).with_context(|| selector.to_owned())?;
+    }
+    told(is_reached)
+}
+
 /// Asks for a figure on each server named, by default one of each family, and says whether all reached it.
 pub(super) fn on_both_families(
     arguments: &[&str],
-    one_server: impl Fn(&sandbox::Home, &str) -> Result<bool>,
+    one_server: impl Fn(&Home, &str) -> Result<bool>,
 ) -> Result<bool> {
-    let servers = if arguments.is_empty() { &["mariadb", "postgres"][..] } else { arguments };
-    let home = sandbox::Home::find()?;
-    let mut is_reached = true;
-    for selector in servers {
-        is_reached &= one_server(&home, selector).with_context(|| (*selector).to_owned())?;
-    }
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    each_server(if arguments.is_empty() { &FAMILIES[..] } else { arguments }, one_server)
 }
 
 #[cfg(test)]

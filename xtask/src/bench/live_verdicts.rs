@@ -14,55 +14,61 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::builder::BoolishValueParser;
 use lab::duel::Life;
 use sandbox::{Build, Home};
 use serde_json::{Value, json};
-use stats::{Better, Comparison, Design, Question, Rules, Sample, Verdict, compare_one, geometric_mean};
+use stats::{Comparison, Design, Question, Rules, Sample, Verdict, compare_one, geometric_mean};
 use testkit::slow::{self, Slow};
 
-use super::duels;
+use super::lab::FAMILIES;
+use super::looking::no_blocks;
+use super::{duels, told};
 
-const USAGE: &str = "usage: cargo xtask bench live-verdicts aa --studies N --seconds S [--neighbour on|off] [--file FILE]\n       \
-                     cargo xtask bench live-verdicts calibrate --percent P --minutes M [--file FILE]\n       \
-                     cargo xtask bench live-verdicts planted --percent P --studies N --minutes M [--neighbour on|off] [--file FILE]";
 /// Studies are of the one and of the other in turns.
-const SERVERS: [&str; 2] = ["mariadb", "postgres"];
+const SERVERS: [&str; 2] = FAMILIES;
 /// Roughly what a life takes besides its slices, and a slice of each side, in seconds.
 const LIFE_S: f64 = 8.0;
 const PAIR_S: f64 = 2.2;
 
+#[derive(clap::Parser)]
 struct Arguments {
+    /// `aa`: equal servers; `planted`: one that is slower; `calibrate`: how much to plant for that.
+    #[arg(value_parser = ["aa", "calibrate", "planted"])]
+    command: String,
+    #[arg(long, default_value_t = 1)]
     studies: usize,
-    limit: Duration,
+    /// Of a study.
+    #[arg(long, required_unless_present = "minutes")]
+    seconds: Option<f64>,
+    #[arg(long)]
+    minutes: Option<f64>,
+    #[arg(long, default_value_t = 0.0)]
     percent: f64,
-    neighbour: bool,
+    /// `on` or `off`; on by default where something is planted.
+    #[arg(long, value_parser = BoolishValueParser::new())]
+    neighbour: Option<bool>,
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/live-verdicts.jsonl"))]
     file: PathBuf,
 }
 
+impl Arguments {
+    fn limit(&self) -> Duration {
+        Duration::from_secs_f64(
+            self.seconds.or(self.minutes.map(|minutes| 60.0 * minutes)).unwrap_or_default(),
+        )
+    }
+
+    fn has_neighbour(&self) -> bool {
+        self.neighbour.unwrap_or(self.command == "planted")
+    }
+}
+
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let Some((command, mut rest)) = arguments.split_first() else { bail!(USAGE) };
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/live-verdicts.jsonl");
-    let mut given =
-        Arguments { studies: 1, limit: Duration::ZERO, percent: 0.0, neighbour: *command == "planted", file };
-    while let [name, value, more @ ..] = rest {
-        match *name {
-            "--studies" => given.studies = value.parse().context(USAGE)?,
-            "--seconds" => given.limit = Duration::from_secs_f64(value.parse().context(USAGE)?),
-            "--minutes" => given.limit = Duration::from_secs_f64(value.parse::<f64>().context(USAGE)? * 60.0),
-            "--percent" => given.percent = value.parse().context(USAGE)?,
-            "--neighbour" if ["on", "off"].contains(value) => given.neighbour = *value == "on",
-            "--file" => given.file = PathBuf::from(value),
-            _ => bail!(USAGE),
-        }
-        rest = more;
-    }
-    ensure!(rest.is_empty() && !given.limit.is_zero(), USAGE);
-    match *command {
-        "aa" if given.percent == 0.0 => studies("aa", &given),
-        "planted" if given.percent > 0.0 => studies("planted", &given),
-        "calibrate" if given.percent > 0.0 => calibrate(&given),
-        _ => bail!(USAGE),
-    }
+    let given: Arguments = crate::asked("bench live-verdicts", arguments);
+    ensure!(!given.limit().is_zero(), "studies need time: --seconds or --minutes");
+    ensure!((given.percent > 0.0) == (given.command != "aa"), "--percent is what is planted: not of equals");
+    if given.command == "calibrate" { calibrate(&given) } else { studies(&given) }
 }
 
 fn lines(file: &Path) -> Result<Vec<Value>> {
@@ -82,25 +88,23 @@ fn add_line(file: &Path, line: &Value) -> Result<()> {
 }
 
 /// Makes the studies of a kind that are missing, and tells what all of them found.
-fn studies(kind: &str, given: &Arguments) -> Result<bool> {
+fn studies(given: &Arguments) -> Result<bool> {
+    let (kind, has_neighbour) = (given.command.as_str(), given.has_neighbour());
     let home = Home::find()?;
     let folder = tempfile::tempdir()?;
     let is_one_of_these = |line: &Value| {
         line["kind"] == kind
             && line["percent"] == given.percent
-            && line["limit_s"] == given.limit.as_secs_f64()
-            && line["neighbour"] == given.neighbour
+            && line["limit_s"] == given.limit().as_secs_f64()
+            && line["neighbour"] == has_neighbour
     };
     let made = lines(&given.file)?.iter().filter(|line| is_one_of_these(line)).count();
-    let at_work = if given.neighbour && made < given.studies {
-        Some(duels::neighbour(folder.path(), duels::now_ms() as u64)?)
-    } else {
-        None
-    };
+    let is_disturbed = has_neighbour && made < given.studies;
+    let at_work = is_disturbed.then(|| duels::neighbour(folder.path())).transpose()?;
     for number in made..given.studies {
         let build = duels::build(&home, SERVERS[number % SERVERS.len()])?;
         let cpu_us = if kind == "planted" { planned_us(&given.file, &build, given.percent)? } else { 0 };
-        let line = study(kind, &home, folder.path(), &build, cpu_us, given)?;
+        let line = study(&home, folder.path(), &build, cpu_us, given)?;
         println!(
             "study {} of {}, {}: {} after {} lives, {:.0} s",
             number + 1,
@@ -114,11 +118,11 @@ fn studies(kind: &str, given: &Arguments) -> Result<bool> {
     }
     drop(at_work);
     let all = lines(&given.file)?;
-    Ok(told(kind, given, &all.iter().filter(|line| is_one_of_these(line)).collect::<Vec<_>>()))
+    found(given, &all.iter().filter(|line| is_one_of_these(line)).collect::<Vec<_>>())
 }
 
 /// Limits: five of forty equal ones may be called different; 18 of 20 planted 5 % and 5 of 6 planted 2 % are found.
-fn told(kind: &str, given: &Arguments, lines: &[&Value]) -> bool {
+fn found(given: &Arguments, lines: &[&Value]) -> Result<bool> {
     let count = |word: &str| lines.iter().filter(|line| line["verdict"] == word).count();
     let [faster, slower, equivalent, undecided] = ["faster", "slower", "equivalent", "undecided"].map(count);
     println!(
@@ -126,29 +130,20 @@ fn told(kind: &str, given: &Arguments, lines: &[&Value]) -> bool {
         lines.len()
     );
     let of = lines.len() as f64;
-    let is_reached = match kind {
+    told(match given.command.as_str() {
         "aa" => (faster + slower) as f64 <= of * 5.0 / 40.0,
         _ if given.percent < 5.0 => slower as f64 >= of * 5.0 / 6.0,
         _ => slower as f64 >= of * 18.0 / 20.0,
-    };
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    is_reached
+    })
 }
 
 /// One study: lives until there is a verdict or no time for another life.
-fn study(
-    kind: &str,
-    home: &Home,
-    folder: &Path,
-    build: &Build,
-    cpu_us: u32,
-    given: &Arguments,
-) -> Result<Value> {
+fn study(home: &Home, folder: &Path, build: &Build, cpu_us: u32, given: &Arguments) -> Result<Value> {
     // A study that is to find a difference must not call it none.
-    let margin = if kind == "planted" { given.percent / 200.0 } else { Rules::default().margin };
+    let margin = if given.command == "planted" { given.percent / 200.0 } else { Rules::default().margin };
     let rules = Rules { design: Design::Watched, margin, ..Rules::default() };
-    let limit_s = given.limit.as_secs_f64();
-    let slices = ((limit_s / 8.0 - LIFE_S) / PAIR_S).clamp(3.0, 15.0) as u32;
+    let limit = given.limit();
+    let slices = ((limit.as_secs_f64() / 8.0 - LIFE_S) / PAIR_S).clamp(3.0, 15.0) as u32;
     let started_at_ms = duels::now_ms();
     let request = duels::request(build, slowed(folder, cpu_us)?, slices, 1000, started_at_ms as u64)?;
     let mut record = Record::default();
@@ -157,12 +152,12 @@ fn study(
     duels::make(home, &request, &mut |life| {
         record.add(&life);
         let now = compare_one(&record.question, &rules);
-        let is_over = now.verdict != Verdict::Undecided || began.elapsed() + life.took > given.limit;
+        let is_over = now.verdict != Verdict::Undecided || began.elapsed() + life.took > limit;
         look = Some(now);
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     let look = look.context("a study without a life")?;
-    let mut line = line(kind, build, cpu_us, given, &record, &look);
+    let mut line = line(&given.command, build, cpu_us, given, &record, &look);
     line["started_at_ms"] = started_at_ms.into();
     line["seconds"] = began.elapsed().as_secs_f64().round().into();
     line["margin"] = margin.into();
@@ -177,7 +172,7 @@ struct Record {
 
 impl Default for Record {
     fn default() -> Record {
-        Record { question: Question { base: vec![], other: vec![], better: Better::Higher }, lives: vec![] }
+        Record { question: no_blocks(), lives: vec![] }
     }
 }
 
@@ -216,7 +211,7 @@ fn line(
     json!({
         "kind": kind, "server": format!("{}@{}", build.flavor, build.version), "build": build.identity,
         "workload": duels::WORKLOAD, "sessions": duels::SESSIONS, "percent": given.percent, "cpu_us": cpu_us,
-        "neighbour": given.neighbour, "limit_s": given.limit.as_secs_f64(), "n": look.n,
+        "neighbour": given.has_neighbour(), "limit_s": given.limit().as_secs_f64(), "n": look.n,
         "ratio": look.ratio, "low": look.low, "high": look.high, "verdict": look.verdict.word(),
         "lives": record.lives,
     })
@@ -245,7 +240,7 @@ fn calibrate(given: &Arguments) -> Result<bool> {
         let mut cpu_us = 5;
         let mut tried: Vec<u32> = vec![];
         loop {
-            let record = measure(&home, folder.path(), &build, cpu_us, given.limit)?;
+            let record = measure(&home, folder.path(), &build, cpu_us, given.limit())?;
             let look = compare_one(&record.question, &Rules::default());
             let ratio = look.ratio.context("no life was valid")?;
             println!(

@@ -5,7 +5,6 @@
 //! as it would any server, and as a sandbox of its own, whose redo log is off meanwhile where it can be switched
 //! (MySQL 8) and on again before the clock stops, and where a stand-in takes the rows of a large table (MariaDB).
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,50 +12,31 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use sandbox::{Home, Progress, Sandbox, Spec, builds, snapshot};
 use wire::{Protocol, Target};
-use workload::{Configured, Dialect, LoadAt, LoadReport};
+use workload::{Configured, LoadAt, LoadReport};
 
-use super::lab::median;
+use super::lab::{configured, each_server, load_at, median};
 use super::sysbench;
 
-const SERVERS: &[&str] = &["mariadb", "mysql@8.0.33", "postgres"];
+const SERVERS: [&str; 3] = ["mariadb", "mysql@8.0.33", "postgres"];
 const SNAPSHOT_RATIO_MIN: f64 = 15.0;
 /// Turns of what is loaded from a snapshot.
 const SNAPSHOT_TURNS: usize = 5;
 
-/// What is asked for on the command line.
-struct Asked<'a> {
-    rows: &'a str,
+#[derive(clap::Parser)]
+struct Asked {
+    #[arg(long, default_value_t = 1_000_000)]
+    rows: u64,
+    #[arg(long, default_value_t = 5)]
     rounds: usize,
-    servers: Vec<&'a str>,
+    #[arg(default_values_t = SERVERS.map(str::to_owned))]
+    servers: Vec<String>,
 }
 
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     sysbench::check()?;
-    let asked = parse(arguments)?;
+    let asked: Asked = crate::asked("bench load-speed", arguments);
     warn_if_busy();
-    let home = Home::find()?;
-    let mut is_reached = true;
-    for selector in &asked.servers {
-        is_reached &= one_server(&home, selector, &asked).with_context(|| (*selector).to_owned())?;
-    }
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
-}
-
-fn parse<'a>(arguments: &[&'a str]) -> Result<Asked<'a>> {
-    let mut asked = Asked { rows: "1000000", rounds: 5, servers: Vec::new() };
-    for argument in arguments {
-        match argument.split_once('=') {
-            Some(("rows", number)) => asked.rows = number,
-            Some(("rounds", number)) => asked.rounds = number.parse().context("rounds")?,
-            None => asked.servers.push(argument),
-            Some(_) => bail!("load-speed takes [rows=N] [rounds=N] [SERVER ...]"),
-        }
-    }
-    if asked.servers.is_empty() {
-        asked.servers = SERVERS.to_vec();
-    }
-    Ok(asked)
+    each_server(&asked.servers, |home, selector| one_server(home, selector, &asked))
 }
 
 /// The load uses all cpus where sysbench's prepare uses one: on a machine that is busy with other things the ratio
@@ -88,7 +68,7 @@ struct Took {
     indexes_s: f64,
 }
 
-fn one_server(home: &Home, selector: &str, asked: &Asked<'_>) -> Result<bool> {
+fn one_server(home: &Home, selector: &str, asked: &Asked) -> Result<bool> {
     let build = builds::resolve(home, &selector.parse()?, &|_| ())?;
     let mut spec = Spec::new(format!("load-speed-{}", std::process::id()), build);
     let begin = Instant::now();
@@ -96,24 +76,23 @@ fn one_server(home: &Home, selector: &str, asked: &Asked<'_>) -> Result<bool> {
     let empty_s = begin.elapsed().as_secs_f64();
     let target = server.target(Some("load"));
     let version = wire::blocking::Client::connect(&server.target(None))?.server().version.clone();
-    let dialect = Dialect::of_server(target.protocol, &version);
     println!("{selector} ({version}), {} rows, {} rounds in turns", asked.rows, asked.rounds);
-    let options = BTreeMap::from([("table_size".to_owned(), asked.rows.to_owned())]);
     let loaders = [Loader::Own, Loader::Sysbench, Loader::Attached];
-    let configured =
-        workload::find("oltp_read_write").context("the workload")?.configure(&options, dialect)?;
+    recreate(&target)?;
+    let rows = asked.rows.to_string();
+    let configured = configured(&target, "oltp_read_write", &[("table_size", &rows)])?;
     let mut took: Vec<(Loader, Took)> = Vec::new();
     for round in 0..asked.rounds {
         // Whoever comes second may find the server still writing; the turns take turns.
         for turn in 0..loaders.len() {
             let loader = loaders[(round + turn) % loaders.len()];
             recreate(&target)?;
-            took.push((loader, load(loader, &*configured, &target, asked.rows)?));
+            took.push((loader, load(loader, &*configured, &target, &rows)?));
             thread::sleep(Duration::from_secs(1));
         }
     }
     server.destroy()?;
-    let restored = from_snapshot(home, &mut spec, &*configured, asked.rows)?;
+    let restored = from_snapshot(home, &mut spec, &*configured, &rows)?;
     let of = |loader| took.iter().filter(|(l, _)| *l == loader).map(|(_, took)| *took).collect::<Vec<_>>();
     let theirs: Vec<f64> = of(Loader::Sysbench).iter().map(|took| took.total_s).collect();
     println!("  sysbench prepare             {:.2} s (median)", median(theirs.clone()));
@@ -220,7 +199,7 @@ fn from_snapshot(
 fn load(loader: Loader, configured: &dyn Configured, target: &Target, rows: &str) -> Result<Took> {
     let connections = thread::available_parallelism().map_or(2, usize::from);
     let is_own_server = matches!(loader, Loader::Own);
-    let at = LoadAt { target: target.clone(), connections, is_own_server, stop: load::Stop::new() };
+    let at = LoadAt { is_own_server, ..load_at(target, connections) };
     let started = Instant::now();
     let report: Option<LoadReport> = match loader {
         Loader::Sysbench => {

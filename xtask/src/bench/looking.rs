@@ -1,7 +1,7 @@
 //! How studies are looked at by people who want a result, and what they must not be told falsely. The studies are
 //! simulated (`verdicts`) or drawn from a record of real lives (`lives`).
 
-use stats::{Comparison, Question, Rules, Verdict, compare_one};
+use stats::{Better, Comparison, Question, Rules, Verdict, compare_one};
 
 /// Limit of the share of false verdicts.
 pub(super) const FALSE_SHARE_MAX: f64 = 0.05;
@@ -10,10 +10,13 @@ pub(super) const BLOCKS_MAX: usize = 40;
 
 /// A study that goes on.
 pub(super) trait Blocks {
-    fn add_block(&mut self);
-    /// How many there are, lost ones included.
-    fn blocks(&self) -> usize;
-    fn question(&self) -> &Question;
+    /// Measures both sides once more; what is lost adds nothing.
+    fn add_block(&mut self, block: u32, to: &mut Question);
+}
+
+/// Nothing measured yet.
+pub(super) fn no_blocks() -> Question {
+    Question { base: vec![], other: vec![], better: Better::Higher }
 }
 
 /// How a study is looked at; every one ends with [`BLOCKS_MAX`] blocks at the latest.
@@ -30,26 +33,29 @@ pub(super) enum Looking {
 
 pub(super) const LOOKINGS: [Looking; 3] = [Looking::UntilDecided, Looking::UntilHoped, Looking::AsAsked];
 
-/// Makes blocks and looks, until `is_wanted` or there are as many as there may be. The last look.
+/// Makes blocks and looks, until `is_wanted` or there are as many as there may be. The last look, and how many blocks there
+/// are then, lost ones included.
 pub(super) fn watch(
     study: &mut impl Blocks,
     looking: Looking,
     rules: &Rules,
     is_wanted: &dyn Fn(&Comparison) -> bool,
-) -> Comparison {
-    let mut next_look = rules.blocks_min;
+) -> (Comparison, usize) {
+    let mut question = no_blocks();
+    let (mut blocks, mut next_look) = (0, rules.blocks_min);
     loop {
-        while study.blocks() < next_look {
-            study.add_block();
+        while blocks < next_look {
+            blocks += 1;
+            study.add_block(blocks as u32, &mut question);
         }
-        let look = compare_one(study.question(), rules);
-        if is_wanted(&look) || study.blocks() >= BLOCKS_MAX {
-            return look;
+        let look = compare_one(&question, rules);
+        if is_wanted(&look) || blocks >= BLOCKS_MAX {
+            return (look, blocks);
         }
         next_look = match (looking, look.blocks_needed) {
-            (Looking::AsAsked, Some([_, likely, _])) => likely.max(study.blocks() + 1),
-            (Looking::AsAsked, None) => study.blocks() + 5,
-            _ => study.blocks() + 1,
+            (Looking::AsAsked, Some([_, likely, _])) => likely.max(blocks + 1),
+            (Looking::AsAsked, None) => blocks + 5,
+            _ => blocks + 1,
         }
         .min(BLOCKS_MAX);
     }
@@ -87,6 +93,6 @@ impl Falsehood {
             Looking::UntilHoped => (self.is_told)(look),
             _ => look.verdict != Verdict::Undecided || (self.is_told)(look),
         };
-        (self.is_told)(&watch(study, looking, rules, &is_wanted))
+        (self.is_told)(&watch(study, looking, rules, &is_wanted).0)
     }
 }

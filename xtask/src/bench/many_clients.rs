@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use testkit::latency_server::truth::quantile_ns;
 
 use super::fake::{FakeServer, exchanges};
-use super::lab::{build_plimsoll, ratio_interval};
+use super::lab::{ratio_interval, resident_kib};
+use super::told;
 
-const CLIENTS: u32 = 5;
 /// Of the fake server: each may have as many files open as a client may.
 const SERVERS: u32 = 8;
 const GIB_MAX: f64 = 4.0;
@@ -35,26 +35,25 @@ const QUANTILES: [(&str, f64); 5] =
 /// The first so many are compared.
 const PAIRED: usize = 4;
 
+#[derive(clap::Parser)]
+struct Arguments {
+    #[arg(long, default_value_t = 100_000)]
+    sessions: u32,
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    clients: u32,
+    #[arg(long, default_value_t = 20)]
+    seconds: u32,
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..))]
+    rounds: u32,
+}
+
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let usage =
-        "usage: cargo xtask bench many-clients [--sessions 100000] [--clients 5] [--seconds 20] [--rounds 6]";
-    let (mut sessions, mut clients, mut seconds, mut rounds) = (100_000u32, CLIENTS, 20u32, 6usize);
-    for pair in arguments.chunks(2) {
-        match *pair {
-            ["--sessions", count] => sessions = count.parse().context(usage)?,
-            ["--clients", count] => clients = count.parse().context(usage)?,
-            ["--seconds", count] => seconds = count.parse().context(usage)?,
-            ["--rounds", count] => rounds = count.parse().context(usage)?,
-            _ => bail!(usage),
-        }
-    }
-    ensure!(rounds >= 2 && clients >= 1 && sessions >= clients, usage);
-    let plimsoll = build_plimsoll()?;
+    let Arguments { sessions, clients, seconds, rounds } = crate::asked("bench many-clients", arguments);
+    ensure!(sessions >= clients, "{sessions} sessions are fewer than {clients} clients");
+    let plimsoll = crate::plimsoll()?;
     let is_crowd_held = crowd(&plimsoll, (sessions, clients), seconds)?;
     let are_alike = alike(&plimsoll, rounds)?;
-    let is_reached = is_crowd_held && are_alike;
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    told(is_crowd_held && are_alike)
 }
 
 /// What a bench says.
@@ -106,10 +105,6 @@ fn ask(asked: &Asked<'_>) -> Result<(Value, u64)> {
 
 /// Resident memory of a process and its children.
 fn memory_bytes(pid: u32) -> u64 {
-    let own = |pid: u32| -> Option<u64> {
-        let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-        text.split_whitespace().nth(1)?.parse::<u64>().ok()
-    };
     let mut pids = vec![pid];
     if let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) {
         for task in tasks.flatten() {
@@ -117,7 +112,8 @@ fn memory_bytes(pid: u32) -> u64 {
             pids.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
         }
     }
-    4096 * pids.into_iter().filter_map(own).sum::<u64>()
+    // One that has just ended has none.
+    1024 * pids.into_iter().filter_map(|pid| resident_kib(pid).ok()).sum::<u64>()
 }
 
 fn crowd(plimsoll: &Path, (sessions, clients): (u32, u32), seconds: u32) -> Result<bool> {
@@ -164,7 +160,7 @@ fn crowd(plimsoll: &Path, (sessions, clients): (u32, u32), seconds: u32) -> Resu
 }
 
 /// Whether four clients report what one does: percentiles at the same rate, in turns.
-fn alike(plimsoll: &Path, rounds: usize) -> Result<bool> {
+fn alike(plimsoll: &Path, rounds: u32) -> Result<bool> {
     let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); PAIRED];
     for round in 0..rounds {
         let mut found = [Vec::new(), Vec::new()];

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::Write;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use load::{Arrivals, Histogram, Length, LoadPlan, Pacing, Step, StepResult, Stop};
 use testkit::latency_server::truth::{quantile_ns, response_times_ns};
 
@@ -83,17 +83,17 @@ impl Finding {
     }
 }
 
+#[derive(clap::Parser)]
+struct Asked {
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: u64,
+    /// Lets processors and server sleep.
+    #[arg(long)]
+    idle: bool,
+}
+
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let usage = "usage: cargo xtask bench measurement-error [--rounds N] [--idle]";
-    let (mut rounds, mut is_idle) = (3, false);
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        match *argument {
-            "--idle" => is_idle = true,
-            "--rounds" => rounds = rest.next().context(usage)?.parse::<u64>().context(usage)?.max(1),
-            _ => bail!(usage),
-        }
-    }
+    let Asked { rounds, idle: is_idle } = crate::asked("bench measurement-error", arguments);
     let awake = if is_idle { None } else { Some(keep_awake()?) };
     let wait = if is_idle { "asleep" } else { "awake" };
     println!("processors and server wait {wait}");

@@ -125,3 +125,9 @@ pub(crate) fn list() -> String {
     let lines: Vec<String> = ALL.iter().map(|(name, what, _)| format!("  {name:24} {what}")).collect();
     format!("benchmarks:\n{}", lines.join("\n"))
 }
+
+/// The last line of a benchmark, and how it ends.
+fn told(is_reached: bool) -> Result<bool> {
+    println!("{}", if is_reached { "reached" } else { "NOT reached" });
+    Ok(is_reached)
+}

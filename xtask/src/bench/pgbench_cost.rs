@@ -4,51 +4,36 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use super::lab::{
-    Server, Slice, build_plimsoll, in_turns, median, output, paired, print_slices, ratio_interval,
-};
+use super::lab::{Server, Slice, in_turns, median, output, paired, print_slices, ratio_interval};
+use super::told;
 
 /// Of pgbench's CPU per transaction at 64 clients.
 const COST_MAX: f64 = 0.8;
 const COST_CLIENTS: u32 = 64;
 const SCALE: u32 = 10;
-const USAGE: &str =
-    "pgbench-cost [--rounds 5] [--seconds 10] [--clients 1,64] [--protocol simple] [--builtin select-only]";
 
+#[derive(clap::Parser)]
 struct Asked {
+    #[arg(long, default_value_t = 5)]
     rounds: usize,
+    #[arg(long, default_value_t = 10)]
     seconds: u64,
+    #[arg(long, value_delimiter = ',', default_values_t = [1, COST_CLIENTS])]
     clients: Vec<u32>,
+    #[arg(long, default_value = "simple")]
     protocol: String,
+    #[arg(long, default_value = "select-only")]
     builtin: String,
 }
 
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let mut asked = Asked {
-        rounds: 5,
-        seconds: 10,
-        clients: vec![1, COST_CLIENTS],
-        protocol: "simple".to_owned(),
-        builtin: "select-only".to_owned(),
-    };
-    for pair in arguments.chunks(2) {
-        match *pair {
-            ["--rounds", count] => asked.rounds = count.parse().context(USAGE)?,
-            ["--seconds", count] => asked.seconds = count.parse().context(USAGE)?,
-            ["--protocol", name] => asked.protocol = name.to_owned(),
-            ["--builtin", name] => asked.builtin = name.to_owned(),
-            ["--clients", list] => {
-                asked.clients = list.split(',').map(str::parse).collect::<Result<_, _>>().context(USAGE)?;
-            }
-            _ => bail!("{USAGE}"),
-        }
-    }
-    let plimsoll = build_plimsoll()?;
+    let asked: Asked = crate::asked("bench pgbench-cost", arguments);
+    let plimsoll = crate::plimsoll()?;
     let pgbench = pgbench()?;
     let server = Server::deploy(&plimsoll, "postgres")?;
-    let url = server.url()?;
+    let url = server.url();
     let ours = vec![plimsoll.display().to_string(), "pgbench".to_owned()];
     let theirs = vec![pgbench.display().to_string()];
     let (program, first) = ours.split_first().context("no command")?;
@@ -57,8 +42,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     for &clients in &asked.clients {
         is_reached &= level(&[theirs.clone(), ours.clone()], &url, clients, &asked)?;
     }
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    told(is_reached)
 }
 
 /// The newest pgbench that Debian has installed, else the one of the PATH.

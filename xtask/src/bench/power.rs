@@ -6,14 +6,13 @@
 //! of duels how much of the spread arises from life to life and from slice to slice. What is judged: a minute of duels
 //! tells no less than a minute of interleaved runs.
 //!
-//! `[SERVER] [--blocks N] [--slices N] [--workload NAME] [--sessions N]`; each life of a duel and each run has as many
-//! seconds of load.
+//! Each life of a duel and each run has as many seconds of load.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use lab::bench::{self, Data, Level};
 use lab::duel::{self, Side};
 use lab::servers::{Server, parse_argument};
@@ -24,11 +23,17 @@ use sandbox::Home;
 const WORKLOADS: [&str; 3] = ["oltp_read_write", "oltp_point_select", "tpcb"];
 const WARMUP: Duration = Duration::from_secs(1);
 
+#[derive(clap::Parser)]
 struct Asked {
+    #[arg(default_value = "mariadb")]
     server: String,
+    #[arg(long, default_value_t = 6)]
     blocks: u32,
+    #[arg(long, default_value_t = 10)]
     slices: u32,
+    #[arg(long, default_value_t = 8)]
     sessions: u32,
+    #[arg(long = "workload", default_values = WORKLOADS)]
     workloads: Vec<String>,
 }
 
@@ -64,7 +69,7 @@ impl Blocks {
 }
 
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let asked = read(arguments)?;
+    let asked: Asked = crate::asked("bench power", arguments);
     let home = Home::find()?;
     let mut is_reached = true;
     println!(
@@ -109,29 +114,6 @@ fn line(blocks: &Blocks) -> String {
         percent(stats::mean(&blocks.log_ratios)),
         percent(blocks.spread_of_a_minute()),
     )
-}
-
-fn read(arguments: &[&str]) -> Result<Asked> {
-    let mut asked = Asked {
-        server: "mariadb".to_owned(),
-        blocks: 6,
-        slices: 10,
-        sessions: 8,
-        workloads: WORKLOADS.map(str::to_owned).to_vec(),
-    };
-    let mut rest = arguments.iter();
-    while let Some(&argument) = rest.next() {
-        let mut value = || rest.next().copied().with_context(|| format!("{argument} needs a value"));
-        match argument {
-            "--blocks" => asked.blocks = value()?.parse()?,
-            "--slices" => asked.slices = value()?.parse()?,
-            "--sessions" => asked.sessions = value()?.parse()?,
-            "--workload" => asked.workloads = vec![value()?.to_owned()],
-            server if !server.starts_with('-') => asked.server = server.to_owned(),
-            unknown => bail!("{unknown} is not an option of power"),
-        }
-    }
-    Ok(asked)
 }
 
 /// Blocks of both ways in turns: what the machine does meanwhile is done to both.

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
+use clap::ArgAction;
+use clap::builder::BoolishValueParser;
+use lab::StopSwitch;
 use lab::study_run::{Request, run_study};
 use lab::watch::Watch;
-use lab::{Event, StopSwitch};
 use report::{Report, Selection};
 use sandbox::Home;
 use stats::Verdict;
@@ -16,7 +18,16 @@ use store::Store;
 
 use super::duels;
 
-const USAGE: &str = "usage: cargo xtask bench quickstart [--times N] [--neighbour on|off] [--results FOLDER]";
+#[derive(clap::Parser)]
+struct Asked {
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    times: u32,
+    /// `on` or `off`.
+    #[arg(long, default_value = "off", action = ArgAction::Set, value_parser = BoolishValueParser::new())]
+    neighbour: bool,
+    #[arg(long)]
+    results: Option<PathBuf>,
+}
 
 /// What is asked for: the share of the primary questions that get a verdict, and in what time.
 struct Wanted {
@@ -28,18 +39,7 @@ const QUIET: Wanted = Wanted { decided_share: 0.95, limit: Duration::from_secs(3
 const BESIDE_NEIGHBOUR: Wanted = Wanted { decided_share: 0.80, limit: Duration::from_secs(480) };
 
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let (mut times, mut has_neighbour, mut results) = (1, false, None);
-    let mut rest = arguments;
-    while let [name, value, more @ ..] = rest {
-        match *name {
-            "--times" => times = value.parse().context(USAGE)?,
-            "--neighbour" if ["on", "off"].contains(value) => has_neighbour = *value == "on",
-            "--results" => results = Some(PathBuf::from(value)),
-            _ => bail!(USAGE),
-        }
-        rest = more;
-    }
-    ensure!(rest.is_empty() && times > 0, USAGE);
+    let Asked { times, neighbour: has_neighbour, results } = crate::asked("bench quickstart", arguments);
     let home = Home::find()?;
     // Builds are not part of the time.
     for server in ["mariadb", "postgres"] {
@@ -48,8 +48,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     let folder = tempfile::tempdir()?;
     let results = results.unwrap_or_else(|| folder.path().join("results"));
     let wanted = if has_neighbour { BESIDE_NEIGHBOUR } else { QUIET };
-    let at_work =
-        if has_neighbour { Some(duels::neighbour(folder.path(), duels::now_ms() as u64)?) } else { None };
+    let at_work = has_neighbour.then(|| duels::neighbour(folder.path())).transpose()?;
     let (mut asked, mut decided, mut longest) = (0, 0, Duration::ZERO);
     let mut answers: BTreeMap<String, Vec<Verdict>> = BTreeMap::new();
     for time in 1..=times {
@@ -97,13 +96,8 @@ fn once(home: &Home, results: &Path) -> Result<(Duration, Vec<Found>)> {
         command: "cargo xtask bench quickstart".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let tell = |event: Event<'_>| {
-        if let Event::Warning(text) = event {
-            eprintln!("{text}");
-        }
-    };
     let began = Instant::now();
-    run_study(home, &request, &Watch { metrics: None }, &tell, &StopSwitch::default())?;
+    run_study(home, &request, &Watch { metrics: None }, &duels::tell, &StopSwitch::default())?;
     let took = began.elapsed();
     let report = Report::of_stores(&[&Store::open_read_only(results)?], &Selection::Latest)?;
     let study = report.studies.first().context("the study left no record")?;

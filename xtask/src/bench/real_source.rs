@@ -6,17 +6,27 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-const USAGE: &str = "usage: cargo xtask bench real-source --from CLONE [--recipe NAME|FILE.toml] [--turns N]";
+#[derive(clap::Parser)]
+struct Asked {
+    /// A clone of PostgreSQL's sources.
+    #[arg(long)]
+    from: PathBuf,
+    /// A recipe's name, or its file.
+    #[arg(long, default_value = "postgres")]
+    recipe: String,
+    /// Of the loop; by default about ten microseconds.
+    #[arg(long, default_value_t = 6000)]
+    turns: u32,
+}
+
 /// Where statements of both protocols of PostgreSQL's go by.
 const LOADED: &str = "src/backend/tcop/postgres.c";
 const COMMITS: usize = 12;
 const BROKEN: usize = 5;
 const GUILTY: usize = 8;
-/// Of the loop, unless asked otherwise: about ten microseconds.
-const TURNS: u32 = 6000;
 
 struct Proof {
     plimsoll: PathBuf,
@@ -25,22 +35,11 @@ struct Proof {
 }
 
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let (mut from, mut recipe, mut turns) = (None, "postgres".to_owned(), TURNS);
-    let mut rest = arguments;
-    while let [name, value, more @ ..] = rest {
-        match *name {
-            "--from" => from = Some(PathBuf::from(value)),
-            "--recipe" => recipe = (*value).to_owned(),
-            "--turns" => turns = value.parse().context(USAGE)?,
-            _ => bail!(USAGE),
-        }
-        rest = more;
-    }
-    let Some(from) = from.filter(|_| rest.is_empty()) else { bail!(USAGE) };
+    let Asked { from, recipe, turns } = crate::asked("bench real-source", arguments);
     // The commands run elsewhere.
     let recipe = std::fs::canonicalize(&recipe).map_or(recipe, |file| file.display().to_string());
     let folder = tempfile::tempdir()?;
-    let proof = Proof { plimsoll: crate::studies::build(crate::studies::Compiled::Release)?, folder, recipe };
+    let proof = Proof { plimsoll: crate::plimsoll()?, folder, recipe };
     let commits = proof.plant(&from, turns)?;
     proof.builds(&commits)?;
     proof.bisect(&commits)

@@ -1,61 +1,40 @@
 //! What all samplers together cost beside 256 busy sessions, by their own clocks: at most 2 % of one core.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use load::{Event, Length, LoadPlan, Pacing, Step, Stop};
+use anyhow::Result;
+use load::{Event, Length, LoadPlan, Stop};
 use sandbox::{Home, Sandbox, Spec, builds};
 use telemetry::{Config, Sampler, Telemetry};
-use workload::{Dialect, LoadAt};
+
+use super::lab::{FAMILIES, closed, configured, each_server, load_at};
 
 const SESSIONS: u32 = 256;
 const SHARE_MAX: f64 = 0.02;
 
-pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let (mut servers, mut seconds) = (Vec::new(), 20);
-    for argument in arguments {
-        match argument.split_once('=') {
-            Some(("seconds", text)) => seconds = text.parse().context("seconds")?,
-            None => servers.push(*argument),
-            Some(_) => bail!("sampler-cost takes [seconds=N] [SERVER ...]"),
-        }
-    }
-    if servers.is_empty() {
-        servers = vec!["mariadb", "postgres"];
-    }
-    let home = Home::find()?;
-    let mut is_reached = true;
-    for selector in servers {
-        let seen = one_server(&home, selector, Duration::from_secs(seconds)).context(selector.to_owned())?;
-        is_reached &= judge(selector, &seen);
-    }
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+#[derive(clap::Parser)]
+struct Asked {
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    #[arg(default_values = FAMILIES)]
+    servers: Vec<String>,
 }
 
-fn one_server(home: &Home, selector: &str, length: Duration) -> Result<Telemetry> {
+pub(super) fn run(arguments: &[&str]) -> Result<bool> {
+    let Asked { servers, seconds } = crate::asked("bench sampler-cost", arguments);
+    each_server(&servers, |home, selector| Ok(judge(selector, &one_server(home, selector, seconds)?)))
+}
+
+fn one_server(home: &Home, selector: &str, seconds: u64) -> Result<Telemetry> {
     let build = builds::resolve(home, &selector.parse()?, &|_| ())?;
     let mut spec = Spec::new(format!("sampler-cost-{}", std::process::id()), build);
     spec.settings.insert("max_connections".to_owned(), (SESSIONS + 20).to_string());
     let server = Sandbox::deploy(home, &spec, &|_| ())?;
     let target = server.target(Some("cost"));
     workload::create_database(&target)?;
-    let version = wire::blocking::Client::connect(&target)?.server().version.clone();
-    let options = BTreeMap::from([("table_size".to_owned(), "10000".to_owned())]);
-    let configured = workload::find("oltp_read_write")
-        .context("the workload")?
-        .configure(&options, Dialect::of_server(target.protocol, &version))?;
-    configured.load(
-        &LoadAt { target: target.clone(), connections: 2, is_own_server: true, stop: load::Stop::new() },
-        &|_| (),
-    )?;
-    let step = Step {
-        sessions: SESSIONS,
-        warmup: Duration::from_secs(2),
-        length: Length::Time(length),
-        pacing: Pacing::Closed,
-    };
+    let configured = configured(&target, "oltp_read_write", &[("table_size", "10000")])?;
+    configured.load(&load_at(&target, 2), &|_| ())?;
+    let step = closed(SESSIONS, 2, Length::Time(Duration::from_secs(seconds)));
     let plan = LoadPlan { steps: vec![step], ..LoadPlan::default() };
     let factory = configured.sessions(&target, 1);
     let sampler = Sampler::start(&Config {

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use lab::progress::{Detail, Progress};
 use load::{
-    AnySession, Clock, Completion, Event, Failure, Length, LoadPlan, Pacing, Recorder, Session,
-    SessionFactory, Step, Stop, time,
+    AnySession, Clock, Completion, Event, Failure, Length, LoadPlan, Recorder, Session, SessionFactory, Stop,
+    time,
 };
 use store::{Key, RunEnd, RunStart, Series, Status, Store, Study};
 use telemetry::Tracks;
 use wire::StatementKind;
 
-use super::ten_thousand_sessions::resident_kib;
+use super::lab::{closed, resident_kib};
+use super::told;
 
 const SESSIONS: u32 = 8;
 /// As many as oltp_read_write has.
@@ -26,12 +27,14 @@ const MB_MAX: f64 = 200.0;
 /// The simulated clock waits for the observer, as a second waits for the next one: so far it may be ahead.
 const AHEAD_S: i64 = 3;
 
+#[derive(clap::Parser)]
+struct Asked {
+    #[arg(long, default_value_t = 7)]
+    days: u64,
+}
+
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let days: u64 = match arguments {
-        [] => 7,
-        [text] => text.strip_prefix("days=").context("soak takes [days=N]")?.parse().context("days")?,
-        _ => bail!("soak takes [days=N]"),
-    };
+    let Asked { days } = crate::asked("bench soak", arguments);
     let folder = tempfile::tempdir()?;
     let mut store = Store::open(folder.path())?;
     let id = begin(&mut store)?;
@@ -61,12 +64,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
         }
         seen.store(interval.second, Ordering::Relaxed);
     };
-    let step = Step {
-        sessions: SESSIONS,
-        warmup: Duration::ZERO,
-        length: Length::Time(Duration::from_secs(days * 86_400)),
-        pacing: Pacing::Closed,
-    };
+    let step = closed(SESSIONS, 0, Length::Time(Duration::from_secs(days * 86_400)));
     let plan = LoadPlan { steps: vec![step], workers: Some(1), ..LoadPlan::default() };
     let factory = Factory { seen: seen.clone() };
     let result = load::run_with_clock(&plan, &factory, &mut observer, &Stop::new(), Clock::Simulated)?;
@@ -88,8 +86,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     println!("at most           {peak_mb:.1} MB (below {MB_MAX:.0}), {per_day_mb:.1} MB more a day");
     println!("read back as well {read_mb:.1} MB");
     let is_reached = peak_mb < MB_MAX && seconds == days * 86_400;
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    told(is_reached)
 }
 
 fn begin(store: &mut Store) -> Result<store::RunId> {
@@ -118,7 +115,7 @@ fn begin(store: &mut Store) -> Result<store::RunId> {
 }
 
 fn resident_mb() -> Result<f64> {
-    Ok(resident_kib()? as f64 * 1024e-6)
+    Ok(resident_kib(std::process::id())? as f64 * 1024e-6)
 }
 
 /// A second of the samplers: half of them counters.

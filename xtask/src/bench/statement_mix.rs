@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use load::{Length, LoadPlan, Pacing, Step, Stop};
+use load::{Length, LoadPlan, Stop};
 use sandbox::{Home, Sandbox, Spec, builds};
 use wire::blocking::Client;
 use wire::{Protocol, Target};
-use workload::{Dialect, LoadAt, Workload};
+use workload::Workload;
 
-use super::lab::on_both_families;
+use super::lab::{closed, configured, load_at, on_both_families};
 use super::sysbench;
 
 const TRANSACTIONS: u64 = 10_000;
@@ -41,9 +41,9 @@ fn one_server(home: &Home, selector: &str) -> Result<bool> {
     // Others of the name are not sysbench 1.0's; bulk_insert's events are rows, and it is compared apart.
     for name in workload::oltp_members().map(Workload::name) {
         // The tables are made anew for each side: oltp_delete and oltp_insert change them.
-        load(name, &target, ROWS)?;
+        load(name, &target)?;
         let theirs = log.during(|| sysbench_run(name, &target))?;
-        load(name, &target, ROWS)?;
+        load(name, &target)?;
         let ours = log.during(|| native_run(name, &target, TRANSACTIONS))?;
         is_equal &= compare(name, &theirs, &ours);
     }
@@ -58,35 +58,21 @@ fn sysbench_run(script: &str, target: &Target) -> Result<()> {
     sysbench::call(script, target, &[&size, &events, "--time=0", "--threads=1"], "run").map(drop)
 }
 
-fn load(name: &str, target: &Target, rows: &str) -> Result<()> {
-    configure(name, target, rows)?.load(
-        &LoadAt { target: target.clone(), connections: 1, is_own_server: true, stop: load::Stop::new() },
-        &|_| (),
-    )?;
+fn load(name: &str, target: &Target) -> Result<()> {
+    configure(name, target)?.load(&load_at(target, 1), &|_| ())?;
     Ok(())
 }
 
-fn configure(name: &str, target: &Target, rows: &str) -> Result<Box<dyn workload::Configured>> {
-    let client = Client::connect(target)?;
-    let dialect = Dialect::of_server(target.protocol, &client.server().version);
-    client.close();
-    let options = match name {
-        "bulk_insert" => BTreeMap::from([("tables".to_owned(), "1".to_owned())]),
-        _ => BTreeMap::from([("table_size".to_owned(), rows.to_owned())]),
-    };
-    Ok(workload::find(name).context("a built-in workload")?.configure(&options, dialect)?)
+fn configure(name: &str, target: &Target) -> Result<Box<dyn workload::Configured>> {
+    let option = if name == "bulk_insert" { ("tables", "1") } else { ("table_size", ROWS) };
+    configured(target, name, &[option])
 }
 
 fn native_run(name: &str, target: &Target, transactions: u64) -> Result<()> {
-    let configured = configure(name, target, ROWS)?;
-    let step = Step {
-        sessions: 1,
-        warmup: Duration::ZERO,
-        length: Length::Transactions { count: transactions, at_most: None },
-        pacing: Pacing::Closed,
-    };
-    let plan = LoadPlan { steps: vec![step], workers: Some(1), ..LoadPlan::default() };
-    let result = load::run(&plan, &*configured.sessions(target, 1), &mut |_| (), &Stop::new())?;
+    let length = Length::Transactions { count: transactions, at_most: None };
+    let plan = LoadPlan { steps: vec![closed(1, 0, length)], workers: Some(1), ..LoadPlan::default() };
+    let sessions = configure(name, target)?.sessions(target, 1);
+    let result = load::run(&plan, &*sessions, &mut |_| (), &Stop::new())?;
     let outcomes = result.steps[0].outcomes_whole;
     ensure!(outcomes.committed == transactions, "{name}: {outcomes:?} {:?}", result.steps[0].errors);
     Ok(())
@@ -106,14 +92,14 @@ fn compare(name: &str, theirs: &Counts, ours: &Counts) -> bool {
 /// sysbench counts rows as events, so the comparison is by rows: statements of the same length hold as many.
 fn bulk_insert(log: &Log, target: &Target) -> Result<bool> {
     const STATEMENTS: u64 = 3;
-    load("bulk_insert", target, "0")?;
+    load("bulk_insert", target)?;
     let ours = log.during(|| native_run("bulk_insert", target, STATEMENTS))?;
     let rows: i64 = Client::connect(target)?
         .query_value("SELECT COUNT(*) FROM sbtest1")?
         .context("a count")?
         .parse()
         .context("a number")?;
-    load("bulk_insert", target, "0")?;
+    load("bulk_insert", target)?;
     let events = format!("--events={rows}");
     let theirs =
         log.during(|| sysbench::call("bulk_insert", target, &[&events, "--time=0"], "run").map(drop))?;

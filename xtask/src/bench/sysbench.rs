@@ -15,7 +15,7 @@ pub(super) fn check() -> Result<()> {
 }
 
 /// Options that name the server and the database.
-fn connection(target: &Target) -> Result<Vec<String>> {
+pub(super) fn connection(target: &Target) -> Result<Vec<String>> {
     let Endpoint::Unix(socket) = &target.endpoint else { bail!("sandboxes are reached by their socket") };
     let database = target.database.as_deref().context("a database is named")?;
     Ok(match target.protocol {

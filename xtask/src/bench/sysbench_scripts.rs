@@ -5,27 +5,30 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::lab::{
-    Server, Slice, build_plimsoll, in_turns, median, output, paired, print_slices, ratio_interval,
-    steady_slice,
+    Server, Slice, in_turns, median, output, paired, print_slices, ratio_interval, resident_kib, steady_slice,
 };
-use super::sysbench;
+use super::{sysbench, told};
 
 const ROWS: u64 = 1_000_000;
 const SCRIPTS: [&str; 2] = ["oltp_read_write", "oltp_point_select"];
-const START_SESSIONS: u32 = 5_000;
 const START_S_MAX: f64 = 20.0;
 const START_GIB_MAX: f64 = 2.0;
-const USAGE: &str =
-    "sysbench-scripts [--rounds 3] [--seconds 20] [--settle 8] [--sessions 8,64,256,1024] [--start 5000]";
 
+#[derive(clap::Parser)]
 struct Asked {
+    #[arg(long, default_value_t = 3)]
     rounds: usize,
+    #[arg(long, default_value_t = 20)]
     seconds: u64,
+    #[arg(long, default_value_t = 8)]
     settle: u64,
+    #[arg(long = "sessions", value_delimiter = ',', default_values_t = [8, 64, 256, 1024])]
     levels: Vec<u32>,
+    /// Sessions whose start is looked at; 0: none.
+    #[arg(long, default_value_t = 5_000)]
     start: u32,
 }
 
@@ -40,22 +43,9 @@ fn cost_max(script: &str, sessions: u32) -> Option<f64> {
 }
 
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let mut asked =
-        Asked { rounds: 3, seconds: 20, settle: 8, levels: vec![8, 64, 256, 1024], start: START_SESSIONS };
-    for pair in arguments.chunks(2) {
-        match *pair {
-            ["--rounds", count] => asked.rounds = count.parse().context(USAGE)?,
-            ["--seconds", count] => asked.seconds = count.parse().context(USAGE)?,
-            ["--settle", count] => asked.settle = count.parse().context(USAGE)?,
-            ["--start", count] => asked.start = count.parse().context(USAGE)?,
-            ["--sessions", list] => {
-                asked.levels = list.split(',').map(str::parse).collect::<Result<_, _>>().context(USAGE)?;
-            }
-            _ => bail!("{USAGE}"),
-        }
-    }
+    let asked: Asked = crate::asked("bench sysbench-scripts", arguments);
     sysbench::check()?;
-    let plimsoll = build_plimsoll()?;
+    let plimsoll = crate::plimsoll()?;
     let plimsoll = vec![plimsoll.display().to_string(), "sysbench".to_owned()];
     let server = Server::deploy(std::path::Path::new(&plimsoll[0]), "mariadb")?;
     server.load("oltp_read_write", ROWS)?;
@@ -68,8 +58,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     if asked.start > 0 {
         is_reached &= start(&server, &plimsoll, asked.start)?;
     }
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    told(is_reached)
 }
 
 fn level(server: &Server, plimsoll: &[String], script: &str, sessions: u32, asked: &Asked) -> Result<bool> {
@@ -118,7 +107,7 @@ fn slice(
 /// Many sessions: from the start of the process to "Threads started!", and its largest memory.
 fn start(server: &Server, plimsoll: &[String], sessions: u32) -> Result<bool> {
     let set = format!("set global max_connections={}", sessions + 100);
-    let socket = server.socket()?;
+    let socket = server.socket();
     output(Command::new("mysql").args(["-uroot", "-S", &socket, "-e", &set]))?;
     println!("{sessions} sessions of oltp_point_select.lua");
     let mut figures = (f64::NAN, f64::NAN);
@@ -138,7 +127,7 @@ fn start(server: &Server, plimsoll: &[String], sessions: u32) -> Result<bool> {
         for line in BufReader::new(stdout).lines() {
             if line?.starts_with("Threads started!") {
                 started = Some(began.elapsed().as_secs_f64());
-                gib = memory_gib(child.id())?;
+                gib = resident_kib(child.id())? as f64 / (1024.0 * 1024.0);
             }
         }
         child.wait()?;
@@ -151,12 +140,4 @@ fn start(server: &Server, plimsoll: &[String], sessions: u32) -> Result<bool> {
     }
     println!("  plimsoll at most {START_S_MAX} s and {START_GIB_MAX} GiB");
     Ok(figures.0 <= START_S_MAX && figures.1 <= START_GIB_MAX)
-}
-
-/// Resident memory of a process (proc(5), status).
-fn memory_gib(pid: u32) -> Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
-    let kib: f64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
-    Ok(kib / (1024.0 * 1024.0))
 }

@@ -1,12 +1,13 @@
 //! 10,000 sessions in one process against the fake server in another: memory by session, errors, start-up.
 
-use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use load::{Event, Length, LoadPlan, Pacing, Step, Stop};
+use anyhow::{Result, ensure};
+use load::{Event, Length, LoadPlan, Stop};
 
 use super::fake::FakeServer;
+use super::lab::{closed, resident_kib};
+use super::told;
 
 const SESSIONS: u32 = 10_000;
 const KIB_MAX: f64 = 32.0;
@@ -16,13 +17,9 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     ensure!(arguments.is_empty(), "ten-thousand-sessions takes no arguments");
     // Each session waits half a second for its answer: 20,000 statements a second over all.
     let server = FakeServer::start(&["--latency", "fixed:500000"])?;
-    let step = Step {
-        sessions: SESSIONS,
-        warmup: Duration::from_secs(2),
-        length: Length::Time(Duration::from_secs(10)),
-        pacing: Pacing::Closed,
-    };
+    let step = closed(SESSIONS, 2, Length::Time(Duration::from_secs(10)));
     let plan = LoadPlan { steps: vec![step], ..LoadPlan::default() };
+    let resident_kib = || resident_kib(std::process::id());
     let before_kib = resident_kib()?;
     let mut peak_kib = before_kib;
     let mut observer = |event: Event<'_>| {
@@ -50,12 +47,5 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
         && failed == 0
         && step.ended_by.is_none()
         && step.outcomes.committed > u64::from(SESSIONS);
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
-}
-
-pub(super) fn resident_kib() -> Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    line.trim().trim_end_matches(" kB").parse().context("VmRSS is not a number")
+    told(is_reached)
 }

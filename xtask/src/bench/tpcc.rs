@@ -6,14 +6,13 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use load::{Event, Length, LoadPlan, LoadResult, Pacing, Step, Stop};
+use anyhow::{Result, ensure};
+use load::{Event, Length, LoadPlan, LoadResult, Stop};
 use sandbox::{Durability, Home, Sandbox, Spec, builds};
 use wire::Target;
-use wire::blocking::Client;
-use workload::{Check, Configured, Dialect, LoadAt, Ran};
+use workload::{Check, Configured, Ran};
 
-use super::lab::on_both_families;
+use super::lab::{closed, configured, load_at, on_both_families};
 
 const LOAD_S_MAX: f64 = 60.0;
 const SESSIONS: u32 = 64;
@@ -30,14 +29,10 @@ fn one_server(home: &Home, selector: &str) -> Result<bool> {
     let mut server = Sandbox::deploy(home, &spec, &|_| ())?;
     let target = server.target(Some("tpcc"));
     workload::create_database(&target)?;
-    let client = Client::connect(&target)?;
-    let dialect = Dialect::of_server(target.protocol, &client.server().version);
-    client.close();
-    let options = BTreeMap::from([("warehouses".to_owned(), "10".to_owned())]);
-    let configured = workload::find("tpcc").context("the workload")?.configure(&options, dialect)?;
+    let configured = configured(&target, "tpcc", &[("warehouses", "10")])?;
 
     let connections = thread::available_parallelism().map_or(2, usize::from);
-    let at = LoadAt { target: target.clone(), connections, is_own_server: true, stop: load::Stop::new() };
+    let at = load_at(&target, connections);
     let started = Instant::now();
     let report = workload::without_redo_log(&target, || configured.load(&at, &|_| ()))?;
     let load_s = started.elapsed().as_secs_f64();
@@ -50,7 +45,10 @@ fn one_server(home: &Home, selector: &str) -> Result<bool> {
     );
 
     let before = configured.baseline(&target, &BTreeMap::new())?;
-    let plan = LoadPlan { steps: vec![step(Duration::from_secs(20))], ..LoadPlan::default() };
+    let plan = LoadPlan {
+        steps: vec![closed(SESSIONS, 2, Length::Time(Duration::from_secs(20)))],
+        ..LoadPlan::default()
+    };
     let result = load::run(&plan, &*configured.sessions(&target, 1), &mut |_| (), &Stop::new())?;
     for figure in configured.figures(&result.steps[0]) {
         let limit = figure.limit.map_or(String::new(), |limit| format!(" (at most {limit})"));
@@ -66,15 +64,6 @@ fn one_server(home: &Home, selector: &str) -> Result<bool> {
     let holds_after_kill = show(&format!("after a kill that {lost} sessions noticed, and recovery"), &checks);
     server.destroy()?;
     Ok(load_s < LOAD_S_MAX && holds && holds_after_kill)
-}
-
-fn step(length: Duration) -> Step {
-    Step {
-        sessions: SESSIONS,
-        warmup: Duration::from_secs(2),
-        length: Length::Time(length),
-        pacing: Pacing::Closed,
-    }
 }
 
 /// Prints how many checks hold, and those that do not.
@@ -94,7 +83,7 @@ fn killed_in_between(
     target: &Target,
 ) -> Result<LoadResult> {
     let plan = LoadPlan {
-        steps: vec![step(Duration::from_secs(600))],
+        steps: vec![closed(SESSIONS, 2, Length::Time(Duration::from_secs(600)))],
         silence_limit: Duration::from_secs(60),
         ..LoadPlan::default()
     };

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::Result;
 
 use super::lab::{Server, Slice, output, paired, print_slices, ratio_interval};
 
@@ -14,38 +14,33 @@ const EARNED_MIN: f64 = 0.03;
 /// Tricks that are left out, one set for each measurement (`a,b`: two at once).
 const SETS: &str = "fetch-ahead huge-pages notes own-descriptors patience drained";
 
+#[derive(clap::Parser)]
+struct Asked {
+    #[arg(long, default_value = "mariadb")]
+    server: String,
+    #[arg(long, default_value_t = 64)]
+    sessions: u32,
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
+    #[arg(long, default_value = SETS)]
+    without: String,
+}
+
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let (mut server, mut sessions, mut rounds, mut seconds) = ("mariadb", 64, 9, 3);
-    let mut sets: Vec<&str> = SETS.split_whitespace().collect();
-    for pair in arguments.chunks(2) {
-        match *pair {
-            ["--server", selector] => server = selector,
-            ["--sessions", count] => sessions = count.parse()?,
-            ["--rounds", count] => rounds = count.parse()?,
-            ["--seconds", count] => seconds = count.parse()?,
-            ["--without", list] => sets = list.split_whitespace().collect(),
-            _ => bail!(
-                "--server {server} --sessions {sessions} --rounds {rounds} --seconds {seconds} --without {SETS:?}"
-            ),
-        }
-    }
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--package", "cli", "--features", "load/trials"])
-        .status()
-        .context("running cargo")?;
-    ensure!(built.success(), "plimsoll does not build");
+    let Asked { server, sessions, rounds, seconds, without } = crate::asked("bench tricks", arguments);
+    let sets: Vec<&str> = without.split_whitespace().collect();
+    let compiled = crate::compiled("cli", "plimsoll", &["--features", "load/trials"])?;
     // A copy: what others find in target/release has nothing that can be left out.
     let directory = tempfile::tempdir()?;
     let plimsoll = directory.path().join("plimsoll");
-    std::fs::rename(std::env::current_exe()?.with_file_name("plimsoll"), &plimsoll).or_else(|_| {
-        std::fs::copy(std::env::current_exe()?.with_file_name("plimsoll"), &plimsoll).map(drop)
-    })?;
-    let server = Server::deploy(&plimsoll, server)?;
+    std::fs::rename(&compiled, &plimsoll).or_else(|_| std::fs::copy(&compiled, &plimsoll).map(drop))?;
+    let server = Server::deploy(&plimsoll, &server)?;
     server.load(WORKLOAD, ROWS)?;
-    let command = server.bench_command(WORKLOAD, ROWS, sessions, seconds)?;
-    let (program, arguments) = command.split_first().context("no command")?;
+    let command = server.bench_command(WORKLOAD, ROWS, sessions, seconds);
     let slice = |without: &str| {
-        Slice::from_json(&output(Command::new(program).args(arguments).env("PLIMSOLL_WITHOUT", without))?)
+        Slice::from_json(&output(Command::new(&plimsoll).args(&command).env("PLIMSOLL_WITHOUT", without))?)
     };
     let mut whole = Vec::new();
     let mut without: Vec<Vec<Slice>> = vec![Vec::new(); sets.len()];

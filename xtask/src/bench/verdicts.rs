@@ -6,11 +6,14 @@
 //! server that is worse by exactly the margin), at most 5 % for each way of noise and of looking; and the median
 //! number of blocks to a verdict, at most 1.25 times that of a fixed design with 80 % power.
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use stats::rng::Rng;
-use stats::{Better, Design, Question, Rules, Sample, Verdict, compare_one};
+use stats::{Comparison, Design, Question, Rules, Sample, Verdict, compare_one};
 
-use super::looking::{BLOCKS_MAX, Blocks, FALSE_SHARE_MAX, FALSEHOODS, Falsehood, LOOKINGS, Looking, watch};
+use super::looking::{
+    BLOCKS_MAX, Blocks, FALSE_SHARE_MAX, FALSEHOODS, Falsehood, LOOKINGS, Looking, no_blocks, watch,
+};
+use super::told;
 
 const BLOCKS_SHARE_MAX: f64 = 1.25;
 
@@ -40,22 +43,19 @@ const NOISES: [Noise; 6] = [
     Noise::Losses,
 ];
 
-/// A study that goes on: the samples of both sides so far.
+/// A study that goes on.
 struct Study {
     rng: Rng,
     noise: Noise,
     spread: f64,
     log_ratio: f64,
-    blocks: usize,
     machine: f64,
-    question: Question,
 }
 
 impl Study {
     /// `spread`: standard deviation of a block's log-ratio where runs are independent.
     fn new(seed: u64, noise: Noise, spread: f64, log_ratio: f64) -> Study {
-        let question = Question { base: vec![], other: vec![], better: Better::Higher };
-        Study { rng: Rng::new(seed), noise, spread, log_ratio, blocks: 0, machine: 0.0, question }
+        Study { rng: Rng::new(seed), noise, spread, log_ratio, machine: 0.0 }
     }
 
     /// What the next run's logarithm has in it besides the server.
@@ -83,26 +83,17 @@ impl Study {
 }
 
 impl Blocks for Study {
-    fn add_block(&mut self) {
-        self.blocks += 1;
+    fn add_block(&mut self, block: u32, to: &mut Question) {
         let is_other_first = self.rng.below(2) == 1;
         for is_other in [is_other_first, !is_other_first] {
             let shift = if is_other { self.log_ratio } else { 0.0 };
             let value = (1000f64.ln() + shift + self.noise_of_run(is_other)).exp();
             let is_lost = self.noise == Noise::Losses && self.rng.below(10) == 0;
             if !is_lost {
-                let side = if is_other { &mut self.question.other } else { &mut self.question.base };
-                side.push(Sample { block: self.blocks as u32, value });
+                let side = if is_other { &mut to.other } else { &mut to.base };
+                side.push(Sample { block, value });
             }
         }
-    }
-
-    fn blocks(&self) -> usize {
-        self.blocks
-    }
-
-    fn question(&self) -> &Question {
-        &self.question
     }
 }
 
@@ -144,9 +135,9 @@ fn median_blocks(ratio: f64, spread: f64, rules: &Rules, studies: u64) -> f64 {
     let mut blocks: Vec<f64> = (0..studies)
         .map(|seed| {
             let mut study = Study::new(seed, Noise::Independent, spread, ratio.ln());
-            let look =
-                watch(&mut study, Looking::UntilDecided, rules, &|look| look.verdict != Verdict::Undecided);
-            if look.verdict == Verdict::Undecided { f64::INFINITY } else { study.blocks as f64 }
+            let is_decided = |look: &Comparison| look.verdict != Verdict::Undecided;
+            let (look, blocks) = watch(&mut study, Looking::UntilDecided, rules, &is_decided);
+            if is_decided(&look) { blocks as f64 } else { f64::INFINITY }
         })
         .collect();
     blocks.sort_by(f64::total_cmp);
@@ -159,26 +150,27 @@ fn fixed_blocks(ratio: f64, spread: f64, studies: u64) -> usize {
     let decides = |blocks: usize| {
         let decided = (0..studies).filter(|seed| {
             let mut study = Study::new(*seed, Noise::Independent, spread, ratio.ln());
-            (0..blocks).for_each(|_| study.add_block());
-            compare_one(&study.question, &rules).verdict != Verdict::Undecided
+            let mut question = no_blocks();
+            (1..=blocks as u32).for_each(|block| study.add_block(block, &mut question));
+            compare_one(&question, &rules).verdict != Verdict::Undecided
         });
         decided.count() as f64 >= 0.8 * studies as f64
     };
     (rules.blocks_min..BLOCKS_MAX).find(|blocks| decides(*blocks)).unwrap_or(BLOCKS_MAX)
 }
 
+#[derive(clap::Parser)]
+struct Asked {
+    #[arg(long, default_value_t = 100_000)]
+    studies: u64,
+}
+
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let usage = "usage: cargo xtask bench verdicts [--studies N]";
-    let studies_in_all: u64 = match arguments {
-        [] => 100_000,
-        ["--studies", number] => number.parse().context(usage)?,
-        _ => bail!(usage),
-    };
+    let Asked { studies: studies_in_all } = crate::asked("bench verdicts", arguments);
     let rules = Rules { design: Design::Watched, ..Rules::default() };
     let is_never_misled = false_shares(&rules, studies_in_all);
     let is_quick = blocks_to_a_verdict(&rules);
-    println!("{}", if is_never_misled && is_quick { "reached" } else { "NOT reached" });
-    Ok(is_never_misled && is_quick)
+    told(is_never_misled && is_quick)
 }
 
 fn false_shares(rules: &Rules, studies_in_all: u64) -> bool {

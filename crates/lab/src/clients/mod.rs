@@ -272,8 +272,8 @@ impl Clients {
         for client in &mut self.clients {
             let _ = send(&Begin { seed, first_id }, &mut client.orders);
         }
-        let ran =
-            load::clients::run_on_clients(plan, self.classes.clone(), &mut self.clients, observer, stop);
+        let (classes, clock) = (self.classes.clone(), load::Clock::Monotonic);
+        let ran = load::clients::run_on_clients(plan, classes, &mut self.clients, observer, stop, clock);
         let Ran { result, farewells } = ran.inspect_err(|_| ids::skip_to(first_id + IDS_LOST))?;
         for farewell in farewells {
             let said = farewell.and_then(|text| serde_json::from_str::<Farewell>(&text).ok());

@@ -42,17 +42,6 @@ pub fn run_on_clients(
     clients: &mut [Client],
     observer: &mut dyn FnMut(Event<'_>),
     stop: &Stop,
-) -> Result<Ran, LoadError> {
-    run_on_clients_with_clock(plan, classes, clients, observer, stop, Clock::Monotonic)
-}
-
-/// [`run_on_clients`] by another clock, as [`crate::run_with_clock`].
-pub fn run_on_clients_with_clock(
-    plan: &LoadPlan,
-    classes: Vec<String>,
-    clients: &mut [Client],
-    observer: &mut dyn FnMut(Event<'_>),
-    stop: &Stop,
     clock: Clock,
 ) -> Result<Ran, LoadError> {
     let most = check(plan)?;

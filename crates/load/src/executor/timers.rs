@@ -32,7 +32,7 @@ impl Timers {
             wakers: RefCell::default(),
             free: RefCell::default(),
             sequence: Cell::new(0),
-            lag: RefCell::new(Counts::new()),
+            lag: RefCell::new(Counts::default()),
         }
     }
 

@@ -7,8 +7,12 @@ fn asked(line: &str) -> Result<Asked, Refusal> {
 }
 
 fn run(line: &str) -> Run {
+    placed(line).1
+}
+
+fn placed(line: &str) -> (Target, Run) {
     match asked(line) {
-        Ok(Asked::Run(run)) => *run,
+        Ok(Asked::Run(target, run)) => (target, *run),
         Ok(_) => panic!("{line} is no run"),
         Err(refusal) => panic!("{line}: {refusal}"),
     }
@@ -24,19 +28,19 @@ fn refused(line: &str, says: &str) {
 
 #[test]
 fn lines_are_read_as_getopt_reads_them() {
-    let read =
-        run("-c8 -j 4 -nrT 10 --rate=100.5 -M prepared db -f a.sql@3 -S --progress 5 -h /run/pg -p 5999");
+    let (target, read) =
+        placed("-c8 -j 4 -nrT 10 --rate=100.5 -M prepared db -f a.sql@3 -S --progress 5 -h /run/pg -p 5999");
     assert_eq!((read.clients, read.threads, read.duration_s), (8, 4, Some(10)));
     assert_eq!((read.rate_tps, read.mode, read.progress_s), (Some(100.5), QueryMode::Prepared, Some(5)));
     assert!(read.reports_commands && !read.vacuums);
     assert_eq!(read.scripts[0], Chosen { source: Source::File("a.sql".into()), weight: 3 });
     assert_eq!(read.scripts.len(), 2);
-    assert_eq!(read.target.database.as_deref(), Some("db"));
-    assert_eq!(read.target.endpoint, wire::Endpoint::Unix("/run/pg/.s.PGSQL.5999".into()));
+    assert_eq!(target.database.as_deref(), Some("db"));
+    assert_eq!(target.endpoint, wire::Endpoint::Unix("/run/pg/.s.PGSQL.5999".into()));
     assert_eq!(run("").scripts[0].source, Source::Builtin(&builtin::ALL[0]));
     assert_eq!(run("-D x=5 -D y=a=b").defined, [("x".into(), "5".into()), ("y".into(), "a=b".into())]);
-    assert!(matches!(asked("-i -s 10 --unlogged-tables"), Ok(Asked::Initialise(i)) if i.scale == 10));
-    assert!(matches!(asked("-iI dtG --foreign-keys"), Ok(Asked::Initialise(i)) if i.steps == "dtGf"));
+    assert!(matches!(asked("-i -s 10 --unlogged-tables"), Ok(Asked::Initialise(_, i)) if i.scale == 10));
+    assert!(matches!(asked("-iI dtG --foreign-keys"), Ok(Asked::Initialise(_, i)) if i.steps == "dtGf"));
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::estimate::Estimate;
 use crate::history::{HistoryQuery, PointOfSeries, points_of, shape};
 use crate::load::Selection;
 use crate::model::{Report, StudyReport, VerdictView};
+use crate::order::distinct;
 use crate::settings::volatile;
 use crate::text::{metric_name, time_text, value_text};
 
@@ -210,14 +211,9 @@ fn hosts(report: &Report, study: &StudyReport, opened: &Opened) -> Result<Vec<Li
     };
     let storage = |at: usize| -> Vec<ListedStorage> {
         let probes = study.probes.iter().filter(|(host, _)| *host == at);
-        let mut all: Vec<ListedStorage> = Vec::new();
-        for (_, probe) in probes {
-            let found = ListedStorage { place: probe.place.clone(), facts: probe.facts.clone() };
-            if !all.contains(&found) {
-                all.push(found);
-            }
-        }
-        all
+        distinct(
+            probes.map(|(_, probe)| ListedStorage { place: probe.place.clone(), facts: probe.facts.clone() }),
+        )
     };
     let each = report.hosts.iter().enumerate().map(|(at, view)| {
         let host = view.host.clone();

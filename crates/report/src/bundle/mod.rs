@@ -21,6 +21,7 @@ use store::{Calibrations, Store, Study, StudyId};
 use crate::error::Error;
 use crate::load::Selection;
 use crate::model::Report;
+use crate::wishes::{table_of, words};
 
 pub use claims::{Claim, claims};
 pub use listing::{ListedCalibration, ListedCell, ListedClaim, ListedHost, ListedStorage, Listing, listing};
@@ -231,17 +232,13 @@ fn report_of(results: &Store) -> Result<Report, Error> {
 
 /// What a study file says of its author.
 pub fn author(file_text: &str) -> Author {
-    let Ok(table) = file_text.parse::<toml::Table>() else { return Author::default() };
-    let Some(author) = table.get("author").and_then(toml::Value::as_table) else { return Author::default() };
+    let Some(author) = table_of(file_text, "author") else { return Author::default() };
     let word = |key: &str| author.get(key).and_then(toml::Value::as_str).unwrap_or_default().to_owned();
-    let keywords = author.get("keywords").and_then(toml::Value::as_array);
     Author {
         name: word("name"),
         contact: word("contact"),
         licence: word("licence"),
         disclaimer: word("disclaimer"),
-        keywords: keywords
-            .map(|all| all.iter().filter_map(toml::Value::as_str).map(str::to_owned).collect())
-            .unwrap_or_default(),
+        keywords: author.get("keywords").filter(|all| all.is_array()).map(words).unwrap_or_default(),
     }
 }

@@ -19,7 +19,7 @@ use store::{ChangeDecision, ChangeState, Key, Store, StudyId, StudyRecord};
 
 use crate::error::Error;
 use crate::load::Selection;
-use crate::model::{Point, Report, StudyReport};
+use crate::model::Report;
 use crate::text::{time_text, value_text};
 
 pub use crate::text::time_text as time;
@@ -184,9 +184,7 @@ impl History {
             return Err(Error::NoStudy { wanted: wanted.clone(), known: names.into_iter().collect() });
         }
         decisions.sort_by_key(|decision| decision.decided_at_ms);
-        let mut series = in_series(found);
-        find_changes(&mut series, &decisions);
-        Ok(History { series })
+        Ok(History::of_points(found, &decisions))
     }
 
     /// Of points that were gathered before, in any order.
@@ -279,7 +277,7 @@ pub(crate) fn points_of(
             }
             let boundary = format!("{}\n{}", host.host.fingerprint, shape(&record.study.file_text));
             for metric in &query.metrics {
-                let Some(of_metric) = figures(study, point, metric) else { continue };
+                let Some(of_metric) = study.estimate(point, metric) else { continue };
                 let build = first.build.as_ref();
                 found.push(PointOfSeries {
                     key: key.clone(),
@@ -302,11 +300,6 @@ pub(crate) fn points_of(
         }
     }
     Ok(found)
-}
-
-fn figures(study: &StudyReport, point: &Point, metric: &str) -> Option<crate::Estimate> {
-    let values: Vec<f64> = study.samples(point, metric).iter().map(|sample| sample.value).collect();
-    crate::Estimate::of(&values)
 }
 
 fn server_of(key: &Key) -> String {

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::pairs;
 use crate::derived;
-use crate::load::label;
+use crate::load::label_or;
 use crate::model::{Point, Report, StudyReport};
+use crate::order::distinct;
 use crate::text::{metric_name, number, percent, thousands, time_text};
 
 /// Errors by code over all runs of a point, retried ones included.
@@ -76,12 +77,8 @@ const FIGURES: [&str; 16] = [
 pub(super) fn per_transaction(study: &StudyReport) -> Value {
     let all = study.points.iter().map(|point| (point, derived::all_per_transaction(study, point)));
     let rows: Vec<(&Point, _)> = all.filter(|(_, values)| !values.is_empty()).collect();
-    let mut heads: Vec<(&String, &String)> = Vec::new();
-    for (name, (_, unit)) in rows.iter().flat_map(|(_, values)| values) {
-        if !heads.contains(&(name, unit)) {
-            heads.push((name, unit));
-        }
-    }
+    let all = rows.iter().flat_map(|(_, values)| values);
+    let mut heads = distinct(all.map(|(name, (_, unit))| (name, unit)));
     // A column of runs that all have zero tells nothing.
     heads.retain(|(name, _)| {
         let of_run = |point: &Point, run| derived::per_transaction_of(run, point.sessions, name);
@@ -147,8 +144,7 @@ pub(super) fn hot_locks(study: &StudyReport) -> Vec<Value> {
             let mut locks: Vec<_> = end.hot_locks.iter().filter(|lock| lock.sessions == sessions).collect();
             locks.sort_by(|a, b| b.wait_total_s.total_cmp(&a.wait_total_s));
             let rows: Vec<Value> = locks.iter().take(20).map(|lock| lock_row(lock)).collect();
-            let label = label(&run.head.start.key, &study.varying, &["sessions"]);
-            let label = if label.is_empty() { end.server.name.clone() } else { label };
+            let label = label_or(&run.head.start.key, &study.varying, &["sessions"], &end.server.name);
             tables.push(json!({"run": run.id, "label": label, "sessions": sessions, "rows": rows,
                                "more": locks.len().saturating_sub(20)}));
         }
@@ -208,13 +204,8 @@ pub(super) fn probes(report: &Report, study: &StudyReport) -> Vec<Value> {
 
 /// One column for each figure; the spread tells how much the machine itself drifted.
 pub(super) fn canaries(report: &Report, study: &StudyReport) -> Value {
-    let mut names: Vec<(String, String)> = Vec::new();
-    for figure in study.canaries.iter().flat_map(|(_, canary)| &canary.figures) {
-        let name = (figure.name.clone(), figure.unit.clone());
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let figures = study.canaries.iter().flat_map(|(_, canary)| &canary.figures);
+    let names = distinct(figures.map(|figure| (&figure.name, &figure.unit)));
     let value_of = |canary: &store::Canary, name: &str| {
         canary.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
     };
@@ -250,29 +241,21 @@ pub(super) fn references(study: &StudyReport) -> Vec<Value> {
 
 /// Durability class, isolation, character set by kind of cell.
 pub(super) fn durability(study: &StudyReport) -> Vec<Value> {
-    let mut rows: Vec<Value> = Vec::new();
-    for point in &study.points {
-        let Some((run, end)) = study.counted(point).find_map(|(run, _)| Some((run, run.end.as_ref()?)))
-        else {
-            continue;
-        };
+    let row = |point: &Point| {
+        let (run, end) = study.counted(point).find_map(|(run, _)| Some((run, run.end.as_ref()?)))?;
         let server = &end.server;
-        let label = label(&point.identity, &study.varying, &["sessions", "workload"]);
         let (finding, audit) = crate::durability::finding(study, run, server);
         let storage: Vec<String> =
             server.storage.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        let row = json!({
-            "label": if label.is_empty() { server.name.clone() } else { label },
+        Some(json!({
+            "label": label_or(&point.identity, &study.varying, &["sessions", "workload"], &server.name),
             "class": server.durability_class, "why": server.durability_why,
             "finding": finding, "audit": audit, "isolation": server.isolation,
             "charset": server.charset, "collation": server.collation, "engine": server.engine,
             "cpus": if server.cpus.is_empty() { "all" } else { &server.cpus },
             "client_cpus": if server.client_cpus.is_empty() { "all" } else { &server.client_cpus },
             "storage": storage.join(", "),
-        });
-        if !rows.contains(&row) {
-            rows.push(row);
-        }
-    }
-    rows
+        }))
+    };
+    distinct(study.points.iter().filter_map(row))
 }

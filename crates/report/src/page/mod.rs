@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::derived;
 use crate::drawing::sparkline;
 use crate::model::{Point, Report, Standing, StudyReport};
+use crate::order::distinct;
 use crate::settings::settings;
 use crate::text::{bytes, number, percent, time_text};
 
@@ -88,14 +89,7 @@ fn study_value(report: &Report, study: &StudyReport, at: usize) -> Value {
 }
 
 fn study_hosts(report: &Report, study: &StudyReport) -> String {
-    let mut labels: Vec<&str> = Vec::new();
-    for run in &study.runs {
-        let label = report.hosts[run.host].label.as_str();
-        if !labels.contains(&label) {
-            labels.push(label);
-        }
-    }
-    labels.join(", ")
+    distinct(study.runs.iter().map(|run| report.hosts[run.host].label.as_str())).join(", ")
 }
 
 fn notes(study: &StudyReport) -> Vec<Value> {

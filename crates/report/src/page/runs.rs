@@ -7,8 +7,9 @@ use store::{Finding, GateKind, Purpose};
 
 use super::pairs;
 use crate::derived::PER_TRANSACTION;
-use crate::load::label;
+use crate::load::label_or;
 use crate::model::{Report, RunView, StudyReport};
+use crate::order::distinct;
 use crate::text::{bytes, number, percent, thousands, time_text};
 
 fn other_facts(facts: &BTreeMap<String, String>) -> Vec<Value> {
@@ -18,7 +19,6 @@ fn other_facts(facts: &BTreeMap<String, String>) -> Vec<Value> {
 
 pub(super) fn run_value(report: &Report, study: &StudyReport, run: &RunView) -> Value {
     let start = &run.head.start;
-    let label = label(&start.key, &study.varying, &["sessions"]);
     let levels: Vec<String> = start.levels.iter().map(u32::to_string).collect();
     let steps: Vec<Value> = run.steps.iter().map(step_value).collect();
     let cells: Vec<&str> = study
@@ -27,10 +27,10 @@ pub(super) fn run_value(report: &Report, study: &StudyReport, run: &RunView) -> 
         .filter(|point| point.runs.iter().any(|(known, _)| study.runs[*known].id == run.id))
         .map(|point| point.id.as_str())
         .collect();
-    let server = run.end.as_ref().map(|end| end.server.name.as_str());
+    let server = run.end.as_ref().map_or("", |end| end.server.name.as_str());
     json!({
         "id": run.id,
-        "label": if label.is_empty() { server.unwrap_or("").to_owned() } else { label },
+        "label": label_or(&start.key, &study.varying, &["sessions"], server),
         "levels": levels.join(", "),
         "is_climb": start.is_climb,
         "is_locks": start.purpose == Purpose::Locks,
@@ -156,13 +156,7 @@ pub(super) fn records(study: &StudyReport) -> Vec<Value> {
 }
 
 pub(super) fn builds(study: &StudyReport) -> Vec<Value> {
-    let mut builds: Vec<&store::Build> = Vec::new();
-    for build in study.runs.iter().filter_map(|run| run.build.as_ref()) {
-        if !builds.contains(&build) {
-            builds.push(build);
-        }
-    }
-    builds
+    distinct(study.runs.iter().filter_map(|run| run.build.as_ref()))
         .into_iter()
         .map(|build| {
             json!({"name": build.name(), "identity": build.identity, "origin": build.origin,

@@ -4,16 +4,11 @@ use serde_json::{Value, json};
 
 use crate::drawing::{RatioScale, ratio_axis, ratio_interval};
 use crate::model::{StudyReport, VerdictView};
+use crate::order::distinct;
 use crate::text::{metric_name, p_value, percent, ratio, would_decide};
 
 pub(super) fn verdict_tables(study: &StudyReport) -> Vec<Value> {
-    let mut metrics: Vec<&str> = Vec::new();
-    for verdict in &study.verdicts {
-        if !metrics.contains(&verdict.metric.as_str()) {
-            metrics.push(&verdict.metric);
-        }
-    }
-    metrics
+    distinct(study.verdicts.iter().map(|verdict| verdict.metric.as_str()))
         .into_iter()
         .map(|metric| {
             let all: Vec<&VerdictView> = study.verdicts.iter().filter(|v| v.metric == metric).collect();
@@ -35,24 +30,14 @@ pub(super) fn verdict_tables(study: &StudyReport) -> Vec<Value> {
                 "base": if bases.len() == 1 { bases.first() } else { None },
                 "axis": ratio_axis(scale),
                 "missing": all.len() - rows.len(),
-                "absent": absent(&all),
+                // Why there is nothing to compare, or less than there could be: each reason once.
+                "absent": distinct(all.iter().flat_map(|verdict| &verdict.absent)),
                 "has_at": rows.iter().any(|row| !row.at.is_empty()),
                 "flags": common,
                 "rows": rows.iter().map(|v| verdict_row(study, v, scale, &common)).collect::<Vec<_>>(),
             })
         })
         .collect()
-}
-
-/// Why there is nothing to compare, or less than there could be: each reason once.
-fn absent<'a>(verdicts: &[&'a VerdictView]) -> Vec<&'a String> {
-    let mut reasons: Vec<&String> = Vec::new();
-    for reason in verdicts.iter().flat_map(|verdict| &verdict.absent) {
-        if !reasons.contains(&reason) {
-            reasons.push(reason);
-        }
-    }
-    reasons
 }
 
 fn verdict_row(study: &StudyReport, verdict: &VerdictView, scale: RatioScale, common: &[&String]) -> Value {

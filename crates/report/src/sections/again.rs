@@ -1,6 +1,6 @@
 //! What was published, held against the same study measured again.
 
-use super::{Cell, Section, Table, dash};
+use super::{Cell, Section, Table, dash, heads};
 use crate::bundle::Claim;
 use crate::model::StudyReport;
 use crate::text::{metric_name, percent};
@@ -16,16 +16,15 @@ pub(super) fn section(study: &StudyReport) -> Option<Section> {
                undecided where it lies on both sides or one of them has no interval yet. A published comparison without an \
                interval claims nothing."
             .to_owned(),
-        charts: Vec::new(),
-        drawings: Vec::new(),
         tables,
+        ..Section::default()
     })
 }
 
 /// Claims by one metric with one margin.
 fn table(claims: &[Claim]) -> Table {
     let first = &claims[0];
-    let heads = ["Verdict", "Compared", "On", "Published", "Here", "Here / published"];
+    let heads = heads("Verdict | Compared | On | Published | Here | Here / published");
     let row = |claim: &Claim| {
         [
             claim.verdict.word().to_owned(),
@@ -41,7 +40,7 @@ fn table(claims: &[Claim]) -> Table {
     Table {
         id: "claims",
         caption: format!("{}, margin {}", metric_name(&first.metric), percent(first.margin)),
-        heads: heads.map(str::to_owned).to_vec(),
+        heads,
         words: 3,
         rows: claims.iter().map(row).collect(),
         notes: Vec::new(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use store::{Finding, GateKind, Purpose};
 
-use super::{Cell, Section, Table};
+use super::{Cell, Section, Table, heads};
 use crate::model::{Point, Standing, StudyReport};
 use crate::text::listed;
 
@@ -56,22 +56,19 @@ pub(super) fn gates(study: &StudyReport) -> Option<Section> {
         words.map(Cell::from).into_iter().chain(counts).collect()
     });
     Some(Section {
-        drawings: Vec::new(),
         id: "gates",
         title: "What was looked at",
         hint: "Checks of each run, by load level. A fault of the measurement excludes the level; how the server behaved is \
                the result, and counts. What could not be checked is neither good nor bad."
             .to_owned(),
-        charts: Vec::new(),
         tables: vec![Table {
             id: "gates",
-            heads: ["Gate", "About", "Not checked because", "held", "tripped", "not checked"]
-                .map(str::to_owned)
-                .to_vec(),
+            heads: heads("Gate | About | Not checked because | held | tripped | not checked"),
             words: 3,
             rows: rows.collect(),
             ..Table::default()
         }],
+        ..Section::default()
     })
 }
 
@@ -94,19 +91,15 @@ pub(super) fn stalls(study: &StudyReport) -> Option<Section> {
         notes.push(format!("Not measured when these were recorded: {}.", listed(&unmeasured)));
     }
     Some(Section {
-        drawings: Vec::new(),
         id: "stalls",
         title: "Stalls and marks",
         hint: "Seconds in which nothing was committed while sessions waited, and the longest time from one commit to the \
                next; cells without any are left out. Marks tell how a server behaved and in how many of its runs; these \
                runs count like the others."
             .to_owned(),
-        charts: Vec::new(),
         tables: std::iter::once(Table {
             id: "stalls",
-            heads: ["Cell", "Marks", "Sessions", "Runs with such seconds", "Seconds", "Longest freeze s"]
-                .map(str::to_owned)
-                .to_vec(),
+            heads: heads("Cell | Marks | Sessions | Runs with such seconds | Seconds | Longest freeze s"),
             words: 2,
             rows,
             notes,
@@ -114,6 +107,7 @@ pub(super) fn stalls(study: &StudyReport) -> Option<Section> {
         })
         .chain(meanwhile(study))
         .collect(),
+        ..Section::default()
     })
 }
 
@@ -138,7 +132,7 @@ fn meanwhile(study: &StudyReport) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         id: "meanwhile",
         caption: "What the server said meanwhile".to_owned(),
-        heads: ["Cell", "Run", "Stall", "From second"].map(str::to_owned).to_vec(),
+        heads: heads("Cell | Run | Stall | From second"),
         words: 3,
         rows,
         notes: (more > 0)

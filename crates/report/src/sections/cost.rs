@@ -16,15 +16,14 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         AXES.into_iter().filter_map(|(axis, caption)| table(study, axis, caption)).collect();
     let base = value_text(&base(study, "settings")?);
     (!tables.is_empty()).then(|| Section {
-        drawings: Vec::new(),
         id: "cost",
         title: "What the settings cost",
         hint: format!(
             "Change of throughput against {base}, with the 95 % interval over the blocks where there are at least three. \
              Where the study compares settings, the verdicts below take the number of comparisons into account."
         ),
-        charts: Vec::new(),
         tables,
+        ..Section::default()
     })
 }
 

@@ -2,7 +2,7 @@
 
 use store::INTERVENE;
 
-use super::{Cell, Section, Table, values_of};
+use super::{Cell, Section, Table, heads, values_of};
 use crate::interventions::Moment;
 use crate::model::{Point, RunView, Standing, StudyReport};
 use crate::text::value_text;
@@ -27,11 +27,11 @@ fn states(study: &StudyReport) -> Option<Table> {
             Some(row(&name, &runs, runs.iter().find_map(|run| run.end.as_ref()?.interventions.first())?))
         })
         .collect();
-    let heads = ["State", "Switched on by", "Switched off by", "Read back", "Lives", "Phases"];
+    let heads = heads("State | Switched on by | Switched off by | Read back | Lives | Phases");
     (!rows.is_empty()).then(|| Table {
         id: "states",
         caption: "States of one server life".to_owned(),
-        heads: heads.map(str::to_owned).to_vec(),
+        heads,
         words: 4,
         rows,
         notes: vec![
@@ -50,11 +50,11 @@ fn moments(study: &StudyReport) -> Option<Table> {
         rows.extend(Moment::of(study, point).iter().map(|moment| moment_row(point, moment)));
     }
     let heads =
-        ["Cell", "Change", "Statements", "Second", "TPS before", "TPS after", "After over before", "Lives"];
+        heads("Cell | Change | Statements | Second | TPS before | TPS after | After over before | Lives");
     (!rows.is_empty()).then(|| Table {
         id: "moments",
         caption: "Changes at a moment".to_owned(),
-        heads: heads.map(str::to_owned).to_vec(),
+        heads,
         words: 3,
         rows,
         notes: vec![

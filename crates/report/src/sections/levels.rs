@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{Cell, Section, Table, dash, groups, name, values_of};
+use super::{Cell, Section, Table, dash, groups, heads, name, values_of};
 use crate::model::{Point, StudyReport};
 use crate::text::{number, value_text};
 use crate::wishes::Wishes;
@@ -25,15 +25,14 @@ pub(super) fn section(study: &StudyReport, wishes: &Wishes) -> Option<Section> {
         .collect();
     tables.extend(published(study, from));
     Some(Section {
-        drawings: Vec::new(),
         id: "levels",
         title: "Queries per second by load level",
         hint: format!(
             "Medians of the counted runs by number of sessions. The headline is the mean of the levels from {from} up; \
              the speed-up compares it with that of the fewest cpus."
         ),
-        charts: Vec::new(),
         tables,
+        ..Section::default()
     })
 }
 
@@ -110,7 +109,7 @@ fn published(study: &StudyReport, from: u32) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         id: "published",
         caption: format!("Published: {metric}, at half and at all cores"),
-        heads: ["Server and machine", "half", "all", "speed-up"].map(str::to_owned).to_vec(),
+        heads: heads("Server and machine | half | all | speed-up"),
         words: 1,
         rows,
         notes: vec![

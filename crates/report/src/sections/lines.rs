@@ -1,9 +1,10 @@
 //! Load lines: the lines of each cell under each promise, and the picture of response times against the offered rate.
 
-use super::{Cell, Section, Table, dash};
+use super::{Cell, Section, Table, dash, heads};
 use crate::lines::{line_of, spread};
 use crate::load_line::{Axes, Picture, picture};
 use crate::model::StudyReport;
+use crate::order::distinct;
 use crate::text::{number, percent};
 
 pub(super) fn section(study: &StudyReport) -> Option<Section> {
@@ -45,7 +46,7 @@ fn cells(study: &StudyReport, promises: &[String]) -> Table {
             promises
                 .iter()
                 .map(|promise| {
-                    let line = study.line(point, promise)?;
+                    let line = study.estimate(point, promise)?;
                     let interval = spread(study, point, promise, line);
                     let interval = interval.map_or_else(String::new, |(low, high)| {
                         format!(" ({} – {})", number(low), number(high))
@@ -82,7 +83,7 @@ fn cells(study: &StudyReport, promises: &[String]) -> Table {
 
 /// Each search: what it found, and what ended it.
 fn searches(study: &StudyReport, promises: &[String]) -> Table {
-    let heads = ["Cell", "Run", "Promise", "Ended by", "Held", "Line", "95 % interval", "Probes"];
+    let heads = heads("Cell | Run | Promise | Ended by | Held | Line | 95 % interval | Probes");
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     let mut notes: Vec<String> = Vec::new();
     for point in &study.points {
@@ -109,15 +110,10 @@ fn searches(study: &StudyReport, promises: &[String]) -> Table {
                     run.line.as_ref().map_or(0, |search| search.tried().len()).to_string(),
                 ];
                 rows.push(row.map(Cell::from).to_vec());
-                for warning in &line.warnings {
-                    let note = format!("{}, {}: {warning}", run.id, line.promise);
-                    if !notes.contains(&note) {
-                        notes.push(note);
-                    }
-                }
+                let said = |warning| format!("{}, {}: {warning}", run.id, line.promise);
+                notes.extend(line.warnings.iter().map(said));
             }
         }
     }
-    let heads = heads.map(str::to_owned).to_vec();
-    Table { id: "searches", caption: "Searches".to_owned(), heads, words: 5, rows, notes }
+    Table { id: "searches", caption: "Searches".to_owned(), heads, words: 5, rows, notes: distinct(notes) }
 }

@@ -20,8 +20,10 @@ use store::Key;
 use crate::charts::{Ladder, Spot};
 use crate::load::label;
 use crate::model::{Point, StudyReport};
+use crate::order::{distinct, grouped};
 use crate::wishes::Wishes;
 
+use table::heads;
 pub(crate) use table::{Cell, Table};
 
 /// A section of the report.
@@ -110,18 +112,13 @@ pub(crate) fn values(report: &StudyReport, study: usize) -> Vec<Value> {
     sections(report)
         .iter()
         .map(|section| {
-            let tables: Vec<Value> = section
-                .tables
-                .iter()
-                .map(|table| {
-                    let row = |row: &Vec<Cell>| row.iter().map(|cell| json!(cell.text)).collect::<Value>();
-                    let rows: Vec<Value> = table.rows.iter().map(row).collect();
-                    json!({"caption": table.caption, "heads": table.heads, "rows": rows,
-                           "words": table.words, "notes": table.notes})
-                })
-                .collect();
+            let tables = section.tables.iter().map(|table| {
+                let row = |row: &Vec<Cell>| row.iter().map(|cell| json!(cell.text)).collect::<Value>();
+                json!({"caption": table.caption, "heads": table.heads, "rows": table.rows.iter().map(row).collect::<Value>(),
+                       "words": table.words, "notes": table.notes})
+            });
             json!({"id": section.id, "title": section.title, "hint": section.hint, "study": study,
-                   "has_charts": !section.charts.is_empty(), "tables": tables,
+                   "has_charts": !section.charts.is_empty(), "tables": tables.collect::<Value>(),
                    "drawings": section.drawings.iter().map(|(caption, svg)| json!([caption, svg])).collect::<Vec<_>>()})
         })
         .collect()
@@ -141,12 +138,7 @@ fn compares(study: &StudyReport, axis: &str) -> bool {
 
 /// Values of an axis in the order of the study file, as far as there are points of them.
 fn values_of(study: &StudyReport, axis: &str) -> Vec<Value> {
-    let mut values: Vec<Value> = Vec::new();
-    for value in study.points.iter().filter_map(|point| point.identity.get(axis)) {
-        if !values.contains(value) {
-            values.push(value.clone());
-        }
-    }
+    let mut values = distinct(study.points.iter().filter_map(|point| point.identity.get(axis)).cloned());
     let place = |value: &Value| {
         let axis = study.axes.iter().find(|known| known.name == axis);
         axis.and_then(|axis| axis.values.iter().position(|known| known == value)).unwrap_or(usize::MAX)
@@ -157,16 +149,11 @@ fn values_of(study: &StudyReport, axis: &str) -> Vec<Value> {
 
 /// Points by all that tells them apart but for these axes, in order.
 fn groups<'a>(study: &'a StudyReport, without: &[&str]) -> Vec<(Key, Vec<&'a Point>)> {
-    let mut groups: Vec<(Key, Vec<&Point>)> = Vec::new();
-    for point in &study.points {
+    grouped(study.points.iter().map(|point| {
         let mut key = point.identity.clone();
         key.retain(|name, _| !without.contains(&name.as_str()));
-        match groups.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, points)) => points.push(point),
-            None => groups.push((key, vec![point])),
-        }
-    }
-    groups
+        (key, point)
+    }))
 }
 
 /// The varying axes' values of a key, without these.

@@ -11,12 +11,11 @@ pub(super) fn section(study: &StudyReport) -> Option<Section> {
     let is_alike = |a: &RankingView, b: &RankingView| (&a.metric, &a.axis) == (&b.metric, &b.axis);
     let tables: Vec<Table> = study.rankings.chunk_by(is_alike).map(table).collect();
     (!tables.is_empty()).then(|| Section {
-        drawings: Vec::new(),
         id: "ranking",
         title: "Ranking",
         hint: HINT.to_owned(),
-        charts: Vec::new(),
         tables,
+        ..Section::default()
     })
 }
 

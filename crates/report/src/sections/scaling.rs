@@ -1,10 +1,11 @@
 //! How throughput follows the server's cpus, with the server's cpu time per transaction beside it: a client that shares
 //! cpus with the server makes scaling look different from what it is.
 
-use super::{Cell, Ratio, Section, Table, groups, name, ratio, values_of};
+use super::{Cell, Ratio, Section, Table, groups, heads, name, ratio, values_of};
 use crate::charts::{Ladder, Line, gaps, published_by_point};
 use crate::derived;
 use crate::model::{Point, StudyReport};
+use crate::order::place;
 use crate::text::{number, value_text};
 use crate::wishes::Wishes;
 
@@ -33,24 +34,14 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
     }
     let table = Table {
         id: "pairs",
-        caption: String::new(),
-        heads: [
-            "Cell",
-            "Cpus",
-            "TPS before",
-            "TPS after",
-            "Change",
-            "Server cpu per transaction before",
-            "after",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
+        heads: heads(
+            "Cell | Cpus | TPS before | TPS after | Change | Server cpu per transaction before | after",
+        ),
         words: 2,
         rows: pairs.iter().map(|pair| row(study, &value_text(first), pair)).collect(),
-        notes: Vec::new(),
+        ..Table::default()
     };
     Some(Section {
-        drawings: Vec::new(),
         id: "scaling",
         title: "Scaling with cpus",
         hint: format!(
@@ -64,6 +55,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
             .filter_map(|other| chart(study, &value_text(first), &value_text(other), &pairs))
             .collect(),
         tables: if table.rows.is_empty() { Vec::new() } else { vec![table] },
+        ..Section::default()
     })
 }
 
@@ -100,13 +92,9 @@ fn chart(study: &StudyReport, before: &str, after: &str, pairs: &[Pair<'_>]) -> 
         let category = name(study, &point.identity, &["cpus", "server"]);
         let category = if category.is_empty() { "all".to_owned() } else { category };
         let server = point.identity.get("server").map(value_text).unwrap_or_default();
-        let place = |list: &mut Vec<String>, text: String| {
-            list.iter().position(|known| *known == text).unwrap_or_else(|| {
-                list.push(text);
-                list.len() - 1
-            })
-        };
-        let at = (place(&mut names, server), place(&mut categories, category));
+        let at_name =
+            |list: &mut Vec<String>, text: String| place(list, |known| *known == text, || text.clone());
+        let at = (at_name(&mut names, server), at_name(&mut categories, category));
         if categories.len() > of_category.len() {
             of_category.push(point);
         }
@@ -124,27 +112,17 @@ fn chart(study: &StudyReport, before: &str, after: &str, pairs: &[Pair<'_>]) -> 
                 }
             }
             let gaps = gaps(&points, |_| true);
-            Line {
-                name: name.clone(),
-                style: line,
-                reference: false,
-                is_named_before: false,
-                points,
-                gaps,
-                invalid: vec![],
-            }
+            Line { name: name.clone(), style: line, points, gaps, ..Line::default() }
         })
         .collect();
     lines.extend(published_by_point(study, &of_category, "scaling"));
     (!lines.is_empty()).then(|| Ladder {
-        scale: crate::scale::Scale::default(),
         metric: "scaling".into(),
-        facet: String::new(),
         title: format!("From {before} to {after} cpus"),
         unit: "throughput, percent of that with fewer cpus",
-        x: String::new(),
         bars: true,
         categories,
         lines,
+        ..Ladder::default()
     })
 }

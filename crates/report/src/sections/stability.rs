@@ -1,6 +1,6 @@
 //! How even throughput was at each level, and the curve of the Universal Scalability Law where it holds.
 
-use super::{Cell, Section, Table, drawn, groups, name};
+use super::{Cell, Section, Table, drawn, groups, heads, name};
 use crate::charts::{Ladder, Line, gaps};
 use crate::model::{Point, StudyReport};
 use crate::text::{number, percent};
@@ -17,19 +17,9 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
     let seconds = Table {
         id: "seconds",
         caption: "Seconds of each level".to_owned(),
-        heads: [
-            "Cell",
-            "Sessions",
-            "AVG",
-            "MAX",
-            "MAX / AVG",
-            "worst second",
-            "worst / AVG",
-            "CV of seconds",
-            "seconds below half of AVG",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
+        heads: heads(
+            "Cell | Sessions | AVG | MAX | MAX / AVG | worst second | worst / AVG | CV of seconds | seconds below half of AVG",
+        ),
         words: 1,
         rows: groups
             .iter()
@@ -37,17 +27,14 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
                 points.iter().filter_map(|point| seconds_row(study, name(study, key, &[]), point))
             })
             .collect(),
-        notes: Vec::new(),
+        ..Table::default()
     };
     let mut fits = Table {
         id: "usl",
         caption: "Universal Scalability Law".to_owned(),
-        heads: ["Cell", "contention α", "coherency β", "throughput of one γ", "peak at", "peak TPS", "R²"]
-            .map(str::to_owned)
-            .to_vec(),
+        heads: heads("Cell | contention α | coherency β | throughput of one γ | peak at | peak TPS | R²"),
         words: 1,
-        rows: Vec::new(),
-        notes: Vec::new(),
+        ..Table::default()
     };
     let mut charts = Vec::new();
     for (key, points) in &groups {
@@ -55,7 +42,6 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
     }
     let tables = [seconds, fits].into_iter().filter(|t| !t.rows.is_empty() || !t.notes.is_empty()).collect();
     Some(Section {
-        drawings: Vec::new(),
         id: "stability",
         title: "Stability and the shape of the climb",
         hint: "AVG and MAX are means over the runs of their average and best second. A server whose worst second is far \
@@ -65,6 +51,7 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
             .to_owned(),
         charts,
         tables,
+        ..Section::default()
     })
 }
 
@@ -138,35 +125,18 @@ fn fit(study: &StudyReport, label: &str, points: &[&Point], table: &mut Table, c
         .map(|point| fit.at(f64::from(point.sessions)).map(|value| (value, value, value, 0, String::new())))
         .collect();
     let measured: Vec<_> = points.iter().map(|point| drawn(point)).collect();
+    let gaps = gaps(&measured, |_| true);
+    let measured = Line { name: "measured".to_owned(), gaps, points: measured, ..Line::default() };
+    let curve = Line { name: "fit".to_owned(), style: 1, reference: true, points: curve, ..Line::default() };
     charts.push(Ladder {
-        scale: crate::scale::Scale::default(),
         metric: "stability".into(),
         facet: label.to_owned(),
         title: label.to_owned(),
         unit: "committed transactions per second, and the fitted curve (dashed)",
         x: "sessions".to_owned(),
         categories: points.iter().map(|point| point.sessions.to_string()).collect(),
-        bars: false,
-        lines: vec![
-            Line {
-                name: "measured".to_owned(),
-                style: 0,
-                reference: false,
-                is_named_before: false,
-                gaps: gaps(&measured, |_| true),
-                points: measured,
-                invalid: vec![],
-            },
-            Line {
-                name: "fit".to_owned(),
-                style: 1,
-                reference: true,
-                is_named_before: false,
-                points: curve,
-                gaps: vec![],
-                invalid: vec![],
-            },
-        ],
+        lines: vec![measured, curve],
+        ..Ladder::default()
     });
 }
 

@@ -3,9 +3,10 @@
 
 use serde_json::Value;
 
-use super::{Cell, Section, Table, dash, groups, name};
+use super::{Cell, Section, Table, dash, groups, heads, name};
 use crate::derived;
 use crate::model::{Point, StudyReport};
+use crate::order::{distinct, place};
 use crate::text::{number, value_text};
 use crate::wishes::Wishes;
 
@@ -28,15 +29,14 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
     tables.extend(devices(study));
     tables.extend(published(study));
     Some(Section {
-        drawings: Vec::new(),
         id: "storage",
         title: "By storage",
         hint: "Response times in ms. Little: sessions that the transactions started per second (rolled back and failed ones \
                among them) and the mean response time imply, over the real ones; a row that is marked cannot be true as it stands. TPS per fsync: transactions that one log flush of the device \
                carries at the rate that the device alone can do; above 1 commits are grouped or not flushed each."
             .to_owned(),
-        charts: Vec::new(),
         tables,
+        ..Section::default()
     })
 }
 
@@ -74,19 +74,7 @@ fn table(study: &StudyReport, caption: String, points: &[&Point]) -> Table {
     Table {
         id: "places",
         caption,
-        heads: [
-            "Storage",
-            "Profile",
-            "Durability",
-            "Sessions",
-            "avg",
-            "p95",
-            "TPS",
-            "Little",
-            "TPS per fsync",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
+        heads: heads("Storage | Profile | Durability | Sessions | avg | p95 | TPS | Little | TPS per fsync"),
         words: 3,
         rows,
         notes,
@@ -124,11 +112,8 @@ fn published(study: &StudyReport) -> Option<Table> {
         };
         let sessions = figure.key.get("sessions").and_then(Value::as_u64);
         let Some(sessions) = sessions.and_then(|n| u32::try_from(n).ok()) else { continue };
-        let known = rows.iter().position(|(series, n, _)| *series == figure.series && *n == sessions);
-        let row = known.unwrap_or_else(|| {
-            rows.push((&figure.series, sessions, [None; 3]));
-            rows.len() - 1
-        });
+        let is_known = |(series, n, _): &(&str, u32, _)| *series == figure.series && *n == sessions;
+        let row = place(&mut rows, is_known, || (&figure.series, sessions, [None; 3]));
         rows[row].2[column] = Some(figure.value);
     }
     rows.retain(|(_, _, values)| values.iter().all(Option::is_some));
@@ -147,7 +132,7 @@ fn published(study: &StudyReport) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         id: "published",
         caption: format!("Published {}: {}", first.year, first.machine),
-        heads: ["Storage and profile", "Sessions", "avg", "p95", "TPS", "Little"].map(str::to_owned).to_vec(),
+        heads: heads("Storage and profile | Sessions | avg | p95 | TPS | Little"),
         words: 1,
         rows,
         notes: vec![format!("{}. Beside ours, and in no verdict.", first.source)],
@@ -169,13 +154,9 @@ fn place_of(study: &StudyReport, point: &Point) -> Option<(usize, String)> {
 }
 
 fn devices(study: &StudyReport) -> Option<Table> {
-    let mut places: Vec<(usize, String)> = Vec::new();
     let of_points = study.points.iter().filter_map(|point| place_of(study, point));
-    for place in of_points.chain(study.probes.iter().map(|(host, probe)| (*host, probe.place.clone()))) {
-        if !places.contains(&place) {
-            places.push(place);
-        }
-    }
+    let of_probes = study.probes.iter().map(|(host, probe)| (*host, probe.place.clone()));
+    let places = distinct(of_points.chain(of_probes));
     let has_hosts = places.iter().any(|(host, _)| *host != places[0].0);
     let rows: Vec<Vec<Cell>> = places
         .iter()
@@ -199,27 +180,19 @@ fn devices(study: &StudyReport) -> Option<Table> {
 }
 
 fn device_notes(study: &StudyReport, places: &[(usize, String)]) -> Vec<String> {
-    let mut notes = vec![
-        "Limits of a place are not in its device's own figures: they hold for the server alone.".to_owned(),
-    ];
     let is_probed = |(host, place): &(usize, String)| {
-        study
-            .probes
-            .iter()
-            .any(|(on, probe)| on == host && probe.place == *place && !probe.figures.is_empty())
+        let mut probes = study.probes.iter().filter(|(on, probe)| on == host && probe.place == *place);
+        probes.any(|(_, probe)| !probe.figures.is_empty())
     };
-    for at in places.iter().filter(|at| !is_probed(at)) {
-        let note = match filesystem(study, at) {
-            Some("tmpfs") => {
-                format!("{} is memory (tmpfs): there is no device to probe, and a flush costs nothing.", at.1)
-            }
-            _ => format!("{} was not probed: the warnings of the study's run say why.", at.1),
-        };
-        if !notes.contains(&note) {
-            notes.push(note);
+    let limits =
+        "Limits of a place are not in its device's own figures: they hold for the server alone.".to_owned();
+    let unprobed = places.iter().filter(|at| !is_probed(at)).map(|at| match filesystem(study, at) {
+        Some("tmpfs") => {
+            format!("{} is memory (tmpfs): there is no device to probe, and a flush costs nothing.", at.1)
         }
-    }
-    notes
+        _ => format!("{} was not probed: the warnings of the study's run say why.", at.1),
+    });
+    distinct(std::iter::once(limits).chain(unprobed))
 }
 
 /// What the data directories of a place stood on.

@@ -32,6 +32,11 @@ impl Table {
     }
 }
 
+/// Heads of columns, parted by ` | `.
+pub(super) fn heads(text: &str) -> Vec<String> {
+    text.split(" | ").map(str::to_owned).collect()
+}
+
 /// Tables by their names: what a section is in JSON.
 pub(super) fn json_of(tables: &[Table], with_earlier: bool) -> Map<String, Value> {
     let mut by_id: Map<String, Value> = Map::new();

@@ -26,15 +26,8 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
                 };
                 let found: Vec<_> = servers.iter().map(point_of).collect();
                 let spots: Vec<_> = found.iter().map(|point| point.and_then(|point| drawn(point))).collect();
-                Line {
-                    name: variant.name.clone(),
-                    style,
-                    reference: false,
-                    is_named_before: false,
-                    gaps: gaps(&spots, |at| found[at].is_some()),
-                    points: spots,
-                    invalid: vec![],
-                }
+                let gaps = gaps(&spots, |at| found[at].is_some());
+                Line { name: variant.name.clone(), style, gaps, points: spots, ..Line::default() }
             };
             let facet = name(study, &key, &[]);
             let categories: Vec<String> = servers.iter().map(value_text).collect();
@@ -46,7 +39,6 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
                 .collect();
             lines.extend(published(study, &points, ("server", &categories), "tps"));
             Ladder {
-                scale: crate::scale::Scale::default(),
                 metric: "versions".into(),
                 title: if facet.is_empty() {
                     "TPS by version".to_owned()
@@ -55,20 +47,18 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
                 },
                 facet,
                 unit: "committed transactions per second",
-                x: String::new(),
                 categories,
-                bars: false,
                 lines,
+                ..Ladder::default()
             }
         })
         .collect();
     Some(Section {
-        drawings: Vec::new(),
         id: "versions",
         title: "Throughput by version",
         hint: "Versions in the order of the study, one line for each variant of the settings; axes start at zero.".to_owned(),
         charts,
-        tables: Vec::new(),
+        ..Section::default()
     })
 }
 

@@ -18,6 +18,9 @@ pub struct BulkRows<'a> {
     values: u64,
 }
 
+/// Pushes the values of the next row; `false`: that was the last one.
+pub type BulkSource<'a> = &'a mut dyn FnMut(&mut BulkRows<'_>) -> bool;
+
 impl BulkRows<'_> {
     /// The next value; `None` is NULL.
     #[inline]
@@ -45,11 +48,7 @@ pub(super) fn push_head(packet: &mut Vec<u8>, id: u32, params: usize) {
 
 /// Appends what `source` gives until the packet is `full_bytes` long or there is no more. Returns whether there is more,
 /// and how many values there are.
-pub(super) fn push_rows(
-    packet: &mut Vec<u8>,
-    full_bytes: usize,
-    source: &mut dyn FnMut(&mut BulkRows<'_>) -> bool,
-) -> (bool, u64) {
+pub(super) fn push_rows(packet: &mut Vec<u8>, full_bytes: usize, source: BulkSource<'_>) -> (bool, u64) {
     let mut rows = BulkRows { packet, values: 0 };
     let mut has_more = true;
     while has_more && rows.packet.len() < full_bytes {

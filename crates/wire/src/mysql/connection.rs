@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use super::answer::{Answer, Dialect, Event, server_error};
-use super::bulk::{BulkRows, push_head, push_rows};
+use super::bulk::{BulkSource, push_head, push_rows};
 use super::framing::{HEADER_BYTES, Reader, Whole, begin, finish, header, join, malformed};
 use super::handshake::{Greeting, LogIn, capability, push_log_in, push_tls_request};
 use super::login::{LoginProcess, Step};
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::limits::{COLUMNS_MAX, CONTROL_BYTES_MAX, LOGIN_BYTES_MAX, ROW_BYTES_MAX};
 use crate::target::{Target, TlsMode};
 use crate::transport::Transport;
-use crate::value::{Cell, Done, ParamType, ResultSet, Row, ServerInfo, Value};
+use crate::value::{Cell, Done, ParamType, ResultSet, Row, RowSource, ServerInfo, Value};
 
 const COM_QUIT: u8 = 0x01;
 const COM_QUERY: u8 = 0x03;
@@ -226,11 +226,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// See [`crate::Connection::load_rows`].
-    pub async fn load_rows(
-        &mut self,
-        sql: &str,
-        source: &mut dyn FnMut(&mut Vec<u8>) -> bool,
-    ) -> Result<Done, Error> {
+    pub async fn load_rows(&mut self, sql: &str, source: RowSource<'_>) -> Result<Done, Error> {
         self.send_command(COM_QUERY, sql.as_bytes()).await?;
         let outcome = self.send_rows(source).await;
         self.settle(outcome)
@@ -245,7 +241,7 @@ impl<T: Transport> Connection<T> {
     pub async fn execute_bulk(
         &mut self,
         statement: &Statement,
-        source: &mut dyn FnMut(&mut BulkRows<'_>) -> bool,
+        source: BulkSource<'_>,
     ) -> Result<Done, Error> {
         if !self.has_bulk || statement.params_len() == 0 {
             return Err(Error::Unsupported(
@@ -266,10 +262,6 @@ impl<T: Transport> Connection<T> {
     }
 
     /// See [`crate::Connection::close`].
-    pub async fn close(mut self) {
-        self.say_good_bye().await;
-    }
-
     pub(crate) async fn say_good_bye(&mut self) {
         if self.is_busy {
             return;
@@ -481,11 +473,7 @@ impl<T: Transport> Connection<T> {
 
     /// Sends packets of rows. The server finds the next one waiting when it has finished with one: its answer is read
     /// after that was sent.
-    async fn send_bulk(
-        &mut self,
-        statement: &Statement,
-        source: &mut dyn FnMut(&mut BulkRows<'_>) -> bool,
-    ) -> Result<Done, Error> {
+    async fn send_bulk(&mut self, statement: &Statement, source: BulkSource<'_>) -> Result<Done, Error> {
         let params = statement.params_len();
         let (mut has_more, mut unanswered) = (true, VecDeque::with_capacity(2));
         let (mut done, mut failed) = (Done::default(), Ok(()));
@@ -533,7 +521,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Streams `source` to a server that has been sent a LOAD DATA LOCAL.
-    async fn send_rows(&mut self, source: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> Result<Done, Error> {
+    async fn send_rows(&mut self, source: RowSource<'_>) -> Result<Done, Error> {
         let whole = self.read_packet(CONTROL_BYTES_MAX).await?;
         let event = self.answer.accept(whole.payload(self.channel.unread()));
         self.channel.consume(whole.wire_len);

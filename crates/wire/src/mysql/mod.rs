@@ -15,6 +15,6 @@ mod statement;
 #[cfg(test)]
 mod tests;
 
-pub use bulk::BulkRows;
+pub use bulk::{BulkRows, BulkSource};
 pub use connection::Connection;
 pub use statement::Statement;

@@ -17,7 +17,7 @@ use crate::channel::Channel;
 use crate::error::{Error, ServerError};
 use crate::target::{Target, TlsMode};
 use crate::transport::Transport;
-use crate::value::{Cell, Done, ParamType, ResultSet, Row, ServerInfo, Value};
+use crate::value::{Cell, Done, ParamType, ResultSet, Row, RowSource, ServerInfo, Value};
 
 /// A session with a PostgreSQL server.
 #[derive(Debug)]
@@ -196,11 +196,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// See [`crate::Connection::load_rows`].
-    pub async fn load_rows(
-        &mut self,
-        sql: &str,
-        source: &mut dyn FnMut(&mut Vec<u8>) -> bool,
-    ) -> Result<Done, Error> {
+    pub async fn load_rows(&mut self, sql: &str, source: RowSource<'_>) -> Result<Done, Error> {
         check_text(sql)?;
         self.begin()?;
         frontend::query(&mut self.channel.output, sql);
@@ -245,10 +241,6 @@ impl<T: Transport> Connection<T> {
     }
 
     /// See [`crate::Connection::close`].
-    pub async fn close(mut self) {
-        self.say_good_bye().await;
-    }
-
     pub(crate) async fn say_good_bye(&mut self) {
         if self.begin().is_ok() {
             frontend::terminate(&mut self.channel.output);

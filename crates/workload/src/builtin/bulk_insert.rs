@@ -17,7 +17,7 @@ use crate::loader::{self, LoadPlan};
 use crate::options::{ENGINE, Options, TABLE_OPTIONS};
 use crate::random::digits;
 use crate::{
-    Baseline, Check, Configured, Dialect, Error, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
+    Baseline, Check, Configured, Dialect, Error, Given, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
     Progress, Ran, StatementDoc,
 };
 
@@ -43,7 +43,7 @@ pub(super) const WORKLOAD: Single = Single {
     configure,
 };
 
-fn configure(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Box<dyn Configured>, OptionError> {
+fn configure(given: &Given, dialect: Dialect) -> Result<Box<dyn Configured>, OptionError> {
     let options = Options::for_server("bulk_insert", OPTIONS, given, &dialect)?;
     let tables = options.count("tables");
     Ok(Box::new(ConfiguredBulk {
@@ -115,7 +115,7 @@ impl Configured for ConfiguredBulk {
 
     fn load(&self, at: &LoadAt, progress: &(dyn Fn(Progress) + Sync)) -> Result<LoadReport, Error> {
         let schema = Schema::of(&self.options, &self.dialect);
-        let columns = &[("id", "INTEGER NOT NULL"), ("k", "INTEGER DEFAULT '0' NOT NULL")];
+        let columns = "id INTEGER NOT NULL, k INTEGER DEFAULT '0' NOT NULL";
         let tables = self.names().map(|name| {
             let (name, key) = (name.as_str(), Key::Primary("id"));
             schema.table(Table { name, columns, key, after: Vec::new(), rows: 0 }, |_, _| ())

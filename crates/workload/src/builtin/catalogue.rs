@@ -1,20 +1,19 @@
 //! A shop's catalogue that is only read, from memory: after the load of AnandTech's server tests of 2004 to 2006,
 //! whose data and queries were never published; see [`DESCRIPTION`].
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use wire::ParamType;
 
 use super::Single;
 use super::drawn::{Drawn, Own};
-use super::schema::{Key, Schema, Table};
+use super::schema::{Key, Schema, Table, numbers};
 use crate::engine::sums::{Sum, Wanted};
 use crate::engine::{Draw, DrawnWorkload, Program, StatementClass};
 use crate::loader::TableLoad;
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::random::{Rng, digit_groups, digits};
-use crate::{Dialect, OptionError, OptionSpec};
+use crate::{Dialect, Given, OptionError, OptionSpec};
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::real(
@@ -60,7 +59,7 @@ pub(super) const WORKLOAD: Single = Single {
     configure: |given, dialect| Ok(Box::new(configured(given, dialect)?)),
 };
 
-fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Drawn<Shop>, OptionError> {
+fn configured(given: &Given, dialect: Dialect) -> Result<Drawn<Shop>, OptionError> {
     let options = Options::for_server("catalogue", OPTIONS, given, &dialect)?;
     let shop = Shop::of_scale(options.real("scale"));
     let workload =
@@ -210,13 +209,12 @@ impl Own for Drawn<Shop> {
     }
 
     fn tables(&self) -> Vec<TableLoad<'_>> {
-        const INT: &str = "INTEGER NOT NULL";
         let Shop { products, customers, orders } = self.workload.draw;
         vec![
             self.table(
                 Table {
                     name: "category",
-                    columns: &[("id", INT), ("department", INT), ("name", "VARCHAR(40) NOT NULL")],
+                    columns: "id INTEGER NOT NULL, department INTEGER NOT NULL, name VARCHAR(40) NOT NULL",
                     key: Key::Primary("id"),
                     after: vec!["CREATE INDEX category_1 ON category (department)".to_owned()],
                     rows: CATEGORIES,
@@ -230,16 +228,9 @@ impl Own for Drawn<Shop> {
             self.table(
                 Table {
                     name: "product",
-                    columns: &[
-                        ("id", INT),
-                        ("category_id", INT),
-                        ("maker", INT),
-                        ("price", INT),
-                        ("stock", INT),
-                        ("rating", INT),
-                        ("name", "VARCHAR(60) NOT NULL"),
-                        ("description", "VARCHAR(250) NOT NULL"),
-                    ],
+                    columns: "id INTEGER NOT NULL, category_id INTEGER NOT NULL, maker INTEGER NOT NULL, \
+                              price INTEGER NOT NULL, stock INTEGER NOT NULL, rating INTEGER NOT NULL, \
+                              name VARCHAR(60) NOT NULL, description VARCHAR(250) NOT NULL",
                     key: Key::Primary("id"),
                     after: vec!["CREATE INDEX product_1 ON product (category_id, price)".to_owned()],
                     rows: products,
@@ -258,13 +249,8 @@ impl Own for Drawn<Shop> {
             self.table(
                 Table {
                     name: "orders",
-                    columns: &[
-                        ("id", INT),
-                        ("customer_id", INT),
-                        ("day", INT),
-                        ("status", INT),
-                        ("total", INT),
-                    ],
+                    columns: "id INTEGER NOT NULL, customer_id INTEGER NOT NULL, day INTEGER NOT NULL, \
+                              status INTEGER NOT NULL, total INTEGER NOT NULL",
                     key: Key::Primary("id"),
                     after: vec!["CREATE INDEX orders_1 ON orders (customer_id)".to_owned()],
                     rows: orders,
@@ -280,13 +266,8 @@ impl Own for Drawn<Shop> {
             self.table(
                 Table {
                     name: "order_line",
-                    columns: &[
-                        ("order_id", INT),
-                        ("line", INT),
-                        ("product_id", INT),
-                        ("quantity", INT),
-                        ("price", INT),
-                    ],
+                    columns: "order_id INTEGER NOT NULL, line INTEGER NOT NULL, product_id INTEGER NOT NULL, \
+                              quantity INTEGER NOT NULL, price INTEGER NOT NULL",
                     key: Key::Primary("order_id, line"),
                     after: vec!["CREATE INDEX order_line_1 ON order_line (product_id)".to_owned()],
                     rows: orders * LINES,
@@ -312,17 +293,9 @@ impl Own for Drawn<Shop> {
     }
 }
 
-/// Numbers with a tab after each.
-fn numbers(all: &[u64], out: &mut Vec<u8>) {
-    for &number in all {
-        digits(number, out);
-        out.push(b'\t');
-    }
-}
-
 /// What is drawn, for the test of all workloads.
 #[cfg(test)]
-pub(super) fn drawn(given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
+pub(super) fn drawn(given: &Given, dialect: Dialect) -> u64 {
     crate::engine::seen::checksum(&configured(given, dialect).expect("good options").workload)
 }
 
@@ -331,6 +304,7 @@ mod tests {
     use super::*;
     use crate::engine::seen;
     use crate::{Flavor, Version};
+    use std::collections::BTreeMap;
 
     fn shop(scale: &str) -> Drawn<Shop> {
         let given = BTreeMap::from([("scale".to_owned(), scale.to_owned())]);

@@ -1,7 +1,6 @@
 //! dbSTRESS-like: objects with their history, after D. Kravtchuk's db_STRESS. His SQL and schema were not to be
 //! found; what is known of them and what is reconstructed is told in [`DESCRIPTION`].
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use load::StepResult;
@@ -15,7 +14,7 @@ use crate::engine::{Draw, DrawnWorkload, Program, StatementClass};
 use crate::loader::TableLoad;
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::random::{Rng, digit_groups, digits};
-use crate::{Dialect, Figure, Flavor, OptionError, OptionSpec};
+use crate::{Dialect, Figure, Flavor, Given, OptionError, OptionSpec};
 
 const TARGETS: &[&str] = &["same", "random"];
 
@@ -70,7 +69,7 @@ pub(super) const WORKLOAD: Single = Single {
     configure: |given, dialect| Ok(Box::new(configured(given, dialect)?)),
 };
 
-fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Drawn<Stress>, OptionError> {
+fn configured(given: &Given, dialect: Dialect) -> Result<Drawn<Stress>, OptionError> {
     let options = Options::for_server("dbstress", OPTIONS, given, &dialect)?;
     let partitions = options.count("history_partitions");
     if partitions > 0 && dialect.flavor == Flavor::Postgres && dialect.version.major < 11 {
@@ -276,15 +275,16 @@ fn name(rng: &mut Rng, out: &mut Vec<u8>) {
 const GENERATOR_VERSION: u32 = 2;
 
 impl Drawn<Stress> {
-    /// A table of the reference data or of objects.
+    /// A table of the reference data or of objects, all of which have names and notes.
     fn table<'a>(
         &self,
         name: &str,
-        columns: &[(&str, &str)],
+        columns: &str,
         rows: u64,
         push_row: impl Fn(&mut Rng, u64, &mut Vec<u8>) + Send + Sync + 'a,
     ) -> TableLoad<'a> {
         let seed = self.options.count("data_seed") ^ (name.len() as u64) << 40;
+        let columns = &format!("{columns}, name CHAR(40) NOT NULL, note CHAR(100) NOT NULL");
         Schema::of(&self.options, &self.workload.dialect).table(
             Table { name, columns, key: Key::Primary("ref"), after: Vec::new(), rows },
             move |row, out| push_row(&mut Rng::stream(seed, row), row, out),
@@ -310,14 +310,8 @@ impl Drawn<Stress> {
         };
         let history = Table {
             name: "history",
-            columns: &[
-                ("ref_object", "CHAR(10) NOT NULL"),
-                ("horder", "INTEGER NOT NULL"),
-                ("ref_stat", "CHAR(3) NOT NULL"),
-                ("begin_date", "CHAR(12) NOT NULL"),
-                ("end_date", "CHAR(12) NOT NULL"),
-                ("note", "CHAR(100) NOT NULL"),
-            ],
+            columns: "ref_object CHAR(10) NOT NULL, horder INTEGER NOT NULL, ref_stat CHAR(3) NOT NULL, \
+                      begin_date CHAR(12) NOT NULL, end_date CHAR(12) NOT NULL, note CHAR(100) NOT NULL",
             key,
             after: index.into_iter().collect(),
             rows: self.workload.draw.objects * HISTORY_ROWS,
@@ -356,7 +350,6 @@ impl Own for Drawn<Stress> {
     }
 
     fn tables(&self) -> Vec<TableLoad<'_>> {
-        const NAMED: [(&str, &str); 2] = [("name", "CHAR(40) NOT NULL"), ("note", "CHAR(100) NOT NULL")];
         let named = |rng: &mut Rng, out: &mut Vec<u8>| {
             out.push(b'\t');
             name(rng, out);
@@ -364,15 +357,14 @@ impl Own for Drawn<Stress> {
             note(rng, out);
             out.push(b'\n');
         };
-        let two = ("ref", "CHAR(2) NOT NULL");
         vec![
-            self.table("zone", &[two, NAMED[0], NAMED[1]], ZONES, move |rng, row, out| {
+            self.table("zone", "ref CHAR(2) NOT NULL", ZONES, move |rng, row, out| {
                 padded(row, 2, out);
                 named(rng, out);
             }),
             self.table(
                 "section",
-                &[two, ("ref_zone", "CHAR(2) NOT NULL"), NAMED[0], NAMED[1]],
+                "ref CHAR(2) NOT NULL, ref_zone CHAR(2) NOT NULL",
                 SECTIONS,
                 move |rng, row, out| {
                     padded(row, 2, out);
@@ -381,18 +373,13 @@ impl Own for Drawn<Stress> {
                     named(rng, out);
                 },
             ),
-            self.table(
-                "stat",
-                &[("ref", "CHAR(3) NOT NULL"), NAMED[0], NAMED[1]],
-                STATS,
-                move |rng, row, out| {
-                    padded(row, 3, out);
-                    named(rng, out);
-                },
-            ),
+            self.table("stat", "ref CHAR(3) NOT NULL", STATS, move |rng, row, out| {
+                padded(row, 3, out);
+                named(rng, out);
+            }),
             self.table(
                 "object",
-                &[("ref", "CHAR(10) NOT NULL"), ("ref_section", "CHAR(2) NOT NULL"), NAMED[0], NAMED[1]],
+                "ref CHAR(10) NOT NULL, ref_section CHAR(2) NOT NULL",
                 self.workload.draw.objects,
                 move |rng, row, out| {
                     padded(row + 1, 10, out);
@@ -444,7 +431,7 @@ fn history_row(rng: &mut Rng, row: u64, out: &mut Vec<u8>) {
 
 /// What is drawn, for the test of all workloads.
 #[cfg(test)]
-pub(super) fn drawn(given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
+pub(super) fn drawn(given: &Given, dialect: Dialect) -> u64 {
     crate::engine::seen::checksum(&configured(given, dialect).expect("good options").workload)
 }
 

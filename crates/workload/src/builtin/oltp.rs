@@ -6,15 +6,14 @@ mod data;
 mod mix;
 mod options;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::drawn::{Drawn, Own};
 use crate::engine::DrawnWorkload;
 use crate::engine::sums::{Sum, Wanted};
 use crate::loader::TableLoad;
-use crate::{Configured, Dialect, OptionError, OptionSpec, Workload};
-pub(super) use data::{C, PAD, sbtest_row};
+use crate::{Configured, Dialect, Given, OptionError, OptionSpec, Workload};
+pub(super) use data::{C_AND_PAD, sbtest_row};
 use mix::{Member, Mix};
 use options::Settings;
 
@@ -93,21 +92,13 @@ impl Workload for Oltp {
         options::specs(self.member)
     }
 
-    fn configure(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<Box<dyn Configured>, OptionError> {
+    fn configure(&self, given: &Given, dialect: Dialect) -> Result<Box<dyn Configured>, OptionError> {
         Ok(Box::new(self.configured(given, dialect)?))
     }
 }
 
 impl Oltp {
-    fn configured(
-        &self,
-        given: &BTreeMap<String, String>,
-        dialect: Dialect,
-    ) -> Result<Drawn<Mix>, OptionError> {
+    fn configured(&self, given: &Given, dialect: Dialect) -> Result<Drawn<Mix>, OptionError> {
         let settings = Settings::read(self.name, self.member, given, dialect)?;
         let (options, dialect) = (settings.options.clone(), settings.dialect.clone());
         let (is_prepared, is_atomic) = (settings.is_prepared, settings.is_atomic());
@@ -166,7 +157,7 @@ impl Own for Drawn<Mix> {
 
 /// What is drawn, for the test of all workloads.
 #[cfg(test)]
-pub(super) fn drawn(name: &str, given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
+pub(super) fn drawn(name: &str, given: &Given, dialect: Dialect) -> u64 {
     let member = MEMBERS.iter().find(|member| member.name == name).expect("a member");
     crate::engine::seen::checksum(&member.configured(given, dialect).expect("good options").workload)
 }

@@ -3,29 +3,30 @@
 use crate::Dialect;
 use crate::loader::TableLoad;
 use crate::options::Options;
+use crate::random::digits;
 
 /// How tables are made on one kind of server.
 #[derive(Debug)]
-pub(super) struct Schema {
-    pub(super) dialect: Dialect,
+pub(crate) struct Schema {
+    pub(crate) dialect: Dialect,
     /// What follows the columns of CREATE TABLE.
-    pub(super) suffix: String,
+    pub(crate) suffix: String,
 }
 
 /// A table.
-pub(super) struct Table<'a> {
-    pub(super) name: &'a str,
-    /// Name and type of each column.
-    pub(super) columns: &'a [(&'a str, &'a str)],
-    pub(super) key: Key<'a>,
+pub(crate) struct Table<'a> {
+    pub(crate) name: &'a str,
+    /// Name and type of each column, as CREATE TABLE has them.
+    pub(crate) columns: &'a str,
+    pub(crate) key: Key<'a>,
     /// Indexes, and what else is to be done once the rows are there.
-    pub(super) after: Vec<String>,
-    pub(super) rows: u64,
+    pub(crate) after: Vec<String>,
+    pub(crate) rows: u64,
 }
 
 /// The key that rows are found by, with its columns.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Key<'a> {
+pub(crate) enum Key<'a> {
     None,
     Primary(&'a str),
     /// An index of this name in place of the primary key.
@@ -34,14 +35,14 @@ pub(super) enum Key<'a> {
 
 impl Schema {
     /// With [`crate::options::ENGINE`] and [`crate::options::TABLE_OPTIONS`].
-    pub(super) fn of(options: &Options, dialect: &Dialect) -> Schema {
+    pub(crate) fn of(options: &Options, dialect: &Dialect) -> Schema {
         let (engine, more) = (options.text("mysql_storage_engine"), options.text("create_table_options"));
         Schema { suffix: dialect.table_options(engine, more), dialect: dialect.clone() }
     }
 
     /// The table with its rows, as [`TableLoad::push_row`] writes them. Its key stands in CREATE TABLE on InnoDB, which
     /// stores rows in it, and is built from the rows on PostgreSQL.
-    pub(super) fn table<'a>(
+    pub(crate) fn table<'a>(
         &self,
         table: Table<'_>,
         push_row: impl Fn(u64, &mut Vec<u8>) + Send + Sync + 'a,
@@ -54,15 +55,42 @@ impl Schema {
             (Key::Index(index, of), true) => (Some(format!(", KEY {index} ({of})")), None),
             (Key::Index(index, of), false) => (None, Some(format!("CREATE INDEX {index} ON {name} ({of})"))),
         };
-        let definitions: Vec<String> = columns.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
-        let (definitions, inline) = (definitions.join(", "), inline.unwrap_or_default());
+        let inline = inline.unwrap_or_default();
+        let names: Vec<&str> = columns.split(", ").filter_map(|column| column.split(' ').next()).collect();
         TableLoad {
             name: name.to_owned(),
-            create: vec![format!("CREATE TABLE {name} ({definitions}{inline}){}", self.suffix)],
-            columns: columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+            create: vec![format!("CREATE TABLE {name} ({columns}{inline}){}", self.suffix)],
+            columns: names.join(", "),
             rows,
             push_row: Box::new(push_row),
             after: later.into_iter().chain(after).collect(),
         }
+    }
+    /// A table of TPC-B, whose key counts its rows: `per_branch` of them for each of `branches`, each with its branch unless
+    /// it is one, and with what `rest` has of it.
+    pub(crate) fn balances<'a>(
+        &self,
+        name: &str,
+        key: &str,
+        columns: &str,
+        (branches, per_branch): (u64, u64),
+        rest: &'static [u8],
+    ) -> TableLoad<'a> {
+        let columns = &format!("{key} INTEGER NOT NULL, {columns}");
+        let (key, rows) = (Key::Primary(key), branches * per_branch);
+        self.table(Table { name, columns, key, after: Vec::new(), rows }, move |row, out| {
+            let branch = [row / per_branch + 1];
+            numbers(&[row + 1], out);
+            numbers(if per_branch > 1 { &branch } else { &[] }, out);
+            out.extend_from_slice(rest);
+        })
+    }
+}
+
+/// Numbers of a row with a tab after each.
+pub(crate) fn numbers(all: &[u64], out: &mut Vec<u8>) {
+    for &number in all {
+        digits(number, out);
+        out.push(b'\t');
     }
 }

@@ -5,7 +5,6 @@ mod data;
 mod distribution;
 mod mix;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::engine::DrawnWorkload;
 use crate::engine::sums::{Sum, Wanted};
 use crate::loader::TableLoad;
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS, ps_mode};
-use crate::{Dialect, OptionError, OptionSpec};
+use crate::{Dialect, Given, OptionError, OptionSpec};
 use distribution::Rows;
 use mix::{Mode, Transaction};
 
@@ -126,11 +125,7 @@ pub(super) const OLTP_05: Single = Single {
     configure: |given, dialect| Ok(Box::new(configured(Form::V05, given, dialect)?)),
 };
 
-fn configured(
-    form: Form,
-    given: &BTreeMap<String, String>,
-    dialect: Dialect,
-) -> Result<Drawn<Transaction>, OptionError> {
+fn configured(form: Form, given: &Given, dialect: Dialect) -> Result<Drawn<Transaction>, OptionError> {
     let of_form = if form == Form::V04 { &OLTP_04 } else { &OLTP_05 };
     let options = Options::for_server(of_form.name, of_form.options, given, &dialect)?;
     let (mode, tables) = match form {
@@ -210,7 +205,7 @@ impl Own for Drawn<Transaction> {
 
 /// What is drawn, for the test of all workloads.
 #[cfg(test)]
-pub(super) fn drawn(name: &str, given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
+pub(super) fn drawn(name: &str, given: &Given, dialect: Dialect) -> u64 {
     let form = if name == OLTP_04.name { Form::V04 } else { Form::V05 };
     crate::engine::seen::checksum(&configured(form, given, dialect).expect("good options").workload)
 }

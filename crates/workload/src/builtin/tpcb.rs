@@ -1,6 +1,5 @@
 //! TPC-B as pgbench runs it: one account, its teller and its branch, and a row of history.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use wire::ParamType;
@@ -13,8 +12,8 @@ use crate::engine::sums::{Sum, Wanted};
 use crate::engine::{Draw, DrawnWorkload, Program, StatementClass};
 use crate::loader::TableLoad;
 use crate::options::{ENGINE, Options, PS_MODE, TABLE_OPTIONS};
-use crate::random::{Rng, digits};
-use crate::{Check, Dialect, Error, OptionError, OptionSpec};
+use crate::random::Rng;
+use crate::{Check, Dialect, Error, Given, OptionError, OptionSpec};
 
 const ACCOUNTS: u64 = 100_000;
 const TELLERS: u64 = 10;
@@ -56,7 +55,7 @@ pub(super) const WORKLOAD: Single = Single {
     configure: |given, dialect| Ok(Box::new(configured(given, dialect)?)),
 };
 
-fn configured(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Drawn<Bank>, OptionError> {
+fn configured(given: &Given, dialect: Dialect) -> Result<Drawn<Bank>, OptionError> {
     let options = Options::for_server("tpcb", OPTIONS, given, &dialect)?;
     let bank = Bank {
         scale: options.count("scale"),
@@ -179,43 +178,26 @@ impl Own for Drawn<Bank> {
     }
 
     fn tables(&self) -> Vec<TableLoad<'_>> {
-        const ID: &str = "INTEGER NOT NULL";
-        const INT: &str = "INTEGER";
         let schema = Schema::of(&self.options, &self.workload.dialect);
-        // Each has an empty filler and, but for branches, a branch.
-        let balances = |name, columns: &[(&str, &str)], per_branch: u64| {
-            let (key, rows) = (Key::Primary(columns[0].0), self.workload.draw.scale * per_branch);
-            let has_branch = columns[1].0 == "bid";
-            schema.table(Table { name, columns, key, after: Vec::new(), rows }, move |row, out| {
-                digits(row + 1, out);
-                out.push(b'\t');
-                if has_branch {
-                    digits(row / per_branch + 1, out);
-                    out.push(b'\t');
-                }
-                out.extend_from_slice(b"0\t\n");
-            })
+        let branches = self.workload.draw.scale;
+        // The filler is empty.
+        let balances = |name, key, columns, per_branch| {
+            schema.balances(name, key, columns, (branches, per_branch), b"0\t\n")
         };
         let timestamp = schema.dialect.syntax().timestamp;
         let history = Table {
             name: "history",
-            columns: &[
-                ("tid", INT),
-                ("bid", INT),
-                ("aid", INT),
-                ("delta", INT),
-                ("mtime", timestamp),
-                ("filler", "CHAR(22)"),
-            ],
+            columns: &format!(
+                "tid INTEGER, bid INTEGER, aid INTEGER, delta INTEGER, mtime {timestamp}, filler CHAR(22)"
+            ),
             key: Key::None,
             after: Vec::new(),
             rows: 0,
         };
-        let filler = ("filler", "CHAR(84)");
         vec![
-            balances("accounts", &[("aid", ID), ("bid", INT), ("abalance", INT), filler], ACCOUNTS),
-            balances("tellers", &[("tid", ID), ("bid", INT), ("tbalance", INT), filler], TELLERS),
-            balances("branches", &[("bid", ID), ("bbalance", INT), ("filler", "CHAR(88)")], 1),
+            balances("accounts", "aid", "bid INTEGER, abalance INTEGER, filler CHAR(84)", ACCOUNTS),
+            balances("tellers", "tid", "bid INTEGER, tbalance INTEGER, filler CHAR(84)", TELLERS),
+            balances("branches", "bid", "bbalance INTEGER, filler CHAR(88)", 1),
             schema.table(history, |_, _| ()),
         ]
     }
@@ -248,6 +230,6 @@ impl Own for Drawn<Bank> {
 
 /// What is drawn, for the test of all workloads.
 #[cfg(test)]
-pub(super) fn drawn(given: &BTreeMap<String, String>, dialect: Dialect) -> u64 {
+pub(super) fn drawn(given: &Given, dialect: Dialect) -> u64 {
     crate::engine::seen::checksum(&configured(given, dialect).expect("good options").workload)
 }

@@ -24,8 +24,8 @@ use crate::engine::tally::Tally;
 use crate::loader;
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, TABLE_OPTIONS};
 use crate::{
-    Baseline, Check, Configured, Dialect, Error, Figure, LoadAt, LoadReport, Needs, OptionError, OptionSpec,
-    Progress, Ran, StatementDoc,
+    Baseline, Check, Configured, Dialect, Error, Figure, Given, LoadAt, LoadReport, Needs, OptionError,
+    OptionSpec, Progress, Ran, StatementDoc,
 };
 use data::Data;
 use draw::Kind;
@@ -82,7 +82,7 @@ pub(super) const WORKLOAD: Single = Single {
     configure,
 };
 
-fn configure(given: &BTreeMap<String, String>, dialect: Dialect) -> Result<Box<dyn Configured>, OptionError> {
+fn configure(given: &Given, dialect: Dialect) -> Result<Box<dyn Configured>, OptionError> {
     let options = Options::for_server("tpcc", OPTIONS, given, &dialect)?;
     Ok(Box::new(ConfiguredTpcc {
         data: Data {
@@ -138,7 +138,6 @@ impl Configured for ConfiguredTpcc {
         Needs {
             connections: sessions,
             prepared_statements: self.statement_plan().prepared_per_session() as u64 * u64::from(sessions),
-            local_infile: self.dialect.syntax().has_engines,
         }
     }
 

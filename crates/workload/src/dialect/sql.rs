@@ -46,8 +46,6 @@ pub struct Syntax {
     pub auto_bigint: &'static str,
     /// A point in time with microseconds where the server has them.
     pub timestamp: &'static str,
-    /// An 8-byte floating-point column.
-    pub double: &'static str,
     /// Whether CREATE TABLE takes an ENGINE clause.
     pub has_engines: bool,
     /// Bulk load of tab-separated text; `{table}` and `{columns}` are filled in.
@@ -58,8 +56,6 @@ pub struct Syntax {
     pub load_hints: &'static [&'static str],
     /// LOCK TABLES for reading and for writing; `{tables}` is filled in where a lock takes a list.
     pub unlock_tables: &'static str,
-    /// Whether a failed statement makes the rest of its transaction fail.
-    pub error_aborts_transaction: bool,
 }
 
 static MYSQL: Syntax = Syntax {
@@ -69,7 +65,6 @@ static MYSQL: Syntax = Syntax {
     auto_int: "INTEGER NOT NULL AUTO_INCREMENT",
     auto_bigint: "BIGINT NOT NULL AUTO_INCREMENT",
     timestamp: "DATETIME",
-    double: "DOUBLE",
     has_engines: true,
     bulk_load: "LOAD DATA LOCAL INFILE 'plimsoll' INTO TABLE {table} CHARACTER SET binary ({columns})",
     analyze: "ANALYZE TABLE {table}",
@@ -83,7 +78,6 @@ static MYSQL: Syntax = Syntax {
         "SET SESSION foreign_key_checks = 0 /*!80027 , innodb_ddl_buffer_size = 67108864 */",
     ],
     unlock_tables: "UNLOCK TABLES",
-    error_aborts_transaction: false,
 };
 
 static POSTGRES: Syntax = Syntax {
@@ -93,14 +87,12 @@ static POSTGRES: Syntax = Syntax {
     auto_int: "SERIAL",
     auto_bigint: "BIGSERIAL",
     timestamp: "TIMESTAMP",
-    double: "DOUBLE PRECISION",
     has_engines: false,
     bulk_load: "COPY {table} ({columns}) FROM STDIN",
     analyze: "VACUUM ANALYZE {table}",
     // The load is over when the last index is there, and a crash means loading anew; nothing waits for each commit.
     load_hints: &["SET synchronous_commit = off", "SET maintenance_work_mem = '256MB'"],
     unlock_tables: "COMMIT",
-    error_aborts_transaction: true,
 };
 
 impl Dialect {

@@ -140,11 +140,11 @@ pub(super) fn parse(file: &str, stem: &str, text: &str) -> Result<Script, Syntax
     }
     if let Some((_, line)) = parser.open {
         parser.line = line;
-        return Err(parser.error(1, "this statement does not end: a `;` is missing".to_owned()));
+        return Err(parser.error(1, "this statement does not end: a `;` is missing"));
     }
     if parser.script.transactions.iter().all(|t| !t.steps.iter().any(|s| matches!(s, Step::Run(_)))) {
         parser.line = parser.lines.len().saturating_sub(1);
-        return Err(parser.error(1, "the file has no statement to run".to_owned()));
+        return Err(parser.error(1, "the file has no statement to run"));
     }
     Ok(parser.script)
 }
@@ -162,18 +162,18 @@ fn is_name(text: &str) -> bool {
 }
 
 impl Parser<'_> {
-    fn error(&self, column: usize, message: String) -> SyntaxError {
+    fn error(&self, column: usize, message: impl Into<String>) -> SyntaxError {
         SyntaxError {
             file: self.file.to_owned(),
             line: self.line + 1,
             column,
-            message,
+            message: message.into(),
             text: self.lines.get(self.line).unwrap_or(&"").to_string(),
         }
     }
 
     /// An error at a part of the current line.
-    fn error_at(&self, part: &str, message: String) -> SyntaxError {
+    fn error_at(&self, part: &str, message: impl Into<String>) -> SyntaxError {
         let line = self.lines.get(self.line).copied().unwrap_or("");
         let offset = (part.as_ptr() as usize).wrapping_sub(line.as_ptr() as usize);
         let column = if offset <= line.len() { line[..offset].chars().count() + 1 } else { 1 };
@@ -189,7 +189,7 @@ impl Parser<'_> {
             let (name, rest) = word(rest);
             let (default, help) = word(rest);
             if !is_name(name) || name != name.to_ascii_lowercase() {
-                return Err(self.error_at(name, "\\option wants a lower-case name and a default".to_owned()));
+                return Err(self.error_at(name, "\\option wants a lower-case name and a default"));
             }
             if default.is_empty() {
                 return Err(self.error_at(name, format!("the option {name} has no default")));
@@ -334,7 +334,7 @@ impl Parser<'_> {
                     }
                 }
                 Some('?') => {
-                    let mut error = self.error(1, "write :name for a parameter, not ?".to_owned());
+                    let mut error = self.error(1, "write :name for a parameter, not ?");
                     error.line = first + 1;
                     return Err(error);
                 }
@@ -386,9 +386,7 @@ impl Parser<'_> {
             }
             "\\check" => {
                 if rest.is_empty() {
-                    return Err(
-                        self.error_at(directive, "\\check wants a name for what must hold".to_owned())
-                    );
+                    return Err(self.error_at(directive, "\\check wants a name for what must hold"));
                 }
                 self.section = Section::Check(rest.trim().to_owned());
                 Ok(())
@@ -396,9 +394,7 @@ impl Parser<'_> {
             "\\transaction" => self.begin_transaction(directive, rest),
             "\\name" => {
                 if !is_name(rest.trim()) {
-                    return Err(
-                        self.error_at(directive, "\\name wants a name for the next statement".to_owned())
-                    );
+                    return Err(self.error_at(directive, "\\name wants a name for the next statement"));
                 }
                 self.name = Some(rest.trim().to_owned());
                 Ok(())
@@ -407,7 +403,7 @@ impl Parser<'_> {
                 self.only = match rest.trim() {
                     "mysql" => Only::Mysql,
                     "postgres" => Only::Postgres,
-                    _ => return Err(self.error_at(directive, "\\only wants mysql or postgres".to_owned())),
+                    _ => return Err(self.error_at(directive, "\\only wants mysql or postgres")),
                 };
                 Ok(())
             }
@@ -425,7 +421,7 @@ impl Parser<'_> {
         if rest.trim().is_empty() || rest.trim_start().starts_with("--") {
             Ok(())
         } else {
-            Err(self.error_at(rest, "nothing is expected here".to_owned()))
+            Err(self.error_at(rest, "nothing is expected here"))
         }
     }
 
@@ -433,7 +429,7 @@ impl Parser<'_> {
     fn begin_transaction(&mut self, directive: &str, rest: &str) -> Result<(), SyntaxError> {
         let (name, rest) = word(rest);
         if !is_name(name) {
-            return Err(self.error_at(directive, "\\transaction wants a name".to_owned()));
+            return Err(self.error_at(directive, "\\transaction wants a name"));
         }
         let (keyword, number) = word(rest);
         let weight = match keyword {
@@ -441,8 +437,8 @@ impl Parser<'_> {
             "weight" => number
                 .trim()
                 .parse::<u32>()
-                .map_err(|_| self.error_at(number, "a weight is a whole number from 0 up".to_owned()))?,
-            _ => return Err(self.error_at(keyword, "\\transaction NAME [weight N]".to_owned())),
+                .map_err(|_| self.error_at(number, "a weight is a whole number from 0 up"))?,
+            _ => return Err(self.error_at(keyword, "\\transaction NAME [weight N]")),
         };
         if self.script.transactions.iter().any(|known| known.name == name) {
             return Err(self.error_at(name, format!("there is a transaction {name} already")));
@@ -456,10 +452,10 @@ impl Parser<'_> {
     fn set(&mut self, directive: &str, rest: &str, stem: &str) -> Result<(), SyntaxError> {
         let (name, source) = word(rest);
         if !is_name(name) {
-            return Err(self.error_at(directive, "\\set wants a name and an expression".to_owned()));
+            return Err(self.error_at(directive, "\\set wants a name and an expression"));
         }
         if self.section != Section::Transaction {
-            return Err(self.error_at(directive, "\\set belongs into a transaction".to_owned()));
+            return Err(self.error_at(directive, "\\set belongs into a transaction"));
         }
         let expr = self.expression(source)?;
         let kind = self.kind(&expr, source)?;
@@ -490,7 +486,7 @@ impl Parser<'_> {
             .unwrap_or((trimmed, 1_000_000));
         let expr = self.expression(source)?;
         if self.kind(&expr, source)? == Type::Text {
-            return Err(self.error_at(source, "\\sleep wants a number".to_owned()));
+            return Err(self.error_at(source, "\\sleep wants a number"));
         }
         let line = self.line + 1;
         self.transaction(stem).steps.push(Step::Sleep { expr, unit_us, line });
@@ -534,8 +530,7 @@ impl Parser<'_> {
     }
 
     fn kind(&self, expr: &Expr, source: &str) -> Result<Type, SyntaxError> {
-        expr.kind(&self.script.types)
-            .ok_or_else(|| self.error_at(source, "text cannot be calculated with".to_owned()))
+        expr.kind(&self.script.types).ok_or_else(|| self.error_at(source, "text cannot be calculated with"))
     }
 
     fn expression(&self, source: &str) -> Result<Expr, SyntaxError> {

@@ -11,13 +11,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use hub::Place;
 use stats::rng::Rng;
 
 use self::made::World;
 use self::readers::{Asked, Sample, Vegeta};
-use super::lab::{Server, build_plimsoll, cpu_of};
+use super::lab::{Server, cpu_of};
+use super::told;
 
 const FIRST_SCREEN_MS_MAX: f64 = 200.0;
 const MIX_P99_MS_MAX: f64 = 100.0;
@@ -28,138 +29,91 @@ struct Kind {
     name: &'static str,
     /// Of a hundred requests of the mix.
     share: usize,
-    /// One of its pages.
-    path: fn(&World, &mut Rng) -> String,
+    /// What stands in braces is drawn.
+    path: &'static str,
 }
 
-fn any<'a>(world: &'a World, rng: &mut Rng) -> &'a made::Drawn {
-    &world.bundles[rng.below(world.bundles.len())]
-}
-
-fn with_files<'a>(world: &'a World, rng: &mut Rng) -> &'a made::Drawn {
-    let all = world.with_files();
-    &all[rng.below(all.len())]
-}
-
-const KINDS: &[Kind] = &[
-    Kind { name: "list", share: 20, path: |_, _| "/".to_owned() },
-    Kind {
-        name: "list, older ones",
-        share: 4,
-        path: |world, rng| format!("/search?page={}", 1 + rng.below(world.bundles.len().div_ceil(50))),
-    },
-    Kind { name: "study", share: 20, path: |world, rng| format!("/bundle/{}", any(world, rng).id) },
-    Kind {
-        name: "claim",
-        share: 14,
-        path: |world, rng| {
-            let drawn = any(world, rng);
-            format!("/claim/{}", world.claim_id(drawn, rng))
-        },
-    },
-    Kind {
-        name: "compare",
-        share: 5,
-        path: |world, rng| {
-            let one = any(world, rng);
-            format!("/compare?with={}&with={}", one.id, world.sibling(one, rng).id)
-        },
-    },
-    Kind {
-        name: "history",
-        share: 5,
-        path: |world, rng| {
-            let flavor = world.flavor(any(world, rng));
-            format!("/history/{flavor}/{}", ["tps", "p95", "p99"][rng.below(3)])
-        },
-    },
-    Kind {
-        name: "host",
-        share: 6,
-        path: |world, rng| format!("/host/{}", world.fingerprint(any(world, rng))),
-    },
-    Kind {
-        name: "server",
-        share: 6,
-        path: |world, rng| format!("/server/{}", world.server(any(world, rng))),
-    },
-    Kind {
-        name: "report",
-        share: 6,
-        path: |world, rng| format!("/bundle/{}/report", with_files(world, rng).id),
-    },
-    Kind {
-        name: "bundle",
-        share: 2,
-        path: |world, rng| format!("/bundle/{}/file", with_files(world, rng).id),
-    },
-    Kind { name: "style", share: 4, path: |_, _| "/hub.css".to_owned() },
-    Kind { name: "script of charts", share: 2, path: |_, _| "/charts.js".to_owned() },
-    Kind { name: "places", share: 2, path: |_, _| "/places".to_owned() },
-    Kind { name: "search, common", share: 4, path: |_, _| "/search?q=mariadb+oltp".to_owned() },
-    Kind {
-        name: "search, one study",
-        share: 3,
-        path: |world, rng| format!("/search?q={}", world.study_name(any(world, rng))),
-    },
-    Kind {
-        name: "search, nothing",
-        share: 1,
-        path: |_, rng| format!("/search?q=nothing{}", rng.below(1000)),
-    },
-    Kind { name: "feed", share: 4, path: |_, _| "/feed.atom".to_owned() },
-    Kind { name: "JSON, list", share: 2, path: |_, _| "/api/v1/front".to_owned() },
-    Kind {
-        name: "JSON, study",
-        share: 2,
-        path: |world, rng| format!("/api/v1/bundles/{}", any(world, rng).id),
-    },
-    Kind {
-        name: "JSON, history",
-        share: 2,
-        path: |world, rng| format!("/api/v1/history/{}/tps", world.flavor(any(world, rng))),
-    },
+const KINDS: [Kind; 20] = [
+    Kind { name: "list", share: 20, path: "/" },
+    Kind { name: "list, older ones", share: 4, path: "/search?page={page}" },
+    Kind { name: "study", share: 20, path: "/bundle/{id}" },
+    Kind { name: "claim", share: 14, path: "/claim/{claim}" },
+    Kind { name: "compare", share: 5, path: "/compare?with={id}&with={sibling}" },
+    Kind { name: "history", share: 5, path: "/history/{flavor}/{metric}" },
+    Kind { name: "host", share: 6, path: "/host/{host}" },
+    Kind { name: "server", share: 6, path: "/server/{server}" },
+    Kind { name: "report", share: 6, path: "/bundle/{with_files}/report" },
+    Kind { name: "bundle", share: 2, path: "/bundle/{with_files}/file" },
+    Kind { name: "style", share: 4, path: "/hub.css" },
+    Kind { name: "script of charts", share: 2, path: "/charts.js" },
+    Kind { name: "places", share: 2, path: "/places" },
+    Kind { name: "search, common", share: 4, path: "/search?q=mariadb+oltp" },
+    Kind { name: "search, one study", share: 3, path: "/search?q={study}" },
+    Kind { name: "search, nothing", share: 1, path: "/search?q=nothing{number}" },
+    Kind { name: "feed", share: 4, path: "/feed.atom" },
+    Kind { name: "JSON, list", share: 2, path: "/api/v1/front" },
+    Kind { name: "JSON, study", share: 2, path: "/api/v1/bundles/{id}" },
+    Kind { name: "JSON, history", share: 2, path: "/api/v1/history/{flavor}/tps" },
 ];
 
+impl Kind {
+    /// The path of one of its pages, of a bundle that is drawn where it is of one.
+    fn path(&self, world: &World, rng: &mut Rng) -> String {
+        let mut bundle = None;
+        let parts = self.path.split_inclusive('}').map(|part| {
+            let Some((text, mark)) = part.split_once('{') else { return part.to_owned() };
+            let value = match mark.trim_end_matches('}') {
+                "page" => (1 + rng.below(world.bundles.len().div_ceil(50))).to_string(),
+                "number" => rng.below(1000).to_string(),
+                "metric" => ["tps", "p95", "p99"][rng.below(3)].to_owned(),
+                "with_files" => world.with_files()[rng.below(world.with_files().len())].id.clone(),
+                mark => {
+                    let of = *bundle.get_or_insert_with(|| &world.bundles[rng.below(world.bundles.len())]);
+                    match mark {
+                        "id" => of.id.clone(),
+                        "claim" => world.claim_id(of, rng),
+                        "sibling" => world.sibling(of, rng).id.clone(),
+                        "flavor" => world.flavor(of).to_owned(),
+                        "host" => world.fingerprint(of).to_owned(),
+                        "server" => world.server(of).to_owned(),
+                        _ => world.study_name(of).to_owned(),
+                    }
+                }
+            };
+            format!("{text}{value}")
+        });
+        parts.collect()
+    }
+}
+
+#[derive(clap::Parser)]
 struct Arguments {
+    #[arg(long, default_value_t = 10_000)]
     bundles: usize,
+    /// `sqlite`, `postgres[@VERSION]`, or a URL.
+    #[arg(long, default_value = "sqlite")]
     db: String,
+    #[arg(long, default_value_t = 100)]
     requests: usize,
+    #[arg(long, default_value_t = 200.0)]
     rate: f64,
+    #[arg(long, default_value_t = 90.0)]
     seconds: f64,
 }
 
-fn arguments(words: &[&str]) -> Result<Arguments> {
-    let usage = "usage: cargo xtask bench hub [--bundles 10000] [--db sqlite | postgres[@VERSION] | postgres://...] \
-                 [--requests 100] [--rate 200] [--seconds 90]";
-    let mut asked =
-        Arguments { bundles: 10_000, db: "sqlite".to_owned(), requests: 100, rate: 200.0, seconds: 90.0 };
-    for pair in words.chunks(2) {
-        match *pair {
-            ["--bundles", count] => asked.bundles = count.parse().context(usage)?,
-            ["--db", db] => asked.db = db.to_owned(),
-            ["--requests", count] => asked.requests = count.parse().context(usage)?,
-            ["--rate", rate] => asked.rate = rate.parse().context(usage)?,
-            ["--seconds", seconds] => asked.seconds = seconds.parse().context(usage)?,
-            _ => bail!(usage),
-        }
-    }
-    let is_sound = asked.bundles > 0 && asked.requests > 0 && asked.rate > 0.0 && asked.seconds > 0.0;
-    ensure!(is_sound, usage);
-    Ok(asked)
-}
-
 pub(super) fn run(words: &[&str]) -> Result<bool> {
-    let asked = arguments(words)?;
+    let asked: Arguments = crate::asked("bench hub", words);
+    let is_sound = asked.bundles > 0 && asked.requests > 0 && asked.rate > 0.0 && asked.seconds > 0.0;
+    ensure!(is_sound, "none of these is nothing: --bundles, --requests, --rate, --seconds");
     let vegeta = Vegeta::find()?;
-    let plimsoll = build_plimsoll()?;
+    let plimsoll = crate::plimsoll()?;
     let folder = tempfile::tempdir()?;
     // Dropped last: the hub's own database server.
     let mut server = None;
     let db = match &*asked.db {
         "sqlite" => format!("sqlite:{}", folder.path().join("hub.db").display()),
         url if url.contains("://") => url.to_owned(),
-        selector => server.insert(Server::deploy(&plimsoll, selector)?).url_of("postgres")?,
+        selector => server.insert(Server::deploy(&plimsoll, selector)?).url_of("postgres"),
     };
     let place: Place = db.parse().map_err(|why: String| anyhow::anyhow!("--db: {why}"))?;
     let world = World::new(asked.bundles, SEED)?;
@@ -173,8 +127,7 @@ pub(super) fn run(words: &[&str]) -> Result<bool> {
     let read = || vegeta.read(&requests, asked.rate, folder.path());
     let is_held = mix(&hub, &requests, &place, &asked, read)?;
     let is_reached = are_quick && (is_held || !matches!(place, Place::Sqlite(_)));
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    told(is_reached)
 }
 
 /// What else a reader of the figures has to know.
@@ -197,11 +150,11 @@ fn one_by_one(hub: &Hub, world: &World, requests: usize) -> Result<bool> {
     );
     let agent = readers::agent();
     let (mut rng, mut are_quick) = (Rng::new(SEED), true);
-    for kind in KINDS {
+    for kind in &KINDS {
         let mut bytes = 0;
         let mut times = Vec::with_capacity(requests);
         for _ in 0..requests {
-            let url = format!("{}{}", hub.root, (kind.path)(world, &mut rng));
+            let url = format!("{}{}", hub.root, kind.path(world, &mut rng));
             let began = Instant::now();
             bytes = bytes.max(readers::get(&agent, &url)?);
             times.push(began.elapsed().as_secs_f64() * 1e3);
@@ -235,7 +188,7 @@ fn drawn(hub: &Hub, world: &World, asked: &Arguments) -> Result<Vec<Asked>> {
             }
         });
         let kind = at.context("a share of the mix")?;
-        Ok(Asked { kind, url: format!("{}{}", hub.root, (KINDS[kind].path)(world, &mut rng)) })
+        Ok(Asked { kind, url: format!("{}{}", hub.root, KINDS[kind].path(world, &mut rng)) })
     };
     (0..(asked.rate * asked.seconds) as usize).map(|_| draw()).collect()
 }

@@ -13,14 +13,15 @@
 mod queue;
 mod real;
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use stats::line::{Count, Cut, End, Next, Probe, Purpose, Rules, Search, Seen, is_cut};
 use stats::rng::Rng;
 
-use queue::{Habit, Model, Queue, Service};
+use self::queue::{Habit, Model, Queue, Service};
+use super::told;
 
 const WITHIN: f64 = 0.05;
 const WITHIN_SHARE_MIN: f64 = 0.95;
@@ -184,16 +185,8 @@ fn share(outcomes: &[&(usize, Outcome)], is: impl Fn(&(usize, Outcome)) -> bool)
     outcomes.iter().filter(|outcome| is(outcome)).count() as f64 / outcomes.len().max(1) as f64
 }
 
-/// What is searched for on the simulated clock.
-struct Asked {
-    searches: usize,
-    /// Of the first search; the search was tuned on those from 0 on.
-    seed: u64,
-    is_hard: bool,
-}
-
-fn simulated(asked: &Asked) -> bool {
-    let Asked { searches, seed: first, is_hard } = *asked;
+/// On the simulated clock; `first` is the seed of the first search.
+fn simulated(searches: usize, first: u64, is_hard: bool) -> bool {
     let began = Instant::now();
     let cases = cases(is_hard);
     println!("{} servers whose line is known ({:.0} s)", cases.len(), began.elapsed().as_secs_f64());
@@ -247,25 +240,27 @@ fn simulated(asked: &Asked) -> bool {
     within >= WITHIN_SHARE_MIN && covered >= COVERED_SHARE_MIN && longest <= BUDGET_S
 }
 
+#[derive(clap::Parser)]
+struct Arguments {
+    /// By default 2,000 on the simulated clock and 12 in real time.
+    #[arg(long)]
+    searches: Option<usize>,
+    /// Of the first search; the search was tuned on those from 0 on.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Lines at 0.9 to 0.96 of the capacity.
+    #[arg(long)]
+    hard: bool,
+    /// In real time: each search becomes a line of this file.
+    #[arg(long)]
+    real: Option<PathBuf>,
+}
+
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let usage = "usage: cargo xtask bench line-search [--searches N] [--seed N] [--hard] | --real FILE [--searches N]";
-    let mut asked = Asked { searches: 2_000, seed: 0, is_hard: false };
-    let (mut real, mut some) = (None, None);
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        match *word {
-            "--searches" => some = Some(words.next().context(usage)?.parse().context(usage)?),
-            "--seed" => asked.seed = words.next().context(usage)?.parse().context(usage)?,
-            "--hard" => asked.is_hard = true,
-            "--real" => real = Some(Path::new(words.next().context(usage)?)),
-            _ => bail!(usage),
-        }
-    }
-    asked.searches = some.unwrap_or(asked.searches);
-    let is_reached = match real {
-        Some(file) => real::run(file, some.unwrap_or(real::SEARCHES))?,
-        None => simulated(&asked),
+    let asked: Arguments = crate::asked("bench line-search", arguments);
+    let is_reached = match &asked.real {
+        Some(file) => real::run(file, asked.searches.unwrap_or(real::SEARCHES))?,
+        None => simulated(asked.searches.unwrap_or(2_000), asked.seed, asked.hard),
     };
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    told(is_reached)
 }

@@ -4,34 +4,37 @@
 mod record;
 mod replay;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+use clap::ArgAction;
+use clap::builder::BoolishValueParser;
 
-const USAGE: &str = "usage: cargo xtask bench lives record --minutes N --neighbour on|off [--file FILE]\n       \
-                     cargo xtask bench lives replay [--studies N] [--file FILE]";
-
-/// The record that is kept in the repository.
-fn kept() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/lives.jsonl.gz")
+#[derive(clap::Parser)]
+enum Asked {
+    Record {
+        #[arg(long)]
+        minutes: f64,
+        /// `on` or `off`.
+        #[arg(long, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
+        neighbour: bool,
+        #[arg(long, default_value = KEPT)]
+        file: PathBuf,
+    },
+    Replay {
+        #[arg(long, default_value_t = 10_000)]
+        studies: u64,
+        #[arg(long, default_value = KEPT)]
+        file: PathBuf,
+    },
 }
 
+/// The record that is kept in the repository.
+const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/lives.jsonl.gz");
+
 pub(super) fn run(arguments: &[&str]) -> Result<bool> {
-    let Some((command, mut rest)) = arguments.split_first() else { bail!(USAGE) };
-    let (mut minutes, mut studies, mut neighbour, mut file) = (None, 10_000, None, kept());
-    while let [name, value, more @ ..] = rest {
-        match *name {
-            "--minutes" => minutes = Some(value.parse::<f64>().context(USAGE)?),
-            "--studies" => studies = value.parse::<u64>().context(USAGE)?,
-            "--neighbour" if ["on", "off"].contains(value) => neighbour = Some(*value == "on"),
-            "--file" => file = PathBuf::from(value),
-            _ => bail!(USAGE),
-        }
-        rest = more;
-    }
-    match (*command, minutes, neighbour, rest) {
-        ("record", Some(minutes), Some(neighbour), []) => record::run(&file, minutes, neighbour),
-        ("replay", None, None, []) => replay::run(&file, studies),
-        _ => bail!(USAGE),
+    match crate::asked("bench lives", arguments) {
+        Asked::Record { minutes, neighbour, file } => record::run(&file, minutes, neighbour),
+        Asked::Replay { studies, file } => replay::run(&file, studies),
     }
 }

@@ -12,8 +12,8 @@ use sandbox::Home;
 use store::lives::{self, Life, Slice};
 
 use crate::bench::duels;
+use crate::bench::lab::FAMILIES;
 
-const SERVERS: [&str; 2] = ["mariadb", "postgres"];
 /// Slices of each side in a life.
 const SLICES: u32 = 15;
 /// Duels that fail one after the other before it gives up.
@@ -21,9 +21,9 @@ const FAILURES_MAX: u32 = 3;
 
 pub(super) fn run(file: &Path, minutes: f64, neighbour: bool) -> Result<bool> {
     let home = Home::find()?;
-    let builds = SERVERS.map(|server| duels::build(&home, server));
+    let builds = FAMILIES.map(|server| duels::build(&home, server));
     let folder = tempfile::tempdir()?;
-    let at_work = neighbour.then(|| duels::neighbour(folder.path(), duels::now_ms() as u64)).transpose()?;
+    let at_work = neighbour.then(|| duels::neighbour(folder.path())).transpose()?;
     let until = Instant::now() + Duration::from_secs_f64(minutes * 60.0);
     let (mut recorded, mut failures) = (0, 0);
     for build in builds.iter().cycle() {

@@ -10,10 +10,11 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use stats::rng::Rng;
-use stats::{Better, Design, Question, Rules, Sample, mean, variance_components};
+use stats::{Design, Question, Rules, Sample, mean, variance_components};
 use store::lives::{self, Life};
 
 use crate::bench::looking::{Blocks, FALSE_SHARE_MAX, FALSEHOODS, Falsehood, LOOKINGS};
+use crate::bench::told;
 
 /// Blocks that follow each other as recorded, on average.
 const STRETCH: f64 = 10.0;
@@ -81,21 +82,18 @@ struct Drawn<'a> {
     log_ratio: f64,
     /// The duel of the block drawn last.
     at: Option<usize>,
-    blocks: usize,
-    question: Question,
 }
 
 impl<'a> Drawn<'a> {
     fn new(duels: &'a [Duel], pairing: Pairing, log_ratio: f64, seed: u64) -> Drawn<'a> {
         let mut rng = Rng::new(seed);
         let base = rng.below(2);
-        let question = Question { base: vec![], other: vec![], better: Better::Higher };
-        Drawn { duels, pairing, rng, base, log_ratio, at: None, blocks: 0, question }
+        Drawn { duels, pairing, rng, base, log_ratio, at: None }
     }
 }
 
 impl Blocks for Drawn<'_> {
-    fn add_block(&mut self) {
+    fn add_block(&mut self, block: u32, to: &mut Question) {
         let count = self.duels.len();
         let at = match self.at {
             Some(at) if self.rng.unit() >= 1.0 / STRETCH => (at + 1) % count,
@@ -106,20 +104,10 @@ impl Blocks for Drawn<'_> {
             Pairing::NextDuel => (at + 1) % count,
         };
         self.at = Some(at);
-        self.blocks += 1;
-        let block = self.blocks as u32;
         let base = self.duels[at].log_tps[self.base];
         let other = self.duels[other_at].log_tps[1 - self.base] + self.log_ratio;
-        self.question.base.push(Sample { block, value: base.exp() });
-        self.question.other.push(Sample { block, value: other.exp() });
-    }
-
-    fn blocks(&self) -> usize {
-        self.blocks
-    }
-
-    fn question(&self) -> &Question {
-        &self.question
+        to.base.push(Sample { block, value: base.exp() });
+        to.other.push(Sample { block, value: other.exp() });
     }
 }
 
@@ -211,8 +199,7 @@ pub(super) fn run(file: &Path, studies_in_all: u64) -> Result<bool> {
         println!("  looked at {looking:?}: {share:.4}");
     }
     let is_reached = by_looking.iter().all(|share| *share <= FALSE_SHARE_MAX);
-    println!("{}", if is_reached { "reached" } else { "NOT reached" });
-    Ok(is_reached)
+    told(is_reached)
 }
 
 /// Standard error of the mean share: kinds were recorded at other times, so their errors are independent.

@@ -41,8 +41,8 @@ pub(super) fn bytes_on_disk(settings: &Settings) -> u64 {
 }
 
 /// Columns of every table of the family, and of those before sysbench 1.0.
-pub(in crate::builtin) const C: (&str, &str) = ("c", "CHAR(120) DEFAULT '' NOT NULL");
-pub(in crate::builtin) const PAD: (&str, &str) = ("pad", "CHAR(60) DEFAULT '' NOT NULL");
+pub(in crate::builtin) const C_AND_PAD: &str =
+    "c CHAR(120) DEFAULT '' NOT NULL, pad CHAR(60) DEFAULT '' NOT NULL";
 
 /// Appends row `row` (from 0) of a table as a line of tab-separated text.
 pub(in crate::builtin) fn sbtest_row(rng: &mut Rng, row: u64, k: u64, out: &mut Vec<u8>) {
@@ -76,7 +76,7 @@ pub(super) fn tables(settings: &Settings) -> Vec<TableLoad<'_>> {
         (true, true) => syntax.auto_bigint,
     };
     let k = if is_wide { "BIGINT DEFAULT '0' NOT NULL" } else { "INTEGER DEFAULT '0' NOT NULL" };
-    let rows = settings.table_size;
+    let (rows, columns) = (settings.table_size, format!("id {id}, k {k}, {C_AND_PAD}"));
     let table = |number: u64| {
         let (name, index) = (format!("sbtest{number}"), format!("xid{number}"));
         let key = match (settings.options.switch("secondary"), syntax.has_engines) {
@@ -92,9 +92,8 @@ pub(super) fn tables(settings: &Settings) -> Vec<TableLoad<'_>> {
         if settings.options.switch("create_secondary") && !settings.is_redshift {
             after.push(format!("CREATE INDEX k_{number} ON {name} (k)"));
         }
-        let columns = &[("id", id), ("k", k), C, PAD];
         let table_seed = SplitMix64::new(settings.data_seed ^ (number << 40)).next();
-        schema.table(Table { name: &name, columns, key, after, rows }, move |row, out| {
+        schema.table(Table { name: &name, columns: &columns, key, after, rows }, move |row, out| {
             push_row(settings, table_seed, row, out)
         })
     };

@@ -1,13 +1,12 @@
 //! The family's options, with sysbench's names and defaults.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::mix::Member;
 use crate::dialect::Isolation;
 use crate::options::{DATA_SEED, ENGINE, Options, PS_MODE, RANDOM_OPTIONS, TABLE_OPTIONS, distribution_kind};
 use crate::random::Distribution;
-use crate::{Dialect, OptionError, OptionSpec};
+use crate::{Dialect, Given, OptionError, OptionSpec};
 
 const COUNT_MAX: u64 = 1_000_000;
 
@@ -95,7 +94,7 @@ impl Settings {
     pub(super) fn read(
         workload: &str,
         member: Member,
-        given: &BTreeMap<String, String>,
+        given: &Given,
         dialect: Dialect,
     ) -> Result<Settings, OptionError> {
         let options = Options::for_server(workload, specs(member), given, &dialect)?;

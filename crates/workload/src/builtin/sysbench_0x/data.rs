@@ -3,7 +3,7 @@
 use super::Form;
 use super::mix::Transaction;
 use crate::builtin::drawn::Drawn;
-use crate::builtin::oltp::{C, PAD as PAD_COLUMN, sbtest_row};
+use crate::builtin::oltp::{C_AND_PAD, sbtest_row};
 use crate::builtin::schema::{Key, Schema, Table};
 use crate::loader::TableLoad;
 use crate::random::{Rng, SplitMix64, digits};
@@ -69,7 +69,7 @@ pub(super) fn tables(of: &Drawn<Transaction>) -> Vec<TableLoad<'_>> {
         true => ("INTEGER UNSIGNED NOT NULL AUTO_INCREMENT", "INTEGER UNSIGNED DEFAULT '0' NOT NULL"),
         false => (syntax.auto_int, "INTEGER DEFAULT '0' NOT NULL"),
     };
-    let rows = of.loaded_rows();
+    let (rows, columns) = (of.loaded_rows(), format!("id {id}, k {k}, {C_AND_PAD}"));
     let table = |(name, number): (&String, u64)| {
         let mut after = Vec::new();
         if !syntax.has_engines && rows > 0 {
@@ -79,9 +79,9 @@ pub(super) fn tables(of: &Drawn<Transaction>) -> Vec<TableLoad<'_>> {
             Form::V04 => format!("CREATE INDEX k ON {name} (k)"),
             Form::V05 => format!("CREATE INDEX k_{number} ON {name} (k)"),
         });
-        let columns = &[("id", id), ("k", k), C, PAD_COLUMN];
         let table_seed = SplitMix64::new(seed ^ (number << 40)).next();
-        schema.table(Table { name, columns, key: Key::Primary("id"), after, rows }, move |row, out| {
+        let (columns, key) = (columns.as_str(), Key::Primary("id"));
+        schema.table(Table { name, columns, key, after, rows }, move |row, out| {
             push_row(of, table_seed, row, out)
         })
     };

@@ -159,9 +159,10 @@ impl Transaction {
         const ROWS: &str = "rows 1 to table_size by dist_type";
         const RANGES: &str = "first row by dist_type, range_size rows";
         let times = step.times.to_string();
-        let one = |name, sql: &str, params: &[ParamType], what| {
-            vec![StatementClass::work(name, sql, params, times.clone(), what)]
+        let class = |name, sql: &str, params: &[ParamType], what| {
+            StatementClass::work(name, sql, params, &*times, what)
         };
+        let one = |name, sql: &str, params: &[ParamType], what| vec![class(name, sql, params, what)];
         let between = "FROM {table} WHERE id BETWEEN ? AND ?";
         match step.part {
             Part::Begin if self.is_locking => {
@@ -194,25 +195,25 @@ impl Transaction {
             ),
             Part::Replace => self.replace(&times),
             Part::Alone => match self.mode {
-                Mode::UpdateKey => one("update_key", "UPDATE {table} SET k=k+1 WHERE id=?", &[Int], ROWS)
-                    .into_iter()
-                    .map(|class| class.changing(0, 1))
-                    .collect(),
+                Mode::UpdateKey => {
+                    vec![
+                        class("update_key", "UPDATE {table} SET k=k+1 WHERE id=?", &[Int], ROWS)
+                            .changing(0, 1),
+                    ]
+                }
                 Mode::UpdateNoKey => one(
                     "update_nokey",
                     "UPDATE {table} SET c=? WHERE id=?",
                     &[Text, Int],
                     "a new c; rows by dist_type",
                 ),
-                Mode::Insert => one("insert", insert_alone(dialect), &[], "the server numbers the row")
-                    .into_iter()
-                    .map(|class| class.changing(1, 0))
-                    .collect(),
+                Mode::Insert => {
+                    let what = "the server numbers the row";
+                    vec![class("insert", insert_alone(dialect), &[], what).changing(1, 0)]
+                }
                 Mode::Delete => {
-                    one("delete", "DELETE FROM {table} WHERE id=?", &[Int], "rows in steps of 2^31 - 1")
-                        .into_iter()
-                        .map(|class| class.changing(-1, 0))
-                        .collect()
+                    let what = "rows in steps of 2^31 - 1";
+                    vec![class("delete", "DELETE FROM {table} WHERE id=?", &[Int], what).changing(-1, 0)]
                 }
                 _ => one("select", "SELECT pad FROM {table} WHERE id=?", &[Int], ROWS),
             },

@@ -1,7 +1,7 @@
 //! Tables and rows (clauses 1.3 and 4.3.3).
 
 use super::draw::{C_LAST_LOAD, nurand};
-use crate::builtin::schema::{Key, Schema, Table};
+use crate::builtin::schema::{Key, Schema, Table, numbers};
 use crate::loader::{LoadPlan, TableLoad};
 use crate::random::{Rng, SplitMix64, digits};
 
@@ -104,11 +104,6 @@ fn original(rng: &mut Rng, out: &mut Vec<u8>) {
     }
 }
 
-fn field(number: u64, out: &mut Vec<u8>) {
-    digits(number, out);
-    out.push(b'\t');
-}
-
 /// District of a row that counts over all districts: warehouse and district from 1.
 fn district_of(index: u64) -> (u64, u64) {
     (index / DISTRICTS + 1, index % DISTRICTS + 1)
@@ -150,7 +145,7 @@ impl Data {
     fn table<'a>(
         &self,
         name: &str,
-        columns: &[(&str, &str)],
+        columns: &str,
         key: Key<'_>,
         indexes: &[&str],
         rows: u64,
@@ -161,20 +156,11 @@ impl Data {
     }
 
     fn warehouse(&self) -> TableLoad<'_> {
-        let columns = [
-            ("w_id", "INTEGER NOT NULL"),
-            ("w_name", "VARCHAR(10)"),
-            ("w_street_1", "VARCHAR(20)"),
-            ("w_street_2", "VARCHAR(20)"),
-            ("w_city", "VARCHAR(20)"),
-            ("w_state", "CHAR(2)"),
-            ("w_zip", "CHAR(9)"),
-            ("w_tax", "DECIMAL(4,4)"),
-            ("w_ytd", "DECIMAL(12,2)"),
-        ];
-        self.table("warehouse", &columns, Key::Primary("w_id"), &[], self.warehouses, |row, out| {
+        let columns = "w_id INTEGER NOT NULL, w_name VARCHAR(10), w_street_1 VARCHAR(20), w_street_2 VARCHAR(20), \
+                       w_city VARCHAR(20), w_state CHAR(2), w_zip CHAR(9), w_tax DECIMAL(4,4), w_ytd DECIMAL(12,2)";
+        self.table("warehouse", columns, Key::Primary("w_id"), &[], self.warehouses, |row, out| {
             let mut rng = self.rng(Stream::Warehouse, row);
-            field(row + 1, out);
+            numbers(&[row + 1], out);
             letters(&mut rng, 6, 10, out);
             out.push(b'\t');
             address(&mut rng, out);
@@ -184,25 +170,14 @@ impl Data {
     }
 
     fn district(&self) -> TableLoad<'_> {
-        let columns = [
-            ("d_id", "INTEGER NOT NULL"),
-            ("d_w_id", "INTEGER NOT NULL"),
-            ("d_name", "VARCHAR(10)"),
-            ("d_street_1", "VARCHAR(20)"),
-            ("d_street_2", "VARCHAR(20)"),
-            ("d_city", "VARCHAR(20)"),
-            ("d_state", "CHAR(2)"),
-            ("d_zip", "CHAR(9)"),
-            ("d_tax", "DECIMAL(4,4)"),
-            ("d_ytd", "DECIMAL(12,2)"),
-            ("d_next_o_id", "INTEGER"),
-        ];
+        let columns = "d_id INTEGER NOT NULL, d_w_id INTEGER NOT NULL, d_name VARCHAR(10), d_street_1 VARCHAR(20), \
+                       d_street_2 VARCHAR(20), d_city VARCHAR(20), d_state CHAR(2), d_zip CHAR(9), d_tax DECIMAL(4,4), \
+                       d_ytd DECIMAL(12,2), d_next_o_id INTEGER";
         let rows = self.warehouses * DISTRICTS;
-        self.table("district", &columns, Key::Primary("d_w_id, d_id"), &[], rows, |row, out| {
+        self.table("district", columns, Key::Primary("d_w_id, d_id"), &[], rows, |row, out| {
             let mut rng = self.rng(Stream::District, row);
             let (warehouse, district) = district_of(row);
-            field(district, out);
-            field(warehouse, out);
+            numbers(&[district, warehouse], out);
             letters(&mut rng, 6, 10, out);
             out.push(b'\t');
             address(&mut rng, out);
@@ -213,38 +188,20 @@ impl Data {
 
     fn customer(&self) -> TableLoad<'_> {
         let timestamp = self.schema.dialect.syntax().timestamp;
-        let columns = [
-            ("c_id", "INTEGER NOT NULL"),
-            ("c_d_id", "INTEGER NOT NULL"),
-            ("c_w_id", "INTEGER NOT NULL"),
-            ("c_first", "VARCHAR(16)"),
-            ("c_middle", "CHAR(2)"),
-            ("c_last", "VARCHAR(16)"),
-            ("c_street_1", "VARCHAR(20)"),
-            ("c_street_2", "VARCHAR(20)"),
-            ("c_city", "VARCHAR(20)"),
-            ("c_state", "CHAR(2)"),
-            ("c_zip", "CHAR(9)"),
-            ("c_phone", "CHAR(16)"),
-            ("c_since", timestamp),
-            ("c_credit", "CHAR(2)"),
-            ("c_credit_lim", "DECIMAL(12,2)"),
-            ("c_discount", "DECIMAL(4,4)"),
-            ("c_balance", "DECIMAL(12,2)"),
-            ("c_ytd_payment", "DECIMAL(12,2)"),
-            ("c_payment_cnt", "INTEGER"),
-            ("c_delivery_cnt", "INTEGER"),
-            ("c_data", "VARCHAR(500)"),
-        ];
+        let columns = &format!(
+            "c_id INTEGER NOT NULL, c_d_id INTEGER NOT NULL, c_w_id INTEGER NOT NULL, c_first VARCHAR(16), \
+             c_middle CHAR(2), c_last VARCHAR(16), c_street_1 VARCHAR(20), c_street_2 VARCHAR(20), c_city VARCHAR(20), \
+             c_state CHAR(2), c_zip CHAR(9), c_phone CHAR(16), c_since {timestamp}, c_credit CHAR(2), \
+             c_credit_lim DECIMAL(12,2), c_discount DECIMAL(4,4), c_balance DECIMAL(12,2), c_ytd_payment DECIMAL(12,2), \
+             c_payment_cnt INTEGER, c_delivery_cnt INTEGER, c_data VARCHAR(500)"
+        );
         let index = ["CREATE INDEX customer_name ON customer (c_w_id, c_d_id, c_last, c_first)"];
         let rows = self.warehouses * DISTRICTS * CUSTOMERS;
-        self.table("customer", &columns, Key::Primary("c_w_id, c_d_id, c_id"), &index, rows, |row, out| {
+        self.table("customer", columns, Key::Primary("c_w_id, c_d_id, c_id"), &index, rows, |row, out| {
             let mut rng = self.rng(Stream::Customer, row);
             let (warehouse, district) = district_of(row / CUSTOMERS);
             let number = row % CUSTOMERS;
-            field(number + 1, out);
-            field(district, out);
-            field(warehouse, out);
+            numbers(&[number + 1, district, warehouse], out);
             letters(&mut rng, 8, 16, out);
             out.extend_from_slice(b"\tOE\t");
             // The first thousand have all names; the rest as NURand draws them.
@@ -269,25 +226,15 @@ impl Data {
 
     fn history(&self) -> TableLoad<'_> {
         let timestamp = self.schema.dialect.syntax().timestamp;
-        let columns = [
-            ("h_c_id", "INTEGER"),
-            ("h_c_d_id", "INTEGER"),
-            ("h_c_w_id", "INTEGER"),
-            ("h_d_id", "INTEGER"),
-            ("h_w_id", "INTEGER"),
-            ("h_date", timestamp),
-            ("h_amount", "DECIMAL(6,2)"),
-            ("h_data", "VARCHAR(24)"),
-        ];
+        let columns = &format!(
+            "h_c_id INTEGER, h_c_d_id INTEGER, h_c_w_id INTEGER, h_d_id INTEGER, h_w_id INTEGER, h_date {timestamp}, \
+             h_amount DECIMAL(6,2), h_data VARCHAR(24)"
+        );
         let rows = self.warehouses * DISTRICTS * CUSTOMERS;
-        self.table("history", &columns, Key::None, &[], rows, |row, out| {
+        self.table("history", columns, Key::None, &[], rows, |row, out| {
             let mut rng = self.rng(Stream::History, row);
             let (warehouse, district) = district_of(row / CUSTOMERS);
-            field(row % CUSTOMERS + 1, out);
-            field(district, out);
-            field(warehouse, out);
-            field(district, out);
-            field(warehouse, out);
+            numbers(&[row % CUSTOMERS + 1, district, warehouse, district, warehouse], out);
             out.extend_from_slice(LOADED_AT);
             out.extend_from_slice(b"\t10.00\t");
             letters(&mut rng, 12, 24, out);
@@ -317,56 +264,42 @@ impl Data {
 
     fn orders(&self) -> TableLoad<'_> {
         let timestamp = self.schema.dialect.syntax().timestamp;
-        let columns = [
-            ("o_id", "INTEGER NOT NULL"),
-            ("o_d_id", "INTEGER NOT NULL"),
-            ("o_w_id", "INTEGER NOT NULL"),
-            ("o_c_id", "INTEGER"),
-            ("o_entry_d", timestamp),
-            ("o_carrier_id", "INTEGER"),
-            ("o_ol_cnt", "INTEGER"),
-            ("o_all_local", "INTEGER"),
-        ];
+        let columns = &format!(
+            "o_id INTEGER NOT NULL, o_d_id INTEGER NOT NULL, o_w_id INTEGER NOT NULL, o_c_id INTEGER, \
+             o_entry_d {timestamp}, o_carrier_id INTEGER, o_ol_cnt INTEGER, o_all_local INTEGER"
+        );
         let index = ["CREATE INDEX orders_customer ON orders (o_w_id, o_d_id, o_c_id, o_id)"];
         let rows = self.warehouses * DISTRICTS * CUSTOMERS;
-        self.table("orders", &columns, Key::Primary("o_w_id, o_d_id, o_id"), &index, rows, |row, out| {
+        self.table("orders", columns, Key::Primary("o_w_id, o_d_id, o_id"), &index, rows, |row, out| {
             let (warehouse, district) = district_of(row / CUSTOMERS);
             let (carrier, lines) = self.order_terms(row);
             let order = row % CUSTOMERS + 1;
-            field(order, out);
-            field(district, out);
-            field(warehouse, out);
-            field(self.customer_of(row / CUSTOMERS, order), out);
+            numbers(&[order, district, warehouse, self.customer_of(row / CUSTOMERS, order)], out);
             out.extend_from_slice(LOADED_AT);
             out.push(b'\t');
             if order < FIRST_UNDELIVERED {
-                field(carrier, out);
+                numbers(&[carrier], out);
             } else {
                 out.extend_from_slice(b"\\N\t");
             }
-            field(lines, out);
+            numbers(&[lines], out);
             out.extend_from_slice(b"1\n");
         })
     }
 
     fn new_order(&self) -> TableLoad<'_> {
-        let columns = [
-            ("no_o_id", "INTEGER NOT NULL"),
-            ("no_d_id", "INTEGER NOT NULL"),
-            ("no_w_id", "INTEGER NOT NULL"),
-        ];
+        let columns = "no_o_id INTEGER NOT NULL, no_d_id INTEGER NOT NULL, no_w_id INTEGER NOT NULL";
         let each = CUSTOMERS + 1 - FIRST_UNDELIVERED;
         let rows = self.warehouses * DISTRICTS * each;
         self.table(
             "new_order",
-            &columns,
+            columns,
             Key::Primary("no_w_id, no_d_id, no_o_id"),
             &[],
             rows,
             move |row, out| {
                 let (warehouse, district) = district_of(row / each);
-                field(FIRST_UNDELIVERED + row % each, out);
-                field(district, out);
+                numbers(&[FIRST_UNDELIVERED + row % each, district], out);
                 digits(warehouse, out);
                 out.push(b'\n');
             },
@@ -376,31 +309,19 @@ impl Data {
     /// Rows are counted by orders: each brings its 5 to 15 lines.
     fn order_line(&self) -> TableLoad<'_> {
         let timestamp = self.schema.dialect.syntax().timestamp;
-        let columns = [
-            ("ol_o_id", "INTEGER NOT NULL"),
-            ("ol_d_id", "INTEGER NOT NULL"),
-            ("ol_w_id", "INTEGER NOT NULL"),
-            ("ol_number", "INTEGER NOT NULL"),
-            ("ol_i_id", "INTEGER"),
-            ("ol_supply_w_id", "INTEGER"),
-            ("ol_delivery_d", timestamp),
-            ("ol_quantity", "INTEGER"),
-            ("ol_amount", "DECIMAL(6,2)"),
-            ("ol_dist_info", "CHAR(24)"),
-        ];
+        let columns = &format!(
+            "ol_o_id INTEGER NOT NULL, ol_d_id INTEGER NOT NULL, ol_w_id INTEGER NOT NULL, \
+             ol_number INTEGER NOT NULL, ol_i_id INTEGER, ol_supply_w_id INTEGER, ol_delivery_d {timestamp}, \
+             ol_quantity INTEGER, ol_amount DECIMAL(6,2), ol_dist_info CHAR(24)"
+        );
         let rows = self.warehouses * DISTRICTS * CUSTOMERS;
         let key = "ol_w_id, ol_d_id, ol_o_id, ol_number";
-        self.table("order_line", &columns, Key::Primary(key), &[], rows, |row, out| {
+        self.table("order_line", columns, Key::Primary(key), &[], rows, |row, out| {
             let mut rng = self.rng(Stream::OrderLine, row);
             let (warehouse, district) = district_of(row / CUSTOMERS);
             let order = row % CUSTOMERS + 1;
             for number in 1..=self.order_terms(row).1 {
-                field(order, out);
-                field(district, out);
-                field(warehouse, out);
-                field(number, out);
-                field(rng.uniform(1, ITEMS), out);
-                field(warehouse, out);
+                numbers(&[order, district, warehouse, number, rng.uniform(1, ITEMS), warehouse], out);
                 if order < FIRST_UNDELIVERED {
                     out.extend_from_slice(LOADED_AT);
                     out.extend_from_slice(b"\t5\t0.00\t");
@@ -416,17 +337,10 @@ impl Data {
     }
 
     fn item(&self) -> TableLoad<'_> {
-        let columns = [
-            ("i_id", "INTEGER NOT NULL"),
-            ("i_im_id", "INTEGER"),
-            ("i_name", "VARCHAR(24)"),
-            ("i_price", "DECIMAL(5,2)"),
-            ("i_data", "VARCHAR(50)"),
-        ];
-        self.table("item", &columns, Key::Primary("i_id"), &[], ITEMS, |row, out| {
+        let columns = "i_id INTEGER NOT NULL, i_im_id INTEGER, i_name VARCHAR(24), i_price DECIMAL(5,2), i_data VARCHAR(50)";
+        self.table("item", columns, Key::Primary("i_id"), &[], ITEMS, |row, out| {
             let mut rng = self.rng(Stream::Item, row);
-            field(row + 1, out);
-            field(rng.uniform(1, 10_000), out);
+            numbers(&[row + 1, rng.uniform(1, 10_000)], out);
             letters(&mut rng, 14, 24, out);
             out.push(b'\t');
             decimal(rng.uniform(100, 10_000), 2, out);
@@ -437,22 +351,17 @@ impl Data {
     }
 
     fn stock(&self) -> TableLoad<'_> {
-        let districts: Vec<String> = (1..=DISTRICTS).map(|number| format!("s_dist_{number:02}")).collect();
-        let mut columns =
-            vec![("s_i_id", "INTEGER NOT NULL"), ("s_w_id", "INTEGER NOT NULL"), ("s_quantity", "INTEGER")];
-        columns.extend(districts.iter().map(|name| (name.as_str(), "CHAR(24)")));
-        columns.extend([
-            ("s_ytd", "DECIMAL(8,0)"),
-            ("s_order_cnt", "INTEGER"),
-            ("s_remote_cnt", "INTEGER"),
-            ("s_data", "VARCHAR(50)"),
-        ]);
+        let districts: Vec<String> =
+            (1..=DISTRICTS).map(|number| format!("s_dist_{number:02} CHAR(24)")).collect();
+        let columns = &format!(
+            "s_i_id INTEGER NOT NULL, s_w_id INTEGER NOT NULL, s_quantity INTEGER, {}, s_ytd DECIMAL(8,0), \
+             s_order_cnt INTEGER, s_remote_cnt INTEGER, s_data VARCHAR(50)",
+            districts.join(", ")
+        );
         let rows = self.warehouses * ITEMS;
-        self.table("stock", &columns, Key::Primary("s_w_id, s_i_id"), &[], rows, |row, out| {
+        self.table("stock", columns, Key::Primary("s_w_id, s_i_id"), &[], rows, |row, out| {
             let mut rng = self.rng(Stream::Stock, row);
-            field(row % ITEMS + 1, out);
-            field(row / ITEMS + 1, out);
-            field(rng.uniform(10, 100), out);
+            numbers(&[row % ITEMS + 1, row / ITEMS + 1, rng.uniform(10, 100)], out);
             for _ in 0..DISTRICTS {
                 letters(&mut rng, 24, 24, out);
                 out.push(b'\t');

@@ -1,3 +1,0 @@
-\set n 1e3
-\set t letters(10)
-SELECT :n, :t;
