@@ -159,7 +159,7 @@ pub(crate) enum Command {
 #[command(after_help = "Examples:
   plimsoll run studies/quickstart.toml
   plimsoll run studies/quickstart.toml --quick
-  plimsoll run studies/quickstart.toml --only server=postgres --only sessions=64
+  plimsoll run studies/quickstart.toml --only server=postgres --only workload=oltp_read_only
   plimsoll run upgrade.toml --gate not-slower
   plimsoll run studies/quickstart.toml --block 1/2 --results half
   plimsoll run studies/quickstart.toml --on slurm --nodes 8 --time-limit 2h

@@ -41,7 +41,7 @@ fn a_dry_run_says_that_there_are_duels() {
     }
     let dir = tempfile::tempdir().unwrap();
     let done = run(&["run", &study(dir.path(), 1), "--dry-run"]).expect(0, &[]);
-    assert!(done.out.contains("loaded in turns, 2 slices of a second each"), "{}", done.out);
+    assert!(done.out.contains("loaded in turns, 4 slices of half a second each"), "{}", done.out);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_kill_or_ctrl_c_in_a_duel_loses_that_duel_and_nothing_else() {
         for head in after.iter().filter(|head| head.status == Status::Done) {
             let duel = store.run(head.id).unwrap().end.unwrap().duel.unwrap();
             assert_eq!(duel.sides, 2);
-            assert!((2..=4).contains(&duel.slices.len()), "{:?}", duel.slices);
+            assert!((4..=8).contains(&duel.slices.len()), "{:?}", duel.slices);
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::study::{Body, Length, Pairing, Study};
 const WORKLOAD: &str = "oltp_read_write";
 const SESSIONS: u32 = 8;
 /// Slices of each side in a life.
-const SLICES: u32 = 8;
+const SLICES: u32 = 10;
 const WARMUP: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone)]

@@ -290,13 +290,9 @@ fn facts(seen: &Telemetry, steps: &[store::Step], protocol: Option<Protocol>) ->
     facts
 }
 
-/// The whole seconds of the measured phase.
-fn whole_seconds(step: &store::Step) -> impl Iterator<Item = &store::Second> {
-    step.seconds.iter().filter(|i| i.second >= 1 && i.duration_s > 0.95)
-}
-
+/// TPS of the whole seconds of the measured phase.
 fn tps(step: &store::Step) -> Vec<f64> {
-    whole_seconds(step).map(|i| i.committed as f64 / i.duration_s).collect()
+    step.whole_seconds().map(|second| second.committed as f64 / second.duration_s).collect()
 }
 
 /// p95 of the same seconds in ms; `None` where one of them has too few transactions for it.
@@ -305,7 +301,7 @@ fn p95_ms(step: &store::Step) -> Option<Vec<f64>> {
         let response = second.response.as_ref()?;
         (response.count >= stats::quantile_needs(0.95)).then_some(response.p95)
     };
-    whole_seconds(step).map(of).collect()
+    step.whole_seconds().map(of).collect()
 }
 
 /// Percentiles wander more than throughput does without meaning anything.

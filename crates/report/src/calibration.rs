@@ -19,7 +19,7 @@ pub struct Summary {
     pub lives: usize,
     /// Of the log-ratios of pairs of slices, between and within lives; `None` below five lives.
     pub ratios: Option<Components>,
-    /// Standard deviation of the logarithms of one server's slices of a second, within a life.
+    /// Standard deviation of the logarithms of one server's slices, within a life.
     pub second: Option<f64>,
     /// Smallest difference told with a chance of 80 % in each of [`TIMES`]; `None` where it is not known or not enough.
     pub resolvable: [Option<f64>; 3],

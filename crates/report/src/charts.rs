@@ -428,9 +428,12 @@ fn time_run(run: &RunView, is_climb: bool, percentile: &str) -> TimeRun {
     for step in &run.steps {
         let zero = if is_climb { step.offset_s } else { 0.0 };
         steps.push((hundredths(zero), hundredths(zero + step.duration_s), step.sessions));
+        let mut measured_s = 0.0;
         for interval in &step.intervals {
-            // A second is drawn at its end, the way it was counted.
-            let at = zero + (interval.second - 1) as f64 + interval.duration_s;
+            // A second is drawn at its end, the way it was counted; those of a duel are as short as its slices.
+            let before_s = if interval.second >= 1 { measured_s } else { (interval.second - 1) as f64 };
+            measured_s += if interval.second >= 1 { interval.duration_s } else { 0.0 };
+            let at = zero + before_s + interval.duration_s;
             let response = interval.percentile(percentile).map(round);
             seconds.push((hundredths(at), round(interval.tps), response, interval.errors));
         }

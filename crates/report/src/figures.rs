@@ -114,6 +114,8 @@ pub struct IntervalFigures {
     pub second: i64,
     /// Its length.
     pub duration_s: f64,
+    /// See [`Step::whole_seconds`].
+    pub is_whole: bool,
     /// Committed per second.
     pub tps: f64,
     /// Statements per second.
@@ -172,9 +174,11 @@ impl StepFigures {
     pub fn of(step: &Step) -> Self {
         let per_second =
             |count: u64| if step.duration_s > 0.0 { count as f64 / step.duration_s } else { 0.0 };
-        let intervals: Vec<IntervalFigures> = step.seconds.iter().map(interval).collect();
+        let whole_s = step.whole_s();
+        let intervals: Vec<IntervalFigures> =
+            step.seconds.iter().map(|second| interval(second, whole_s)).collect();
         let tps = per_second(step.outcomes.committed);
-        let whole = || intervals.iter().filter(|i| i.is_whole_and_measured()).map(|i| i.tps);
+        let whole = || intervals.iter().filter(|i| i.is_whole).map(|i| i.tps);
         let response = Latency::of(&step.response, TRANSACTIONS);
         Self {
             sessions: step.sessions,
@@ -241,7 +245,7 @@ impl StepFigures {
 
     /// TPS of the whole seconds of the measured phase.
     pub fn seconds(&self) -> Vec<f64> {
-        self.intervals.iter().filter(|i| i.is_whole_and_measured()).map(|i| i.tps).collect()
+        self.intervals.iter().filter(|i| i.is_whole).map(|i| i.tps).collect()
     }
 }
 
@@ -257,19 +261,15 @@ impl IntervalFigures {
         };
         (response.count >= stats::quantile_needs(quantile_of(name)?)).then_some(figure)
     }
-
-    /// Timers are not exact to the last digit: a second is whole from 0.99 s.
-    pub(crate) fn is_whole_and_measured(&self) -> bool {
-        self.second >= 1 && self.duration_s > 0.99
-    }
 }
 
-fn interval(second: &Second) -> IntervalFigures {
+fn interval(second: &Second, whole_s: f64) -> IntervalFigures {
     let per_second =
         |count: u64| if second.duration_s > 0.0 { count as f64 / second.duration_s } else { 0.0 };
     IntervalFigures {
         second: second.second,
         duration_s: second.duration_s,
+        is_whole: second.second >= 1 && second.duration_s > whole_s,
         tps: per_second(second.committed),
         qps: per_second(second.statements),
         latency: second.response,

@@ -103,7 +103,7 @@ pub(crate) fn before_after(run: &RunView, of: &store::Intervention) -> Option<(f
     let (began, took) = (of.at_s?, of.took_s.unwrap_or_default());
     let (mut before, mut after) = (Vec::new(), Vec::new());
     for step in &run.steps {
-        for second in step.intervals.iter().filter(|interval| interval.is_whole_and_measured()) {
+        for second in step.intervals.iter().filter(|interval| interval.is_whole) {
             let from = step.offset_s + (second.second - 1) as f64;
             if from + second.duration_s <= began {
                 before.push(second.tps);

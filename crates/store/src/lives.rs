@@ -42,7 +42,7 @@ pub struct Life {
     pub slices: Vec<Slice>,
 }
 
-/// A slice of load, a second or so: an array in JSON, in this order.
+/// A slice of load: an array in JSON, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Row", into = "Row")]
 pub struct Slice {

@@ -388,6 +388,24 @@ pub struct SecondResponse {
     pub max: f64,
 }
 
+impl Step {
+    /// The measured seconds that are as long as they are to be: a second, in a duel a slice. The last one of a phase may be
+    /// shorter; timers are not exact to the last digit.
+    pub fn whole_seconds(&self) -> impl Iterator<Item = &Second> {
+        let whole_s = self.whole_s();
+        self.measured_seconds().filter(move |second| second.duration_s > whole_s)
+    }
+
+    /// A measured second that is longer than this is whole, in seconds.
+    pub fn whole_s(&self) -> f64 {
+        0.95 * self.measured_seconds().map(|second| second.duration_s).fold(0.0, f64::max).min(1.0)
+    }
+
+    fn measured_seconds(&self) -> impl Iterator<Item = &Second> {
+        self.seconds.iter().filter(|second| second.second >= 1)
+    }
+}
+
 impl Interval {
     /// What reports show of it. `response` is its histogram: whoever has it at hand need not unpack it.
     pub fn figures(&self, response: &Histogram<u64>) -> Second {

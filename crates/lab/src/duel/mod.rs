@@ -1,4 +1,4 @@
-//! Duels: the servers of a comparison are alive at the same time, and the load goes to them in turns, in slices of a
+//! Duels: the servers of a comparison are alive at the same time, and the load goes to them in turns, in slices of half a
 //! second. What disturbs the machine for longer than a slice disturbs all of them alike.
 //!
 //! A study has duels with `pairing = "duel"`; [`duel`] makes them without a study file.
@@ -29,8 +29,10 @@ use crate::study::MachineWishes;
 use crate::subject::sandbox_name;
 use crate::workloads::Resolved;
 
-/// Length of the measured phase of a slice.
-pub const SLICE: Duration = Duration::from_secs(1);
+/// Length of the measured phase of a slice. A machine's speed changes from second to second, so the nearer two slices lie
+/// the more of it cancels; and a neighbour's bursts disturb fewer short slices than long ones. Shorter ones would pay more
+/// for their warm-up, and cut more transactions of a slow server at their edges.
+pub const SLICE: Duration = Duration::from_millis(500);
 /// Before the measured phase of each slice but the first: the caches of the processor are another server's.
 pub const SLICE_WARMUP: Duration = Duration::from_millis(100);
 

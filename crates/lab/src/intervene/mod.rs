@@ -13,9 +13,9 @@ use std::time::Duration;
 use load::Step;
 use store::NO_INTERVENTION;
 
+use crate::duel::SLICE_WARMUP;
 use crate::duel::crowd::Taken;
 use crate::duel::turns::{ROUNDS_FACTOR, Seat, Turns};
-use crate::duel::{SLICE, SLICE_WARMUP};
 use crate::error::Error;
 use crate::intervene::server::{Readings, Server};
 use crate::study::{Body, Change, Length};
@@ -67,9 +67,9 @@ impl Phases {
     }
 }
 
-/// How long one phase of a study lasts.
+/// How long one phase of a study lasts: a second where it does not say.
 pub(crate) fn phase_of(body: &Body) -> Duration {
-    body.load.phase.unwrap_or(SLICE)
+    body.load.phase.unwrap_or(Duration::from_secs(1))
 }
 
 /// Phases of each state in a level: together as long as it, and at least two.

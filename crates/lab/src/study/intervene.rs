@@ -7,7 +7,6 @@ use store::NO_INTERVENTION;
 
 use super::model::*;
 use super::read::{At, Item, Problems, Table};
-use crate::duel::SLICE;
 use crate::intervene::variable::{Effect, effect};
 use crate::stop::SIDES_MAX;
 
@@ -242,7 +241,7 @@ pub(super) fn check_intervene(
             "make several studies of it",
         );
     }
-    let phase = body.load.phase.unwrap_or(SLICE);
+    let phase = crate::intervene::phase_of(body);
     for length in lengths() {
         match length {
             Length::Transactions(_) => {

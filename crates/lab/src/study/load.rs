@@ -138,7 +138,7 @@ pub(super) fn check_duel(body: &Body, span: &Range<usize>, when: &str, problems:
     let lengths = body.axes.workload.iter().filter_map(|workload| workload.length);
     if lengths.chain([body.load.length]).any(|length| matches!(length, Length::Transactions(_))) {
         let help = "give a `duration`: it is what each server is loaded for in a block";
-        refuse("a duel goes by the clock, in slices of a second", "with `transactions`", help);
+        refuse("a duel goes by the clock, in slices of half a second", "with `transactions`", help);
     }
 }
 

@@ -434,7 +434,7 @@ impl Default for Load {
 pub enum Pairing {
     /// One after the other, in the opposite order in the next block.
     Adjacent,
-    /// At the same time, in slices of a second by turns.
+    /// At the same time, in slices of half a second by turns.
     Duel,
 }
 

@@ -199,7 +199,7 @@ impl Work<'_> {
         Ok(ended.into_iter().map(|ended| ended.end.status).collect())
     }
 
-    /// Slices of each side of a duel: a second each, together as long as the cell's level.
+    /// Slices of each side of a duel, together as long as the cell's level.
     fn slices(&self, cell: &Cell) -> u32 {
         match cell.length.unwrap_or(self.body.load.length) {
             Length::Time(length) => duel::slices_in(length),

@@ -120,7 +120,7 @@ fn duels_note(body: &Body) -> Option<String> {
         ));
     }
     Some(format!(
-        "duels: the {sides} values of `{}` live at the same time and are loaded in turns, {} of a second each",
+        "duels: the {sides} values of `{}` live at the same time and are loaded in turns, {} of half a second each",
         compare.axis,
         store::counted(crate::duel::slices_in(length), "slice")
     ))
