@@ -66,6 +66,7 @@ impl Schema {
             after: later.into_iter().chain(after).collect(),
         }
     }
+
     /// A table of TPC-B, whose key counts its rows: `per_branch` of them for each of `branches`, each with its branch unless
     /// it is one, and with what `rest` has of it.
     pub(crate) fn balances<'a>(
