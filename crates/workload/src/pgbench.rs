@@ -218,7 +218,8 @@ impl Configured for ConfiguredScripts {
     }
 
     fn dataset_key(&self) -> String {
-        let mut key = format!("pgbench v1 tables={} scale={}\n", self.uses_tables, self.scale);
+        // 2: InnoDB has the primary keys from the start.
+        let mut key = format!("pgbench v2 tables={} scale={}\n", self.uses_tables, self.scale);
         if let Some(init) = &self.init {
             // Writing to a String cannot fail.
             let _ = write!(key, "{init}");
