@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use store::INTERVENE;
 use store::bundle::sha256;
 
+use crate::duel;
 use crate::study::{
-    Body, CpusChoice, EnvChoice, Ladder, Length, SettingsChoice, StorageChoice, WorkloadChoice,
+    Body, CpusChoice, EnvChoice, Ladder, Length, Pairing, SettingsChoice, StorageChoice, WorkloadChoice,
 };
 use crate::workloads::Resolved;
 
@@ -427,9 +428,13 @@ fn is_excluded(body: &Body, cell: &Cell, level: u32) -> bool {
 }
 
 /// Hash of all that decides what a study measures and how it is judged. Comments, spaces, title and question do
-/// not count.
+/// not count; the length of slices does where there are duels, for lives of longer ones are no repeats of these.
 pub fn fingerprint(body: &Body, quick: bool) -> String {
-    let text = serde_json::to_string(&(body, quick)).unwrap_or_default();
+    let text = match body.load.pairing {
+        Pairing::Duel => serde_json::to_string(&(body, quick, duel::SLICE)),
+        Pairing::Adjacent => serde_json::to_string(&(body, quick)),
+    };
+    let text = text.unwrap_or_default();
     sha256(text.as_bytes())[..32].to_owned()
 }
 

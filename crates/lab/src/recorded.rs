@@ -51,8 +51,10 @@ fn changed(record: &StudyRecord, request: &Request, body: &Body) -> String {
         .filter(|(path, hash)| before.get(*path).is_some_and(|known| known != *hash))
         .map(|(path, _)| format!("{path}, a workload of {file},"))
         .collect();
-    if files.is_empty() || record.study.file_sha256 != request.study.file_sha256 {
+    if record.study.file_sha256 != request.study.file_sha256 {
         files.push(file);
+    } else if files.is_empty() {
+        files.push(format!("what plimsoll makes of {file}"));
     }
     files.join(" and ")
 }
