@@ -75,7 +75,7 @@ impl Track {
             (Some((t0, v0)), Some(&(t1, v1))) => {
                 // What is between two samples is no more than the later one, to the last digit.
                 let between = v0 + (v1 - v0) * (t - t0) / (t1 - t0).max(1e-9);
-                Some(between.clamp(v0.min(v1), v0.max(v1)))
+                Some(between.max(v0.min(v1)).min(v0.max(v1)))
             }
             (Some((t0, v)), None) => (t - t0 <= 1.5).then_some(v),
             (None, Some(&(t1, v))) => (t1 - t <= 1.5).then_some(v),
