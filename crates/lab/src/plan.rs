@@ -623,5 +623,11 @@ mod tests {
         assert_eq!(fingerprint(&one, false), fingerprint(&same, false));
         assert_ne!(fingerprint(&one, false), fingerprint(&one, true));
         assert_ne!(fingerprint(&one, false), fingerprint(&other, false));
+        let of_text =
+            |body: &Body| sha256(serde_json::to_string(&(body, false)).unwrap().as_bytes())[..32].to_owned();
+        let mut duel = one.clone();
+        duel.load.pairing = Pairing::Duel;
+        assert_eq!(fingerprint(&one, false), of_text(&one), "studies without duels go on as they were begun");
+        assert_ne!(fingerprint(&duel, false), of_text(&duel), "those of longer slices are others");
     }
 }
