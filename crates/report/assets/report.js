@@ -136,13 +136,16 @@
     option: (t, { width, extra }) => {
       const measured = spec.lines.filter((line) => !line.reference);
       const colourOf = (line) => (line.reference ? t.soft : t.series[line.style % 8]);
+      // Where the lines are the categories, each category has one bar, which stands in its middle.
+      const alone = spec.categories.every((_, at) => measured.filter((line) => line.points[at]).length <= 1);
       const series = [];
       spec.lines.forEach((line) => {
         const colour = colourOf(line);
         const values = line.points.map((p) => (p ? p[0] : null));
         if (spec.bars && !line.reference) {
-          series.push({ type: 'bar', name: line.name, data: values, itemStyle: { color: colour }, barCategoryGap: '30%', barGap: '0%' });
-          series.push(whiskers(t, line, colour, measured.indexOf(line), measured.length));
+          const bars = { barCategoryGap: '30%', ...(alone ? { barGap: '-100%', barMaxWidth: 96 } : { barGap: '0%' }) };
+          series.push({ type: 'bar', name: line.name, data: values, itemStyle: { color: colour }, ...bars });
+          series.push(alone ? whiskers(t, line, colour, 0, 1) : whiskers(t, line, colour, measured.indexOf(line), measured.length));
         } else {
           strokes(values, line.gaps).forEach((data) => series.push({
             type: spec.bars ? 'scatter' : 'line', name: line.name, data, connectNulls: true, symbol: SYMBOLS[line.style % 8],
