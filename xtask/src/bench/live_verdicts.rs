@@ -29,7 +29,7 @@ use super::{duels, told};
 const SERVERS: [&str; 2] = FAMILIES;
 /// Roughly what a life takes besides its slices, and a slice of each side, in seconds.
 const LIFE_S: f64 = 8.0;
-const PAIR_S: f64 = 2.2;
+const PAIR_S: f64 = 1.3;
 
 #[derive(clap::Parser)]
 struct Arguments {
@@ -46,7 +46,7 @@ struct Arguments {
     #[arg(long, default_value_t = 0.0)]
     percent: f64,
     /// `on` or `off`; on by default where something is planted.
-    #[arg(long, value_parser = BoolishValueParser::new())]
+    #[arg(long, value_parser = BoolishValueParser::new(), hide_possible_values = true)]
     neighbour: Option<bool>,
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/live-verdicts.jsonl"))]
     file: PathBuf,
@@ -143,7 +143,7 @@ fn study(home: &Home, folder: &Path, build: &Build, cpu_us: u32, given: &Argumen
     let margin = if given.command == "planted" { given.percent / 200.0 } else { Rules::default().margin };
     let rules = Rules { design: Design::Watched, margin, ..Rules::default() };
     let limit = given.limit();
-    let slices = ((limit.as_secs_f64() / 8.0 - LIFE_S) / PAIR_S).clamp(3.0, 15.0) as u32;
+    let slices = ((limit.as_secs_f64() / 8.0 - LIFE_S) / PAIR_S).clamp(3.0, 30.0) as u32;
     let started_at_ms = duels::now_ms();
     let request = duels::request(build, slowed(folder, cpu_us)?, slices, 1000, started_at_ms as u64)?;
     let mut record = Record::default();

@@ -23,7 +23,8 @@ struct Asked {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
     /// `on` or `off`.
-    #[arg(long, default_value = "off", action = ArgAction::Set, value_parser = BoolishValueParser::new())]
+    #[arg(long, default_value = "off", action = ArgAction::Set)]
+    #[arg(value_parser = BoolishValueParser::new(), hide_possible_values = true)]
     neighbour: bool,
     #[arg(long)]
     results: Option<PathBuf>,

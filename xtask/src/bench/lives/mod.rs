@@ -16,7 +16,8 @@ enum Asked {
         #[arg(long)]
         minutes: f64,
         /// `on` or `off`.
-        #[arg(long, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
+        #[arg(long, action = ArgAction::Set)]
+        #[arg(value_parser = BoolishValueParser::new(), hide_possible_values = true)]
         neighbour: bool,
         #[arg(long, default_value = KEPT)]
         file: PathBuf,
