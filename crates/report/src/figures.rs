@@ -114,7 +114,7 @@ pub struct IntervalFigures {
     pub second: i64,
     /// Its length.
     pub duration_s: f64,
-    /// See [`Step::whole_seconds`].
+    /// See [`Step::whole`].
     pub is_whole: bool,
     /// Committed per second.
     pub tps: f64,
@@ -174,9 +174,9 @@ impl StepFigures {
     pub fn of(step: &Step) -> Self {
         let per_second =
             |count: u64| if step.duration_s > 0.0 { count as f64 / step.duration_s } else { 0.0 };
-        let whole_s = step.whole_s();
+        let is_whole = step.whole();
         let intervals: Vec<IntervalFigures> =
-            step.seconds.iter().map(|second| interval(second, whole_s)).collect();
+            step.seconds.iter().map(|second| interval(second, is_whole(second))).collect();
         let tps = per_second(step.outcomes.committed);
         let whole = || intervals.iter().filter(|i| i.is_whole).map(|i| i.tps);
         let response = Latency::of(&step.response, TRANSACTIONS);
@@ -263,13 +263,13 @@ impl IntervalFigures {
     }
 }
 
-fn interval(second: &Second, whole_s: f64) -> IntervalFigures {
+fn interval(second: &Second, is_whole: bool) -> IntervalFigures {
     let per_second =
         |count: u64| if second.duration_s > 0.0 { count as f64 / second.duration_s } else { 0.0 };
     IntervalFigures {
         second: second.second,
         duration_s: second.duration_s,
-        is_whole: second.second >= 1 && second.duration_s > whole_s,
+        is_whole,
         tps: per_second(second.committed),
         qps: per_second(second.statements),
         latency: second.response,

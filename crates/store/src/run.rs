@@ -389,20 +389,18 @@ pub struct SecondResponse {
 }
 
 impl Step {
-    /// The measured seconds that are as long as they are to be: a second, in a duel a slice. The last one of a phase may be
-    /// shorter; timers are not exact to the last digit.
+    /// The seconds that are whole.
     pub fn whole_seconds(&self) -> impl Iterator<Item = &Second> {
-        let whole_s = self.whole_s();
-        self.measured_seconds().filter(move |second| second.duration_s > whole_s)
+        let is_whole = self.whole();
+        self.seconds.iter().filter(move |second| is_whole(second))
     }
 
-    /// A measured second that is longer than this is whole, in seconds.
-    pub fn whole_s(&self) -> f64 {
-        0.95 * self.measured_seconds().map(|second| second.duration_s).fold(0.0, f64::max).min(1.0)
-    }
-
-    fn measured_seconds(&self) -> impl Iterator<Item = &Second> {
-        self.seconds.iter().filter(|second| second.second >= 1)
+    /// Which seconds are whole: measured ones that are as long as they are to be, a second, in a duel a slice. The last one
+    /// of a phase may be shorter; timers are not exact to the last digit.
+    pub fn whole(&self) -> impl Fn(&Second) -> bool {
+        let measured = self.seconds.iter().filter(|second| second.second >= 1);
+        let longest_s = measured.map(|second| second.duration_s).fold(0.0, f64::max).min(1.0);
+        move |second| second.second >= 1 && second.duration_s > 0.95 * longest_s
     }
 }
 
