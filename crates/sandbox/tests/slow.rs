@@ -121,7 +121,7 @@ fn each_answer_writes_to_a_file_of_its_own() {
     let folder = open_folder();
     let library = slow::library(folder.path(), &Slow::default()).unwrap();
     for selector in SERVERS {
-        let Some(server) = with_env(selector, &library, &Slow { fsyncs: 1, ..Slow::default() }) else {
+        let Some(server) = with_env(selector, &library, &Slow { fsync_every: 1, ..Slow::default() }) else {
             return;
         };
         let file = server.datadir().join("plimsoll-slow.tmp");

@@ -3,7 +3,8 @@
  *   PLIMSOLL_SLOW_CPU_US    so many microseconds of cpu,
  *   PLIMSOLL_SLOW_SLEEP_US  so many microseconds asleep,
  *   PLIMSOLL_SLOW_LOCK_US   so many microseconds of cpu under a lock that all sessions of the server share,
- *   PLIMSOLL_SLOW_FSYNCS    so many writes with fsync, to a file of its own in the working directory (the data directory).
+ *   PLIMSOLL_SLOW_FSYNC_EVERY    a write with fsync at each so-many-th answer of a session, to a file of its own in the
+ *                                working directory (the data directory); 0 is never.
  * An answer is the first that is sent on an accepted socket after something was read from it, however many calls send it.
  */
 #define _GNU_SOURCE
@@ -29,11 +30,11 @@
 #ifndef LOCK_US
 #define LOCK_US 0
 #endif
-#ifndef FSYNCS
-#define FSYNCS 0
+#ifndef FSYNC_EVERY
+#define FSYNC_EVERY 0
 #endif
 
-static long cpu_us = CPU_US, sleep_us = SLEEP_US, lock_us = LOCK_US, fsyncs = FSYNCS;
+static long cpu_us = CPU_US, sleep_us = SLEEP_US, lock_us = LOCK_US, fsync_every = FSYNC_EVERY;
 
 /* What is known of a descriptor. PostgreSQL's sessions are processes that inherit it. */
 enum { NOT_A_CLIENT, CLIENT, ASKED };
@@ -59,7 +60,7 @@ __attribute__((constructor)) static void begin(void) {
     setting("PLIMSOLL_SLOW_CPU_US", &cpu_us);
     setting("PLIMSOLL_SLOW_SLEEP_US", &sleep_us);
     setting("PLIMSOLL_SLOW_LOCK_US", &lock_us);
-    setting("PLIMSOLL_SLOW_FSYNCS", &fsyncs);
+    setting("PLIMSOLL_SLOW_FSYNC_EVERY", &fsync_every);
     lock = mmap(NULL, sizeof *lock, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (lock == MAP_FAILED) _exit(1);
     pthread_mutexattr_t shared;
@@ -93,7 +94,8 @@ static void slow_down(void) {
         burn(lock_us);
         pthread_mutex_unlock(lock);
     }
-    for (long i = 0; i < fsyncs; i++) {
+    static __thread long answers;
+    if (fsync_every && ++answers % fsync_every == 0) {
         static __thread int file = -1;
         static const char block[512];
         if (file < 0) file = open("plimsoll-slow.tmp", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);

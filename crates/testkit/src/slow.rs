@@ -18,8 +18,8 @@ pub struct Slow {
     pub sleep_us: u32,
     /// Microseconds of cpu under a lock that all sessions share.
     pub lock_us: u32,
-    /// Writes with fsync, to a file of its own in the data directory.
-    pub fsyncs: u32,
+    /// A write with fsync at each so-many-th answer of a session, to a file of its own in the data directory; 0 is never.
+    pub fsync_every: u32,
 }
 
 impl Slow {
@@ -31,7 +31,7 @@ impl Slow {
             pair("CPU_US", self.cpu_us),
             pair("SLEEP_US", self.sleep_us),
             pair("LOCK_US", self.lock_us),
-            pair("FSYNCS", self.fsyncs),
+            pair("FSYNC_EVERY", self.fsync_every),
         ]
     }
 }
@@ -45,7 +45,7 @@ pub fn library(folder: &Path, slow: &Slow) -> io::Result<PathBuf> {
         format!("-DCPU_US={}", slow.cpu_us),
         format!("-DSLEEP_US={}", slow.sleep_us),
         format!("-DLOCK_US={}", slow.lock_us),
-        format!("-DFSYNCS={}", slow.fsyncs),
+        format!("-DFSYNC_EVERY={}", slow.fsync_every),
     ];
     let flags = ["-shared", "-fPIC", "-pthread"].map(str::to_owned);
     compiled(folder, "slow.so", include_str!("slow.c"), &[&flags[..], &settings].concat())
