@@ -5,6 +5,8 @@
 //! before it and the guilty one have a duel, whose figures by transaction say why. What was found out is written beside
 //! the results after each duel, and the same command goes on from there.
 
+mod why;
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -13,26 +15,21 @@ use std::time::{Duration, Instant};
 use sandbox::builds::source::{Made, Recipe};
 use sandbox::{Build, Home, Selector, builds};
 use serde::{Deserialize, Serialize};
-use stats::{
-    Answer, Better, BisectRules, Bisection, Comparison, Design, Question, Rules, Sample, Verdict,
-    bisect_effect, compare_one,
-};
+use stats::{Answer, Ask, Better, BisectRules, BisectStatus, Comparison, GuiltySearch};
 
-use crate::duel::{Life, Request as Duel, Side, SideLife, duel};
+use crate::duel::{Life, Request as Duel, Side, SideLife, duel, slices_in};
 use crate::error::Error;
 use crate::hooks::Attach;
 use crate::observe::Observer;
+use crate::session_time::SessionTimes;
 use crate::stop::StopSwitch;
 use crate::study::{Length, Study};
 
-/// Pairs of lives of good and bad after which they are not compared on.
-const LIVES_MAX: u32 = 12;
-/// Pairs of lives of a step.
-const LIVES_OF_STEP: u32 = 2;
+use self::why::Figures;
+pub use self::why::{Span, Why};
+
 /// Pairs of lives that say why.
 const LIVES_OF_WHY: u32 = 4;
-/// Answers after which a search is given up.
-const ANSWERS_MAX: usize = 100;
 
 /// What is searched.
 #[derive(Debug, Clone)]
@@ -169,18 +166,9 @@ fn natural(name: &str) -> Vec<(u64, String)> {
     parts
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub enum Status {
-    Found,
-    /// Good and bad are equivalent within the margin.
-    NoDifference,
-    /// The lives that there may be did not decide it.
-    Undecided,
-}
-
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    pub status: Status,
+    pub status: BisectStatus,
     /// Index of the likeliest candidate.
     pub guilty: Option<usize>,
     /// Candidates that cannot be told from it, because they do not build or start.
@@ -194,17 +182,6 @@ pub struct Outcome {
     pub seconds: f64,
     /// Candidates that could not be asked, and why.
     pub skipped: Vec<(usize, String)>,
-}
-
-/// A figure by transaction that differs between the build before the guilty one and that one.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Why {
-    /// `server_cpu_us_per_transaction` ...
-    pub what: String,
-    /// Guilty over the one before.
-    pub ratio: f64,
-    pub low: f64,
-    pub high: f64,
 }
 
 /// What the search tells while it goes on.
@@ -284,6 +261,24 @@ fn fingerprint(request: &Request) -> String {
     format!("{} {} {}{}", all.join(" "), request.is_quick, names.join(" "), recipe.unwrap_or_default())
 }
 
+impl Found {
+    /// The search as far as it has come.
+    fn search(&mut self, candidates: usize, better: Better, margin: f64) -> GuiltySearch {
+        let mut search = GuiltySearch::new(candidates, better, margin, BisectRules::default());
+        self.ends.iter().for_each(|end| search.end(*end));
+        self.skipped.iter().for_each(|(candidate, _)| search.skip(*candidate));
+        // Files of earlier versions have no errors.
+        let usual = search.answer_of(&[0.0; 2]).map_or(0.0, |answer| answer.error);
+        self.errors.resize(self.answers.len(), usual);
+        if search.guilty().is_some() {
+            for ((candidate, log_ratio), error) in self.answers.iter().zip(&self.errors) {
+                search.answer(*candidate, Answer { log_ratio: *log_ratio, error: *error });
+            }
+        }
+        search
+    }
+}
+
 impl Search<'_> {
     fn run(&mut self) -> Result<Outcome, Error> {
         let last = self.request.candidates.len() - 1;
@@ -293,40 +288,27 @@ impl Search<'_> {
                 return Err(Error::Usage(format!("{name} cannot be an end of the search: {why}")));
             }
         }
-        let comparison = self.compare_ends(last)?;
-        let status = match comparison.verdict {
-            Verdict::Faster | Verdict::Slower => None,
-            Verdict::Equivalent => Some(Status::NoDifference),
-            Verdict::Undecided => Some(Status::Undecided),
-        };
-        if let Some(status) = status {
-            return Ok(self.outcome(status, Some(comparison), None, vec![]));
-        }
-        let search = self.search()?;
+        let search = self.search(last)?;
         let guilty = search.guilty();
-        let is_decided = search.is_decided();
-        let at = *guilty.candidates.end();
-        let why = if is_decided { self.why(*guilty.candidates.start(), at)? } else { vec![] };
-        let status = if is_decided { Status::Found } else { Status::Undecided };
-        Ok(self.outcome(status, Some(comparison), Some(guilty), why))
+        let why = match (search.status(), &guilty) {
+            (BisectStatus::Found, Some(guilty)) => {
+                self.why(*guilty.candidates.start(), *guilty.candidates.end())?
+            }
+            _ => vec![],
+        };
+        Ok(self.outcome(&search, guilty, why))
     }
 
-    fn outcome(
-        &self,
-        status: Status,
-        comparison: Option<Comparison>,
-        guilty: Option<stats::Guilty>,
-        why: Vec<Why>,
-    ) -> Outcome {
+    fn outcome(&self, search: &GuiltySearch, guilty: Option<stats::Guilty>, why: Vec<Why>) -> Outcome {
         Outcome {
-            status,
+            status: search.status(),
             guilty: guilty.as_ref().map(|guilty| *guilty.candidates.end()),
             alternatives: guilty.as_ref().map_or_else(Vec::new, |guilty| {
                 let end = *guilty.candidates.end();
                 guilty.candidates.clone().filter(|at| *at != end).collect()
             }),
             probability: guilty.map_or(0.0, |guilty| guilty.probability),
-            comparison,
+            comparison: Some(search.comparison().clone()),
             why,
             steps: self.found.answers.len(),
             seconds: self.found.seconds + self.began.elapsed().as_secs_f64(),
@@ -360,108 +342,76 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Lives of good and bad until they are told apart, or alike.
-    fn compare_ends(&mut self, last: usize) -> Result<Comparison, Error> {
-        let rules = Rules { design: Design::Watched, margin: self.request.margin, ..Rules::default() };
+    /// Asks until the search has ended, from what was found out before.
+    fn search(&mut self, last: usize) -> Result<GuiltySearch, Error> {
         let better = if self.request.metric == "tps" { Better::Higher } else { Better::Lower };
-        let judged = |ends: &[f64]| {
-            let side = |of: &dyn Fn(f64) -> f64| {
-                ends.iter()
-                    .enumerate()
-                    .map(|(at, log)| Sample { block: at as u32, value: of(*log) })
-                    .collect::<Vec<_>>()
-            };
-            let question =
-                Question { base: side(&|_| 1000.0), other: side(&|log| 1000.0 * log.exp()), better };
-            compare_one(&question, &rules)
-        };
-        let mut comparison = judged(&self.found.ends);
-        let open = |comparison: &Comparison| comparison.verdict == Verdict::Undecided;
-        while open(&comparison) && (self.found.ends.len() as u32) < LIVES_MAX {
-            let (ratios, failure) = self.duel(0, last, 1)?;
-            let Some(ratio) = ratios.first() else {
-                let why = failure.unwrap_or_else(|| "run the study by itself to see why".to_owned());
-                return Err(Error::Run(format!("a duel of good and bad did not end well: {why}")));
-            };
-            self.found.ends.push(*ratio);
-            self.keep()?;
-            comparison = judged(&self.found.ends);
-            (self.tell)(&Told::Ends(self.found.ends.len() as u32, comparison.clone()));
-        }
-        Ok(comparison)
-    }
-
-    fn search(&mut self) -> Result<Bisection, Error> {
-        let effect = bisect_effect(&self.found.ends);
-        let spread = effect.error * (self.found.ends.len() as f64).sqrt();
-        let error = spread / f64::from(LIVES_OF_STEP).sqrt();
-        let mut search = Bisection::new(self.request.candidates.len(), effect, BisectRules::default());
-        for (at, (candidate, log_ratio)) in self.found.answers.iter().enumerate() {
-            let error = self.found.errors.get(at).copied().unwrap_or(error);
-            search.answer(*candidate, Answer { log_ratio: *log_ratio, error });
-        }
-        for (candidate, _) in &self.found.skipped {
-            search.skip(*candidate);
-        }
-        while let Some(candidate) = search.next().filter(|_| search.answers() < ANSWERS_MAX) {
-            let unusable = match self.obtain(candidate)? {
-                Some(why) => Some(why),
-                None => {
-                    let (ratios, failure) = self.duel(0, candidate, LIVES_OF_STEP)?;
-                    if let Some(log_ratio) = stats::mean(&ratios) {
-                        let error = error_of(&ratios, error);
-                        self.found.errors.resize(self.found.answers.len(), error);
-                        self.found.answers.push((candidate, log_ratio));
-                        self.found.errors.push(error);
-                        search.answer(candidate, Answer { log_ratio, error });
-                        let probabilities = search.probabilities();
-                        (self.tell)(&Told::Asked { candidate, log_ratio, probabilities });
-                    }
-                    ratios.is_empty().then(|| failure.unwrap_or_else(|| "no life of it counts".to_owned()))
-                }
-            };
-            if let Some(why) = unusable {
-                search.skip(candidate);
-                (self.tell)(&Told::Skipped { candidate, why: why.clone() });
-                self.found.skipped.push((candidate, why));
+        let mut search = self.found.search(last + 1, better, self.request.margin);
+        while let Some(ask) = search.next() {
+            match ask {
+                Ask::Ends => self.ask_ends(last, &mut search)?,
+                Ask::Build(candidate) => self.ask_build(candidate, &mut search)?,
             }
             self.keep()?;
         }
         Ok(search)
     }
 
-    /// What a transaction costs on the build before the guilty one and on that one.
+    fn ask_ends(&mut self, last: usize, search: &mut GuiltySearch) -> Result<(), Error> {
+        let (ratios, failure) = self.duel(0, last, 1)?;
+        let Some(ratio) = ratios.first() else {
+            let why = failure.unwrap_or_else(|| "run the study by itself to see why".to_owned());
+            return Err(Error::Run(format!("a duel of good and bad did not end well: {why}")));
+        };
+        self.found.ends.push(*ratio);
+        search.end(*ratio);
+        (self.tell)(&Told::Ends(self.found.ends.len() as u32, search.comparison().clone()));
+        Ok(())
+    }
+
+    fn ask_build(&mut self, candidate: usize, search: &mut GuiltySearch) -> Result<(), Error> {
+        let unusable = match self.obtain(candidate)? {
+            Some(why) => Some(why),
+            None => {
+                let (ratios, failure) = self.duel(0, candidate, BisectRules::default().lives)?;
+                match search.answer_of(&ratios) {
+                    None => Some(failure.unwrap_or_else(|| "no life of it counts".to_owned())),
+                    Some(answer) => {
+                        search.answer(candidate, answer);
+                        self.found.answers.push((candidate, answer.log_ratio));
+                        self.found.errors.push(answer.error);
+                        let (log_ratio, probabilities) = (answer.log_ratio, search.probabilities());
+                        (self.tell)(&Told::Asked { candidate, log_ratio, probabilities });
+                        None
+                    }
+                }
+            }
+        };
+        if let Some(why) = unusable {
+            search.skip(candidate);
+            (self.tell)(&Told::Skipped { candidate, why: why.clone() });
+            self.found.skipped.push((candidate, why));
+        }
+        Ok(())
+    }
+
+    /// Lives of the build before the guilty one and of that one, and what differs in them.
     fn why(&mut self, first: usize, guilty: usize) -> Result<Vec<Why>, Error> {
         let before = first - 1;
         if self.obtain(before)?.is_some() || self.obtain(guilty)?.is_some() {
             return Ok(vec![]);
         }
-        let mut figures: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        self.lives(before, guilty, LIVES_OF_WHY, &mut |life| {
-            let [one, other] = &life.sides[..] else { return };
-            let other = costs(other);
-            for (name, value) in costs(one) {
-                if let Some(more) = other.get(&name).filter(|more| **more > 0.0 && value > 0.0) {
-                    figures.entry(name).or_default().push((more / value).ln());
-                }
-            }
-        })?;
-        let mut all: Vec<Why> =
-            figures.into_iter().filter_map(|(what, logs)| interval(what, &logs)).collect();
-        // What differs most beyond its own uncertainty comes first.
-        let clear = |why: &Why| {
-            let (centre, reach) = (why.ratio.ln().abs(), (why.high / why.low).ln() / 2.0);
-            centre - reach
-        };
-        all.sort_by(|a, b| clear(b).total_cmp(&clear(a)));
-        Ok(all)
+        let mut figures = Figures::default();
+        let sessions = SessionTimes(self.attach);
+        self.lives((before, guilty), LIVES_OF_WHY, &sessions, &mut |life| figures.add(life))?;
+        Ok(figures.why())
     }
 
     /// Log-ratios of the metric, `other` over `base`, of lives that count; and the last reason of one that does not.
     fn duel(&mut self, base: usize, other: usize, lives: u32) -> Result<(Vec<f64>, Option<String>), Error> {
         let metric = self.request.metric.clone();
         let (mut ratios, mut failure) = (Vec::new(), None);
-        self.lives(base, other, lives, &mut |life| match log_ratio(life, &metric) {
+        let attach = self.attach;
+        self.lives((base, other), lives, attach, &mut |life| match log_ratio(life, &metric) {
             Some(ratio) => ratios.push(ratio),
             None => failure = life.sides.iter().find_map(|side| side.end.error.clone()),
         })?;
@@ -470,9 +420,9 @@ impl Search<'_> {
 
     fn lives(
         &mut self,
-        base: usize,
-        other: usize,
+        (base, other): (usize, usize),
         lives: u32,
+        attach: &dyn Attach,
         see: &mut dyn FnMut(&Life),
     ) -> Result<(), Error> {
         let request = self.duel_of(base, other, lives * 2)?;
@@ -482,7 +432,7 @@ impl Search<'_> {
             see(&life);
             if valid >= lives { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        duel(self.home, &request, self.attach, self.observer, self.stop, &mut done)
+        duel(self.home, &request, attach, self.observer, self.stop, &mut done)
     }
 
     fn duel_of(&self, base: usize, other: usize, lives: u32) -> Result<Duel, Error> {
@@ -518,7 +468,7 @@ impl Search<'_> {
             options,
             sessions: body.axes.ladder.levels().first().copied().unwrap_or(1),
             lives,
-            slices: (length.as_secs() as u32).clamp(4, 120),
+            slices: slices_in(length).clamp(4, 240),
             warmup: body.load.warmup,
             pacing: load::Pacing::Closed,
             seed,
@@ -552,40 +502,6 @@ fn log_ratio(life: &Life, metric: &str) -> Option<f64> {
         report::StepFigures::of(step).metric(metric).filter(|value| *value > 0.0)
     };
     Some((of(&life.sides[1])? / of(&life.sides[0])?).ln())
-}
-
-/// The standard error of an answer: as lives of good and bad spread, or more where the answer's own lives do not agree,
-/// because the machine has become noisier since.
-fn error_of(ratios: &[f64], expected: f64) -> f64 {
-    let own = stats::describe::standard_deviation(ratios).map(|spread| spread / (ratios.len() as f64).sqrt());
-    own.map_or(expected, |own| own.max(expected))
-}
-
-/// What a transaction cost, by name and unit.
-fn costs(side: &SideLife) -> BTreeMap<String, f64> {
-    let mut costs = BTreeMap::new();
-    for (fact, text) in &side.end.facts {
-        let Some(name) = fact.strip_prefix("per_transaction/").and_then(|rest| rest.split_once('/')) else {
-            continue;
-        };
-        let mut words = text.split(' ');
-        let Some(value) = words.next().and_then(|value| value.parse::<f64>().ok()) else { continue };
-        let unit = words.next().map(|unit| format!("_{unit}")).unwrap_or_default();
-        costs.insert(format!("{}{unit}_per_transaction", name.1), value);
-    }
-    for statement in side.end.steps.first().iter().flat_map(|step| &step.by_statement) {
-        costs.insert(format!("{}_ms", statement.name), store::LatencyUnit::to_ms(statement.latency.mean()));
-    }
-    costs
-}
-
-/// Mean and 95 % interval of log-ratios, as ratios; `None` where there are too few.
-fn interval(what: String, logs: &[f64]) -> Option<Why> {
-    let n = logs.len() as f64;
-    let centre = stats::mean(logs)?;
-    let error = stats::describe::standard_deviation(logs)? / n.sqrt();
-    let reach = stats::student::upper_quantile(0.025, n - 1.0) * error;
-    Some(Why { what, ratio: centre.exp(), low: (centre - reach).exp(), high: (centre + reach).exp() })
 }
 
 #[cfg(test)]
@@ -627,32 +543,5 @@ mod tests {
         assert_eq!(of(Some("postgres")), of(Some("postgres")));
         assert_ne!(of(Some("postgres")), of(Some("postgres-meson")));
         assert_ne!(of(Some("postgres")), of(None));
-    }
-
-    /// From a search over real commits beside compilers: of a slow build (-24 %), one life said +26 %, the other -18 %, and
-    /// the search took the mean for a proof that it is a good one.
-    #[test]
-    fn lives_that_do_not_agree_prove_little() {
-        assert_eq!(error_of(&[-0.25, -0.26], 0.05), 0.05);
-        assert_eq!(error_of(&[-0.25], 0.05), 0.05);
-        let lives = [0.26, -0.18];
-        let error = error_of(&lives, 0.05);
-        assert!(error > 0.2, "{error}");
-        let probability = |error: f64| {
-            let ends = [-0.24, -0.30, -0.22, -0.25, -0.27];
-            let mut search = Bisection::new(3, bisect_effect(&ends), BisectRules::default());
-            search.answer(1, Answer { log_ratio: stats::mean(&lives).unwrap(), error });
-            search.probabilities()[1]
-        };
-        // Whether the middle one is guilty stays nearly as open as it was.
-        assert!(probability(0.05) < 0.1, "{}", probability(0.05));
-        assert!(probability(error) > 0.25, "{}", probability(error));
-    }
-
-    #[test]
-    fn intervals_are_of_lives() {
-        let why = interval("server_cpu".to_owned(), &[0.05, 0.06, 0.04, 0.05]).unwrap();
-        assert!((why.ratio - 0.05f64.exp()).abs() < 1e-9 && why.low > 1.0 && why.high < 1.1);
-        assert_eq!(interval("x".to_owned(), &[0.1]), None);
     }
 }

@@ -38,6 +38,7 @@ mod recording;
 pub mod rerun;
 mod run;
 pub mod servers;
+mod session_time;
 pub mod source;
 mod stalled;
 mod stop;

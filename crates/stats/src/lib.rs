@@ -22,7 +22,7 @@ mod steady;
 pub mod student;
 pub mod usl;
 
-pub use bisect::{Answer, BisectRules, Bisection, Guilty, bisect_effect};
+pub use bisect::{Answer, Ask, BisectRules, BisectStatus, Guilty, GuiltySearch};
 pub use change::{ChangePoint, ChangeRules, change_points, change_points_of_many};
 pub use climb::ClimbPoint;
 pub use compare::{

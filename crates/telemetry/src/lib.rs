@@ -23,6 +23,7 @@ mod procfs;
 pub mod residency;
 mod sampler;
 mod server;
+pub mod session_time;
 mod student_interval;
 mod track;
 

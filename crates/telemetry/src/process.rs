@@ -185,22 +185,30 @@ impl ProcessSampler {
         self.sums.major_faults += grown(now.major_faults, last.major_faults);
     }
 
-    /// Root and descendants, through the kernel's own lists of children (CONFIG_PROC_CHILDREN; without it, the root
-    /// alone). A forking server forks from its main thread, so the other threads are not asked.
+    /// All processes that are looked at.
     fn tree(&mut self) -> Vec<u32> {
-        let mut tree = vec![self.root];
-        tree.extend(&self.others);
-        let mut at = 0;
-        while self.with_children && at < tree.len() {
-            let pid = tree[at];
-            at += 1;
-            let path = self.proc.join(format!("{pid}/task/{pid}/children"));
-            if let Ok(text) = self.reader.read(&path) {
-                tree.extend(text.split_ascii_whitespace().filter_map(|id| id.parse::<u32>().ok()));
-            }
-        }
-        tree
+        let roots = [&[self.root], &self.others[..]].concat();
+        if self.with_children { descendants(&self.proc, roots, &mut self.reader) } else { roots }
     }
+}
+
+/// A process and its descendants.
+pub(crate) fn tree(root: u32, reader: &mut Reader) -> Vec<u32> {
+    descendants(Path::new("/proc"), vec![root], reader)
+}
+
+/// Through the kernel's own lists of children (CONFIG_PROC_CHILDREN; without it, the given ones alone). A forking server
+/// forks from its main thread, so the other threads are not asked.
+fn descendants(proc: &Path, mut tree: Vec<u32>, reader: &mut Reader) -> Vec<u32> {
+    let mut at = 0;
+    while at < tree.len() {
+        let pid = tree[at];
+        at += 1;
+        if let Ok(text) = reader.read(&proc.join(format!("{pid}/task/{pid}/children"))) {
+            tree.extend(text.split_ascii_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+        }
+    }
+    tree
 }
 
 /// Which part of the tasks is read in this pass.

@@ -148,7 +148,10 @@ impl Proof {
         for why in found["why"].as_array().into_iter().flatten().take(5) {
             let (what, low, high) =
                 (why["what"].as_str().unwrap_or_default(), percent(&why["low"]), percent(&why["high"]));
-            println!("  {what}: {:+.1} % ({low:+.1} to {high:+.1})", percent(&why["ratio"]));
+            match why["more_us"].as_f64() {
+                Some(more_us) => println!("  {what}: {more_us:+.0} us"),
+                None => println!("  {what}: {:+.1} % ({low:+.1} to {high:+.1})", percent(&why["ratio"])),
+            }
         }
         Ok(is_right)
     }

@@ -1,10 +1,11 @@
 //! `plimsoll bisect`.
 
 use lab::Event;
-use lab::bisect::{Candidate, Outcome, Request, Status, Told, bisect as search, candidates};
+use lab::bisect::{Candidate, Outcome, Request, Told, bisect as search, candidates};
 use sandbox::Home;
 use sandbox::builds::source::Recipe;
 use serde_json::{Value, json};
+use stats::BisectStatus;
 
 use crate::args::BisectArgs;
 use crate::commands::out::Out;
@@ -50,7 +51,7 @@ pub(crate) fn bisect(args: &BisectArgs) -> Result<End, Failure> {
     if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
         print(&text(&outcome, &described))?;
     }
-    Ok(if outcome.status == Status::Undecided { End::GateUnmet } else { End::Done })
+    Ok(if outcome.status == BisectStatus::Undecided { End::GateUnmet } else { End::Done })
 }
 
 fn percent(ratio: f64) -> String {
@@ -81,15 +82,22 @@ fn line(told: &Told, names: &[String]) -> String {
 
 fn as_json(outcome: &Outcome, names: &[String]) -> Value {
     let status = match outcome.status {
-        Status::Found => "found",
-        Status::NoDifference => "no_difference",
-        Status::Undecided => "undecided",
+        BisectStatus::Found => "found",
+        BisectStatus::NoDifference => "no_difference",
+        BisectStatus::Undecided => "undecided",
     };
     let comparison = outcome.comparison.as_ref();
     let why: Vec<Value> = outcome
         .why
         .iter()
-        .map(|why| json!({"what": why.what, "ratio": why.ratio, "low": why.low, "high": why.high}))
+        .map(|why| {
+            let (ratio, more) = (why.ratio, why.more_us);
+            json!({
+                "what": why.what, "ratio": ratio.map(|r| r.value), "low": ratio.map(|r| r.low),
+                "high": ratio.map(|r| r.high), "more_us": more.map(|m| m.value), "more_us_low": more.map(|m| m.low),
+                "more_us_high": more.map(|m| m.high),
+            })
+        })
         .collect();
     let alternatives: Vec<&String> = outcome.alternatives.iter().map(|at| &names[*at]).collect();
     json!({
@@ -107,9 +115,9 @@ fn text(outcome: &Outcome, names: &[String]) -> String {
         format!(" {} ({} to {})", percent(ratio), percent(low), percent(high))
     });
     let cost = format!("{} steps, {:.0} s", outcome.steps, outcome.seconds);
-    let Some(guilty) = outcome.guilty.filter(|_| outcome.status == Status::Found) else {
+    let Some(guilty) = outcome.guilty.filter(|_| outcome.status == BisectStatus::Found) else {
         let found = match outcome.status {
-            Status::NoDifference => "no difference between good and bad",
+            BisectStatus::NoDifference => "no difference between good and bad",
             _ => "undecided",
         };
         return format!("{found}:{ratio}; {cost}\n");
@@ -127,8 +135,16 @@ fn text(outcome: &Outcome, names: &[String]) -> String {
             ("95 % interval", Align::Right),
         ]);
         for why in outcome.why.iter().take(12) {
-            let interval = format!("{} to {}", percent(why.low), percent(why.high));
-            table.row([why.what.clone(), percent(why.ratio), interval]);
+            let (change, interval) = match (why.more_us, why.ratio) {
+                (Some(more), _) => {
+                    (format!("{:+.0} us", more.value), format!("{:+.0} to {:+.0} us", more.low, more.high))
+                }
+                (None, Some(ratio)) => {
+                    (percent(ratio.value), format!("{} to {}", percent(ratio.low), percent(ratio.high)))
+                }
+                (None, None) => continue,
+            };
+            table.row([why.what.clone(), change, interval]);
         }
         text.push_str(&format!("\nagainst the build before it:\n{}", table.text()));
     }

@@ -14,8 +14,8 @@ use store::lives::{self, Life, Slice};
 use crate::bench::duels;
 use crate::bench::lab::FAMILIES;
 
-/// Slices of each side in a life.
-const SLICES: u32 = 15;
+/// Slices of each side in a life: many, because lives cost some seconds each before their first slice.
+const SLICES: u32 = 30;
 /// Duels that fail one after the other before it gives up.
 const FAILURES_MAX: u32 = 3;
 
@@ -88,7 +88,7 @@ fn of_duel(duel: &duel::Life, server: &str, build: &str, neighbour: bool) -> Vec
     if lives.iter().any(|life| life.slices.is_empty()) { vec![] } else { lives }
 }
 
-/// Those that count. A slice is a second, so the seconds of the one step are its slices, in their order.
+/// Those that count. The intervals of the one step are its slices, in their order.
 fn slices(life: &SideLife) -> Vec<Slice> {
     let Some(duel) = &life.end.duel else { return vec![] };
     let seconds = life.end.steps.iter().flat_map(|step| &step.seconds).filter(|second| second.second >= 1);
