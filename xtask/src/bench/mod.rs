@@ -1,6 +1,7 @@
 //! Benchmarks: each is a command, prints what it measured beside what is asked for, and ends with 1 when the
 //! figure was not reached.
 
+mod bisect_live;
 mod bisect_search;
 mod change_points;
 mod client;
@@ -20,6 +21,7 @@ mod measurement_error;
 mod oltp_cost;
 mod pgbench_cost;
 mod power;
+mod pull_requests;
 mod quickstart;
 mod real_source;
 mod sampler_cost;
@@ -91,7 +93,21 @@ const ALL: &[Benchmark] = &[
         "the quickstart again and again: its time, and the share of its questions that it decides",
         quickstart::run,
     ),
-    ("bisect-search", "simulated bisections: how often the guilty build is found", bisect_search::run),
+    (
+        "bisect-search",
+        "bisections drawn from recorded lives: how often the guilty build is found",
+        bisect_search::run,
+    ),
+    (
+        "bisect-live",
+        "64 labelled builds of a server, slower from a secret one on: found, and for which cause",
+        bisect_live::run,
+    ),
+    (
+        "pull-requests",
+        "checks of pull requests drawn from recorded lives: false alarms, and slow ones stopped",
+        pull_requests::run,
+    ),
     (
         "change-points",
         "false alarms of quiet series, and steps of twice the noise found in their place",
