@@ -83,7 +83,7 @@ fn line(name: &str, ratio: f64, ends: &[&End]) {
     };
     let (duels, minutes) = (median(&|end| f64::from(end.duels)), median(&|end| end.minutes));
     println!(
-        "{name:44} {ratio:5.2} {right:7.3} {wrong:7.3} {alike:14.3} {open:10.3} {duels:6.0} {minutes:8.0}"
+        "{name:56} {ratio:5.2} {right:7.3} {wrong:7.3} {alike:14.3} {open:10.3} {duels:6.0} {minutes:8.0}"
     );
 }
 
@@ -101,7 +101,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     let kinds = lives::recorded(&file)?;
     let each = searches.div_ceil((RATIOS.len() * kinds.len()) as u64).max(1);
     println!("{} bisections of {BUILDS} builds for each ratio", each * kinds.len() as u64);
-    println!("{:44} ratio   right   wrong  no difference  undecided  duels  minutes", "");
+    println!("{:56} ratio   right   wrong  no difference  undecided  duels  minutes", "");
     let mut is_reached = true;
     for ratio in RATIOS {
         let ends: Vec<Vec<End>> =
