@@ -462,7 +462,6 @@ const LINE_EXAMPLES: &str = "Examples:
   plimsoll line oltp_read_write --server postgres@18 --promise 'p99 < 20ms' --promise 'errors < 0.1%'
   plimsoll line oltp_point_select --server mariadb --promise 'p99 < 5ms' --budget 2m --json -
   plimsoll line tpcc --server mariadb --promise tpcc --sessions-max 500
-  plimsoll line oltp_point_select --server mariadb --promise 'p99 < 5ms' --budget 2m --clients 2
 A build gets a sandbox of its own, which is destroyed at the end. Loading the tables is not part of the budget.";
 
 /// How arrivals are spread.
