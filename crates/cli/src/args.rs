@@ -362,6 +362,9 @@ pub(crate) struct OnServerArgs {
     /// Worker threads of the client (default: one for two cpus)
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) workers: Option<u16>,
+    /// Processes that the sessions are shared out to, where one has too few files or cpus; --workers is then of each
+    #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(lab::clients::CLIENTS_MAX)))]
+    pub(crate) clients: u32,
     /// An option of the workload (repeatable)
     #[arg(short = 'o', long = "option", value_name = "key=value", value_parser = key_value)]
     pub(crate) options: Vec<(String, String)>,
@@ -401,9 +404,6 @@ pub(crate) struct BenchArgs {
     /// How the arrivals of an open loop are spread
     #[arg(long, value_enum, default_value_t = ArrivalsArg::Poisson, requires = "rate")]
     pub(crate) arrivals: ArrivalsArg,
-    /// Processes that the sessions are shared out to, where one has too few files or cpus; --workers is then of each
-    #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(lab::clients::CLIENTS_MAX)))]
-    pub(crate) clients: u32,
     /// Cpus of the sandbox, as in 0-3,8
     #[arg(long, value_name = "LIST", allow_hyphen_values = true, value_parser = cpus)]
     pub(crate) cpus: Option<sandbox::Cpus>,

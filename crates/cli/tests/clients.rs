@@ -178,6 +178,43 @@ fn a_study_shares_its_climb_out() {
     }
 }
 
+/// A client that dies is a fault of the measurement, and no death of the server: nothing of that rate is kept, and the same
+/// command begins the search again.
+#[test]
+fn a_search_for_a_line_is_driven_by_clients() {
+    let server = FakeServer::start();
+    let results = server.path("results").display().to_string();
+    let search = || {
+        let mut command = plimsoll();
+        command.arg("line").arg(server.path("ask.sql")).args(["--server", &server.url(), "--clients", "2"]);
+        command.args(["--promise", "p90 < 50ms", "--sessions-max", "8", "--budget", "20s"]);
+        command.args(["--results", &results, "--json", "-"]);
+        command
+    };
+    let child = started(search());
+    wait_until(Duration::from_secs(60), "two clients", || clients_of(child.id()).len() == 2);
+    let pids = clients_of(child.id());
+    // Into the climb.
+    std::thread::sleep(Duration::from_secs(1));
+    signal(pids[0], "KILL");
+    ended(child).expect(1, &["client 1 of 2", "killed by signal 9"]);
+    assert!(are_gone(&pids));
+    let done = Done::of(search().output().unwrap());
+    let line = &lines(&done.out)[0];
+    assert!(!line["warnings"].to_string().contains("the server was lost"), "{line}");
+    // Eight sessions of 5 ms each carry 1,600/s.
+    let peak_tps = line["peak_tps"].as_f64().unwrap();
+    assert!((100.0..1_700.0).contains(&peak_tps) && !line["probes"].as_array().unwrap().is_empty(), "{line}");
+    let report = run(&["report", "--results", &results, "--json", "-"]).expect(0, &[]).out;
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let runs = report["cells"][0]["runs"].as_array().unwrap();
+    let last = runs.iter().find(|run| run["status"] != "failed").unwrap_or_else(|| panic!("{report}"));
+    assert_eq!(last["client"]["clients"], 2, "{last}");
+    let few = ["line", "oltp_point_select", "--server", "mariadb", "--promise", "p99 < 9ms"];
+    run(&[&few[..], &["--sessions-max", "4", "--clients", "5"]].concat())
+        .expect(2, &["4 sessions cannot be shared out to 5 clients"]);
+}
+
 #[test]
 fn what_cannot_be_shared_out_is_refused_with_a_remedy() {
     let server = FakeServer::start();

@@ -283,6 +283,86 @@ fn a_fleet_is_left_taken_up_and_cancelled() {
     assert!(counted_blocks(&report(&[fleet.results()])).iter().all(|(_, blocks)| *blocks == last));
 }
 
+/// Searches for load lines are blocks as others; each is driven by two client processes of its node.
+#[test]
+fn searches_for_lines_are_made_on_nodes() {
+    let Some(fleet) = Fleet::start(2, 2, "") else { return };
+    let text = std::fs::read_to_string(&fleet.study).unwrap();
+    let search =
+        "clients = 2\n[line]\npromises = [\"p90 < 100ms\"]\nbudget = \"20s\"\nsessions_max = 8\n[machine]\n";
+    let text = text.replace("sessions = [1, 2]\n", "").replace("warmup = \"100ms\"\nduration = \"1s\"\n", "");
+    std::fs::write(&fleet.study, text.replace("[machine]\n", search)).unwrap();
+    let done = Done::of(fleet.run(&["--nodes", "2"]).output().unwrap());
+    done.expect(0, &["block 1 was made on n", "block 2 was made on n"]);
+    let json = report(&[fleet.results()]);
+    let runs = json["cells"][0]["runs"].as_array().unwrap();
+    let nodes: std::collections::BTreeSet<&str> =
+        runs.iter().map(|run| run["host"]["name"].as_str().unwrap()).collect();
+    assert_eq!((runs.len(), nodes.len()), (2, 2), "{json}");
+    for run in runs {
+        assert!(!run["line"]["probes"].as_array().unwrap().is_empty(), "{run}");
+        assert_eq!(run["client"]["clients"], 2, "{run}");
+    }
+    assert_eq!(json["cells"][0]["lines"][0]["promise"], "p90 < 100ms");
+}
+
+/// A node on which the study could not tell its margin gets no block: what is known of it decides, before a server is started.
+#[test]
+fn a_noisy_node_is_set_aside_and_the_others_make_its_blocks() {
+    if !common::servers_are_there() {
+        return;
+    }
+    let Some(fleet) = Fleet::start(2, 2, "") else { return };
+    // Which machines the nodes are.
+    Done::of(fleet.run(&["--nodes", "2"]).output().unwrap()).expect(0, &["nodes are not calibrated"]);
+    let json = report(&[fleet.results()]);
+    let runs = json["cells"][0]["runs"].as_array().unwrap();
+    let known: std::collections::BTreeMap<&str, &str> = runs
+        .iter()
+        .map(|run| (run["host"]["name"].as_str().unwrap(), run["host"]["fingerprint"].as_str().unwrap()))
+        .collect();
+    assert_eq!(known.len(), 2, "{known:?}");
+    let study = fleet.dir.path().join("real.toml");
+    let text = "title = \"real\"\nquestion = \"Which?\"\n[axes]\nserver = [\"mariadb\", { server = \"mariadb\", label = \"again\" }]\n\
+                workload = \"oltp_point_select\"\nsessions = 1\n[options]\ntable_size = 100\n[load]\nwarmup = \"0s\"\n\
+                duration = \"1s\"\nblocks = 20\ngates = \"warn\"\n[compare]\naxis = \"server\"\nbase = \"mariadb\"\n\
+                margin = 0.3\n[machine]\nidle = \"as-is\"\n";
+    std::fs::write(&study, text).unwrap();
+    let study = study.display().to_string();
+    let planned = run(&["run", &study, "--dry-run"]).expect(0, &[]).out;
+    let name = planned.lines().find_map(|line| line.strip_prefix("mariadb is ")).unwrap().to_owned();
+    let folder = sandbox::Home::find().unwrap().path().join("calibrations");
+    for (node, fingerprint) in &known {
+        let mut made = store::testing::calibrations(10, 1.0);
+        made.server.clone_from(&name);
+        let noise = if *node == "n2" { 3.0 } else { 1.0 };
+        for life in made.lives.iter_mut().step_by(2) {
+            life.tps[1].iter_mut().for_each(|tps| *tps *= noise);
+        }
+        made.write(&folder, fingerprint).unwrap();
+    }
+    let said = std::fs::File::create(fleet.dir.path().join("real")).unwrap();
+    let mut command = fleet.command(&["run", &study, "--on", "slurm"]);
+    let mut child = Running(command.stdout(Stdio::null()).stderr(said).spawn().unwrap());
+    let limit = Duration::from_secs(120);
+    wait_until(limit, "the noisy node", || fleet.said("real").contains("n2 is set aside: 20 blocks tell no"));
+    wait_until(limit, "who waits", || {
+        fleet.cluster.asked("scontrol", &["show", "job"]).contains("ExcNodeList=n2")
+    });
+    wait_until(limit, "a block on the other", || fleet.said("real").contains("runs on n1"));
+    signal(child.id(), "INT");
+    assert_eq!(ends(&mut child, limit, &fleet), Some(4), "{}", fleet.said("real"));
+    // Stricter, and no node is left.
+    let none =
+        Done::of(fleet.command(&["run", &study, "--on", "slurm", "--noise-max", "0.0001"]).output().unwrap());
+    none.expect(1, &["n1 is set aside", "no node is left", "--noise-max"]);
+    for fingerprint in known.values() {
+        std::fs::remove_dir_all(folder.join(fingerprint)).unwrap();
+    }
+    let said = fleet.said("real");
+    assert!(!said.contains("cannot be kept away") && !said.contains("made on n2"), "{said}");
+}
+
 /// The objects of a study fit the schemas that Kubernetes publishes, where the program that has them is installed.
 #[test]
 fn objects_of_kubernetes_fit_its_schemas() {

@@ -29,8 +29,6 @@ pub struct Request {
     /// Run before and not recorded.
     pub warmup: Duration,
     pub pacing: load::Pacing,
-    /// Processes that have the sessions; 1: this one.
-    pub clients: u32,
     /// Cpus of a sandbox of its own.
     pub cpus: Option<Cpus>,
     /// About tables.
@@ -139,7 +137,7 @@ fn levels(
 /// A bench of nothing but impossible levels is refused before anything is fetched or made for it. Where others are
 /// possible they are measured, and it is told at once which are not.
 fn levels_are_possible(request: &Request, observer: Observer<'_>) -> Result<(), Error> {
-    let look = |sessions: &u32| crate::checks::levels(&[*sessions], request.clients).err();
+    let look = |sessions: &u32| crate::checks::levels(&[*sessions], request.on.clients).err();
     let impossible: Vec<Error> = request.sessions.iter().filter_map(look).collect();
     let is_all = impossible.len() == request.sessions.len();
     for error in impossible {
@@ -171,7 +169,6 @@ fn making<'a>(
         subject.place(|build| Ok(Spec { cpus: request.cpus.clone(), ..request.on.spec("bench", build) }))?;
     let notes = assigned.map(|assigned| assigned.notes).unwrap_or_default();
     let order = Order {
-        clients: request.clients,
         data,
         asked,
         notes: machine.doubt.iter().cloned().chain(notes).collect(),

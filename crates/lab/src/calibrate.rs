@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 pub use report::calibration::{Summary, TIMES, summary};
 use sandbox::{Home, builds};
+use serde::{Deserialize, Serialize};
 use store::{Calibrations, EqualLife};
 
 use crate::duel::{self, Life, SLICE, SLICE_WARMUP, Side};
@@ -50,6 +51,31 @@ pub fn known(home: &Home) -> Vec<Summary> {
     all.iter().map(summary).collect()
 }
 
+/// What a study has for telling a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Precision {
+    pub blocks: usize,
+    /// Pairs of slices of a block, at best.
+    pub pairs: usize,
+    /// It may end whenever it is decided.
+    pub is_watched: bool,
+}
+
+impl Precision {
+    pub(crate) fn of(body: &Body, plan: &Plan) -> Precision {
+        let pairs = match body.load.length {
+            Length::Time(length) => duel::slices_in(length) as usize,
+            Length::Transactions(_) => SLICES as usize,
+        };
+        Precision { blocks: plan.blocks() as usize, pairs, is_watched: body.load.until.is_some() }
+    }
+
+    /// The smallest difference that it tells on a machine of which that was found.
+    pub fn told_by(&self, found: &Summary) -> Option<f64> {
+        found.told_by(self.blocks, self.pairs, self.is_watched)
+    }
+}
+
 /// Which difference a study can tell on this machine, by what is known of its servers, and whether its margin is below
 /// that. `None` where nothing is known, or nothing is compared.
 pub(crate) fn note(home: &Home, study: &Study, body: &Body, plan: &Plan) -> Option<String> {
@@ -58,17 +84,14 @@ pub(crate) fn note(home: &Home, study: &Study, body: &Body, plan: &Plan) -> Opti
     let is_asked = |found: &&Summary| plan.servers.iter().any(|server| server.build_name == found.server);
     let of_study: Vec<&Summary> = known.iter().filter(is_asked).collect();
     let all: Vec<&Summary> = if of_study.is_empty() { known.iter().collect() } else { of_study };
-    let pairs = match body.load.length {
-        Length::Time(length) => duel::slices_in(length) as usize,
-        Length::Transactions(_) => SLICES as usize,
-    };
+    let planned = Precision::of(body, plan);
     let budget = body.load.until.and_then(|until| until.budget);
     // Cells are measured in turns, each pair of them a duel at best.
     let duels = (plan.cells.len() / 2).max(1) as f64;
     let told = |found: &&Summary| {
-        let in_budget = budget.map(|budget| found.blocks_in(budget.as_secs_f64() / duels, pairs));
-        let blocks = in_budget.map_or(Some(usize::MAX), |blocks| blocks)?.min(plan.blocks() as usize);
-        let difference = found.told_by(blocks, pairs, body.load.until.is_some())?;
+        let in_budget = budget.map(|budget| found.blocks_in(budget.as_secs_f64() / duels, planned.pairs));
+        let blocks = in_budget.map_or(Some(usize::MAX), |blocks| blocks)?.min(planned.blocks);
+        let difference = Precision { blocks, ..planned }.told_by(found)?;
         Some((difference, blocks, found.server.clone()))
     };
     let (difference, blocks, server) =

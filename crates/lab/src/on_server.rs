@@ -17,8 +17,10 @@ pub struct OnServer {
     /// Of the workload.
     pub options: BTreeMap<String, String>,
     pub server: Server,
-    /// Worker threads; `None`: one for two cpus.
+    /// Worker threads, of each client process; `None`: one for two cpus.
     pub workers: Option<usize>,
+    /// Processes that have the sessions; 1: this one.
+    pub clients: u32,
     /// Variables of a sandbox of its own.
     pub settings: BTreeMap<String, String>,
     /// Durability level of a sandbox of its own.
@@ -49,7 +51,10 @@ impl OnServer {
     }
 
     pub(crate) fn order<'a>(&'a self, home: &'a Home, subject: &Subject, load: load::LoadPlan) -> Order<'a> {
-        Order::new(home, (subject.name(), subject.flavor()), (&self.workload, &self.options), load)
+        Order {
+            clients: self.clients,
+            ..Order::new(home, (subject.name(), subject.flavor()), (&self.workload, &self.options), load)
+        }
     }
 }
 

@@ -389,7 +389,7 @@ fn measured_life(
     lived.phase(Phase::Measure);
     let result = match &order.line {
         None => drive(lived, server, clients.as_mut()).map(|result| (Ran::of(&result), result)),
-        Some(line) => search(lived, line, server),
+        Some(line) => search(lived, line, server, clients.as_mut()),
     };
     let result = switched_back(lived, result, server.is_own());
     if let Some(seat) = around.seat
@@ -524,7 +524,7 @@ pub(crate) fn add(one: Ran, other: Ran) -> Ran {
 }
 
 /// Runs a load in this process, or on its clients.
-fn run_load(
+pub(crate) fn run_load(
     plan: &LoadPlan,
     seed: u64,
     server: &Provisioned<'_>,
@@ -628,10 +628,15 @@ fn search(
     lived: &mut Lived<'_>,
     line: &LineOrder<'_>,
     server: &Provisioned<'_>,
+    mut clients: Option<&mut Clients>,
 ) -> Result<(Ran, LoadResult), Error> {
     let (recording, around, found) = (&mut lived.recording, lived.around, &mut lived.found);
     let base = &lived.order.load;
-    let Sought { result, ran, found: lines } = seek(line, base, server, recording, around, found)?;
+    let on = (server, clients.as_deref_mut());
+    let Sought { result, ran, found: lines } = seek(line, base, on, recording, around, found)?;
+    if let Some(clients) = clients {
+        recording.end.facts.extend(clients.facts(&result));
+    }
     lived.found = Some(lines);
     Ok((ran, result))
 }

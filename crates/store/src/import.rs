@@ -1,7 +1,8 @@
 //! Runs of another results file taken into this one: each once, however often that is asked for.
 //!
 //! A run is known again by what it is: its study's plan, its cell, load levels, block and purpose, the machine that made
-//! it, its seed and the millisecond at which it began. Nothing that is recorded here changes.
+//! it, its seed and the millisecond at which it began. Nothing that is recorded here changes, but for the number of an attempt:
+//! attempts count in the order in which they began, in whatever order they come.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::error::Error;
 use crate::open::Store;
 use crate::read::Sql;
 use crate::run::{Run, RunHead, Status};
-use crate::study::{Build, BuildId, Host, HostId, Study, StudyId};
+use crate::study::{Build, BuildId, Host, HostId, RunId, Study, StudyId};
 use crate::write::{build_row, host_row, insert_run, to_json};
 
 /// What came of an import.
@@ -33,8 +34,8 @@ struct Coming {
 
 impl Store {
     /// Takes over the runs of a study of another results file, with its probes, canaries and notes, in one transaction. Runs
-    /// that have not ended yet stay where they are. A run that comes counts as a later attempt than those of the same cell,
-    /// levels, block and purpose that are here. `log_file` says where a log of the other file will be found from here.
+    /// that have not ended yet stay where they are. A run that comes is an attempt among those of the same cell, levels, block
+    /// and purpose that are here, in the order in which they began. `log_file` says where a log of the other file will be found from here.
     ///
     /// # Errors
     /// One of the files cannot be read or written; nothing is taken over then.
@@ -173,6 +174,24 @@ impl Beside {
 /// Columns of `run` that are copied as they are; the others say where it stands in a file.
 const RUN_COLUMNS: &str = "status, ended_at_ms, error, log_tail, server, workload, phases, warnings, gates, checks, facts, duel, interventions";
 
+/// Numbers the attempts that this one is among. A task that a scheduler took for lost may go on, and tell of itself when
+/// the block has been made elsewhere: the later one counts all the same.
+fn order_attempts(sql: &Connection, run: RunId) -> Sql<()> {
+    let mut attempts = sql.prepare_cached(
+        "SELECT run.id FROM run JOIN run AS one USING (cell_id, levels, block, purpose) WHERE one.id=?
+         ORDER BY run.started_at_ms, run.attempt",
+    )?;
+    let ids: Vec<i64> =
+        attempts.query_map([run.0], |row| row.get(0))?.collect::<std::result::Result<_, _>>()?;
+    // No two may have one number, not for a moment either.
+    for sign in [-1, 1] {
+        for (id, attempt) in ids.iter().zip(1i64..) {
+            sql.prepare_cached("UPDATE run SET attempt=? WHERE id=?")?.execute([sign * attempt, *id])?;
+        }
+    }
+    Ok(())
+}
+
 /// Copies one run with all that belongs to it, to the letter.
 fn take_over(sql: &Connection, source: &Connection, study: StudyId, coming: &Coming) -> Sql<()> {
     let host: HostId = host_row(sql, &coming.host)?;
@@ -180,6 +199,7 @@ fn take_over(sql: &Connection, source: &Connection, study: StudyId, coming: &Com
     let mut start = coming.run.head.start.clone();
     (start.host, start.build) = (host, build);
     let run = insert_run(sql, study, &start)?;
+    order_attempts(sql, run)?;
     let from = coming.run.head.id;
     let columns: Vec<&str> = RUN_COLUMNS.split(", ").collect();
     let mut values: Vec<Value> = source

@@ -1,9 +1,10 @@
 //! A Slurm of one's own: slurmctld and several nodes on this machine, with everything in one directory and nothing left
-//! behind. Each node has its own name and its own measuring lock of Plimsoll, so that nodes do not wait for each other as
-//! plimsolls of one machine do: what runs on it must be a workload that only sleeps.
+//! behind. Each node has a name and a machine-id of its own. Where all that runs on it only sleeps, each has its own measuring
+//! lock of Plimsoll, too; else nodes wait for each other as plimsolls of one machine do.
 
 use std::fmt::Write as _;
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ pub struct Cluster {
     dir: PathBuf,
     daemons: Vec<(String, Child)>,
     nodes: Vec<String>,
+    is_one_machine: bool,
 }
 
 /// How long the cluster may take to come up.
@@ -36,21 +38,37 @@ fn missing() -> Option<String> {
 }
 
 impl Cluster {
-    /// Starts one with nodes `n1`, `n2` ... in a partition `lab`, in `dir`. `None`, and said as not tested, where there can
-    /// be none.
+    /// Starts one with nodes `n1`, `n2` ... in a partition `lab`, in `dir`, for workloads that only sleep. `None`, and said as
+    /// not tested, where there can be none.
     ///
     /// # Panics
     /// It could be, and does not come up.
     pub fn start(dir: &Path, node_count: usize) -> Option<Cluster> {
+        match Cluster::try_start(dir, node_count, false) {
+            Ok(cluster) => Some(cluster),
+            Err(why) => {
+                crate::not_tested("studies on a Slurm cluster", why);
+                None
+            }
+        }
+    }
+
+    /// The same; `is_one_machine`: what its nodes measure they measure one after the other.
+    ///
+    /// # Errors
+    /// Why there can be none here.
+    ///
+    /// # Panics
+    /// It could be, and does not come up.
+    pub fn try_start(dir: &Path, node_count: usize, is_one_machine: bool) -> Result<Cluster, String> {
         if let Some(why) = missing() {
-            crate::not_tested("studies on a Slurm cluster", why);
-            return None;
+            return Err(why);
         }
         let nodes: Vec<String> = (1..=node_count).map(|number| format!("n{number}")).collect();
         for made in ["state", "log", "munge"] {
             std::fs::create_dir_all(dir.join(made)).unwrap();
         }
-        let mut cluster = Cluster { dir: dir.to_owned(), daemons: Vec::new(), nodes };
+        let mut cluster = Cluster { dir: dir.to_owned(), daemons: Vec::new(), nodes, is_one_machine };
         std::fs::write(cluster.conf(), cluster.configuration()).unwrap();
         cluster.start_munge();
         cluster.start_controller();
@@ -62,7 +80,7 @@ impl Cluster {
             assert!(began.elapsed() < START_LIMIT, "no cluster after {START_LIMIT:?}:\n{}", cluster.logs());
             std::thread::sleep(Duration::from_millis(300));
         }
-        Some(cluster)
+        Ok(cluster)
     }
 
     fn conf(&self) -> PathBuf {
@@ -130,7 +148,15 @@ impl Cluster {
             .append(true)
             .open(self.dir.join("log").join(format!("{name}.err")))
             .unwrap();
-        let child = command.stdout(Stdio::null()).stderr(log).spawn();
+        // SAFETY: prctl is async-signal-safe and takes no pointers. The daemon ends with whoever started it, however that ends.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        // Ctrl-C is for what runs on the cluster.
+        let child = command.process_group(0).stdout(Stdio::null()).stderr(log).spawn();
         let child = child.unwrap_or_else(|error| panic!("{name}: {error}"));
         self.daemons.push((name.to_owned(), child));
     }
@@ -170,10 +196,18 @@ impl Cluster {
     /// Starts a node, or starts it again.
     pub fn start_node(&mut self, node: &str) {
         let mut command = self.command("unshare");
+        let own_lock = if self.is_one_machine { "" } else { "mount -t tmpfs none /run/lock && " };
+        let own_id = match Path::new("/etc/machine-id").exists() {
+            true => {
+                let id = self.dir.join(format!("machine-id.{node}"));
+                std::fs::write(&id, format!("{node}\n")).unwrap();
+                format!("mount --bind '{}' /etc/machine-id && ", id.display())
+            }
+            false => String::new(),
+        };
         // Low, so that what nodes do counts for no plimsoll on this machine as what others take of its cpus.
-        let script = format!(
-            "hostname {node} && mount -t tmpfs none /run/lock && exec nice -n 5 /usr/sbin/slurmd -D -N {node}"
-        );
+        let script =
+            format!("hostname {node} && {own_lock}{own_id}exec nice -n 5 /usr/sbin/slurmd -D -N {node}");
         command.args(["--mount", "--uts", "--propagation", "private", "sh", "-c", &script]);
         self.daemon(node, command);
     }
@@ -184,6 +218,15 @@ impl Cluster {
         let (_, mut child) = self.daemons.remove(at.unwrap_or_else(|| panic!("no {name} runs")));
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// Those of its daemons that run.
+    pub fn daemons(&self) -> Vec<String> {
+        self.daemons.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    pub fn nodes(&self) -> &[String] {
+        &self.nodes
     }
 
     /// Whether slurmctld has written down all that runs. It writes its state every few seconds; jobs that it began since are

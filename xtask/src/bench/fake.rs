@@ -1,7 +1,7 @@
 //! The fake server as a child process, and sessions that run one prepared SELECT on it.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
@@ -23,9 +23,13 @@ impl FakeServer {
     /// Builds and starts it with the arguments of `plimsoll-fakeserver`.
     pub(super) fn start(arguments: &[&str]) -> Result<FakeServer> {
         const NAME: &str = "plimsoll-fakeserver";
-        let program = crate::compiled("testkit", NAME, &["--bin", NAME])?;
+        FakeServer::start_program(&crate::compiled("testkit", NAME, &["--bin", NAME])?, arguments)
+    }
+
+    /// The same of this program.
+    pub(super) fn start_program(program: &Path, arguments: &[&str]) -> Result<FakeServer> {
         let directory = tempfile::tempdir()?;
-        let mut child = Command::new(&program)
+        let mut child = Command::new(program)
             .arg("--socket")
             .arg(directory.path().join("server.sock"))
             .args(arguments)

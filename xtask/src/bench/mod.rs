@@ -9,6 +9,7 @@ mod client_cost;
 mod deploy;
 mod duels;
 mod fake;
+mod fleet_kills;
 mod hub;
 mod lab;
 mod line_search;
@@ -71,6 +72,11 @@ const ALL: &[Benchmark] = &[
         "many-clients",
         "100,000 sessions of five client processes, and four clients against one",
         many_clients::run,
+    ),
+    (
+        "fleet-kills",
+        "random kills of all that makes a study on a Slurm: no run lost or doubled, the same verdicts",
+        fleet_kills::run,
     ),
     (
         "verdicts",

@@ -180,6 +180,7 @@ fn measure(home: &Home, asked: &Asked, workload: &str) -> Result<(Blocks, Blocks
                 options: options.clone(),
                 server: Server::Selector(selector.clone()),
                 workers: None,
+                clients: 1,
                 settings: BTreeMap::new(),
                 profile: None,
                 seed: u64::from(block),
@@ -188,7 +189,6 @@ fn measure(home: &Home, asked: &Asked, workload: &str) -> Result<(Blocks, Blocks
             length: load::Length::Time(Duration::from_secs(u64::from(asked.slices))),
             warmup: WARMUP,
             pacing: load::Pacing::Closed,
-            clients: 1,
             cpus: None,
             data: Data::Any,
         };

@@ -37,12 +37,27 @@ pub(crate) struct PartArgs {
     /// A block that takes longer is ended, and made again
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = super::duration)]
     pub(crate) time_limit: Option<Duration>,
+    /// How long a node that nothing is known of measures a server against itself before its first block; 0s: it does not
+    /// (default: 3m)
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = super::duration)]
+    pub(crate) calibrate: Option<Duration>,
+    /// A node on which the study's blocks tell no difference below this is set aside: 0.05 is 5 % (default: the margin of
+    /// [compare])
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = noise)]
+    pub(crate) noise_max: Option<f64>,
     /// Ctrl-C leaves the jobs running; `plimsoll fleet attach` watches them again
     #[arg(long)]
     pub(crate) leave_jobs: bool,
     /// Image of the manifests for Kubernetes
     #[arg(long, value_name = "IMAGE", default_value = "plimsoll:latest")]
     pub(crate) image: String,
+}
+
+fn noise(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(noise) if noise > 0.0 && noise < 1.0 => Ok(noise),
+        _ => Err("a share above 0 and below 1: 0.05 is 5 %".into()),
+    }
 }
 
 impl PartArgs {
@@ -54,6 +69,8 @@ impl PartArgs {
             partition: self.partition.clone(),
             constraint: self.constraint.clone(),
             time_limit: self.time_limit,
+            calibrate: self.calibrate,
+            noise_max: self.noise_max,
         };
         own.or(study)
     }

@@ -122,7 +122,6 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
         length,
         warmup: args.warmup,
         pacing,
-        clients: args.clients,
         cpus: args.cpus.clone(),
         data,
     })
@@ -143,6 +142,7 @@ pub(crate) fn on_server(args: &OnServerArgs, is_shaped: bool, only_own: &str) ->
         workload,
         server,
         workers: args.workers.map(usize::from),
+        clients: args.clients,
         settings: args.set.iter().cloned().collect(),
         profile: args.profile,
         seed: args.seed.unwrap_or_else(draw_seed),

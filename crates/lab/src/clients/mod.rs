@@ -166,6 +166,7 @@ pub(crate) struct Clients {
     clients: Vec<Client>,
     processes: Vec<Arc<Running>>,
     classes: Vec<String>,
+    is_one_lost: bool,
 }
 
 impl Clients {
@@ -188,6 +189,7 @@ impl Clients {
             clients: Vec::new(),
             processes: Vec::new(),
             classes: server.made.configured.statement_classes(),
+            is_one_lost: false,
         };
         for client in 0..order.clients {
             let setup = Setup {
@@ -259,7 +261,17 @@ impl Clients {
         self.processes.iter().map(|process| process.pid).collect()
     }
 
-    /// Runs a load as [`load::run`] does. What the sessions changed is added to the workload's own count.
+    pub(crate) fn count(&self) -> u32 {
+        self.processes.len() as u32
+    }
+
+    /// A load ended because a client did.
+    pub(crate) fn is_one_lost(&self) -> bool {
+        self.is_one_lost
+    }
+
+    /// Runs a load as [`load::run`] does, with fewer sessions than there are clients on as many of them. What the sessions
+    /// changed is added to the workload's own count.
     pub(crate) fn run(
         &mut self,
         plan: &LoadPlan,
@@ -269,11 +281,18 @@ impl Clients {
         stop: &Stop,
     ) -> Result<LoadResult, LoadError> {
         let first_id = ids::passed();
-        for client in &mut self.clients {
+        let least = plan.steps.iter().map(|step| step.sessions as usize).min().unwrap_or(1).max(1);
+        let busy = least.min(self.clients.len());
+        let clients = &mut self.clients[..busy];
+        for client in clients.iter_mut() {
             let _ = send(&Begin { seed, first_id }, &mut client.orders);
         }
         let (classes, clock) = (self.classes.clone(), load::Clock::Monotonic);
-        let ran = load::clients::run_on_clients(plan, classes, &mut self.clients, observer, stop, clock);
+        let ran = load::clients::run_on_clients(plan, classes, clients, observer, stop, clock);
+        self.is_one_lost = match &ran {
+            Ok(ran) => ran.farewells.iter().any(Option::is_none),
+            Err(error) => matches!(error, LoadError::Worker(_)),
+        };
         let Ran { result, farewells } = ran.inspect_err(|_| ids::skip_to(first_id + IDS_LOST))?;
         for farewell in farewells {
             let said = farewell.and_then(|text| serde_json::from_str::<Farewell>(&text).ok());

@@ -10,7 +10,7 @@ use store::{Status, Store, StudyId};
 use super::desk::{Desk, Ended, Fleet, Try};
 use super::slurm::{self, Queued};
 use super::standing::{FleetStanding, Place};
-use super::{Wishes, task};
+use super::{Bound, Wishes, task};
 use crate::ending::{self, Ended as Early, Next};
 use crate::error::Error;
 use crate::machine::take_results;
@@ -19,7 +19,7 @@ use crate::plan::{Plan, draw_seed};
 use crate::recorded::{statuses, study_row, unfinished};
 use crate::stop::StopSwitch;
 use crate::study::Body;
-use crate::study_run::{Outcome, Request, begin, outcome, to_make};
+use crate::study_run::{Begun, Outcome, Request, begin, outcome, to_make};
 
 /// What a fleet is told beside its study.
 #[derive(Debug, Clone)]
@@ -75,7 +75,8 @@ pub fn run_fleet(
     }
     let results = absolute(&request.results)?;
     let desk = Desk::of(&results, &request.study.name, begun.id);
-    let fleet = fleet_of(request, order, &desk, begun.id)?;
+    let bound = bound_of(order, &body, &begun, observer);
+    let fleet = fleet_of(request, order, &desk, begun.id, bound)?;
     let mut row = study_row(request, &body, &begun.plan)?;
     if let Some(known) = store.studies()?.into_iter().find(|record| record.id == begun.id) {
         row = known.study;
@@ -83,6 +84,7 @@ pub fn run_fleet(
     desk.open(&fleet, &row)?;
     let stands = statuses(&store, &store.run_heads(begun.id)?)?;
     let open = to_make(&begun.plan.runs, |run| stands.get(&run.index).copied());
+    let before = desk.tries().into_iter().filter(|one| one.ended.is_some()).map(|one| one.dir).collect();
     let mut controller = Controller {
         desk,
         fleet,
@@ -94,7 +96,7 @@ pub fn run_fleet(
         observer,
         wanted: open.iter().map(|run| run.block).collect(),
         settled: BTreeSet::new(),
-        taken: BTreeSet::new(),
+        taken: BTreeMap::new(),
         missing: BTreeMap::new(),
         submitted: BTreeMap::new(),
         given_up: BTreeSet::new(),
@@ -102,6 +104,9 @@ pub fn run_fleet(
         looked_after: 0,
         ended: None,
         shown: FleetStanding::default(),
+        before,
+        aside: BTreeSet::new(),
+        kept_away: BTreeMap::new(),
         away: (Vec::new(), None),
         made: 0,
     };
@@ -123,8 +128,25 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
     path.canonicalize().map_err(|error| Error::Usage(format!("{}: {error}", path.display())))
 }
 
+/// How quiet nodes must be; where that is not looked at, it is told why.
+fn bound_of(order: &Order, body: &Body, begun: &Begun, observer: Observer<'_>) -> Option<Bound> {
+    match Bound::of(&order.wishes, body, &begun.plan, &begun.subjects) {
+        Ok(bound) => Some(bound),
+        Err(why) => {
+            observer(Event::Doing(&format!("nodes are not calibrated: {why}")));
+            None
+        }
+    }
+}
+
 /// What the tasks are told: the fleet that there is, with the wishes of this command, or a new one.
-fn fleet_of(request: &Request, order: &Order, desk: &Desk, id: StudyId) -> Result<Fleet, Error> {
+fn fleet_of(
+    request: &Request,
+    order: &Order,
+    desk: &Desk,
+    id: StudyId,
+    bound: Option<Bound>,
+) -> Result<Fleet, Error> {
     let name = &request.study.name;
     let plain: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' }).collect();
@@ -144,6 +166,9 @@ fn fleet_of(request: &Request, order: &Order, desk: &Desk, id: StudyId) -> Resul
         partition: wishes.partition,
         constraint: wishes.constraint,
         time_limit_s: wishes.time_limit.map(|limit| limit.as_secs()),
+        calibrate_s: wishes.calibrate.map(|budget| budget.as_secs()),
+        noise_max: wishes.noise_max,
+        bound,
     })
 }
 
@@ -161,8 +186,8 @@ struct Controller<'a> {
     wanted: BTreeSet<u32>,
     /// Those of them that are made.
     settled: BTreeSet<u32>,
-    /// Tries whose runs are taken over.
-    taken: BTreeSet<PathBuf>,
+    /// Tries whose runs are taken over, and whether they had ended: one whose node was lost may go on.
+    taken: BTreeMap<PathBuf, bool>,
     /// Blocks that were neither in the queue nor made, and at how many looks in a row.
     missing: BTreeMap<u32, u32>,
     submitted: BTreeMap<u32, u32>,
@@ -174,6 +199,12 @@ struct Controller<'a> {
     looked_after: usize,
     ended: Option<Early>,
     shown: FleetStanding,
+    /// Tries that earlier commands have seen the end of: a node that was too noisy then is asked again.
+    before: BTreeSet<PathBuf>,
+    /// Nodes that are too noisy.
+    aside: BTreeSet<String>,
+    /// From how many of them each job that waits is kept away.
+    kept_away: BTreeMap<u64, usize>,
     /// Nodes that take no job, as they were told last, and when Slurm was asked for them.
     away: (Vec<String>, Option<Instant>),
     /// Runs that were taken over.
@@ -207,6 +238,7 @@ impl Controller<'_> {
             if stop.is_requested() {
                 return self.leave(store);
             }
+            self.keep_away(queue.as_deref().unwrap_or_default());
             self.look_for_an_end(store, queue.as_deref())?;
             if self.is_over(queue.as_deref()) {
                 return self.conclude(store);
@@ -293,8 +325,19 @@ impl Controller<'_> {
             quoted(self.desk.path())
         );
         let output = self.desk.log().join("%A_%a.out");
-        let array = slurm::Array { name: &self.fleet.jobs, tasks: blocks, output: &output, script: &script };
-        let job = slurm::submit(&array, &self.fleet.wishes())?;
+        let array = slurm::Array {
+            name: &self.fleet.jobs,
+            tasks: blocks,
+            output: &output,
+            script: &script,
+            aside: &self.aside,
+        };
+        let mut wishes = self.fleet.wishes();
+        // The first block of a node has its calibration before it.
+        let before = self.fleet.bound.as_ref().map_or(0, |bound| bound.budget_s);
+        wishes.time_limit = wishes.time_limit.map(|limit| limit + Duration::from_secs(before));
+        let job = slurm::submit(&array, &wishes)?;
+        self.kept_away.insert(job, self.aside.len());
         for block in blocks {
             *self.submitted.entry(*block).or_default() += 1;
             self.missing.insert(*block, 0);
@@ -307,7 +350,7 @@ impl Controller<'_> {
     /// Takes over what tries have made that are over.
     fn take_over(&mut self, store: &mut Store, queue: Option<&[Queued]>, tries: &[Try]) -> Result<(), Error> {
         for (at, one) in tries.iter().enumerate() {
-            if self.taken.contains(&one.dir) {
+            if self.taken.get(&one.dir) == Some(&one.ended.is_some()) {
                 continue;
             }
             let started = &one.started;
@@ -326,13 +369,20 @@ impl Controller<'_> {
     }
 
     fn take(&mut self, store: &mut Store, one: &Try) -> Result<(), Error> {
-        self.taken.insert(one.dir.clone());
+        self.taken.insert(one.dir.clone(), one.ended.is_some());
         let (block, node) = (one.started.block, &one.started.node);
         let ended = one.ended.clone().unwrap_or_default();
         if let Some(why) = ended.refused {
             // What one node refuses for good the others would.
             let _ = slurm::cancel(&self.fleet.jobs, false);
             return Err(Error::Usage(why));
+        }
+        if let Some(why) = &ended.set_aside {
+            return if self.before.contains(&one.dir) {
+                Ok(())
+            } else {
+                self.set_aside(store, block, node, why)
+            };
         }
         let is_whole = one.ended.as_ref().is_some_and(Ended::is_whole);
         let ended_runs = match Store::open_read_only(&one.dir) {
@@ -358,6 +408,55 @@ impl Controller<'_> {
             (self.observer)(Event::Warning(&text));
         }
         Ok(())
+    }
+
+    /// A node was too noisy for a block, which is to be made elsewhere.
+    fn set_aside(&mut self, store: &mut Store, block: u32, node: &str, why: &str) -> Result<(), Error> {
+        // It was not tried.
+        if let Some(submitted) = self.submitted.get_mut(&block) {
+            *submitted = submitted.saturating_sub(1);
+        }
+        if !self.aside.insert(node.to_owned()) {
+            return Ok(());
+        }
+        let text = format!("{node} is set aside: {why}; its blocks are made on other nodes");
+        (self.observer)(Event::Warning(&text));
+        let known = store.studies()?.into_iter().find(|record| record.id == self.id);
+        let is_noted = known.is_some_and(|record| record.notes.iter().any(|(_, note)| *note == text));
+        if !is_noted {
+            store.add_note(self.id, load::time::unix_ms(), &text)?;
+        }
+        let wishes = Wishes { nodes: None, ..self.fleet.wishes() };
+        // Where Slurm cannot be asked now, blocks that nobody may make wait in its queue.
+        let are_all_aside =
+            slurm::nodes(&wishes).is_ok_and(|nodes| nodes.iter().all(|node| self.aside.contains(node)));
+        if !are_all_aside {
+            return Ok(());
+        }
+        let _ = slurm::cancel(&self.fleet.jobs, false);
+        store.set_study_state(self.id, "unfinished")?;
+        Err(Error::Run(
+            "no node is left that is quiet enough: raise noise_max (--noise-max), give the study more blocks or longer \
+             ones, or take the nodes as they are (--calibrate 0s)"
+                .into(),
+        ))
+    }
+
+    /// Has what waits of jobs that were submitted before a node was found too noisy made on others.
+    fn keep_away(&mut self, queue: &[Queued]) {
+        let waiting = queue.iter().filter(|task| task.state == slurm::State::Waiting).map(|task| task.job);
+        for job in waiting.collect::<BTreeSet<u64>>() {
+            if self.aside.is_empty() || self.kept_away.get(&job) == Some(&self.aside.len()) {
+                continue;
+            }
+            // A task that is begun on such a node all the same says so again at once.
+            if let Err(error) = slurm::keep_away(job, &self.aside) {
+                (self.observer)(Event::Warning(&format!(
+                    "job {job} cannot be kept away from noisy nodes: {error}"
+                )));
+            }
+            self.kept_away.insert(job, self.aside.len());
+        }
     }
 
     /// Takes over the runs of a try, with their logs. How many of its block's timed runs came to an end.

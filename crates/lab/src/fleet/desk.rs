@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::StudyId;
 
-use super::Wishes;
+use super::{Bound, Wishes};
 use crate::error::Error;
 
 /// What a fleet is for: enough to take it up again, and for its tasks.
@@ -31,6 +31,13 @@ pub struct Fleet {
     pub partition: Option<String>,
     pub constraint: Option<String>,
     pub time_limit_s: Option<u64>,
+    #[serde(default)]
+    pub calibrate_s: Option<u64>,
+    #[serde(default)]
+    pub noise_max: Option<f64>,
+    /// What follows from it for this study; `None`: nodes are taken as they are.
+    #[serde(default)]
+    pub bound: Option<Bound>,
 }
 
 impl Fleet {
@@ -41,6 +48,8 @@ impl Fleet {
             partition: self.partition.clone(),
             constraint: self.constraint.clone(),
             time_limit: self.time_limit_s.map(Duration::from_secs),
+            calibrate: self.calibrate_s.map(Duration::from_secs),
+            noise_max: self.noise_max,
         }
     }
 }
@@ -71,12 +80,15 @@ pub struct Ended {
     pub refused: Option<String>,
     /// Why it could not be made here.
     pub error: Option<String>,
+    /// Why it was not begun: this node is too noisy.
+    #[serde(default)]
+    pub set_aside: Option<String>,
 }
 
 impl Ended {
     /// All of its runs came to an end, good or bad.
     pub fn is_whole(&self) -> bool {
-        !self.is_interrupted && self.refused.is_none() && self.error.is_none()
+        !self.is_interrupted && self.refused.is_none() && self.error.is_none() && self.set_aside.is_none()
     }
 }
 

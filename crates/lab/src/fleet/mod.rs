@@ -8,6 +8,7 @@
 mod controller;
 pub mod desk;
 pub mod kubernetes;
+mod quiet;
 pub mod slurm;
 mod standing;
 mod task;
@@ -15,11 +16,12 @@ mod task;
 use std::time::Duration;
 
 pub use self::controller::{Order, run_fleet};
+pub use self::quiet::Bound;
 pub use self::standing::{BlockStanding, FleetStanding, Place, cancel, standing};
 pub use self::task::{Look, look, task};
 
 /// What a study wishes of the nodes of a fleet; what is not named the cluster decides.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Wishes {
     /// Blocks are made by a scheduler, and not here.
     pub is_on: bool,
@@ -30,6 +32,10 @@ pub struct Wishes {
     pub constraint: Option<String>,
     /// Of one block.
     pub time_limit: Option<Duration>,
+    /// How long a node that nothing is known of is calibrated before its first block; 0: it is not.
+    pub calibrate: Option<Duration>,
+    /// A node on which the study tells no difference below this is set aside: 0.05 is 5 %.
+    pub noise_max: Option<f64>,
 }
 
 impl Wishes {
@@ -41,6 +47,8 @@ impl Wishes {
             partition: self.partition.or_else(|| other.partition.clone()),
             constraint: self.constraint.or_else(|| other.constraint.clone()),
             time_limit: self.time_limit.or(other.time_limit),
+            calibrate: self.calibrate.or(other.calibrate),
+            noise_max: self.noise_max.or(other.noise_max),
         }
     }
 }

@@ -125,7 +125,7 @@ fn is_of_use(state: &str) -> bool {
 /// # Errors
 /// One is missing.
 pub fn commands() -> Result<(), Error> {
-    for program in ["sinfo", "sbatch", "squeue", "scancel", "srun"] {
+    for program in ["sinfo", "sbatch", "squeue", "scancel", "srun", "scontrol"] {
         asked(program, &words(&["--version"]), "")?;
     }
     Ok(())
@@ -238,6 +238,8 @@ pub struct Array<'a> {
     pub output: &'a Path,
     /// What each task runs.
     pub script: &'a str,
+    /// Nodes that get none of them.
+    pub aside: &'a BTreeSet<String>,
 }
 
 /// Submits an array. Its job.
@@ -260,12 +262,32 @@ fn submission(array: &Array<'_>, wishes: &Wishes) -> Vec<String> {
     flags.push(format!("--job-name={}", array.name));
     flags.push(format!("--array={}{throttle}", tasks.join(",")));
     flags.push(format!("--output={}", array.output.display()));
+    if !array.aside.is_empty() {
+        flags.push(format!("--exclude={}", listed(array.aside)));
+    }
     if let Some(limit) = wishes.time_limit {
         // In minutes, which is what Slurm counts in.
         flags.push(format!("--time={}", limit.as_secs().div_ceil(60).max(1)));
     }
     flags.extend(of_wishes(wishes));
     flags
+}
+
+fn listed(nodes: &BTreeSet<String>) -> String {
+    nodes.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+}
+
+/// Keeps what still waits of an array away from these nodes.
+///
+/// # Errors
+/// Slurm refuses it.
+pub fn keep_away(job: u64, aside: &BTreeSet<String>) -> Result<(), Error> {
+    let flags = ["update".to_owned(), format!("JobId={job}"), format!("ExcNodeList={}", listed(aside))];
+    match asked("scontrol", &flags, "") {
+        // It tells of each task of the array: of those that wait no error, and of those that have begun that it is too late.
+        Err(error) if !error.to_string().contains("No error") => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// What the queue has of the jobs of a name.
@@ -353,7 +375,7 @@ mod tests {
             partition: partition.map(str::to_owned),
             constraint: constraint.map(str::to_owned),
             nodes,
-            time_limit: None,
+            ..Wishes::default()
         }
     }
 
@@ -407,13 +429,20 @@ mod tests {
     #[test]
     fn a_submission_says_what_was_wished_for() {
         let tasks = BTreeSet::from([1, 2, 7]);
-        let array =
-            Array { name: "plimsoll-x", tasks: &tasks, output: Path::new("/s/log/%A_%a.out"), script: "" };
+        let aside = &BTreeSet::from(["n3".to_owned(), "n5".to_owned()]);
+        let array = Array {
+            name: "plimsoll-x",
+            tasks: &tasks,
+            output: Path::new("/s/log/%A_%a.out"),
+            script: "",
+            aside,
+        };
         let mut wishes = wish(Some("lab"), Some("zen4"), Some(4));
         wishes.time_limit = Some(std::time::Duration::from_secs(90 * 60 + 1));
         let flags = submission(&array, &wishes);
         for flag in [
             "--array=1,2,7%4",
+            "--exclude=n3,n5",
             "--exclusive",
             "--requeue",
             "--nodes=1",
@@ -425,8 +454,11 @@ mod tests {
         ] {
             assert!(flags.iter().any(|known| known == flag), "{flag} is not in {flags:?}");
         }
+        let array = Array { aside: &BTreeSet::new(), ..array };
         let plain = submission(&array, &wish(None, None, None));
         assert!(plain.contains(&"--array=1,2,7".to_owned()));
-        assert!(!plain.iter().any(|flag| flag.starts_with("--time") || flag.starts_with("--partition")));
+        assert!(!plain.iter().any(|flag| flag.starts_with("--exclude")
+            || flag.starts_with("--time")
+            || flag.starts_with("--partition")));
     }
 }

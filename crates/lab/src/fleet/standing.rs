@@ -33,15 +33,35 @@ pub struct BlockStanding {
 pub struct FleetStanding {
     pub blocks: Vec<BlockStanding>,
     pub planned: u32,
+    /// Nodes that are too noisy for it, and why.
+    pub aside: BTreeMap<String, String>,
     /// Slurm could not be asked: in its words.
     pub queue_error: Option<String>,
+}
+
+/// Why its node was too noisy for it.
+fn set_aside(one: &Try) -> Option<&String> {
+    one.ended.as_ref()?.set_aside.as_ref()
+}
+
+/// Nodes that were too noisy for the last block that they were given.
+fn aside(tries: &[Try]) -> BTreeMap<String, String> {
+    let mut last: BTreeMap<&str, &Try> = BTreeMap::new();
+    for one in tries {
+        let known = last.entry(&one.started.node).or_insert(one);
+        if one.started.at_ms > known.started.at_ms {
+            *known = one;
+        }
+    }
+    let why = |(node, one): (&str, &Try)| Some((node.to_owned(), set_aside(one)?.clone()));
+    last.into_iter().filter_map(why).collect()
 }
 
 impl FleetStanding {
     /// From what the queue and the tries say.
     pub(super) fn of(queue: &[Queued], tries: &[Try], planned: u32) -> FleetStanding {
         let mut blocks: BTreeMap<u32, BlockStanding> = BTreeMap::new();
-        for one in tries {
+        for one in tries.iter().filter(|one| set_aside(one).is_none()) {
             let (block, node) = (one.started.block, one.started.node.clone());
             let tries = blocks.get(&block).map_or(0, |known| known.tries) + 1;
             let is_whole = one.ended.as_ref().is_some_and(Ended::is_whole);
@@ -61,7 +81,12 @@ impl FleetStanding {
             let tries = known.map_or(0, |known| known.tries);
             blocks.insert(queued.task, BlockStanding { block: queued.task, tries, place, error: None });
         }
-        FleetStanding { blocks: blocks.into_values().collect(), planned, queue_error: None }
+        FleetStanding {
+            blocks: blocks.into_values().collect(),
+            planned,
+            aside: aside(tries),
+            queue_error: None,
+        }
     }
 
     /// Blocks that are made.
@@ -97,6 +122,11 @@ impl FleetStanding {
             let verb = if all == 1 { "waits" } else { "wait" };
             let reasons: Vec<&str> = waiting.into_keys().collect();
             parts.push(format!("{all} {verb} ({})", reasons.join(", ")));
+        }
+        if !self.aside.is_empty() {
+            let nodes: Vec<&str> = self.aside.keys().map(String::as_str).collect();
+            let verb = if nodes.len() == 1 { "is" } else { "are" };
+            parts.push(format!("{} {verb} set aside", nodes.join(", ")));
         }
         if let Some(error) = &self.queue_error {
             parts.push(format!("the queue cannot be asked: {error}"));
@@ -141,6 +171,11 @@ mod tests {
         Try { dir: "/t".into(), started, ended }
     }
 
+    fn too_noisy(one: Try) -> Try {
+        let set_aside = Some("20.0 %".to_owned());
+        Try { ended: Some(Ended { set_aside, ..Ended::default() }), ..one }
+    }
+
     fn queued(task: u32, state: State, node: &str, reason: &str) -> Queued {
         Queued { job: 1, task, state, node: node.to_owned(), reason: reason.to_owned() }
     }
@@ -153,6 +188,7 @@ mod tests {
             a_try(2, 1, "n3", None),
             a_try(3, 0, "n4", Some(false)),
             a_try(4, 0, "n4", None),
+            too_noisy(a_try(5, 0, "n5", Some(false))),
         ];
         let queue = [
             queued(2, State::Running, "n3", "None"),
@@ -172,6 +208,6 @@ mod tests {
             (5, 0, Place::Waiting("Resources".into())),
         ];
         assert_eq!(places, wanted);
-        assert_eq!(got.text(), "1 of 8 blocks; n3: block 2; 2 wait (BeginTime, Resources)");
+        assert_eq!(got.text(), "1 of 8 blocks; n3: block 2; 2 wait (BeginTime, Resources); n5 is set aside");
     }
 }

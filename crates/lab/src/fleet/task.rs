@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 
 use super::desk::{Desk, Ended, Fleet, Started};
+use super::quiet;
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
 use crate::observe::Observer;
@@ -52,7 +53,8 @@ pub fn task(
     let made = make(home, &desk, &fleet, (&dir, block), version, (attach, observer, stop));
     let nothing = Ended::default();
     let ended = match &made {
-        Ok(outcome) => {
+        Ok(Made::Nothing(why)) => Ended { set_aside: Some(why.clone()), ..nothing },
+        Ok(Made::Block(outcome)) => {
             Ended { done: outcome.done, invalid: outcome.invalid, failed: outcome.failed, ..nothing }
         }
         Err(error) => {
@@ -68,6 +70,13 @@ pub fn task(
     made.map(|_| ())
 }
 
+/// What came of a task.
+enum Made {
+    Block(Outcome),
+    /// The node is too noisy.
+    Nothing(String),
+}
+
 fn make(
     home: &Home,
     desk: &Desk,
@@ -75,8 +84,13 @@ fn make(
     (dir, block): (&Path, u32),
     version: &str,
     (attach, observer, stop): (&dyn Attach, Observer<'_>, &StopSwitch),
-) -> Result<Outcome, Error> {
+) -> Result<Made, Error> {
     same_version(fleet, version)?;
+    if let Some(bound) = &fleet.bound
+        && let Some(why) = quiet::judge(home, bound, block.into(), (attach, observer, stop))?
+    {
+        return Ok(Made::Nothing(why));
+    }
     let study = crate::study::read(&fleet.study_file)?;
     // The study as it was planned: this block is the one that the controller means.
     let row = desk.study()?;
@@ -91,7 +105,7 @@ fn make(
         command: row.command,
         version: version.to_owned(),
     };
-    run_study(home, &request, attach, observer, stop)
+    run_study(home, &request, attach, observer, stop).map(Made::Block)
 }
 
 fn same_version(fleet: &Fleet, version: &str) -> Result<(), Error> {
@@ -203,6 +217,9 @@ mod tests {
             partition: None,
             constraint: None,
             time_limit_s: None,
+            calibrate_s: None,
+            noise_max: None,
+            bound: None,
         }
     }
 

@@ -66,7 +66,7 @@ pub fn line(
     stop: &StopSwitch,
 ) -> Result<Found, Error> {
     request.asked.check()?;
-    crate::checks::levels(&[request.asked.sessions_max], 1)?;
+    crate::checks::levels(&[request.asked.sessions_max], request.on.clients)?;
     request.asked.check_classes(&*request.on.workload)?;
     let machine = take_for_measuring(home, Some(&MachineWishes::default()), observer, stop)?;
     let subject = Subject::find(home, &request.on.server, observer)?;
@@ -174,7 +174,7 @@ impl Search<'_> {
         let Request { asked, on, .. } = self.request;
         let promises: Vec<&str> = asked.promises.iter().map(|promise| promise.text.as_str()).collect();
         let text = format!(
-            "{}\n{:?}\n{}\n{:?}\n{:?}\n{:?} {:?}\n{} {:?}\n{:?} {:?}",
+            "{}\n{:?}\n{}\n{:?}\n{:?}\n{:?} {:?}\n{} {:?}\n{:?} {:?}\n{}",
             self.subject.name(),
             self.subject.build().map(|build| &build.identity),
             on.workload.name(),
@@ -186,6 +186,7 @@ impl Search<'_> {
             asked.hold,
             on.settings,
             on.profile,
+            on.clients,
         );
         sha256(text.as_bytes())
     }

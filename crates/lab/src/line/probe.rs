@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use load::{Length, LoadPlan, Pacing, SessionFactory, Step, StepResult, Stop};
+use load::{Length, LoadError, LoadPlan, LoadResult, Pacing, Step, StepResult, Stop};
 use stats::line::{Cut, Purpose, Seen, is_cut};
 use workload::Ran;
 
@@ -52,12 +52,17 @@ const DRAIN_S: (f64, f64) = (1.0, 5.0);
 /// Share of a probe's time that its end may lag behind.
 const BEHIND_MAX: f64 = 0.05;
 
-/// Runs it. `base` has what is the same for all probes: worker threads, cpus, retries. `told` takes what the load tells.
+/// Runs a load as [`load::run`] does, wherever its sessions live.
+pub type RunLoad<'a> =
+    dyn FnMut(&LoadPlan, &mut dyn FnMut(load::Event<'_>), &Stop) -> Result<LoadResult, LoadError> + 'a;
+
+/// Tries a rate. `names` are the classes of what is sent; `base` has what is the same for all probes: worker threads, cpus,
+/// retries. `told` takes what the load tells.
 ///
 /// # Errors
 /// The server was lost, or the user stopped it ([`Error::Interrupted`]).
 pub fn probe(
-    factory: &dyn SessionFactory,
+    (run_load, names): (&mut RunLoad<'_>, &[String]),
     base: &LoadPlan,
     promises: &[Promise],
     wanted: Wanted,
@@ -74,8 +79,7 @@ pub fn probe(
         raise_priority: true,
         ..base.clone()
     };
-    let names = factory.statement_classes();
-    let classes: Vec<Option<usize>> = promises.iter().map(|promise| promise.class_in(&names)).collect();
+    let classes: Vec<Option<usize>> = promises.iter().map(|promise| promise.class_in(names)).collect();
     let allowed: Vec<f64> = promises.iter().map(Promise::allowed).collect();
     let enough = Stop::new();
     let mut seen = vec![Seen::default(); promises.len()];
@@ -96,9 +100,8 @@ pub fn probe(
             enough.request();
         }
     };
-    let result = load::run(&plan, factory, watched, &enough);
-    let result = match result {
-        Err(load::LoadError::Plan(text)) => return Err(Error::Usage(text)),
+    let result = match run_load(&plan, watched, &enough) {
+        Err(LoadError::Plan(text)) => return Err(Error::Usage(text)),
         Err(error) => return Err(Error::Server(error.to_string())),
         Ok(result) => result,
     };

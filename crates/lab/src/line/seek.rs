@@ -12,12 +12,13 @@ use super::found::{self, Seeking};
 use super::probe::{Tried, Wanted, probe};
 use super::promise::within_budget;
 use super::{Asked, Promise};
+use crate::clients::Clients;
 use crate::error::Error;
 use crate::observe::Event;
 use crate::progress::{Detail, Progress};
 use crate::provision::Provisioned;
 use crate::recording::Recording;
-use crate::run::{Around, add};
+use crate::run::{Around, add, run_load};
 
 /// A run that is a search.
 pub(crate) struct LineOrder<'a> {
@@ -117,6 +118,8 @@ struct Searching<'a, 'b> {
     /// Worker threads, cpus, retries of all probes.
     base: &'a LoadPlan,
     server: &'a Provisioned<'b>,
+    /// The processes that have the sessions; `None`: this one.
+    clients: Option<&'a mut Clients>,
     around: Around<'a>,
     result: LoadResult,
     ran: Ran,
@@ -126,12 +129,12 @@ struct Searching<'a, 'b> {
 /// Searches on `server`, and leaves in `recording` the level that stands for the search, and which search it is.
 ///
 /// # Errors
-/// The server was lost (the probe says so in the results file), the promises cannot be searched for at its peak, or the
-/// user stopped it. `lost` is what was found all the same, where no further server is to be tried.
+/// The server was lost (the probe says so in the results file), the promises cannot be searched for at its peak, a client
+/// process was lost, or the user stopped it. `lost` is what was found all the same, where no further server is to be tried.
 pub(crate) fn seek(
     order: &LineOrder<'_>,
     base: &LoadPlan,
-    server: &Provisioned<'_>,
+    (server, clients): (&Provisioned<'_>, Option<&mut Clients>),
     recording: &mut Recording<'_>,
     around: Around<'_>,
     lost: &mut Option<LineFound>,
@@ -139,7 +142,7 @@ pub(crate) fn seek(
     let mut book = Book::open(order, around)?;
     recording.end.line = Some(book.id);
     let (ran, result) = (Ran::default(), LoadResult::default());
-    let mut on = Searching { order, base, server, around, result, ran, rank: None };
+    let mut on = Searching { order, base, server, clients, around, result, ran, rank: None };
     let mut seeking = on.climbed(&mut book, recording)?;
     let promises = seeking.searched();
     let mut search = begun(&seeking, &promises);
@@ -155,7 +158,8 @@ pub(crate) fn seek(
                 let seen = (tried, steps.first());
                 found::kept((rate, focus), &wanted, &promises, order.asked.sessions_max, seen)
             }
-            Err(Error::Interrupted | Error::Usage(_)) => {
+            // No word about the server: there is no probe to keep.
+            Err(Error::Interrupted | Error::Usage(_) | Error::Run(_)) => {
                 return Err(tried.err().unwrap_or(Error::Interrupted));
             }
             Err(error) => found::lost((rate, focus), &wanted, began.elapsed(), error),
@@ -202,7 +206,8 @@ impl<'a> Searching<'a, '_> {
         let asked = self.order.asked;
         Wanted {
             pacing: Pacing::Open { rate_tps: rate, arrivals: Arrivals::Poisson },
-            sessions: asked.sessions(rate),
+            // Each client has at least one.
+            sessions: asked.sessions(rate).max(self.clients.as_ref().map_or(1, |clients| clients.count())),
             warmup: asked.warmup(),
             length,
             purpose,
@@ -263,8 +268,17 @@ impl<'a> Searching<'a, '_> {
                 load::Event::Connected { .. } | load::Event::StepEnded { .. } => {}
             }
         };
-        let factory = self.server.made.configured.sessions(&self.server.target, wanted.seed);
-        let tried = probe(factory.as_ref(), self.base, promises, wanted, told, self.around.stop)?;
+        let (server, clients) = (self.server, &mut self.clients);
+        let names = server.made.configured.statement_classes();
+        let run = &mut |plan: &LoadPlan, told: &mut dyn FnMut(load::Event<'_>), stop: &load::Stop| {
+            run_load(plan, wanted.seed, server, clients.as_deref_mut(), told, stop)
+        };
+        let tried = probe((run, &names), self.base, promises, wanted, told, self.around.stop);
+        let tried = tried.map_err(|error| match (&self.clients, error) {
+            // A fault of the measurement, and not how the server behaves.
+            (Some(clients), Error::Server(text)) if clients.is_one_lost() => Error::Run(text),
+            (_, error) => error,
+        })?;
         self.ran = add(self.ran, tried.ran);
         let result = LoadResult { steps: vec![tried.step.clone()], interrupted: false };
         let steps = progress.steps(&[wanted.step()], &result, &offsets_s);

@@ -9,7 +9,7 @@ use crate::checks::SESSIONS_MAX;
 use crate::line::{self, Asked, Promise};
 
 /// What a search decides by itself: the table and the key, and why the two exclude each other.
-const EXCLUDED: [(&str, &str, &str); 14] = [
+const EXCLUDED: [(&str, &str, &str); 13] = [
     (
         "axes",
         "sessions",
@@ -22,7 +22,6 @@ const EXCLUDED: [(&str, &str, &str); 14] = [
     ("load", "duration", "a search says how long it tries each rate; `budget` in [line] is for all of them"),
     ("load", "transactions", "a search goes by the clock; `budget` in [line] is for all of it"),
     ("load", "hot_locks", "a search has no load level of which the locks could be looked at"),
-    ("load", "clients", "the sessions of a search live in one process"),
     ("load", "cache", "caches are warm after the first rates of a search"),
     ("quick", "sessions", "a search takes the sessions that its rates need"),
     ("quick", "climb", "a search begins with a climb of its own"),

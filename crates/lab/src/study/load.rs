@@ -148,7 +148,10 @@ pub(super) fn check_clients(body: &Body, span: &Range<usize>, when: &str, proble
     let least = body.axes.ladder.levels().iter().min().copied().unwrap_or(clients);
     if clients > 1 && least < clients {
         let message = format!("{when}{} cannot be shared out", store::counted(least, "session"));
-        let help = format!("use at least {clients} sessions at each level, or fewer clients");
+        let help = match &body.line {
+            Some(_) => format!("`sessions_max` in [line] of at least {clients}, or fewer clients"),
+            None => format!("use at least {clients} sessions at each level, or fewer clients"),
+        };
         problems.add_help(span, message, "clients", &help);
     }
 }

@@ -355,8 +355,16 @@ fn read_fleet(mut table: Table<'_>, problems: &mut Problems) -> Wishes {
     let constraint = text(table.get("constraint"), problems);
     let time_limit =
         table.get("time_limit").and_then(|item| item.duration(problems)).map(|limit| limit.value);
+    let calibrate =
+        table.get("calibrate").and_then(|item| item.duration(problems)).map(|budget| budget.value);
+    let noise_max = table.get("noise_max").and_then(|item| item.number(problems));
+    if let Some(at) = noise_max.as_ref().filter(|at| !(at.value > 0.0 && at.value < 1.0)) {
+        let message = format!("a noise of {} is not possible", at.value);
+        problems.add_help(&at.span, message, "above 0 and below 1", "0.05 is 5 %");
+    }
+    let noise_max = noise_max.map(|at| at.value);
     table.finish(problems);
-    Wishes { is_on: on.is_some(), nodes, partition, constraint, time_limit }
+    Wishes { is_on: on.is_some(), nodes, partition, constraint, time_limit, calibrate, noise_max }
 }
 
 /// What the report shall show. It decides nothing of what is measured, and so is no part of the study's meaning.

@@ -111,6 +111,19 @@ fn clients_share_every_level_or_are_refused() {
     assert!(refused(&text(4)).contains("with --quick, 3 sessions cannot be shared out"));
     let duel = refused(&text(2).replace("[load]\n", "[load]\npairing = \"duel\"\n"));
     assert!(duel.contains("loaded by one process") && duel.contains("leave `clients` out"), "{duel}");
+    // Of a search they share the most sessions.
+    let search = |sessions_max: u32| {
+        format!(
+            "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"tpcb\"\n[load]\nclients = 4\n\
+             [line]\npromises = [\"p99 < 20ms\"]\nsessions_max = {sessions_max}\n"
+        )
+    };
+    assert_eq!(read(&search(4)).body.load.clients, 4);
+    let few = refused(&search(3));
+    assert!(
+        few.contains("3 sessions cannot be shared out") && few.contains("`sessions_max` in [line]"),
+        "{few}"
+    );
     // A study that says nothing of them is the one that it was.
     let one = GOOD.replace("[load]\n", "[load]\nclients = 1\n");
     let print = |text: &str| crate::plan::fingerprint(&read(text).body, false);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use lab::line::Promise;
-use lab::line::probe::{REST, Wanted, probe};
-use load::{Arrivals, LoadPlan, Pacing};
+use lab::line::probe::{REST, RunLoad, Wanted, probe};
+use load::{Arrivals, LoadPlan, Pacing, SessionFactory};
 use stats::line::{Next, Probe, Rules, Search};
 
 use super::super::fake::FakeServer;
@@ -72,6 +72,8 @@ fn search(case: &Case, seed: u64) -> Result<(Option<f64>, f64)> {
     let latency = format!("lognormal:{:.0}:1", MEDIAN_MS * 1e3);
     let server = FakeServer::start(&["--latency", &latency, "--seed", &seed.to_string()])?;
     let factory = server.factory();
+    let names = factory.statement_classes();
+    let run_load: &mut RunLoad<'_> = &mut |plan, told, stop| load::run(plan, &factory, told, stop);
     let text = format!("p{} < {}us", case.quantile * 100.0, (case.limit_s * 1e6).round());
     let promises = [Promise::parse(&text)?];
     let stop = lab::StopSwitch::default();
@@ -87,7 +89,7 @@ fn search(case: &Case, seed: u64) -> Result<(Option<f64>, f64)> {
     };
     // One queue, as the recursion has it.
     let base = LoadPlan { workers: Some(1), ..LoadPlan::default() };
-    let closed = probe(&factory, &base, &[], wanted, told, &stop)?;
+    let closed = probe((run_load, &names), &base, &[], wanted, told, &stop)?;
     let peak_tps = closed.step.outcomes.committed as f64 / closed.step.duration_s;
     let rules = Rules {
         allowed: vec![promises[0].allowed()],
@@ -106,7 +108,7 @@ fn search(case: &Case, seed: u64) -> Result<(Option<f64>, f64)> {
         (wanted.warmup, wanted.length) =
             (Duration::from_secs_f64(WARMUP_S), Duration::from_secs_f64(seconds));
         (wanted.purpose, wanted.seed) = (purpose, wanted.seed + 1);
-        let tried = probe(&factory, &base, &promises, wanted, told, &stop)?;
+        let tried = probe((run_load, &names), &base, &promises, wanted, told, &stop)?;
         let took_s = tried.took.as_secs_f64();
         let is_overloaded = tried.is_overloaded;
         search.record(Probe { rate, seen: tried.seen, is_overloaded, took_s, purpose, focus });
