@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use sandbox::{Build, CpuRequest, Flavor, Home, Logging, Storage};
+use sandbox::{Build, CpuRequest, Flavor, Home, Logging, Spec, Storage, replication};
 use workload::{Dialect, OptionError};
 
-use crate::cells::{Controlled, Life, cpu_request, sandbox_spec, utf8_alone};
+use crate::cells::{Controlled, Life, cpu_request, replica_spec, sandbox_spec, utf8_alone};
 use crate::checks::{self, Shortage};
+use crate::duel::room::memory_for;
 use crate::error::Error;
 use crate::plan::{Cell, Plan};
 use crate::provision::{Data, copies_of, dialect_of_flavor, kept_or_room, place_of};
@@ -37,12 +38,13 @@ pub(crate) fn check(
     }
     let mut checked = BTreeSet::new();
     for cell in &plan.cells {
-        let look = Look { study, load, plan, cell, server: &servers[cell.server] };
+        let look = Look { study, load, plan, cell, server: &servers[cell.server], servers };
         match look.server.life {
             Life::Foreign => look.foreign()?,
             Life::Own(build) => {
                 look.of_flavor()?;
                 look.of_build(build, &mut checked)?;
+                look.of_replicas(build, &mut checked)?;
             }
             Life::ToFetch => look.of_flavor()?,
         }
@@ -57,6 +59,8 @@ struct Look<'a> {
     plan: &'a Plan,
     cell: &'a Cell,
     server: &'a Controlled<'a>,
+    /// All of the plan, those of replicas among them.
+    servers: &'a [Controlled<'a>],
 }
 
 impl Look<'_> {
@@ -107,7 +111,56 @@ impl Look<'_> {
             let checked = preload.and_then(|()| sandbox::check_env(&env.set));
             checked.map_err(|error| self.refuse("env", &env.label, &error.to_string()))?;
         }
+        if let Some(replicas) = cell.replicas.as_ref().filter(|replicas| !replicas.servers.is_empty())
+            && let Some(why) = replicas.mode.refusal(flavor)
+        {
+            return Err(self.refuse("replicas", &replicas.label, why));
+        }
         Ok(())
+    }
+
+    /// What the replicas of a server of this build cannot be.
+    fn of_replicas(&self, build: &Build, checked: &mut BTreeSet<String>) -> Result<(), Error> {
+        let cell = self.cell;
+        let Some(replicas) = cell.replicas.as_ref().filter(|replicas| !replicas.servers.is_empty()) else {
+            return Ok(());
+        };
+        let primary = sandbox_spec(build, cell, self.load)?;
+        let workload = &cell.workload_label;
+        let asked = format!("{} replicas {} {:?} {workload}", cell.server, replicas.label, primary.settings);
+        if !checked.insert(asked) {
+            return Ok(());
+        }
+        let refuse = |why: &str| Err(self.refuse("replicas", &replicas.label, why));
+        let lacks = |build| replication::lacks(build, replicas.mode);
+        if let Some(why) = lacks(build).or_else(|| replication::refused_setting(&primary, replicas.mode)) {
+            return refuse(&why);
+        }
+        let mut specs: Vec<Spec> = Vec::new();
+        for (server, number) in replicas.servers.iter().zip(1..) {
+            let index = server.as_ref().and_then(|server| self.plan.replica_server(server));
+            let replica = match index.map(|index| &self.servers[index].life) {
+                None => build,
+                Some(Life::Own(replica)) => *replica,
+                // Nothing is known of it before it is fetched; its run says what is wrong then.
+                Some(Life::ToFetch | Life::Foreign) => continue,
+            };
+            if let Some(why) = replication::refusal(build, replica).or_else(|| lacks(replica)) {
+                return refuse(&why);
+            }
+            if !replication::is_copied(build, replica) && !cell.workload.is_built_in() {
+                return refuse(&format!(
+                    "a replica of another version ({replica}) loads the tables by itself, and nobody knows whether a \
+                     workload of one's own loads the same ones twice"
+                ));
+            }
+            let spec = replica_spec(replica, cell, self.load, number)?;
+            if let Err(error) = spec.check().and_then(|()| spec.check_start()) {
+                return refuse(&why(&error));
+            }
+            specs.push(spec);
+        }
+        memory_for(&specs.iter().chain([&primary]).collect::<Vec<_>>()).or_else(|why| refuse(&why))
     }
 
     /// What its own program, or what came with it, says to it.
@@ -170,6 +223,9 @@ impl Look<'_> {
         if let Some(env) = cell.env.as_ref().filter(|env| !env.set.is_empty() || !env.preload.is_empty()) {
             return Err(self.refuse("env", &env.label, why));
         }
+        if let Some(replicas) = cell.replicas.as_ref().filter(|replicas| !replicas.servers.is_empty()) {
+            return Err(self.refuse("replicas", &replicas.label, why));
+        }
         if let Some(isolation) = &cell.isolation {
             return Err(self.refuse("isolation", isolation, why));
         }
@@ -202,8 +258,13 @@ fn tables(
         let (server, pinned) = (&servers[cell.server], &plan.servers[cell.server]);
         let place = cell.storage.as_ref().map(|storage| &storage.label);
         let kind = format!(
-            "{} {} {:?} {:?} {place:?} {}",
-            cell.server, cell.workload_label, cell.options, cell.engine, cell.settings.label
+            "{} {} {:?} {:?} {place:?} {} {}",
+            cell.server,
+            cell.workload_label,
+            cell.options,
+            cell.engine,
+            cell.settings.label,
+            cell.replicas().len()
         );
         if !seen.insert(kind) {
             continue;
@@ -220,9 +281,10 @@ fn tables(
         };
         let shortage = match server.life {
             Life::Own(build) if cell.storage.as_ref().is_none_or(|storage| storage.made.is_none()) => {
-                kept_or_room(home, &sandbox_spec(build, cell, load)?, &*configured, Data::Any)?.err()
+                let beside = cell.replicas().len() as u64;
+                kept_or_room(home, &sandbox_spec(build, cell, load)?, &*configured, Data::Any, beside)?.err()
             }
-            _ => room(home, cell.storage.as_ref(), &*configured),
+            _ => room(home, cell, &*configured),
         };
         if let Some(Shortage { message, remedy }) = shortage {
             let option = largest(cell, &dialect, configured.data_bytes());
@@ -234,17 +296,14 @@ fn tables(
 }
 
 /// Whether there is room for tables where no server of theirs can have left any yet.
-fn room(
-    home: &Home,
-    storage: Option<&StorageChoice>,
-    configured: &dyn workload::Configured,
-) -> Option<Shortage> {
+fn room(home: &Home, cell: &Cell, configured: &dyn workload::Configured) -> Option<Shortage> {
+    let (storage, beside) = (cell.storage.as_ref(), cell.replicas().len() as u64);
     if let Some(made) = storage.and_then(|storage| storage.made.as_ref()) {
         let what = format!("a file system of {}", checks::megabytes(made.size_bytes));
-        return checks::shortage_of(&what, made.size_bytes, configured.data_bytes(), 1);
+        return checks::shortage_of(&what, made.size_bytes, configured.data_bytes(), 1 + beside);
     }
     let datadir: Option<PathBuf> = storage.and_then(|storage| storage.datadir.clone());
-    let copies = copies_of(configured, Data::Any);
+    let copies = copies_of(configured, Data::Any) + beside;
     checks::shortage(&place_of(home, datadir.as_deref()), configured.data_bytes(), copies)
 }
 
