@@ -140,7 +140,7 @@ impl Replicas {
         let until = Instant::now() + PATIENCE;
         let mut replication = self.open(primary)?;
         loop {
-            let standings = replication.look(0.0).map_err(unanswered)?;
+            let standings = replication.look(0.0).map_err(|error| self.unanswered(&error))?;
             let late = standings.iter().position(|standing| !standing.is_following);
             let Some(at) = late else { break };
             if stop.is_requested() {
@@ -155,8 +155,19 @@ impl Replicas {
         Ok(())
     }
 
-    fn open(&self, primary: &Target) -> Result<Replication, Error> {
-        Replication::open(primary, &self.watched()).map_err(unanswered)
+    fn open(&self, primary: &Target) -> Result<Replication, Failed> {
+        Replication::open(primary, &self.watched()).map_err(|error| self.unanswered(&error))
+    }
+
+    /// One of the servers does not answer; a replica that is gone is the reason, whatever was seen of it.
+    fn unanswered(&self, error: &wire::Error) -> Failed {
+        let gone = self.all.iter().position(|replica| replica.sandbox.pid().is_none());
+        let Some(at) = gone else {
+            return Error::Server(format!("replication cannot be looked at: {error}")).into();
+        };
+        let sandbox = &self.all[at].sandbox;
+        let text = format!("replica {} ({}) ended while it followed its primary", at + 1, sandbox.build());
+        Failed { error: Error::Server(text), log_tail: sandbox.log_tail(LOG_LINES).join("\n").into() }
     }
 
     /// What is wrong with the replica at that place, with the end of its log.
@@ -178,13 +189,22 @@ impl Replicas {
     ) -> Result<Vec<(Option<Duration>, u64)>, Failed> {
         let mut replication = self.open(primary)?;
         let began = Instant::now();
-        let first = replication.look(0.0).map_err(unanswered)?;
-        let mark = replication.mark().map_err(unanswered)?;
+        let first = replication.look(0.0).map_err(|error| self.unanswered(&error))?;
+        let mark = replication.mark().map_err(|error| self.unanswered(&error))?;
         let mut all: Vec<(Option<Duration>, u64)> = first.iter().map(|it| (None, it.lag_bytes)).collect();
         let mut seconds = 0;
         loop {
-            let standings = replication.look(began.elapsed().as_secs_f64()).map_err(unanswered)?;
+            let looked = replication.look(began.elapsed().as_secs_f64());
             let waited = began.elapsed();
+            let standings = match looked {
+                Ok(standings) => standings,
+                // A busy server may not answer in time; one that is gone cannot be asked anew.
+                Err(_) if waited < limit => {
+                    replication = self.open(primary)?;
+                    continue;
+                }
+                Err(error) => return Err(self.unanswered(&error)),
+            };
             for (at, standing) in standings.iter().enumerate() {
                 if standing.has_stopped {
                     return Err(self.failed(at, standing, "stopped following its primary"));
@@ -283,10 +303,6 @@ impl Replicas {
             self.all.into_iter().map(|replica| replica.sandbox.destroy()).collect();
         destroyed.into_iter().collect::<Result<(), _>>().map_err(Error::from)
     }
-}
-
-fn unanswered(error: wire::Error) -> Error {
-    Error::Server(format!("replication cannot be looked at: {error}"))
 }
 
 /// A lag that grows by more than this share of the time, and by a second at least, is one of a replica that is too slow.

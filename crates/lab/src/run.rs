@@ -386,7 +386,7 @@ fn measured_life(
     }
     // Looking at the tables is work, too; and which slices count depends on those of all sides.
     drop(clients);
-    let owed = if result.is_ok() { replicas_owe(lived, server) } else { Ok(()) };
+    let owed = result.as_ref().map_or(Ok(()), |(_, result)| replicas_owe(lived, server, result));
     let met = around.meet();
     if let Some(seat) = around.seat {
         lived.recording.end.gates.push(seat.waited().gate());
@@ -429,8 +429,13 @@ fn measured_life(
 }
 
 /// Waits for what the replicas still have to apply, where there are some and the load came to its end.
-fn replicas_owe(lived: &mut Lived<'_>, server: &mut Provisioned<'_>) -> Result<(), Failed> {
-    let (stop, load_s) = (lived.around.stop, lived.recording.began.elapsed().as_secs_f64());
+fn replicas_owe(
+    lived: &mut Lived<'_>,
+    server: &mut Provisioned<'_>,
+    result: &LoadResult,
+) -> Result<(), Failed> {
+    let stop = lived.around.stop;
+    let load_s = result.steps.iter().map(|step| step.duration_s).sum();
     if server.replicas.is_none() || stop.is_requested() {
         return Ok(());
     }

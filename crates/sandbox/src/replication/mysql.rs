@@ -62,6 +62,10 @@ pub(super) fn follow(replica: &Build, source: &Source, position: &Position) -> V
         // The default became another one with 10.10.
         parts.push("MASTER_USE_GTID = no".to_owned());
     }
+    if is_mariadb(replica) && version >= Version(11, 3, 0, 0) {
+        // From then on it insists on TLS, which sandboxes do without.
+        parts.extend(["MASTER_SSL = 0", "MASTER_SSL_VERIFY_SERVER_CERT = 0"].map(str::to_owned));
+    }
     if !is_mariadb(replica) && version >= Version(8, 0, 4, 0) {
         // Without TLS the password is sent under a key of the primary's.
         parts.push(format!("GET_{word}_PUBLIC_KEY = 1"));
@@ -200,6 +204,9 @@ mod tests {
         let old = told("mysql@5.5.34");
         assert!(old.starts_with("CHANGE MASTER TO") && !old.contains("GTID") && !old.contains("PUBLIC"));
         assert!(told("mariadb@10.11.19").contains("MASTER_USE_GTID = no; START SLAVE"));
+        assert!(
+            told("mariadb@11.4.5").contains("MASTER_SSL = 0, MASTER_SSL_VERIFY_SERVER_CERT = 0; START SLAVE")
+        );
         assert!(!format!("{:?}", source()).contains("geheim"));
     }
 
