@@ -201,7 +201,7 @@ fn settings_for(choice: &SettingsChoice, flavor: Flavor) -> BTreeMap<String, Str
 }
 
 /// The tables of settings that hold for a flavour.
-fn families(flavor: Flavor) -> &'static [&'static str] {
+pub(crate) fn families(flavor: Flavor) -> &'static [&'static str] {
     match flavor {
         Flavor::Postgres => &["postgres"],
         Flavor::Mysql => &["mysql"],

@@ -13,7 +13,7 @@ use crate::duel::room::memory_for;
 use crate::error::Error;
 use crate::plan::{Cell, Plan};
 use crate::provision::{Data, copies_of, dialect_of_flavor, kept_or_room, place_of};
-use crate::study::{Load, StorageChoice, Study};
+use crate::study::{Body, Load, StorageChoice, Study};
 
 /// Refuses what is not possible. Builds that are here are asked whether they take what their servers are to be given; of
 /// those that are not, only what holds for all of their flavour is known.
@@ -37,8 +37,10 @@ pub(crate) fn check(
         })?;
     }
     let mut checked = BTreeSet::new();
+    let body = study.body(plan.quick);
     for cell in &plan.cells {
         let look = Look { study, load, plan, cell, server: &servers[cell.server], servers };
+        look.interventions(&body)?;
         match look.server.life {
             Life::Foreign => look.foreign()?,
             Life::Own(build) => {
@@ -77,6 +79,17 @@ impl Look<'_> {
             server.selector
         );
         self.study.refuse(place, message, "not possible there", &help)
+    }
+
+    /// What is changed of it while it runs has to be said in its words.
+    fn interventions(&self, body: &Body) -> Result<(), Error> {
+        let flavor = self.server.flavor;
+        let own = body.axes.intervene.iter().filter(|it| self.cell.intervene.as_ref() == Some(&it.name));
+        let own = own.map(|it| (&it.name, &it.change));
+        let mut all = own.chain(body.timed.iter().map(|timed| (&timed.name, &timed.change)));
+        let Some((name, _)) = all.find(|(_, change)| change.of(flavor).is_none()) else { return Ok(()) };
+        let why = format!("it says nothing of {flavor}");
+        Err(self.refuse("intervene", name, &why))
     }
 
     /// What a server of that flavour on this machine can never be.

@@ -16,7 +16,7 @@ use crate::duel::crowd::Taken;
 use crate::duel::turns::Seat;
 use crate::error::{Class, Error};
 use crate::hooks::{Attach, RunContext};
-use crate::intervene::timed::Coming;
+use crate::intervene::timed::{Coming, Moment};
 use crate::intervene::{Phases, Switching};
 use crate::judge;
 use crate::line::{LineOrder, Sought, seek};
@@ -27,7 +27,6 @@ use crate::record;
 use crate::recording::Recording;
 use crate::replicas::{ReplicaOrder, Replicas};
 use crate::stop::StopSwitch;
-use crate::study::Timed;
 use crate::workloads::Resolved;
 
 /// What to run.
@@ -50,7 +49,7 @@ pub(crate) struct Order<'a> {
     /// Cuts `load` into phases between which the server is switched; the run becomes one for each of its states.
     pub(crate) phases: Option<Phases>,
     /// Changes of the server that come at a moment of its one level.
-    pub(crate) timed: Vec<Timed>,
+    pub(crate) timed: Vec<Moment>,
     /// What runs before it and is not recorded.
     pub(crate) prime: Option<LoadPlan>,
     /// The server is restarted before the load, and the page cache emptied.

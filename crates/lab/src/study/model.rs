@@ -193,7 +193,8 @@ impl Axes {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Intervention {
     pub name: String,
-    pub change: Change,
+    #[serde(flatten)]
+    pub change: Changes,
 }
 
 /// A change that comes at a moment of each run, once.
@@ -202,7 +203,27 @@ pub struct Timed {
     pub name: String,
     /// From the start of the measured phase.
     pub at: Duration,
-    pub change: Change,
+    #[serde(flatten)]
+    pub change: Changes,
+}
+
+/// A change in the words of each server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Changes {
+    /// On every server that has none of its own; `None`: not possible there.
+    #[serde(rename = "change")]
+    pub any: Option<Change>,
+    /// By flavour; `mysql` holds for MariaDB and Percona Server too, their own entries win.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_flavor: BTreeMap<String, Change>,
+}
+
+impl Changes {
+    /// That of a flavour.
+    pub(crate) fn of(&self, flavor: sandbox::Flavor) -> Option<&Change> {
+        let families = crate::cells::families(flavor);
+        families.iter().rev().find_map(|family| self.by_flavor.get(*family)).or(self.any.as_ref())
+    }
 }
 
 /// How a server is changed while it runs.

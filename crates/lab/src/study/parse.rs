@@ -293,6 +293,7 @@ fn study(mut table: Table<'_>, problems: &mut Problems, unpacked: &Unpacked) -> 
     for (key, span) in [("pairing", load_spans.pairing), ("client_cpus", load_spans.client_cpus)] {
         spans.insert(key.to_owned(), span);
     }
+    spans.extend(intervene_spans.named.into_iter().map(|(name, span)| (format!("intervene/{name}"), span)));
     if let Some(asked) = &body.line {
         spans.insert(format!("level/{}", asked.sessions_max), line_spans.sessions_max);
     }

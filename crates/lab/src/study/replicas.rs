@@ -110,3 +110,68 @@ pub(super) fn check_replicas(body: &Body, span: &Range<usize>, when: &str, probl
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::study::parse;
+
+    fn study(axes: &str, rest: &str) -> String {
+        format!(
+            "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"tpcb\"\n{axes}\n{rest}\n"
+        )
+    }
+
+    fn refused(text: &str) -> String {
+        parse(Path::new("s.toml"), text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn replicas_are_words_numbers_or_tables() {
+        let axes = "replicas = [\"none\", \"semi-sync\", 2, { name = \"old\", server = \"mariadb@10.6\", mode = \"semi-sync\", \
+                    count = 2 }, { name = \"two\", server = [\"mysql\", \"mariadb@10.6\"] }]";
+        let body = parse(Path::new("s.toml"), &study(axes, "")).unwrap().body(false);
+        let own = |label: &str, mode, count| ReplicasChoice {
+            label: label.into(),
+            mode,
+            servers: vec![None; count],
+        };
+        let of = |label: &str, mode, servers: &[&str]| ReplicasChoice {
+            label: label.into(),
+            mode,
+            servers: servers.iter().map(|server| Some((*server).to_owned())).collect(),
+        };
+        assert_eq!(
+            body.axes.replicas,
+            [
+                own("none", Mode::Async, 0),
+                own("semi-sync", Mode::SemiSync, 1),
+                own("2", Mode::Async, 2),
+                of("old", Mode::SemiSync, &["mariadb@10.6", "mariadb@10.6"]),
+                of("two", Mode::Async, &["mysql", "mariadb@10.6"]),
+            ]
+        );
+        // Those that only replicas are of are pinned once, and behind the others.
+        let pinned: Vec<String> =
+            body.axes.pinned_servers().into_iter().map(|choice| choice.server).collect();
+        assert_eq!(pinned, ["mariadb", "mariadb@10.6", "mysql"]);
+        let cells = crate::plan::cells(&body);
+        let keys: Vec<String> = cells.iter().map(|cell| cell.key("s")["replicas"].clone()).collect();
+        assert_eq!(keys, ["none", "semi-sync", "2", "old", "two"]);
+    }
+
+    #[test]
+    fn replicas_that_disturb_others_are_refused_where_they_stand() {
+        let duel = "[load]\npairing = \"duel\"\n[compare]\naxis = \"settings\"\nbase = \"default\"";
+        let axes = "settings = [\"default\", \"fast\"]\nreplicas = [\"none\", \"async\"]";
+        let text = refused(&study(axes, duel));
+        assert!(text.contains("would disturb the other side") && text.contains("s.toml:7:1"), "{text}");
+        let switched = "[[intervene]]\nname = \"log\"\nsettings = { general_log = \"ON\" }";
+        assert!(refused(&study("replicas = 1", switched)).contains("the next state"));
+        parse(Path::new("s.toml"), &study("replicas = \"none\"", switched)).unwrap();
+        let at = "[[intervene]]\nname = \"log\"\nat = \"1s\"\nsettings = { general_log = \"ON\" }";
+        parse(Path::new("s.toml"), &study("replicas = 1", at)).unwrap();
+    }
+}

@@ -14,6 +14,7 @@ use crate::cells::{replica_spec, sandbox_spec, server_facts};
 use crate::duel::{self, room};
 use crate::error::Error;
 use crate::intervene::Phases;
+use crate::intervene::timed::Moment;
 use crate::line::{LineOrder, goes_on};
 use crate::make::{Making, make, make_life, make_together};
 use crate::observe::{Event, RunLabel};
@@ -155,7 +156,9 @@ impl Work<'_> {
         let values: Vec<&str> =
             states.iter().filter_map(|run| self.plan.cells[run.cell].intervene.as_deref()).collect();
         let length = first.length.unwrap_or(self.body.load.length);
-        let phases = Phases::new(self.body, &values, length, states[0].seed ^ u64::from(states[0].index));
+        let seed = states[0].seed ^ u64::from(states[0].index);
+        let flavor = self.subjects[first.server].flavor();
+        let phases = Phases::new(self.body, flavor, &values, length, seed)?;
         let order = &mut makings[0].order;
         order.load.steps = order.load.steps.first().map(|level| phases.steps(*level)).unwrap_or_default();
         order.load.enough = load::Stop::new();
@@ -273,6 +276,7 @@ impl Work<'_> {
         };
         let log_file =
             format!("logs/{}-{}-run{}-{attempt}.log", self.request.study.name, self.id.0, planned.index + 1);
+        let timed = self.body.timed.iter().map(|timed| Moment::of(timed, subject.flavor()));
         let order = Order {
             clients: self.body.load.clients,
             home: self.home,
@@ -287,7 +291,7 @@ impl Work<'_> {
             load,
             line: self.line_order(planned),
             phases: None,
-            timed: self.body.timed.clone(),
+            timed: timed.collect::<Result<_, _>>()?,
             is_cold: self.body.load.is_cold,
             is_lenient: self.body.load.is_lenient,
             seed: planned.seed,
