@@ -88,8 +88,10 @@ impl Look<'_> {
         let own = own.map(|it| (&it.name, &it.change));
         let mut all = own.chain(body.timed.iter().map(|timed| (&timed.name, &timed.change)));
         let Some((name, _)) = all.find(|(_, change)| change.of(flavor).is_none()) else { return Ok(()) };
-        let why = format!("it says nothing of {flavor}");
-        Err(self.refuse("intervene", name, &why))
+        let server = &self.plan.servers[self.cell.server].name;
+        let help = format!("say it in the words of {flavor} ({flavor} = {{ .. }}), or leave {server} out");
+        let message = format!("[[intervene]] `{name}` says nothing of {server}");
+        Err(self.study.refuse(&format!("intervene/{name}"), message, "in none of its words", &help))
     }
 
     /// What a server of that flavour on this machine can never be.
