@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sandbox::cpus::Assignment;
-use sandbox::{Build, CpuRequest, Cpus, Flavor, Limits, Spec, Storage};
+use sandbox::{Build, CpuRequest, Cpus, Flavor, Limits, Spec, Storage, replication};
 use store::{Axis, INTERVENE, ServerFacts};
 
 use crate::error::Error;
@@ -136,8 +136,24 @@ fn unheeded_options(study: &Study, plan: &Plan, servers: &[Controlled<'_>]) -> B
     notes.collect()
 }
 
+/// The server that is loaded.
 pub(crate) fn sandbox_spec(build: &Build, cell: &Cell, load: &Load) -> Result<Spec, Error> {
-    let mut spec = Spec::new(sandbox_name("run"), build.clone());
+    let mut spec = server_spec("run", build, cell, load)?;
+    if !cell.replicas().is_empty() {
+        replication::make_primary(&mut spec);
+    }
+    Ok(spec)
+}
+
+/// Its replica of that number, from 1.
+pub(crate) fn replica_spec(build: &Build, cell: &Cell, load: &Load, number: u32) -> Result<Spec, Error> {
+    let mut spec = server_spec("replica", build, cell, load)?;
+    replication::make_replica(&mut spec, number);
+    Ok(spec)
+}
+
+fn server_spec(what: &str, build: &Build, cell: &Cell, load: &Load) -> Result<Spec, Error> {
+    let mut spec = Spec::new(sandbox_name(what), build.clone());
     spec.settings = settings_for(&cell.settings, build.flavor);
     spec.profile = cell.settings.profile.as_deref().map(str::parse).transpose()?;
     spec.logging = cell.settings.logging.as_deref().map(str::parse).transpose()?;
@@ -185,7 +201,7 @@ fn settings_for(choice: &SettingsChoice, flavor: Flavor) -> BTreeMap<String, Str
 }
 
 /// The tables of settings that hold for a flavour.
-fn families(flavor: Flavor) -> &'static [&'static str] {
+pub(crate) fn families(flavor: Flavor) -> &'static [&'static str] {
     match flavor {
         Flavor::Postgres => &["postgres"],
         Flavor::Mysql => &["mysql"],
@@ -344,10 +360,21 @@ pub(crate) fn axes(body: &Body, plan: &Plan) -> Vec<Axis> {
             all.push(Axis { name: name.to_owned(), values });
         }
     };
-    put("server", plan.servers.iter().map(|server| server.name.clone().into()).collect());
-    for name in
-        ["workload", "settings", "engine", "storage", "cpus", "isolation", "charset", "env", INTERVENE]
-    {
+    // The others are of replicas.
+    let servers = plan.servers.iter().take(axes.server.len());
+    put("server", servers.map(|server| server.name.clone().into()).collect());
+    for name in [
+        "workload",
+        "settings",
+        "engine",
+        "storage",
+        "cpus",
+        "isolation",
+        "charset",
+        "env",
+        "replicas",
+        INTERVENE,
+    ] {
         let values = crate::study::axis_values(axes, name);
         put(name, values.into_iter().filter_map(|names| names.into_iter().next()).map(Into::into).collect());
     }

@@ -88,8 +88,11 @@ pub(crate) fn shortage_of(place: &str, available: u64, data_bytes: u64, copies: 
     if available >= needed {
         return None;
     }
-    let twice =
-        if copies > 1 { " and as much again for the snapshot that later runs begin with" } else { "" };
+    let twice = match copies {
+        0 | 1 => String::new(),
+        2 => " and as much again for the snapshot that later runs begin with".to_owned(),
+        more => format!(" and {} times as much again for replicas and the snapshot", more - 1),
+    };
     let message = format!(
         "{place} has {} free, the tables need about {}{twice}",
         megabytes(available),

@@ -1,11 +1,15 @@
-//! What a run and a report say of a server: engine, settings, and what its data directory stands on.
+//! What a run and a report say of a server: engine, settings, and what its data directory stands on; and of a run, when it is
+//! over.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use store::ServerFacts;
+use store::{LineFound, RunEnd, ServerFacts};
 use wire::Protocol;
 
 use crate::error::Error;
+use crate::judge;
+use crate::observe::{Phase, RunSummary};
 use crate::provision::connect;
 
 /// What the data directory stands on, as reports print it.
@@ -70,4 +74,26 @@ pub(crate) fn describe(facts: &mut ServerFacts, reported: &BTreeMap<String, Stri
     if facts.collation.is_empty() {
         facts.collation = first(&["collation_server", "lc_collate"]);
     }
+}
+
+/// How a run ended, for people.
+pub(crate) fn summary(end: &RunEnd, found: Option<&LineFound>, took: Duration) -> RunSummary {
+    let length = |phase: &store::Phase| Duration::from_secs_f64(phase.duration_s);
+    RunSummary {
+        status: end.status,
+        error: end.error.clone(),
+        tripped: judge::tripped(end),
+        log_tail: end.log_tail.clone(),
+        steps: end.steps.iter().map(headline).collect(),
+        lines: found.iter().flat_map(|found| &found.lines).map(|l| (l.promise.clone(), l.line_tps)).collect(),
+        warnings: end.warnings.clone(),
+        took,
+        drained: end.phases.iter().filter(|phase| phase.name == Phase::Drain.name()).map(length).sum(),
+    }
+}
+
+/// Sessions, TPS and p95 of a level.
+fn headline(step: &store::Step) -> (u32, f64, Option<f64>) {
+    let tps = if step.duration_s > 0.0 { step.outcomes.committed as f64 / step.duration_s } else { 0.0 };
+    (step.sessions, tps, crate::kept::percentile_ms(step, 95.0))
 }

@@ -13,6 +13,8 @@ pub struct RunContext {
     pub server_pid: Option<u32>,
     /// Processes that have the sessions in place of this one.
     pub client_pids: Vec<u32>,
+    /// Its replicas.
+    pub replicas: Vec<telemetry::replication::Replica>,
     /// Its data directory; `None` where it is not on this machine or cannot be seen.
     pub datadir: Option<PathBuf>,
     /// Its log; `None` where it is not ours.

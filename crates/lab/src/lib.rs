@@ -35,6 +35,7 @@ mod provision;
 mod record;
 mod recorded;
 mod recording;
+mod replicas;
 pub mod rerun;
 mod run;
 pub mod servers;

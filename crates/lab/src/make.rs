@@ -5,13 +5,14 @@ use std::panic::resume_unwind;
 
 use store::{RunStart, Store, StudyId};
 
+use crate::described::summary;
 use crate::duel;
 use crate::duel::turns::{Seat, Turns};
 use crate::error::Error;
 use crate::observe::{Event, RunLabel};
 use crate::progress::Detail;
 use crate::provision::Place;
-use crate::run::{Around, Ended, Order, run, summary};
+use crate::run::{Around, Ended, Order, run};
 
 /// A run that is to be made.
 pub(crate) struct Making<'a> {

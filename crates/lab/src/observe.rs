@@ -18,12 +18,16 @@ pub enum Phase {
     Snapshot,
     /// Looking whether the server can carry the load.
     Check,
+    /// Making replicas of the server, and waiting until they follow it.
+    Replicate,
     /// Running what is not recorded, so that caches are filled.
     Prime,
     /// Letting the server pay what it has put off: purge, dirty pages, dead rows, a checkpoint.
     Drain,
     /// Opening connections, warm-up and measured phase.
     Measure,
+    /// Waiting until replicas have what the load changed.
+    CatchUp,
     /// Comparing the tables with the outcomes, reading settings back.
     Verify,
     /// Stopping and removing the server.
@@ -38,9 +42,11 @@ impl Phase {
             Phase::Load => "loading",
             Phase::Snapshot => "keeping a snapshot",
             Phase::Check => "checking",
+            Phase::Replicate => "starting replicas",
             Phase::Prime => "priming",
             Phase::Drain => "waiting for what the server has put off",
             Phase::Measure => "measuring",
+            Phase::CatchUp => "waiting for the replicas",
             Phase::Verify => "verifying",
             Phase::Stop => "stopping the server",
         }
@@ -53,9 +59,11 @@ impl Phase {
             Phase::Load => "load",
             Phase::Snapshot => "snapshot",
             Phase::Check => "check",
+            Phase::Replicate => "replicate",
             Phase::Prime => "prime",
             Phase::Drain => "drain",
             Phase::Measure => "measure",
+            Phase::CatchUp => "catch_up",
             Phase::Verify => "verify",
             Phase::Stop => "stop",
         }

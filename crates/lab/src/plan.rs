@@ -9,7 +9,8 @@ use store::bundle::sha256;
 
 use crate::duel;
 use crate::study::{
-    Body, CpusChoice, EnvChoice, Ladder, Length, Pairing, SettingsChoice, StorageChoice, WorkloadChoice,
+    Body, CpusChoice, EnvChoice, Ladder, Length, Pairing, ReplicasChoice, SettingsChoice, StorageChoice,
+    WorkloadChoice,
 };
 use crate::workloads::Resolved;
 
@@ -36,6 +37,8 @@ pub struct Cell {
     pub charset: Option<String>,
     /// Environment of the server process.
     pub env: Option<EnvChoice>,
+    /// Servers that follow the server.
+    pub replicas: Option<ReplicasChoice>,
     /// What is switched on while it is measured, of the values of the axis `intervene`. Cells that differ in nothing else
     /// share the lives of their servers.
     pub intervene: Option<String>,
@@ -47,6 +50,11 @@ pub struct Cell {
 pub const DEFAULT_SETTINGS: &str = "default";
 
 impl Cell {
+    /// What the replicas of its server are; none where there are none.
+    pub fn replicas(&self) -> &[Option<String>] {
+        self.replicas.as_ref().map_or(&[], |choice| &choice.servers)
+    }
+
     /// What tells this cell from the others of its study: axis and value. `server` is the resolved name.
     pub fn key(&self, server: &str) -> BTreeMap<String, String> {
         let mut key = BTreeMap::new();
@@ -72,6 +80,9 @@ impl Cell {
         }
         if let Some(env) = &self.env {
             put("env", &env.label);
+        }
+        if let Some(replicas) = &self.replicas {
+            put("replicas", &replicas.label);
         }
         for (name, value) in &self.option_axes {
             put(name, value);
@@ -202,6 +213,11 @@ impl Plan {
         group(&self.cells[run.cell], &[axis], &run.levels)
     }
 
+    /// Which of the servers a replica's is: they stand after those of the axis.
+    pub(crate) fn replica_server(&self, server: &str) -> Option<usize> {
+        self.servers.iter().rposition(|pin| pin.selector == server)
+    }
+
     pub fn blocks(&self) -> u32 {
         self.runs.last().map_or(0, |run| run.block)
     }
@@ -313,6 +329,7 @@ pub(crate) fn cells_at_most(body: &Body) -> u128 {
         axes.isolation.len(),
         axes.charset.len(),
         axes.env.len(),
+        axes.replicas.len(),
         axes.interventions().len(),
     ];
     let options = axes.options.iter().map(|(_, values)| many(values.len()));
@@ -348,6 +365,7 @@ pub fn cells(body: &Body) -> Vec<Cell> {
                 isolation: None,
                 charset: None,
                 env: None,
+                replicas: None,
                 intervene: None,
                 option_axes: Vec::new(),
             });
@@ -368,6 +386,7 @@ pub fn cells(body: &Body) -> Vec<Cell> {
     cells = product(cells, &axes.isolation, |cell, value| cell.isolation = Some(value.clone()));
     cells = product(cells, &axes.charset, |cell, value| cell.charset = Some(value.clone()));
     cells = product(cells, &axes.env, |cell, value| cell.env = Some(value.clone()));
+    cells = product(cells, &axes.replicas, |cell, value| cell.replicas = Some(value.clone()));
     // Last of all, so that those that share a life stand together.
     cells = product(cells, &axes.interventions(), |cell, value| cell.intervene = Some(value.clone()));
     cells.retain(|cell| axes.ladder.levels().iter().any(|&level| !is_excluded(body, cell, level)));

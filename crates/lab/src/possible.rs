@@ -4,15 +4,16 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use sandbox::{Build, CpuRequest, Flavor, Home, Logging, Storage};
+use sandbox::{Build, CpuRequest, Flavor, Home, Logging, Spec, Storage, replication};
 use workload::{Dialect, OptionError};
 
-use crate::cells::{Controlled, Life, cpu_request, sandbox_spec, utf8_alone};
+use crate::cells::{Controlled, Life, cpu_request, replica_spec, sandbox_spec, utf8_alone};
 use crate::checks::{self, Shortage};
+use crate::duel::room::memory_for;
 use crate::error::Error;
 use crate::plan::{Cell, Plan};
 use crate::provision::{Data, copies_of, dialect_of_flavor, kept_or_room, place_of};
-use crate::study::{Load, StorageChoice, Study};
+use crate::study::{Body, Load, StorageChoice, Study};
 
 /// Refuses what is not possible. Builds that are here are asked whether they take what their servers are to be given; of
 /// those that are not, only what holds for all of their flavour is known.
@@ -36,13 +37,16 @@ pub(crate) fn check(
         })?;
     }
     let mut checked = BTreeSet::new();
+    let body = study.body(plan.quick);
     for cell in &plan.cells {
-        let look = Look { study, load, plan, cell, server: &servers[cell.server] };
+        let look = Look { study, load, plan, cell, server: &servers[cell.server], servers };
+        look.interventions(&body)?;
         match look.server.life {
             Life::Foreign => look.foreign()?,
             Life::Own(build) => {
                 look.of_flavor()?;
                 look.of_build(build, &mut checked)?;
+                look.of_replicas(build, &mut checked)?;
             }
             Life::ToFetch => look.of_flavor()?,
         }
@@ -57,6 +61,8 @@ struct Look<'a> {
     plan: &'a Plan,
     cell: &'a Cell,
     server: &'a Controlled<'a>,
+    /// All of the plan, those of replicas among them.
+    servers: &'a [Controlled<'a>],
 }
 
 impl Look<'_> {
@@ -73,6 +79,19 @@ impl Look<'_> {
             server.selector
         );
         self.study.refuse(place, message, "not possible there", &help)
+    }
+
+    /// What is changed of it while it runs has to be said in its words.
+    fn interventions(&self, body: &Body) -> Result<(), Error> {
+        let flavor = self.server.flavor;
+        let own = body.axes.intervene.iter().filter(|it| self.cell.intervene.as_ref() == Some(&it.name));
+        let own = own.map(|it| (&it.name, &it.change));
+        let mut all = own.chain(body.timed.iter().map(|timed| (&timed.name, &timed.change)));
+        let Some((name, _)) = all.find(|(_, change)| change.of(flavor).is_none()) else { return Ok(()) };
+        let server = &self.plan.servers[self.cell.server].name;
+        let help = format!("say it in the words of {flavor} ({flavor} = {{ .. }}), or leave {server} out");
+        let message = format!("[[intervene]] `{name}` says nothing of {server}");
+        Err(self.study.refuse(&format!("intervene/{name}"), message, "in none of its words", &help))
     }
 
     /// What a server of that flavour on this machine can never be.
@@ -107,7 +126,56 @@ impl Look<'_> {
             let checked = preload.and_then(|()| sandbox::check_env(&env.set));
             checked.map_err(|error| self.refuse("env", &env.label, &error.to_string()))?;
         }
+        if let Some(replicas) = cell.replicas.as_ref().filter(|replicas| !replicas.servers.is_empty())
+            && let Some(why) = replicas.mode.refusal(flavor)
+        {
+            return Err(self.refuse("replicas", &replicas.label, why));
+        }
         Ok(())
+    }
+
+    /// What the replicas of a server of this build cannot be.
+    fn of_replicas(&self, build: &Build, checked: &mut BTreeSet<String>) -> Result<(), Error> {
+        let cell = self.cell;
+        let Some(replicas) = cell.replicas.as_ref().filter(|replicas| !replicas.servers.is_empty()) else {
+            return Ok(());
+        };
+        let primary = sandbox_spec(build, cell, self.load)?;
+        let workload = &cell.workload_label;
+        let asked = format!("{} replicas {} {:?} {workload}", cell.server, replicas.label, primary.settings);
+        if !checked.insert(asked) {
+            return Ok(());
+        }
+        let refuse = |why: &str| Err(self.refuse("replicas", &replicas.label, why));
+        let lacks = |build| replication::lacks(build, replicas.mode);
+        if let Some(why) = lacks(build).or_else(|| replication::refused_setting(&primary, replicas.mode)) {
+            return refuse(&why);
+        }
+        let mut specs: Vec<Spec> = Vec::new();
+        for (server, number) in replicas.servers.iter().zip(1..) {
+            let index = server.as_ref().and_then(|server| self.plan.replica_server(server));
+            let replica = match index.map(|index| &self.servers[index].life) {
+                None => build,
+                Some(Life::Own(replica)) => *replica,
+                // Nothing is known of it before it is fetched; its run says what is wrong then.
+                Some(Life::ToFetch | Life::Foreign) => continue,
+            };
+            if let Some(why) = replication::refusal(build, replica).or_else(|| lacks(replica)) {
+                return refuse(&why);
+            }
+            if !replication::is_copied(build, replica) && !cell.workload.is_built_in() {
+                return refuse(&format!(
+                    "a replica of another version ({replica}) loads the tables by itself, and nobody knows whether a \
+                     workload of one's own loads the same ones twice"
+                ));
+            }
+            let spec = replica_spec(replica, cell, self.load, number)?;
+            if let Err(error) = spec.check().and_then(|()| spec.check_start()) {
+                return refuse(&why(&error));
+            }
+            specs.push(spec);
+        }
+        memory_for(&specs.iter().chain([&primary]).collect::<Vec<_>>()).or_else(|why| refuse(&why))
     }
 
     /// What its own program, or what came with it, says to it.
@@ -170,6 +238,9 @@ impl Look<'_> {
         if let Some(env) = cell.env.as_ref().filter(|env| !env.set.is_empty() || !env.preload.is_empty()) {
             return Err(self.refuse("env", &env.label, why));
         }
+        if let Some(replicas) = cell.replicas.as_ref().filter(|replicas| !replicas.servers.is_empty()) {
+            return Err(self.refuse("replicas", &replicas.label, why));
+        }
         if let Some(isolation) = &cell.isolation {
             return Err(self.refuse("isolation", isolation, why));
         }
@@ -202,8 +273,13 @@ fn tables(
         let (server, pinned) = (&servers[cell.server], &plan.servers[cell.server]);
         let place = cell.storage.as_ref().map(|storage| &storage.label);
         let kind = format!(
-            "{} {} {:?} {:?} {place:?} {}",
-            cell.server, cell.workload_label, cell.options, cell.engine, cell.settings.label
+            "{} {} {:?} {:?} {place:?} {} {}",
+            cell.server,
+            cell.workload_label,
+            cell.options,
+            cell.engine,
+            cell.settings.label,
+            cell.replicas().len()
         );
         if !seen.insert(kind) {
             continue;
@@ -220,9 +296,10 @@ fn tables(
         };
         let shortage = match server.life {
             Life::Own(build) if cell.storage.as_ref().is_none_or(|storage| storage.made.is_none()) => {
-                kept_or_room(home, &sandbox_spec(build, cell, load)?, &*configured, Data::Any)?.err()
+                let beside = cell.replicas().len() as u64;
+                kept_or_room(home, &sandbox_spec(build, cell, load)?, &*configured, Data::Any, beside)?.err()
             }
-            _ => room(home, cell.storage.as_ref(), &*configured),
+            _ => room(home, cell, &*configured),
         };
         if let Some(Shortage { message, remedy }) = shortage {
             let option = largest(cell, &dialect, configured.data_bytes());
@@ -234,17 +311,14 @@ fn tables(
 }
 
 /// Whether there is room for tables where no server of theirs can have left any yet.
-fn room(
-    home: &Home,
-    storage: Option<&StorageChoice>,
-    configured: &dyn workload::Configured,
-) -> Option<Shortage> {
+fn room(home: &Home, cell: &Cell, configured: &dyn workload::Configured) -> Option<Shortage> {
+    let (storage, beside) = (cell.storage.as_ref(), cell.replicas().len() as u64);
     if let Some(made) = storage.and_then(|storage| storage.made.as_ref()) {
         let what = format!("a file system of {}", checks::megabytes(made.size_bytes));
-        return checks::shortage_of(&what, made.size_bytes, configured.data_bytes(), 1);
+        return checks::shortage_of(&what, made.size_bytes, configured.data_bytes(), 1 + beside);
     }
     let datadir: Option<PathBuf> = storage.and_then(|storage| storage.datadir.clone());
-    let copies = copies_of(configured, Data::Any);
+    let copies = copies_of(configured, Data::Any) + beside;
     checks::shortage(&place_of(home, datadir.as_deref()), configured.data_bytes(), copies)
 }
 

@@ -12,6 +12,7 @@ use workload::{Configured, Dialect, LoadAt, LoadMethod, LoadReport};
 use crate::checks::{self, Shortage};
 use crate::error::Error;
 use crate::observe::{Event, Observer, Phase};
+use crate::replicas::{self, Replicas};
 use crate::run::{Around, Order};
 use crate::stop::StopSwitch;
 
@@ -50,6 +51,8 @@ pub(crate) struct Provisioned<'a> {
     pub(crate) target: Target,
     /// Its tables, and the workload that they are of.
     pub(crate) made: Made,
+    /// Servers that follow it.
+    pub(crate) replicas: Option<Replicas>,
 }
 
 /// The tables of a run, and how they came to be.
@@ -99,6 +102,9 @@ impl Provisioned<'_> {
         stop.set_server(None);
         let is_all = sandbox.restart_cold()?;
         stop.set_server(sandbox.pid());
+        if let Some(replicas) = &self.replicas {
+            replicas.go_on(sandbox, stop)?;
+        }
         let what = if is_all { "the whole page cache" } else { "the page cache of the data directory" };
         Ok(format!("cold: server restarted, {what} emptied"))
     }
@@ -106,12 +112,38 @@ impl Provisioned<'_> {
     /// Stops and removes a server of the run's own; leaves the others alone.
     pub(crate) fn release(self, stop: &StopSwitch) -> Result<(), Error> {
         stop.set_server(None);
+        // Before it: a primary that stops waits for them.
+        let replicas = self.replicas.map_or(Ok(()), Replicas::destroy);
         if let Running::Own(mut sandbox) = self.server {
             let stopped = sandbox.stop();
             sandbox.destroy()?;
             stopped?;
         }
-        Ok(())
+        replicas
+    }
+
+    /// [`Replicas::owe`], where there are some.
+    pub(crate) fn replicas_owe(
+        &mut self,
+        load_s: f64,
+        stop: &StopSwitch,
+        end: &mut store::RunEnd,
+        each_second: &mut dyn FnMut(),
+    ) -> Result<Vec<String>, Failed> {
+        match (&mut self.replicas, &self.server) {
+            (Some(replicas), Running::Own(primary)) => {
+                replicas.owe((primary, &self.target), load_s, stop, end, each_second)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The sandbox of the run's own, to be taken elsewhere.
+    pub(crate) fn into_sandbox(self) -> Option<Sandbox> {
+        match self.server {
+            Running::Own(sandbox) => Some(*sandbox),
+            Running::Deployed(_) | Running::Attached => None,
+        }
     }
 }
 
@@ -131,13 +163,20 @@ pub(crate) fn provision<'a>(
 ) -> Result<Provisioned<'a>, Failed> {
     phase(Phase::Provision);
     match place {
-        Place::Own(spec) => own(*spec, wanted, phase),
+        Place::Own(spec) => {
+            let mut server = own(*spec, wanted, phase)?;
+            if let (Some(order), Running::Own(primary)) = (&wanted.order.replicas, &mut server.server) {
+                phase(Phase::Replicate);
+                server.replicas = Some(replicas::begin(primary, &server.made, order, wanted, phase)?);
+            }
+            Ok(server)
+        }
         Place::Deployed(sandbox) => {
             let target = sandbox.target(Some(DATABASE));
             let dialect = dialect_of(sandbox.build(), wanted.order.engine);
             let datadir = Some(sandbox.datadir());
             let made = on_existing(&target, datadir, dialect, wanted, phase)?;
-            Ok(Provisioned { server: Running::Deployed(sandbox), target, made })
+            Ok(Provisioned { server: Running::Deployed(sandbox), target, made, replicas: None })
         }
         Place::Attached(given) => {
             let mut target = given.clone();
@@ -146,7 +185,7 @@ pub(crate) fn provision<'a>(
             let dialect = Dialect { engine: wanted.order.engine.map(str::to_owned), ..dialect };
             let datadir = telemetry::local_server(&target).and_then(|local| local.datadir);
             let made = on_existing(&target, datadir.as_deref(), dialect, wanted, phase)?;
-            Ok(Provisioned { server: Running::Attached, target, made })
+            Ok(Provisioned { server: Running::Attached, target, made, replicas: None })
         }
         Place::Absent(why) => Err(Error::Server(why.to_owned()).into()),
     }
@@ -236,7 +275,8 @@ pub(crate) fn show(target: &Target) -> String {
     }
 }
 
-fn own<'a>(
+/// A server of a run's own.
+pub(crate) fn own<'a>(
     mut spec: Spec,
     wanted: &Wanted<'_>,
     phase: &mut dyn FnMut(Phase),
@@ -246,14 +286,13 @@ fn own<'a>(
         .workload
         .configure(wanted.order.options, dialect_of(&spec.build, wanted.order.engine))?;
     crate::clients::check(wanted.order.clients, wanted.levels, &*configured)?;
-    let needs = configured.needs(wanted.sessions_max);
-    spec.sessions = needs.connections.max(wanted.sessions_max) + checks::CONNECTIONS_BESIDE;
-    let sessions = u64::from(wanted.sessions_max.max(1));
-    spec.statements_per_session = needs.prepared_statements.div_ceil(sessions).clamp(1, 100_000) as u32;
+    make_room(&mut spec, &*configured, wanted.sessions_max);
     let key = snapshot::key(&spec, &configured.dataset_key());
     // Sides of a duel load one after another: a load uses the whole machine, and the next one may find its snapshot.
     let loading = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(snapshot) = kept_or_room(wanted.order.home, &spec, &*configured, wanted.order.data)?? {
+    let beside = wanted.order.replicas.as_ref().map_or(0, |order| order.specs.len() as u64);
+    let kept = kept_or_room(wanted.order.home, &spec, &*configured, wanted.order.data, beside)??;
+    if let Some(snapshot) = kept {
         drop(loading);
         return restored(spec, snapshot, Made::new(configured, "snapshot", Vec::new()), wanted);
     }
@@ -275,15 +314,25 @@ fn own<'a>(
     let (sandbox, loaded, notes) = loaded(&spec, configured.as_ref(), &key, wanted, phase)?;
     let target = sandbox.target(Some(DATABASE));
     let made = Made::new(configured, how(&loaded), notes);
-    Ok(Provisioned { server: Running::Own(Box::new(sandbox)), target, made })
+    Ok(Provisioned { server: Running::Own(Box::new(sandbox)), target, made, replicas: None })
 }
 
-/// The snapshot that a server of a run's own begins with, where there is one; else there has to be room for its tables.
+/// Room for the sessions of a load.
+pub(crate) fn make_room(spec: &mut Spec, configured: &dyn Configured, sessions_max: u32) {
+    let needs = configured.needs(sessions_max);
+    spec.sessions = needs.connections.max(sessions_max) + checks::CONNECTIONS_BESIDE;
+    let sessions = u64::from(sessions_max.max(1));
+    spec.statements_per_session = needs.prepared_statements.div_ceil(sessions).clamp(1, 100_000) as u32;
+}
+
+/// The snapshot that a server of a run's own begins with, where there is one; else there has to be room for its tables, and
+/// for as many copies `beside` them.
 pub(crate) fn kept_or_room(
     home: &Home,
     spec: &Spec,
     configured: &dyn Configured,
     data: Data,
+    beside: u64,
 ) -> Result<Result<Option<snapshot::Snapshot>, Shortage>, Error> {
     let place = place_of(home, spec.storage.as_ref().and_then(|storage| storage.datadir.as_deref()));
     let key = snapshot::key(spec, &configured.dataset_key());
@@ -292,7 +341,7 @@ pub(crate) fn kept_or_room(
         Some(snapshot) => (snapshot.bytes, 1),
         None => (configured.data_bytes(), copies_of(configured, data)),
     };
-    Ok(checks::shortage(&place, bytes, copies).map_or(Ok(kept), Err))
+    Ok(checks::shortage(&place, bytes, copies + beside).map_or(Ok(kept), Err))
 }
 
 /// How often the tables of a load are on the disk. Those larger than all snapshots may be are not kept as one.
@@ -338,7 +387,7 @@ fn restored<'a>(
         Sandbox::deploy(wanted.order.home, &spec, &|progress| tell(wanted.around.observer, progress))?;
     wanted.around.stop.set_server(sandbox.pid());
     let target = sandbox.target(Some(DATABASE));
-    Ok(Provisioned { server: Running::Own(Box::new(sandbox)), target, made })
+    Ok(Provisioned { server: Running::Own(Box::new(sandbox)), target, made, replicas: None })
 }
 
 pub(crate) fn tell(observer: Observer<'_>, progress: sandbox::Progress) {

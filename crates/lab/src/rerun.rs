@@ -85,7 +85,7 @@ pub fn begin(published: &store::Study, results: &Path, asked: &Asked<'_>) -> Res
     }
     let mut stored: StoredPlan = serde_json::from_value(published.plan.clone())
         .map_err(|error| Error::Usage(format!("the plan in the bundle cannot be read ({error})")))?;
-    if stored.servers.len() != body.axes.server.len() {
+    if stored.servers.len() != body.axes.pinned_servers().len() {
         return Err(Error::Usage("the plan in the bundle has other servers than its study".to_owned()));
     }
     // A version that orders runs in another way makes them in its own order.

@@ -11,12 +11,12 @@ use workload::Ran;
 
 use crate::checks;
 use crate::clients::Clients;
-use crate::described::{describe, engine_of, of_storage, reported_settings};
+use crate::described::{describe, engine_of, of_storage, reported_settings, summary};
 use crate::duel::crowd::Taken;
 use crate::duel::turns::Seat;
 use crate::error::{Class, Error};
 use crate::hooks::{Attach, RunContext};
-use crate::intervene::timed::Coming;
+use crate::intervene::timed::{Coming, Moment};
 use crate::intervene::{Phases, Switching};
 use crate::judge;
 use crate::line::{LineOrder, Sought, seek};
@@ -25,8 +25,8 @@ use crate::progress::Detail;
 use crate::provision::{Data, Failed, LOG_LINES, Place, Provisioned, Wanted, connect, provision};
 use crate::record;
 use crate::recording::Recording;
+use crate::replicas::{ReplicaOrder, Replicas};
 use crate::stop::StopSwitch;
-use crate::study::Timed;
 use crate::workloads::Resolved;
 
 /// What to run.
@@ -41,13 +41,15 @@ pub(crate) struct Order<'a> {
     pub(crate) options: &'a BTreeMap<String, String>,
     pub(crate) engine: Option<&'a str>,
     pub(crate) data: Data,
+    /// Servers that follow it.
+    pub(crate) replicas: Option<ReplicaOrder>,
     pub(crate) load: LoadPlan,
     /// In place of `load`, whose workers, cpus and retries it keeps: a search for load lines.
     pub(crate) line: Option<LineOrder<'a>>,
     /// Cuts `load` into phases between which the server is switched; the run becomes one for each of its states.
     pub(crate) phases: Option<Phases>,
     /// Changes of the server that come at a moment of its one level.
-    pub(crate) timed: Vec<Timed>,
+    pub(crate) timed: Vec<Moment>,
     /// What runs before it and is not recorded.
     pub(crate) prime: Option<LoadPlan>,
     /// The server is restarted before the load, and the page cache emptied.
@@ -85,6 +87,7 @@ impl<'a> Order<'a> {
             options,
             engine: None,
             data: Data::Any,
+            replicas: None,
             seed: load.seed,
             load,
             line: None,
@@ -269,30 +272,8 @@ pub(crate) fn run<'a>(
     Ended { end, others: ends, summary, failure, result: load, found }
 }
 
-/// How a run ended, for people.
-pub(crate) fn summary(end: &RunEnd, found: Option<&LineFound>, took: Duration) -> RunSummary {
-    let length = |phase: &store::Phase| Duration::from_secs_f64(phase.duration_s);
-    RunSummary {
-        status: end.status,
-        error: end.error.clone(),
-        tripped: judge::tripped(end),
-        log_tail: end.log_tail.clone(),
-        steps: end.steps.iter().map(headline).collect(),
-        lines: found.iter().flat_map(|found| &found.lines).map(|l| (l.promise.clone(), l.line_tps)).collect(),
-        warnings: end.warnings.clone(),
-        took,
-        drained: end.phases.iter().filter(|phase| phase.name == Phase::Drain.name()).map(length).sum(),
-    }
-}
-
 /// The fact of a run that tells which version of a workload's file it ran: the SHA-256 of its content.
 const WORKLOAD_CONTENT: &str = "sha256 of the workload's file";
-
-/// Sessions, TPS and p95 of a level.
-fn headline(step: &store::Step) -> (u32, f64, Option<f64>) {
-    let tps = if step.duration_s > 0.0 { step.outcomes.committed as f64 / step.duration_s } else { 0.0 };
-    (step.sessions, tps, crate::kept::percentile_ms(step, 95.0))
-}
 
 fn life(lived: &mut Lived<'_>, place: Place<'_>) -> Result<(), Failed> {
     let Lived { order, around, .. } = *lived;
@@ -356,6 +337,10 @@ fn measured_life(
         lived.coming = Some(Coming::open(&order.timed, &server.target, lived.recording.began)?);
     }
     let primed = prime(lived, server, clients.as_mut())?;
+    if let Some(replicas) = server.replicas.as_ref().filter(|_| order.prime.is_some()) {
+        lived.phase(Phase::CatchUp);
+        replicas.settle(&server.target, around.stop)?;
+    }
 
     lived.phase(Phase::Drain);
     let (server_pid, datadir) = match server.sandbox() {
@@ -367,6 +352,7 @@ fn measured_life(
         flavor: order.flavor,
         server_pid,
         client_pids: clients.as_ref().map(Clients::pids).unwrap_or_default(),
+        replicas: server.replicas.as_ref().map(Replicas::watched).unwrap_or_default(),
         datadir,
         log_file: server.sandbox().map(|sandbox| sandbox.log_path()),
         is_ours: server.sandbox().is_some(),
@@ -399,6 +385,7 @@ fn measured_life(
     }
     // Looking at the tables is work, too; and which slices count depends on those of all sides.
     drop(clients);
+    let owed = result.as_ref().map_or(Ok(()), |(_, result)| replicas_owe(lived, server, result));
     let met = around.meet();
     if let Some(seat) = around.seat {
         lived.recording.end.gates.push(seat.waited().gate());
@@ -407,7 +394,8 @@ fn measured_life(
         None => (ran, record_load(lived, server, result)),
         Some(_) => (ran, vec![result]),
     });
-    let result = result.and_then(|result| met.map(|()| result));
+    let result = result.and_then(|result| met.map(|()| result)).map_err(Failed::from);
+    let result = result.and_then(|result| owed.map(|()| result));
 
     lived.phase(Phase::Verify);
     if let Ok((_, results)) = &result {
@@ -422,20 +410,41 @@ fn measured_life(
                 ended = verify(lived, server, &baseline, &add(primed, ran));
             }
             lived.result = results.into_iter().next();
-            if interrupted { Err(Error::Interrupted) } else { ended }
+            if interrupted { Err(Error::Interrupted.into()) } else { ended.map_err(Failed::from) }
         }
-        Err(error) => Err(error),
+        Err(failed) => Err(failed),
     };
-    ended.map_err(|error| Failed {
+    ended.map_err(|failed| Failed {
         error: match server.sandbox() {
-            Some(sandbox) if sandbox.pid().is_none() => of_ended_server(error),
-            _ => error,
+            Some(sandbox) if sandbox.pid().is_none() => of_ended_server(failed.error),
+            _ => failed.error,
         },
-        log_tail: server
-            .sandbox()
-            .map(|sandbox| sandbox.log_tail(LOG_LINES).join("\n").into())
-            .unwrap_or_default(),
+        // A replica's, where that is what it failed of.
+        log_tail: Some(failed.log_tail).filter(|log| !log.is_empty()).unwrap_or_else(|| {
+            let own = server.sandbox().map(|sandbox| sandbox.log_tail(LOG_LINES).join("\n").into());
+            own.unwrap_or_default()
+        }),
     })
+}
+
+/// Waits for what the replicas still have to apply, where there are some and the load came to its end.
+fn replicas_owe(
+    lived: &mut Lived<'_>,
+    server: &mut Provisioned<'_>,
+    result: &LoadResult,
+) -> Result<(), Failed> {
+    let stop = lived.around.stop;
+    let load_s = result.steps.iter().map(|step| step.duration_s).sum();
+    if server.replicas.is_none() || stop.is_requested() {
+        return Ok(());
+    }
+    lived.phase(Phase::CatchUp);
+    let Recording { end, hooks, .. } = &mut lived.recording;
+    let tick = load::Event::Connected { step: 0, sessions: 0, took: Duration::ZERO };
+    let told =
+        server.replicas_owe(load_s, stop, end, &mut || hooks.iter_mut().for_each(|hook| hook.event(&tick)));
+    told?.into_iter().for_each(|text| lived.warn(text));
+    Ok(())
 }
 
 /// What can be said of the server, its tables and the client before the load.
@@ -467,6 +476,7 @@ fn describe_life(lived: &mut Lived<'_>, server: &Provisioned<'_>) {
             end.server.storage.insert("limited to".to_owned(), sandbox.limits().to_string());
         }
         end.facts.extend(sandbox::preload::facts(sandbox.env()));
+        end.facts.extend(server.replicas.iter().flat_map(Replicas::facts));
         let durability = sandbox.durability();
         end.server.durability_class = durability.name().to_owned();
         end.server.durability_why = durability.meaning().to_owned();
@@ -735,11 +745,15 @@ fn verify(
     baseline: &workload::Baseline,
     ran: &Ran,
 ) -> Result<(), Error> {
-    let checks = server
-        .made
-        .configured
-        .check(&server.target, baseline, ran)
-        .map_err(|error| Error::Run(format!("the tables could not be checked after the run: {error}")))?;
+    let looked_at = |target: &wire::Target| {
+        let checks = server.made.configured.check(target, baseline, ran);
+        checks.map_err(|error| Error::Run(format!("the tables could not be checked after the run: {error}")))
+    };
+    let mut checks = looked_at(&server.target)?;
+    for (name, target) in server.replicas.iter().flat_map(Replicas::caught_up) {
+        let of_replica = looked_at(&target)?.into_iter();
+        checks.extend(of_replica.map(|it| workload::Check { name: format!("{name}: {}", it.name), ..it }));
+    }
     let failed: Vec<String> = checks
         .iter()
         .filter(|check| !check.passed)

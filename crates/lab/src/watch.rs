@@ -42,6 +42,7 @@ impl Attach for Watch {
             client_pids: context.client_pids.clone(),
             datadir: context.datadir.clone(),
             target: Some(context.target.clone()),
+            replicas: context.replicas.clone(),
             metrics: self.metrics.clone(),
         });
         vec![Box::new(Watching {
@@ -76,6 +77,7 @@ pub(crate) fn onlooker(began: Instant, target: Option<&wire::Target>) -> Box<dyn
         client_pids: Vec::new(),
         datadir,
         target: target.cloned(),
+        replicas: Vec::new(),
         metrics: None,
     });
     Box::new(Watching {
@@ -229,6 +231,7 @@ impl Known {
             None => {}
         }
         warnings.extend(inherited_debts(seen, steps, self.protocol));
+        warnings.extend(crate::replicas::left_behind(seen, steps));
         Found {
             series: shown.iter().map(series).collect(),
             hot_locks: Vec::new(),
@@ -454,10 +457,16 @@ fn noise(seen: &Telemetry, (from, to): (f64, f64), canary_ratio: Option<f64>) ->
     // Affinity and quota of this process, which its children have too.
     let cpus = std::thread::available_parallelism().map_or(f64::INFINITY, |n| n.get() as f64);
     let allowed_s = (to - from).max(0.0) * cpus;
+    let replicas_s: f64 = seen
+        .tracks
+        .iter()
+        .filter(|track| track.source == "replica" && track.name.starts_with("cpu_"))
+        .filter_map(|track| track.increase(from, to))
+        .sum();
     // Without the server's own figure (an attached server on this machine) everything would look foreign.
     let own_s = cpu("process", &["cpu_user", "cpu_system"])
         .zip(cpu("client", &["cpu_user", "cpu_system"]))
-        .map(|(server_s, client_s)| server_s + client_s);
+        .map(|(server_s, client_s)| server_s + client_s + replicas_s);
     Noise {
         there_s: cpu("host", &["cpu_there"]).unwrap_or(allowed_s).min(allowed_s),
         busy_s: cpu("host", &["cpu_busy"]),

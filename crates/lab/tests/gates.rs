@@ -110,6 +110,7 @@ fn step(offset_s: f64, duration_s: f64, per_second: &[u64], failed: u64) -> Step
 fn context(target: Target, flavor: Flavor) -> RunContext {
     RunContext {
         client_pids: Vec::new(),
+        replicas: Vec::new(),
         target,
         flavor,
         server_pid: None,

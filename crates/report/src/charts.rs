@@ -454,7 +454,7 @@ fn time_run(run: &RunView, is_climb: bool, percentile: &str) -> TimeRun {
 
 /// Series that explain throughput, in the order in which one looks; others follow as long as there is room. All of
 /// them are in the results file and in the CSV.
-const WORTH_A_CHART: [(&str, &str); 32] = [
+const WORTH_A_CHART: [(&str, &str); 34] = [
     ("host", "cpu_busy_share"),
     ("host", "cpu_iowait_share"),
     ("host", "cpu_steal_share"),
@@ -462,6 +462,8 @@ const WORTH_A_CHART: [(&str, &str); 32] = [
     ("process", "cpu_user"),
     ("process", "cpu_system"),
     ("process", "rss_bytes"),
+    ("replica", "lag"),
+    ("replica", "lag_bytes"),
     ("device", "reads"),
     ("device", "writes"),
     ("device", "flushes"),

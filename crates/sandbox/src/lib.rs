@@ -3,7 +3,8 @@
 //! A [`Build`] is the unpacked binaries of a server; [`builds::resolve`] turns a [`Selector`] such as
 //! `mariadb@10.11` into one and fetches it where needed. A [`Sandbox`] is a private instance of a build: data
 //! directory, socket, log, settings and, when the caller is root, an unprivileged uid of its own. A
-//! [`snapshot`] is a loaded data directory kept for reuse, a [`filesystem`] one that is made for data directories.
+//! [`snapshot`] is a loaded data directory kept for reuse, a [`filesystem`] one that is made for data directories. With
+//! [`replication`] sandboxes follow another one.
 //!
 //! Never here: workloads, SQL beyond what a server needs to be set up and asked for its settings, measuring.
 
@@ -22,6 +23,7 @@ mod process;
 mod profile;
 mod progress;
 mod record;
+pub mod replication;
 mod sandbox;
 pub mod scheduler;
 mod server;

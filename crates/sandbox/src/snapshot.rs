@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::record::{Lock, serial, write_atomically};
 use crate::settings::known::NAMES;
-use crate::{Error, Flavor, Home, OnProgress, Progress, Sandbox, Spec, copy};
+use crate::{Build, Error, Flavor, Home, OnProgress, Progress, Sandbox, Spec, copy};
 
 /// The format of snapshots, part of every key: another one makes all older snapshots unknown.
 const FORMAT: &str = "plimsoll-snapshot-1";
@@ -189,6 +189,21 @@ fn keep(
     let _ = fs::remove_dir_all(&new);
     filled?;
     Ok(read(&place))
+}
+
+/// The data directory of a sandbox that is stopped, for another one of a build that can read it: a replica's.
+pub fn of_stopped(sandbox: &Sandbox, reader: &Build) -> Snapshot {
+    Snapshot {
+        key: String::new(),
+        build: sandbox.build().name(),
+        identity: reader.identity.clone(),
+        dataset: format!("the primary ({})", sandbox.build()),
+        bytes: crate::storage::bytes_below(sandbox.datadir()),
+        taken_at: SystemTime::now(),
+        used_at: SystemTime::now(),
+        // Data directories are called as those of snapshots are.
+        dir: sandbox.datadir().parent().unwrap_or(sandbox.datadir()).to_owned(),
+    }
 }
 
 /// Copies a snapshot to where a sandbox's data directory is to be, which does not exist yet, and marks it as used.

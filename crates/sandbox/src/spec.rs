@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::build::Build;
 use crate::cpus::Cpus;
 use crate::profile::{Durability, Logging, Profile};
+use crate::replication;
 use crate::settings::{Isolation, Settings, defaults};
 use crate::snapshot::Snapshot;
 use crate::storage::Storage;
@@ -63,6 +64,8 @@ pub struct Spec {
     pub env: BTreeMap<String, String>,
     /// A data directory to begin with instead of a fresh one.
     pub snapshot: Option<Snapshot>,
+    /// It is the replica of a primary, whose data directory is what it begins with where that is a snapshot.
+    pub follows: Option<replication::Source>,
     pub life: Life,
 }
 
@@ -86,6 +89,7 @@ impl Spec {
             cpus: None,
             env: BTreeMap::new(),
             snapshot: None,
+            follows: None,
             life: Life::Run,
         }
     }

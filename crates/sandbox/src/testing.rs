@@ -112,6 +112,31 @@ pub fn spec(home: &Home, selector: &str) -> Result<Spec, Error> {
     Ok(spec)
 }
 
+/// A build that is nowhere, `flavor@version`.
+#[cfg(test)]
+pub(crate) fn build_of(name: &str) -> crate::Build {
+    let (flavor, version) = name.split_once('@').unwrap();
+    crate::Build {
+        flavor: Flavor::ALL.into_iter().find(|known| known.name() == flavor).unwrap(),
+        version: version.to_owned(),
+        label: None,
+        identity: name.to_owned(),
+        origin: crate::Origin::Directory("/".into()),
+        archive_sha256: None,
+        facts: std::collections::BTreeMap::new(),
+        files: crate::build::Files {
+            server: "/nowhere".into(),
+            base: "/".into(),
+            share: None,
+            messages: None,
+            plugins: None,
+            initdb: None,
+            client: None,
+            libraries: Vec::new(),
+        },
+    }
+}
+
 /// Unpacks a whole archive into a folder and repairs what is there, as `fetch` does, and runs nothing of it.
 ///
 /// # Errors

@@ -44,8 +44,8 @@ pub use run::{
     intervention_text,
 };
 pub use study::{
-    Axis, Build, BuildId, CLOUD, Canary, Comparison, Host, HostId, INSTANCE_TYPE, Key, Look, PRICE,
-    PUBLISHED, Primary, Probe, Quantity, Reference, RunId, SECTIONS, Study, StudyId, StudyRecord,
+    Axis, Build, BuildId, CAUGHT_UP_S, CLOUD, Canary, Comparison, Host, HostId, INSTANCE_TYPE, Key, Look,
+    PRICE, PUBLISHED, Primary, Probe, Quantity, Reference, RunId, SECTIONS, Study, StudyId, StudyRecord,
     is_file_name,
 };
 pub use words::counted;

@@ -141,6 +141,9 @@ pub const INSTANCE_TYPE: &str = "instance type";
 /// The fact that says what the host costs, as the study has it.
 pub const PRICE: &str = "price";
 
+/// Begins the name of the fact of a run how many seconds after its load a replica had caught up: `caught_up_s/1`.
+pub const CAUGHT_UP_S: &str = "caught_up_s";
+
 /// The machine that measures (and, but for attached servers, serves).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Host {

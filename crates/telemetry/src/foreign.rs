@@ -33,15 +33,15 @@ pub(crate) struct Foreign {
 }
 
 impl Foreign {
-    /// Looks at all processes; this one, the server's and all that descend from them are ours.
-    pub(crate) fn look(server_pid: Option<u32>) -> Foreign {
-        Foreign::with_proc(PathBuf::from("/proc"), std::process::id(), server_pid)
+    /// Looks at all processes; this one, the servers' and all that descend from them are ours.
+    pub(crate) fn look(servers: &[u32]) -> Foreign {
+        Foreign::with_proc(PathBuf::from("/proc"), std::process::id(), servers)
     }
 
-    fn with_proc(proc: PathBuf, own: u32, server_pid: Option<u32>) -> Foreign {
+    fn with_proc(proc: PathBuf, own: u32, servers: &[u32]) -> Foreign {
         let before =
             processes(&proc).iter().map(|(pid, stat)| ((*pid, stat.start_ticks), ticks(stat))).collect();
-        Foreign { proc, ours: [Some(own), server_pid].into_iter().flatten().collect(), before }
+        Foreign { proc, ours: [&[own], servers].concat(), before }
     }
 
     /// Looks again: the foreign process that used most cpu meanwhile, where one used any to speak of.
@@ -110,7 +110,7 @@ mod tests {
     fn the_busiest_is_neither_client_nor_server_nor_a_child_of_theirs() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), [(10, 1, 5), (20, 1, 5), (21, 20, 5), (30, 1, 90_000)]);
-        let foreign = Foreign::with_proc(dir.path().to_owned(), 10, Some(20));
+        let foreign = Foreign::with_proc(dir.path().to_owned(), 10, &[20]);
         write(dir.path(), [(10, 1, 900), (20, 1, 900), (21, 20, 900), (30, 1, 90_050)]);
         let busiest = foreign.busiest().unwrap();
         assert_eq!((busiest.name.as_str(), busiest.pid), ("of ?30", 30));
@@ -122,7 +122,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let same = [(10, 1, 5), (20, 1, 5), (21, 20, 5), (30, 1, 90_000)];
         write(dir.path(), same);
-        let foreign = Foreign::with_proc(dir.path().to_owned(), 10, Some(20));
+        let foreign = Foreign::with_proc(dir.path().to_owned(), 10, &[20]);
         write(dir.path(), [(10, 1, 900), (20, 1, 900), (21, 20, 900), (30, 1, 90_001)]);
         assert_eq!(foreign.busiest(), None);
     }

@@ -20,6 +20,7 @@ pub mod per_transaction;
 pub mod probe;
 mod process;
 mod procfs;
+pub mod replication;
 pub mod residency;
 mod sampler;
 mod server;

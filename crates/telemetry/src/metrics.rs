@@ -140,6 +140,7 @@ fn help(source: &str, name: &str, unit: &str) -> String {
         "process" => "The server's processes",
         "client" => "Plimsoll itself",
         "server" => "The server's own counters",
+        "replica" => "A replica of the server",
         other => other,
     };
     let unit = match unit {

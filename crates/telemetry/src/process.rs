@@ -21,6 +21,8 @@ pub(crate) struct ProcessSampler {
     proc: PathBuf,
     root: u32,
     source: &'static str,
+    /// Which one of several; empty where there is one.
+    instance: String,
     /// The client's children are servers, not the client.
     with_children: bool,
     /// More processes beside the root, alone.
@@ -50,6 +52,11 @@ impl ProcessSampler {
         Self::new(root, "process", true)
     }
 
+    /// For a replica's process and all its descendants; tracks of source `replica`.
+    pub(crate) fn replica(root: u32, name: &str) -> Self {
+        Self { instance: name.to_owned(), ..Self::new(root, "replica", true).0 }
+    }
+
     /// For the process that calls it, without its children, and those `others` that apply the load with it: what the load
     /// itself costs, samplers included. Tracks of source `client`.
     pub(crate) fn client(others: &[u32]) -> Self {
@@ -68,6 +75,7 @@ impl ProcessSampler {
             proc,
             root,
             source,
+            instance: String::new(),
             with_children,
             others: Vec::new(),
             reader: Reader::default(),
@@ -107,20 +115,20 @@ impl ProcessSampler {
             self.last.retain(|id, _| alive.contains(id) || proc.join(id.to_string()).exists());
         }
         let second = 1.0 / ticks_per_second();
-        let (source, sums) = (self.source, self.sums);
-        tracks.counter(t, source, "cpu_user", "", "s", sums.user_ticks as f64 * second);
-        tracks.counter(t, source, "cpu_system", "", "s", sums.system_ticks as f64 * second);
-        tracks.gauge(t, source, "rss_bytes", "", "B", level.rss() as f64);
-        tracks.gauge(t, source, "threads", "", "tasks", level.threads as f64);
-        tracks.gauge(t, source, "processes", "", "tasks", tree.len() as f64);
-        tracks.counter(t, source, "context_switches_voluntary", "", "", sums.voluntary as f64);
-        tracks.counter(t, source, "context_switches_involuntary", "", "", sums.involuntary as f64);
-        tracks.counter(t, source, "major_faults", "", "", sums.major_faults as f64);
+        let (source, instance, sums) = (self.source, self.instance.as_str(), self.sums);
+        tracks.counter(t, source, "cpu_user", instance, "s", sums.user_ticks as f64 * second);
+        tracks.counter(t, source, "cpu_system", instance, "s", sums.system_ticks as f64 * second);
+        tracks.gauge(t, source, "rss_bytes", instance, "B", level.rss() as f64);
+        tracks.gauge(t, source, "threads", instance, "tasks", level.threads as f64);
+        tracks.gauge(t, source, "processes", instance, "tasks", tree.len() as f64);
+        tracks.counter(t, source, "context_switches_voluntary", instance, "", sums.voluntary as f64);
+        tracks.counter(t, source, "context_switches_involuntary", instance, "", sums.involuntary as f64);
+        tracks.counter(t, source, "major_faults", instance, "", sums.major_faults as f64);
         if self.can_read_io {
-            tracks.counter(t, source, "read_bytes", "", "B", sums.read_bytes as f64);
-            tracks.counter(t, source, "written_bytes", "", "B", sums.written_bytes as f64);
+            tracks.counter(t, source, "read_bytes", instance, "B", sums.read_bytes as f64);
+            tracks.counter(t, source, "written_bytes", instance, "B", sums.written_bytes as f64);
         }
-        tracks.gauge(t, source, "started", "", "ticks", root.start_ticks as f64);
+        tracks.gauge(t, source, "started", instance, "ticks", root.start_ticks as f64);
     }
 
     fn sample_one(&mut self, pid: u32, is_its_turn: bool, turn: Turn, level: &mut Level) {

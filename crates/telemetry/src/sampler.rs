@@ -13,6 +13,7 @@ use crate::foreign::{Foreign, ForeignProcess};
 use crate::host::HostSampler;
 use crate::metrics::Metrics;
 use crate::process::ProcessSampler;
+use crate::replication::{Replica, Replication};
 use crate::server::ServerSampler;
 use crate::track::{Track, Tracks};
 
@@ -42,13 +43,15 @@ pub struct Config {
     pub datadir: Option<PathBuf>,
     /// Where to ask the server's counters.
     pub target: Option<Target>,
+    /// The server's replicas, which are on this machine, too.
+    pub replicas: Vec<Replica>,
     /// Where to show the latest values while the run goes on.
     pub metrics: Option<Metrics>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
-    /// `host`, `process`, `client`, `server`.
+    /// `host`, `process`, `client`, `server`, `replica`.
     pub sampler: &'static str,
     pub passes: u32,
     /// CPU seconds of this process spent on them.
@@ -95,7 +98,8 @@ impl Telemetry {
     }
 }
 
-/// Samplers at work, on two threads: a server that answers slowly must not delay the look at the machine.
+/// Samplers at work, on two threads: a server that answers slowly must not delay the look at the machine. Replicas have a
+/// third one.
 #[derive(Debug)]
 pub struct Sampler {
     ticks: Vec<Sender<f64>>,
@@ -119,6 +123,12 @@ impl Sampler {
         if let Some(target) = config.target.clone() {
             let metrics = config.metrics.clone();
             sampler.begin(move |ticks, tracks| sample_server(&target, metrics.as_ref(), ticks, tracks));
+        }
+        if let Some(target) = config.target.clone().filter(|_| !config.replicas.is_empty()) {
+            let (replicas, metrics) = (config.replicas.clone(), config.metrics.clone());
+            sampler.begin(move |ticks, tracks| {
+                sample_replicas(&target, &replicas, metrics.as_ref(), ticks, tracks)
+            });
         }
         sampler.tick();
         sampler
@@ -235,7 +245,14 @@ fn sample_system(config: &Config, ticks: &Receiver<f64>, tracks: &Mutex<Tracks>)
         missing.push(Missing::new("cpu, memory and switches of the server", why));
     }
     let mut client = ProcessSampler::client(&config.client_pids);
-    let foreign = config.server_pid.map(|pid| Foreign::look(Some(pid)));
+    let of_replica = |replica: &Replica| Some(ProcessSampler::replica(replica.pid?, &replica.name));
+    let mut replicas: Vec<ProcessSampler> = config.replicas.iter().filter_map(of_replica).collect();
+    let servers: Vec<u32> = config
+        .server_pid
+        .into_iter()
+        .chain(config.replicas.iter().filter_map(|replica| replica.pid))
+        .collect();
+    let foreign = config.server_pid.map(|_| Foreign::look(&servers));
     let mut meters = [Meter::new("host"), Meter::new("process"), Meter::new("client")];
     let mut span: Option<(f64, f64)> = None;
     while let Some(t) = latest(ticks) {
@@ -244,6 +261,9 @@ fn sample_system(config: &Config, ticks: &Receiver<f64>, tracks: &Mutex<Tracks>)
         meters[0].measure(|| host.sample(t, &mut tracks));
         if let Some(server) = &mut server {
             meters[1].measure(|| server.sample(t, &mut tracks));
+        }
+        for replica in &mut replicas {
+            meters[1].measure(|| replica.sample(t, &mut tracks));
         }
         meters[2].measure(|| client.sample(t, &mut tracks));
         if let Some(metrics) = &config.metrics {
@@ -287,6 +307,53 @@ fn sample_server(
     }
 }
 
+fn sample_replicas(
+    primary: &Target,
+    replicas: &[Replica],
+    metrics: Option<&Metrics>,
+    ticks: &Receiver<f64>,
+    tracks: &Mutex<Tracks>,
+) -> Telemetry {
+    let mut replication = None;
+    let mut meter = Meter::new("replica");
+    let mut span: Option<(f64, f64)> = None;
+    let mut why: Option<String> = None;
+    while let Some(t) = latest(ticks) {
+        span = Some((span.map_or(t, |s| s.0), t));
+        let mut tracks = lock(tracks);
+        meter.measure(|| {
+            let looked = match replication.take() {
+                Some(open) => Ok(open),
+                None => Replication::open(primary, replicas),
+            };
+            let looked = looked.and_then(|mut open| Ok((open.look(t)?, open)));
+            match looked {
+                Ok((all, open)) => {
+                    for (replica, standing) in replicas.iter().zip(all) {
+                        let name = replica.name.as_str();
+                        tracks.gauge(t, "replica", "lag", name, "s", standing.lag_s);
+                        tracks.gauge(t, "replica", "lag_bytes", name, "B", standing.lag_bytes as f64);
+                    }
+                    replication = Some(open);
+                }
+                Err(error) => why = Some(error.to_string()),
+            }
+        });
+        if let Some(metrics) = metrics {
+            metrics.set_all(tracks.as_slice());
+        }
+    }
+    if let Some(open) = replication {
+        open.close();
+    }
+    Telemetry {
+        costs: vec![meter.cost()],
+        missing: why.map(|why| Missing::new("lag of replicas in some seconds", why)).into_iter().collect(),
+        duration_s: span.map_or(0.0, |s| s.1 - s.0),
+        ..Telemetry::default()
+    }
+}
+
 /// CPU time of the calling thread in seconds (CLOCK_THREAD_CPUTIME_ID).
 fn thread_cpu_s() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -311,6 +378,7 @@ mod tests {
             client_pids: Vec::new(),
             datadir: Some(dir.path().to_owned()),
             target: Some(Target::parse("mysql://root@127.0.0.1:1/x").unwrap()),
+            replicas: Vec::new(),
             metrics: Some(metrics.clone()),
         };
         let sampler = Sampler::start(&config);
@@ -337,6 +405,7 @@ mod tests {
             client_pids: Vec::new(),
             datadir: None,
             target: None,
+            replicas: Vec::new(),
             metrics: None,
         };
         let (telemetry, _) = Sampler::start(&config).stop();

@@ -17,7 +17,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Track {
     /// Who it speaks about: `host`, `device`, `process` (the server's process tree), `client`, `server` (its own
-    /// counters), `sampler`.
+    /// counters), `replica` (one of the server's), `sampler`.
     pub source: &'static str,
     /// Common name, the same on every server where it means the same.
     pub name: &'static str,

@@ -123,6 +123,7 @@ fn sampler(server: &Sandbox, database: Option<&str>) -> Sampler {
         server_pid: server.pid(),
         datadir: None,
         target: Some(server.target(database)),
+        replicas: Vec::new(),
         metrics: None,
     });
     tick(&sampler);

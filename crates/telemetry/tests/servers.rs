@@ -14,6 +14,7 @@ fn watch(server: &Sandbox, database: Option<&str>, work: impl FnOnce(&Sampler)) 
         server_pid: server.pid(),
         datadir: Some(server.datadir().to_owned()),
         target: Some(server.target(database)),
+        replicas: Vec::new(),
         metrics: None,
     });
     has_sampled(&sampler);
@@ -105,6 +106,7 @@ fn a_server_killed_and_started_again_is_seen_by_its_own_clock() {
         server_pid: server.pid(),
         datadir: None,
         target: Some(server.target(None)),
+        replicas: Vec::new(),
         metrics: None,
     });
     // The server tells its uptime in seconds: let it become old enough to tell the lives apart.
@@ -140,6 +142,7 @@ fn a_user_without_privileges_gets_less_with_a_reason() {
         server_pid: None,
         datadir: None,
         target: Some(target.clone()),
+        replicas: Vec::new(),
         metrics: None,
     })
     .stop()
@@ -156,6 +159,7 @@ fn a_user_without_privileges_gets_less_with_a_reason() {
         server_pid: None,
         datadir: None,
         target: Some(target),
+        replicas: Vec::new(),
         metrics: None,
     })
     .stop()

@@ -43,6 +43,7 @@ fn one_server(home: &Home, selector: &str, seconds: u64) -> Result<Telemetry> {
         server_pid: server.pid(),
         datadir: Some(server.datadir().to_owned()),
         target: Some(target.clone()),
+        replicas: Vec::new(),
         metrics: None,
     });
     let mut on_event = |event: Event<'_>| {

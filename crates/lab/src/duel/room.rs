@@ -38,6 +38,11 @@ pub(crate) fn together(places: &[&Place<'_>]) -> Result<(), String> {
         .iter()
         .filter_map(|place| if let Place::Own(spec) = place { Some(&**spec) } else { None })
         .collect();
+    memory_for(&specs)
+}
+
+/// Why these servers would not have memory enough at the same time, if they would not.
+pub(crate) fn memory_for(specs: &[&Spec]) -> Result<(), String> {
     let wanted: u64 = specs.iter().map(|spec| wanted_bytes(spec)).sum();
     match available_bytes() {
         Some(available) if available < wanted => Err(format!(

@@ -18,7 +18,7 @@ use crate::duel::crowd::Taken;
 use crate::duel::turns::{ROUNDS_FACTOR, Seat, Turns};
 use crate::error::Error;
 use crate::intervene::server::{Readings, Server};
-use crate::study::{Body, Change, Length};
+use crate::study::{Body, Change, Intervention, Length};
 
 /// What a run switches between.
 pub(crate) struct Phases {
@@ -39,15 +39,28 @@ pub(crate) struct State {
 
 impl Phases {
     /// Of the runs with these values of the axis, in a level of `length`.
-    pub(crate) fn new(body: &Body, values: &[&str], length: Length, seed: u64) -> Phases {
+    ///
+    /// # Errors
+    /// One of them says nothing of servers of the flavour.
+    pub(crate) fn new(
+        body: &Body,
+        flavor: sandbox::Flavor,
+        values: &[&str],
+        length: Length,
+        seed: u64,
+    ) -> Result<Phases, Error> {
         let state = |value: &&str| {
             let of_study = body.axes.intervene.iter().find(|intervention| intervention.name == **value);
-            of_study.map(|known| State { name: known.name.clone(), change: known.change.clone() })
+            let change = |known: &Intervention| {
+                known.change.of(flavor).cloned().ok_or_else(|| unsaid(&known.name, flavor))
+            };
+            let state = |known: &Intervention| Ok(State { name: known.name.clone(), change: change(known)? });
+            of_study.map(state).transpose()
         };
-        let states: Vec<Option<State>> = values.iter().map(state).collect();
+        let states: Vec<Option<State>> = values.iter().map(state).collect::<Result<_, Error>>()?;
         let phase = phase_of(body);
         let wanted = phases_in(length, phase);
-        Phases { turns: Turns::new(states.len(), wanted, seed), states, wanted, phase }
+        Ok(Phases { turns: Turns::new(states.len(), wanted, seed), states, wanted, phase })
     }
 
     /// How many runs it becomes.
@@ -65,6 +78,11 @@ impl Phases {
         };
         (0..self.wanted * self.states.len() as u32 * ROUNDS_FACTOR).map(phase).collect()
     }
+}
+
+/// A change that is none on servers of a flavour.
+pub(crate) fn unsaid(name: &str, flavor: sandbox::Flavor) -> Error {
+    Error::Usage(format!("[[intervene]] `{name}` says nothing of {flavor}"))
 }
 
 /// How long one phase of a study lasts: a second where it does not say.

@@ -8,11 +8,32 @@ use wire::Target;
 
 use crate::error::Error;
 use crate::intervene::server::{Server, shown};
+use crate::intervene::unsaid;
 use crate::study::{Change, Timed};
+
+/// A change of a server that comes at a moment of its run.
+#[derive(Debug, Clone)]
+pub(crate) struct Moment {
+    name: String,
+    /// From the start of the measured phase.
+    at: Duration,
+    change: Change,
+}
+
+impl Moment {
+    /// Of a study's change, on a server of that flavour.
+    ///
+    /// # Errors
+    /// It says nothing of that flavour.
+    pub(crate) fn of(timed: &Timed, flavor: sandbox::Flavor) -> Result<Moment, Error> {
+        let change = timed.change.of(flavor).cloned().ok_or_else(|| unsaid(&timed.name, flavor))?;
+        Ok(Moment { name: timed.name.clone(), at: timed.at, change })
+    }
+}
 
 /// Changes of a run, on their way.
 pub(crate) struct Coming {
-    changes: Vec<Timed>,
+    changes: Vec<Moment>,
     /// Zero of all times in the record.
     began: Instant,
     /// Before the load begins.
@@ -30,7 +51,7 @@ struct Worked {
 
 impl Coming {
     /// Looks whether the server has what they change.
-    pub(crate) fn open(changes: &[Timed], target: &Target, began: Instant) -> Result<Coming, Error> {
+    pub(crate) fn open(changes: &[Moment], target: &Target, began: Instant) -> Result<Coming, Error> {
         let mut changes = changes.to_vec();
         changes.sort_by_key(|change| change.at);
         let all: Vec<&Change> = changes.iter().map(|change| &change.change).collect();
@@ -88,7 +109,7 @@ impl Drop for Coming {
 
 fn work(
     mut server: Server,
-    changes: &[Timed],
+    changes: &[Moment],
     (began, start): (Instant, Instant),
     stopped: &Receiver<()>,
 ) -> Worked {

@@ -117,6 +117,7 @@ pub(super) fn refusals(study: &Study, body: &Body, bounds: &Bounds) -> Vec<Refus
         isolation: _,
         charset,
         env,
+        replicas,
         intervene,
         ladder: _,
     } = axes;
@@ -161,6 +162,10 @@ pub(super) fn refusals(study: &Study, body: &Body, bounds: &Bounds) -> Vec<Refus
             let why = "it gives the server process an environment or libraries of its author's";
             all.push(refusal(format!("env {label}"), why));
         }
+    }
+    for choice in replicas.iter().filter(|choice| !choice.servers.is_empty()) {
+        let why = "it would start several servers for each run, with a port and accounts";
+        all.push(refusal(format!("replicas {}", choice.label), why));
     }
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     for (axis, values) in [("engine", engine), ("charset", charset)] {

@@ -11,6 +11,7 @@ use super::load::read_length;
 use super::model::*;
 use super::problem::one_of;
 use super::read::{At, Item, Problems, Table, word};
+use super::replicas::read_replicas;
 use super::source::read_source;
 use crate::checks::SESSIONS_MAX;
 use crate::workloads::{Elsewhere, Resolved, Unpacked, resolve_from};
@@ -96,6 +97,8 @@ pub(super) fn read_plain_axes(
     axes.charset = names(table.get("charset"), problems, places, ("charset", "character set"));
     let (env, what) = (table.get("env"), ("env", "environment"));
     axes.env = distinct(env, problems, places, what, read_env, |it| it.label.clone());
+    let (replicas, what) = (table.get("replicas"), ("replicas", "set of replicas"));
+    axes.replicas = distinct(replicas, problems, places, what, read_replicas, |it| it.label.clone());
 }
 
 fn read_isolation(item: Item<'_>, problems: &mut Problems, _: &mut Places<'_>) -> Option<String> {
@@ -183,7 +186,7 @@ fn read_server(item: Item<'_>, problems: &mut Problems) -> Option<ServerChoice> 
 }
 
 /// What a table calls itself; `example` is of the whole table.
-fn label_in(table: &mut Table<'_>, problems: &mut Problems, example: &str) -> Option<String> {
+pub(super) fn label_in(table: &mut Table<'_>, problems: &mut Problems, example: &str) -> Option<String> {
     table.need("name", problems, example).and_then(|item| label_of(item, problems))
 }
 

@@ -12,7 +12,7 @@ use super::read::{At, Item, Problems, Table, word};
 use crate::line::Asked;
 
 /// Axes that are named in `[axes]`, `[[exclude]]` and `[compare]`; options of workloads come to them.
-pub(super) const AXES: [&str; 12] = [
+pub(super) const AXES: [&str; 13] = [
     "server",
     "workload",
     "settings",
@@ -22,6 +22,7 @@ pub(super) const AXES: [&str; 12] = [
     "isolation",
     "charset",
     "env",
+    "replicas",
     "intervene",
     "sessions",
     "climb",
@@ -271,6 +272,7 @@ pub(crate) fn axis_values(axes: &Axes, axis: &str) -> Vec<Vec<String>> {
         "isolation" => single(&axes.isolation),
         "charset" => single(&axes.charset),
         "intervene" => single(&axes.interventions()),
+        "replicas" => axes.replicas.iter().map(|choice| vec![choice.label.clone()]).collect(),
         "env" => axes.env.iter().map(|choice| vec![choice.label.clone()]).collect(),
         "sessions" | "climb" => axes.ladder.levels().iter().map(|level| vec![level.to_string()]).collect(),
         option => axes

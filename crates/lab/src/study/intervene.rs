@@ -17,6 +17,8 @@ pub(super) struct InterveneSpans {
     switched: Option<Range<usize>>,
     /// Of `at`, of each that comes at a moment.
     timed: Vec<(Duration, Range<usize>)>,
+    /// Of each, by its name.
+    pub(super) named: Vec<(String, Range<usize>)>,
 }
 
 /// What the tables `[[intervene]]` say: what is switched on and off, and what comes at a moment.
@@ -41,6 +43,7 @@ pub(super) fn read_intervene(
             continue;
         }
         names.push(name.value.clone());
+        spans.named.push((name.value.clone(), name.span.clone()));
         match at {
             Some(at) => {
                 spans.timed.push((at.value, at.span));
@@ -61,10 +64,29 @@ fn read_one(
     table: &mut Table<'_>,
     at: Option<&At<Duration>>,
     problems: &mut Problems,
-) -> Option<(At<String>, Change)> {
+) -> Option<(At<String>, Changes)> {
     let name = table.need("name", problems, "name = \"general_log\"");
     let name = name
         .and_then(|item| super::axes::label_of(item, problems).map(|value| At { value, span: item.span() }));
+    let mut changes = Changes::default();
+    let mut has_own = false;
+    for flavor in ["mysql", "mariadb", "percona", "postgres"] {
+        let Some(item) = table.get(flavor) else { continue };
+        has_own = true;
+        let Some(mut own) = item.table(problems, format!("`{flavor}` of [[intervene]]")) else { continue };
+        if let Some(change) = read_change(&mut own, at, problems) {
+            changes.by_flavor.insert(flavor.to_owned(), change);
+        }
+        own.finish(problems);
+    }
+    if !has_own || ["settings", "on", "off", "sql"].iter().any(|key| table.has(key)) {
+        changes.any = Some(read_change(table, at, problems)?);
+    }
+    Some((name?, changes))
+}
+
+/// What is changed, and how that is taken back.
+fn read_change(table: &mut Table<'_>, at: Option<&At<Duration>>, problems: &mut Problems) -> Option<Change> {
     let settings = table.get("settings");
     let statements = [table.get("on"), table.get("off"), table.get("sql")];
     let [on, off, sql] = statements;
@@ -91,12 +113,9 @@ fn read_one(
         if set.is_empty() {
             problems.add(&settings.span(), "no variable to change", "for example { general_log = \"ON\" }");
         }
-        return Some((
-            name?,
-            Change::Settings(set.into_iter().map(|(name, value)| (name, value.value)).collect()),
-        ));
+        return Some(Change::Settings(set.into_iter().map(|(name, value)| (name, value.value)).collect()));
     }
-    let change = match at {
+    Some(match at {
         Some(_) => {
             for (key, item) in [("on", on), ("off", off)] {
                 if item.is_some() {
@@ -131,8 +150,7 @@ fn read_one(
             }
             Change::Sql { on: statements_of(on?, problems), off: statements_of(off?, problems) }
         }
-    };
-    Some((name?, change))
+    })
 }
 
 /// A statement or a list of them; those that change nothing of the load's sessions are refused.

@@ -11,6 +11,7 @@ mod parse;
 mod problem;
 mod read;
 pub mod reference;
+mod replicas;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -20,9 +21,9 @@ pub(crate) use compare::{axis_values, position_on_axis};
 pub use draft::write_new;
 pub(crate) use intervene::PHASES_MIN;
 pub use model::{
-    Arrivals, Axes, Body, Change, Compare, CpusChoice, EnvChoice, Exclude, Idle, Intervention, Ladder,
-    Length, Load, MachineWishes, Pairing, Primary, Quick, ServerChoice, SettingsChoice, StorageChoice, Study,
-    Timed, Turbo, Until, WorkloadChoice,
+    Arrivals, Axes, Body, Change, Changes, Compare, CpusChoice, EnvChoice, Exclude, Idle, Intervention,
+    Ladder, Length, Load, MachineWishes, Pairing, Primary, Quick, ReplicasChoice, ServerChoice,
+    SettingsChoice, StorageChoice, Study, Timed, Turbo, Until, WorkloadChoice,
 };
 pub use parse::parse;
 pub(crate) use parse::parse_with;

@@ -158,6 +158,9 @@ pub struct Axes {
     pub charset: Vec<String>,
     /// Environments of the server process.
     pub env: Vec<EnvChoice>,
+    /// Servers that follow the server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<ReplicasChoice>,
     /// What is switched on and off while a server lives: values of the axis `intervene`, beside [`NO_INTERVENTION`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intervene: Vec<Intervention>,
@@ -165,6 +168,17 @@ pub struct Axes {
 }
 
 impl Axes {
+    /// All servers that a plan pins: those of the axis, and after them those that only replicas are of.
+    pub(crate) fn pinned_servers(&self) -> Vec<ServerChoice> {
+        let mut all = self.server.clone();
+        for server in self.replicas.iter().flat_map(|choice| choice.servers.iter().flatten()) {
+            if !all[self.server.len()..].iter().any(|known| known.server == *server) {
+                all.push(ServerChoice { server: server.clone(), label: None, source: None });
+            }
+        }
+        all
+    }
+
     /// The values of the axis `intervene`; none where the study switches nothing.
     pub fn interventions(&self) -> Vec<String> {
         if self.intervene.is_empty() {
@@ -179,7 +193,8 @@ impl Axes {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Intervention {
     pub name: String,
-    pub change: Change,
+    #[serde(flatten)]
+    pub change: Changes,
 }
 
 /// A change that comes at a moment of each run, once.
@@ -188,7 +203,27 @@ pub struct Timed {
     pub name: String,
     /// From the start of the measured phase.
     pub at: Duration,
-    pub change: Change,
+    #[serde(flatten)]
+    pub change: Changes,
+}
+
+/// A change in the words of each server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Changes {
+    /// On every server that has none of its own; `None`: not possible there.
+    #[serde(rename = "change")]
+    pub any: Option<Change>,
+    /// By flavour; `mysql` holds for MariaDB and Percona Server too, their own entries win.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_flavor: BTreeMap<String, Change>,
+}
+
+impl Changes {
+    /// That of a flavour.
+    pub(crate) fn of(&self, flavor: sandbox::Flavor) -> Option<&Change> {
+        let families = crate::cells::families(flavor);
+        families.iter().rev().find_map(|family| self.by_flavor.get(*family)).or(self.any.as_ref())
+    }
 }
 
 /// How a server is changed while it runs.
@@ -340,6 +375,16 @@ pub struct EnvChoice {
     /// Libraries that the server is started with: allocators by name, or paths.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preload: Vec<String>,
+}
+
+/// Servers that follow a server, and live as long as it does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReplicasChoice {
+    /// Its name; `none` for a server alone.
+    pub label: String,
+    pub mode: sandbox::replication::Mode,
+    /// What each is, `flavor[@version]`; `None`: what the server itself is.
+    pub servers: Vec<Option<String>>,
 }
 
 /// How the load is applied.
@@ -571,6 +616,7 @@ impl Quick {
         replace(&mut axes.isolation, &quick.isolation);
         replace(&mut axes.charset, &quick.charset);
         replace(&mut axes.env, &quick.env);
+        replace(&mut axes.replicas, &quick.replicas);
         for (name, value) in &self.options {
             body.options.insert(name.clone(), value.clone());
             axes.options.retain(|(axis, _)| axis != name);

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use sandbox::Flavor;
+
 use super::model::*;
 use super::parse::parse;
 
@@ -296,6 +298,16 @@ const BAD: &[(&str, &str, &[&str])] = &[
         &["memory has no I/O"],
     ),
     ("env =", "env = [\"jemalloc\"]", &["jemalloc"]),
+    ("env =", "replicas = \"assync\"", &["did you mean `async`?"]),
+    ("env =", "replicas = { mode = \"async\" }", &["`name` is missing"]),
+    ("env =", "replicas = { name = \"a\", server = \"maria\" }", &["a replica of `maria` is not possible"]),
+    (
+        "env =",
+        "replicas = { name = \"a\", server = [\"mysql\", \"mariadb\"], count = 2 }",
+        &["leave `count` out"],
+    ),
+    ("env =", "replicas = { name = \"a\", count = 9 }", &["at most 8"]),
+    ("env =", "replicas = [1, \"1\"]", &["is not a set of replicas"]),
     ("sessions = [1, 8, 64]", "sessions = [1, 8, 0]", &["0 is not possible"]),
     ("sessions = [1, 8, 64]", "sessions = [8, 8]", &["twice"]),
     ("sessions = [1, 8, 64]", "sessions = [1]\nclimb = [1]", &["`sessions` or `climb`, not both"]),
@@ -592,6 +604,25 @@ fn what_is_switched_is_an_axis_that_is_compared_with_nothing_switched() {
         body.comparisons().into_iter().map(|compare| (compare.axis, compare.gates.len())).collect();
     assert_eq!(axes, [("settings".to_owned(), 1), ("intervene".to_owned(), 0)]);
     assert_eq!(body.comparisons()[1].metrics, ["p95"]);
+}
+
+#[test]
+fn an_intervention_is_said_in_the_words_of_each_server() {
+    let own = "name = \"log\"\nmysql = { on = \"SET GLOBAL general_log = ON\", off = \"SET GLOBAL general_log = OFF\" }\n\
+               postgres = { settings = { log_statement = \"all\" } }";
+    let of = |text: &str| read(&intervening(text, "", "")).body(false).axes.intervene.remove(0).change;
+    let change = of(own);
+    assert!(matches!(change.of(Flavor::Mariadb), Some(Change::Sql { .. })));
+    assert!(matches!(change.of(Flavor::Postgres), Some(Change::Settings(_))));
+    assert_eq!(of(&own.replace("mysql =", "mariadb =")).of(Flavor::Mysql), None);
+    // What stands beside them is for the others; a flavour's own words win over those of its family.
+    let change = of(&format!("{own}\nmariadb = {{ settings = {{ x = 1 }} }}\nsettings = {{ y = 1 }}"));
+    assert!(matches!(change.of(Flavor::Mariadb), Some(Change::Settings(set)) if set.contains_key("x")));
+    assert!(matches!(change.of(Flavor::Percona), Some(Change::Sql { .. })) && change.any.is_some());
+    let half = refused(&intervening("name = \"log\"\npostgres = { on = \"VACUUM\" }", "", ""));
+    assert!(half.contains("what switches it off again?"), "{half}");
+    let late = refused(&intervening("name = \"log\"\nat = \"1s\"\nmysql = { off = \"VACUUM\" }", "", ""));
+    assert!(late.contains("`off` and `at` exclude each other"), "{late}");
 }
 
 fn pinned() -> crate::plan::Pinned {

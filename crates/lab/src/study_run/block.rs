@@ -3,24 +3,28 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use sandbox::Build;
 use store::{INTERVENE, Purpose, RunStart, Status, Store};
 
 use super::Work;
 use super::places::place_of;
 use super::queue::{Queue, Unit};
 use crate::bench::Data;
-use crate::cells::{sandbox_spec, server_facts};
+use crate::cells::{replica_spec, sandbox_spec, server_facts};
 use crate::duel::{self, room};
 use crate::error::Error;
 use crate::intervene::Phases;
+use crate::intervene::timed::Moment;
 use crate::line::{LineOrder, goes_on};
 use crate::make::{Making, make, make_life, make_together};
 use crate::observe::{Event, RunLabel};
 use crate::plan::{Cell, Plan, PlannedRun};
 use crate::provision::Place;
 use crate::recorded::{attempts, base_of, standing};
+use crate::replicas::ReplicaOrder;
 use crate::run::{Around, Order};
 use crate::study::{Body, Ladder, Length, Pairing};
+use crate::subject::Subject;
 
 /// What a run of the plan is made for.
 #[derive(Debug, Clone, Copy)]
@@ -152,7 +156,9 @@ impl Work<'_> {
         let values: Vec<&str> =
             states.iter().filter_map(|run| self.plan.cells[run.cell].intervene.as_deref()).collect();
         let length = first.length.unwrap_or(self.body.load.length);
-        let phases = Phases::new(self.body, &values, length, states[0].seed ^ u64::from(states[0].index));
+        let seed = states[0].seed ^ u64::from(states[0].index);
+        let flavor = self.subjects[first.server].flavor();
+        let phases = Phases::new(self.body, flavor, &values, length, seed)?;
         let order = &mut makings[0].order;
         order.load.steps = order.load.steps.first().map(|level| phases.steps(*level)).unwrap_or_default();
         order.load.enough = load::Stop::new();
@@ -255,6 +261,7 @@ impl Work<'_> {
         let start = self.start_of(planned, pass.purpose);
         let load = crate::cells::load_plan(self.body, cell, planned)?;
         let assigned = crate::cells::assignment(cell, &self.body.load)?;
+        let replicas = subject.build().map(|build| self.replicas(build, cell)).transpose()?.flatten();
         let (place, asked) = subject.place(|build| {
             let mut spec = sandbox_spec(build, cell, &self.body.load)?;
             if pass.purpose == Purpose::Locks {
@@ -262,8 +269,14 @@ impl Work<'_> {
             }
             Ok(spec)
         })?;
+        let (place, replicas) = match replicas {
+            Some(Err(why)) => (Place::Absent(why), None),
+            Some(Ok(replicas)) => (place, Some(replicas)),
+            None => (place, None),
+        };
         let log_file =
             format!("logs/{}-{}-run{}-{attempt}.log", self.request.study.name, self.id.0, planned.index + 1);
+        let timed = self.body.timed.iter().map(|timed| Moment::of(timed, subject.flavor()));
         let order = Order {
             clients: self.body.load.clients,
             home: self.home,
@@ -273,11 +286,12 @@ impl Work<'_> {
             options: &cell.options,
             engine: cell.engine.as_deref(),
             data: Data::Any,
+            replicas,
             prime: crate::cells::priming_plan(self.body, &load),
             load,
             line: self.line_order(planned),
             phases: None,
-            timed: self.body.timed.clone(),
+            timed: timed.collect::<Result<_, _>>()?,
             is_cold: self.body.load.is_cold,
             is_lenient: self.body.load.is_lenient,
             seed: planned.seed,
@@ -293,6 +307,24 @@ impl Work<'_> {
         };
         let label = RunLabel::of(&start, self.plan.runs.len(), self.plan.blocks());
         Ok(Making { start, label, order, place })
+    }
+
+    /// The replicas of a cell's server; or why one of them cannot be.
+    fn replicas(&self, build: &Build, cell: &Cell) -> Result<Option<Result<ReplicaOrder, &str>>, Error> {
+        let Some(choice) = cell.replicas.as_ref().filter(|choice| !choice.servers.is_empty()) else {
+            return Ok(None);
+        };
+        let mut specs = Vec::new();
+        for (server, number) in choice.servers.iter().zip(1..) {
+            let index = server.as_ref().and_then(|server| self.plan.replica_server(server));
+            let build = match index.map(|index| &self.subjects[index]) {
+                None => build,
+                Some(Subject::Absent { why, .. }) => return Ok(Some(Err(why))),
+                Some(subject) => subject.build().unwrap_or(build),
+            };
+            specs.push(replica_spec(build, cell, &self.body.load, number)?);
+        }
+        Ok(Some(Ok(ReplicaOrder { mode: choice.mode, specs })))
     }
 
     /// The search that a run is, where the study has lines.

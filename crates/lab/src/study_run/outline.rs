@@ -40,7 +40,7 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
     let mut pinned = Vec::new();
     let mut to_obtain = Vec::new();
     let mut found = Vec::new();
-    for choice in &body.axes.server {
+    for choice in &body.axes.pinned_servers() {
         if let Some(source) = &choice.source {
             let commit = sandbox::builds::commit_of(&source.clone, &choice.server)
                 .map_err(|error| in_study(&request.study, choice, error.into()))?;

@@ -9,7 +9,7 @@ use sandbox::{Flavor, Home};
 use super::Request;
 use crate::error::{Class, Error};
 use crate::observe::{Event, Observer};
-use crate::plan::{Pinned, Plan};
+use crate::plan::{Cell, Pinned, Plan};
 use crate::servers::{self, Server};
 use crate::stop::StopSwitch;
 use crate::study::{Body, ServerChoice, SourceChoice, Study};
@@ -25,7 +25,8 @@ pub(super) fn pin(selector: &str, label: Option<&str>, build_name: &str, identit
 }
 
 pub(super) fn no_name_twice(study: &Study, body: &Body, pinned: &[Pinned]) -> Result<(), Error> {
-    for (index, one) in pinned.iter().enumerate() {
+    // Those of replicas may be the same.
+    for (index, one) in pinned.iter().take(body.axes.server.len()).enumerate() {
         if let Some(other) = pinned[..index].iter().find(|other| other.name == one.name) {
             let message =
                 format!("`{}` and `{}` are the same server, {}", other.selector, one.selector, one.name);
@@ -44,7 +45,13 @@ pub(super) fn no_name_twice(study: &Study, body: &Body, pinned: &[Pinned]) -> Re
 pub(super) fn needed(request: &Request, body: &Body, plan: &Plan) -> Result<BTreeSet<usize>, Error> {
     let chosen = super::chosen(plan, request)?;
     let whole = super::block::whole_units(body, plan, chosen.iter().collect());
-    Ok(whole.into_iter().map(|run| plan.cells[run.cell].server).collect())
+    let cells = whole.into_iter().map(|run| &plan.cells[run.cell]);
+    let of_cell = |cell: &Cell| {
+        let replicas = cell.replicas().iter().flatten();
+        let replicas = replicas.filter_map(|server| plan.replica_server(server));
+        std::iter::once(cell.server).chain(replicas).collect::<Vec<_>>()
+    };
+    Ok(cells.flat_map(of_cell).collect())
 }
 
 /// One that stays where it is: the runs that are asked for do without it.
@@ -69,7 +76,7 @@ pub(super) fn look_up(
     let needed = before.map(|plan| needed(request, body, plan)).transpose()?;
     let mut subjects = Vec::new();
     let (mut pinned, mut unbuilt) = (Vec::new(), 0);
-    for (index, choice) in body.axes.server.iter().enumerate() {
+    for (index, choice) in body.axes.pinned_servers().iter().enumerate() {
         let pin_before = before.and_then(|plan| plan.servers.get(index));
         let is_needed = needed.as_ref().is_none_or(|needed| needed.contains(&index));
         if let Some(pin) = pin_before.filter(|_| !is_needed)

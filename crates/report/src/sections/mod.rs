@@ -8,6 +8,7 @@ mod interventions;
 mod levels;
 mod lines;
 mod ranking;
+mod replication;
 mod scaling;
 mod stability;
 mod storage;
@@ -73,6 +74,7 @@ fn made(study: &StudyReport) -> Vec<Section> {
         .chain(ranking::section(study))
         .chain(all.into_iter().filter_map(|(_, _, make)| make(study, &wishes)))
         .chain(interventions::section(study))
+        .chain(replication::section(study))
         .chain([behaviour::stalls(study), behaviour::gates(study)].into_iter().flatten())
         .filter(|section| {
             !section.charts.is_empty() || !section.drawings.is_empty() || !section.tables.is_empty()

@@ -16,7 +16,7 @@ use crate::record::{self, Lock, Record};
 use crate::server::{self, postgres};
 use crate::{
     Error, Flavor, Home, Life, Listen, OnProgress, Progress, Spec, Storage, builds, engines, limits, preload,
-    scheduler, settings, snapshot, storage, tls,
+    replication, scheduler, settings, snapshot, storage, tls,
 };
 
 /// Longest path of a unix socket (`sun_path`, with its closing zero).
@@ -284,7 +284,7 @@ pub(super) fn check_port(record: &Record, port: u16) -> Result<(), Error> {
 }
 
 /// 128 random bits in hex.
-fn random_password() -> Result<String, Error> {
+pub(crate) fn random_password() -> Result<String, Error> {
     use std::io::Read;
     let mut bytes = [0u8; 16];
     fs::File::open("/dev/urandom")
@@ -339,7 +339,12 @@ impl Sandbox {
             tls::make(&self.dir.join("tls"), self.record.ids)?;
         }
         match &spec.snapshot {
-            Some(snapshot) => snapshot::restore(snapshot, &self.record.datadir, self.record.ids, progress)?,
+            Some(snapshot) => {
+                snapshot::restore(snapshot, &self.record.datadir, self.record.ids, progress)?;
+                if let Some(source) = &spec.follows {
+                    replication::adopt(&self.record, source)?;
+                }
+            }
             None => {
                 progress(Progress::Step(format!("initialising {}", self.record.build)));
                 server::init(&self.record, &self.dir)?;
@@ -427,7 +432,11 @@ impl Sandbox {
                 statements
             }
         };
-        // Not into a log of statements, with the password in it.
+        self.tell(&statements)
+    }
+
+    /// Runs statements as the administrator, in one session, and not into a log of statements: a password may be in them.
+    pub(crate) fn tell(&self, statements: &[String]) -> Result<(), Error> {
         let quiet: &[&str] = match self.record.build.flavor {
             Flavor::Postgres => &[
                 "SET log_statement = 'none'",

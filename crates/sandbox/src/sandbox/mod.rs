@@ -9,6 +9,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 pub use deploy::check_env;
+pub(crate) use deploy::random_password;
 pub use leftovers::leftovers;
 
 use crate::build::Version;
@@ -379,6 +380,25 @@ impl Sandbox {
             key: file("client.key"),
             ciphers: String::new(),
         })
+    }
+
+    /// The first value that the administrator is answered.
+    pub(crate) fn ask(&self, sql: &str) -> Result<Option<String>, Error> {
+        self.ask_column(sql, 0)
+    }
+
+    /// The value of a column, from 0, of the first row that the administrator is answered.
+    pub(crate) fn ask_column(&self, sql: &str, column: usize) -> Result<Option<String>, Error> {
+        let fail = |source| Error::Wire { build: self.record.build.name(), source };
+        let mut client = wire::blocking::Client::connect(&self.target(None)).map_err(fail)?;
+        let sets = client.query_sets(sql).map_err(fail)?;
+        client.close();
+        Ok(sets.first().and_then(|set| set.text(0, column)).map(str::to_owned))
+    }
+
+    /// Port on 127.0.0.1, when it has one.
+    pub fn port(&self) -> Option<u16> {
+        self.record.port
     }
 
     /// Process id of the server, while it runs.

@@ -182,7 +182,7 @@ pub(crate) fn profile_settings(flavor: Flavor, profile: Profile) -> Settings {
 }
 
 /// What goes with a binary log: its format differs by version, so it is pinned.
-fn binlog_settings() -> Settings {
+pub(crate) fn binlog_settings() -> Settings {
     collect(&[
         ("binlog_format", "MIXED".to_owned()),
         ("log_bin", "ON".to_owned()),

@@ -70,6 +70,7 @@ fn study_with(section: &str, line: &str) -> String {
         }
         "a place" => entry("storage", &named(line, "name = \"n\"")),
         "an environment" => entry("env", &named(line, "name = \"n\"")),
+        "a set of replicas" => entry("replicas", &named(line, "name = \"n\"")),
         // Arrivals are those of an open loop.
         "[load]" if line.starts_with("arrivals") => {
             format!("{head}{}[load]\nrate = 5\n{line}\n", axes(""))
