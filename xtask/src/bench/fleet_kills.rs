@@ -89,8 +89,9 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
         is_sound &= found.is_sound();
         made.kills.iter().for_each(|(kind, count)| *all.entry(*kind).or_insert(0) += count);
     }
-    println!("kills     {} ({})", kills, listed(&all));
-    told(is_sound)
+    let made: u32 = all.values().sum();
+    println!("kills     {made} of {kills} ({})", listed(&all));
+    told(is_sound && made == kills)
 }
 
 fn listed(kills: &BTreeMap<&'static str, u32>) -> String {
