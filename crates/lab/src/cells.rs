@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sandbox::cpus::Assignment;
 use sandbox::{Build, CpuRequest, Cpus, Flavor, Limits, Spec, Storage, replication};
-use store::{Axis, INTERVENE, ServerFacts};
+use store::{Axis, ServerFacts};
 
 use crate::error::Error;
 use crate::plan::{Cell, Plan, PlannedRun};
-use crate::study::{Arrivals, Body, CpusChoice, Ladder, Length, Load, SettingsChoice, Study};
+use crate::study::{AXES, Arrivals, Body, CpusChoice, Ladder, Length, Load, SettingsChoice, Study};
 use crate::subject::sandbox_name;
 
 /// What can be controlled of a server.
@@ -363,18 +363,7 @@ pub(crate) fn axes(body: &Body, plan: &Plan) -> Vec<Axis> {
     // The others are of replicas.
     let servers = plan.servers.iter().take(axes.server.len());
     put("server", servers.map(|server| server.name.clone().into()).collect());
-    for name in [
-        "workload",
-        "settings",
-        "engine",
-        "storage",
-        "cpus",
-        "isolation",
-        "charset",
-        "env",
-        "replicas",
-        INTERVENE,
-    ] {
+    for name in AXES.into_iter().filter(|name| !["server", "sessions", "climb"].contains(name)) {
         let values = crate::study::axis_values(axes, name);
         put(name, values.into_iter().filter_map(|names| names.into_iter().next()).map(Into::into).collect());
     }

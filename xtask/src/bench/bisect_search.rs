@@ -22,8 +22,6 @@ const RATIOS: [f64; 4] = [0.98, 0.95, 0.90, 1.0];
 const MARGIN: f64 = 0.02;
 /// Share of lives that say nothing of their build: they are what either a good or a bad one would be.
 const WRONG: f64 = 0.03;
-/// From a duel's last slice to the next one's first, as recorded: the end of its servers.
-const END_S: f64 = 3.0;
 
 struct End {
     status: BisectStatus,
@@ -40,7 +38,7 @@ fn bisect(kind: &Kind, seed: u64, ratio: f64) -> End {
     let mut life = |is_bad: bool| {
         let ([base, other], duel_s) = drawn.next();
         duels += 1;
-        took_s += duel_s + END_S;
+        took_s += duel_s;
         let is_wrong = rng.unit() < WRONG;
         let is_bad = if is_wrong { rng.below(2) == 0 } else { is_bad };
         other - base + if is_bad { ratio.ln() } else { 0.0 }

@@ -17,8 +17,6 @@ use super::looking::no_blocks;
 use super::told;
 
 const BUDGET_S: f64 = 600.0;
-/// From a duel's last slice to the next one's first, as recorded: the end of its servers.
-const END_S: f64 = 3.0;
 const PLANTED: f64 = 0.95;
 const FALSE_ALARMS_MAX: f64 = 0.01;
 const STOPPED_MIN: f64 = 0.90;
@@ -44,13 +42,13 @@ fn check(kind: &Kind, seed: u64, ratio: f64) -> Checked {
     let mut took_s = 0.0;
     let look = loop {
         let ([base, other], duel_s) = drawn.next();
-        took_s += duel_s + END_S;
+        took_s += duel_s;
         let block = question.base.len() as u32 + 1;
         question.base.push(Sample { block, value: base.exp() });
         question.other.push(Sample { block, value: other.exp() * ratio });
         let look = compare_one(&question, &rules());
         // A block that would be likely to end after the budget is not begun.
-        if look.verdict != Verdict::Undecided || took_s + duel_s + END_S > BUDGET_S {
+        if look.verdict != Verdict::Undecided || took_s + duel_s > BUDGET_S {
             break look;
         }
     };

@@ -12,7 +12,7 @@ use super::read::{At, Item, Problems, Table, word};
 use crate::line::Asked;
 
 /// Axes that are named in `[axes]`, `[[exclude]]` and `[compare]`; options of workloads come to them.
-pub(super) const AXES: [&str; 13] = [
+pub(crate) const AXES: [&str; 13] = [
     "server",
     "workload",
     "settings",

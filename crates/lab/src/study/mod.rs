@@ -17,7 +17,7 @@ mod source;
 mod tests;
 pub mod units;
 
-pub(crate) use compare::{axis_values, position_on_axis};
+pub(crate) use compare::{AXES, axis_values, position_on_axis};
 pub use draft::write_new;
 pub(crate) use intervene::PHASES_MIN;
 pub use model::{

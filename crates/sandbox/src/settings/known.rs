@@ -336,29 +336,10 @@ fn names_mysql(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Origin;
-    use crate::build::Files;
+    use crate::testing::build_of;
 
     fn build(flavor: Flavor, version: &str) -> Build {
-        Build {
-            flavor,
-            version: version.to_owned(),
-            label: None,
-            identity: String::new(),
-            origin: Origin::Installed("/x".into()),
-            archive_sha256: None,
-            facts: Default::default(),
-            files: Files {
-                server: "/x".into(),
-                base: "/".into(),
-                share: None,
-                messages: None,
-                plugins: None,
-                initdb: None,
-                client: None,
-                libraries: Vec::new(),
-            },
-        }
+        build_of(&format!("{}@{version}", flavor.name()))
     }
 
     #[test]

@@ -15,12 +15,15 @@ const STRETCH: f64 = 10.0;
 /// Fewer duels of a kind are too few to draw studies of five blocks and more from.
 const DUELS_MIN: usize = 10;
 
+/// From the end of a duel's last slice to the next duel's start, in seconds: the end of its servers.
+const END_S: f64 = 3.0;
+
 /// Two equal servers that were alive at the same time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::bench) struct Duel {
     /// Of each, the mean logarithm of its slices' TPS.
     pub(in crate::bench) log_tps: [f64; 2],
-    /// From its start to the end of its last slice, in seconds.
+    /// From its start to the next one's, in seconds.
     pub(in crate::bench) took_s: f64,
 }
 
@@ -68,7 +71,7 @@ pub(in crate::bench) fn kinds(lives: &[Life]) -> Vec<Kind> {
                 duels: vec![],
                 ratios: vec![],
             });
-            kind.duels.push(Duel { log_tps: [a, b], took_s: ends[0].max(ends[1]) });
+            kind.duels.push(Duel { log_tps: [a, b], took_s: ends[0].max(ends[1]) + END_S });
             kind.ratios.push(base.iter().zip(&other).map(|(a, b)| b - a).collect());
         }
     }
