@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
-pub(crate) use fleet::{FleetArgs, FleetCommand, FleetStudy, PartArgs, Scheduler};
+pub(crate) use fleet::{ClientNodesArgs, FleetArgs, FleetCommand, FleetStudy, PartArgs, Scheduler};
 pub(crate) use hub::{
     ExportArgs, HubArgs, HubCommand, HubPlaceArgs, ServeArgs, SubmitArgs, TokenCommand, WorkerArgs,
 };
@@ -98,6 +98,12 @@ pub(crate) enum Command {
     Submit(SubmitArgs),
     /// Run one workload on one server
     Bench(BenchArgs),
+    /// Say what this machine and the server on it do, for a plimsoll elsewhere: what `--agent` starts by ssh. Only reads
+    #[command(name = telemetry::agent::COMMAND, hide = true)]
+    Agent {
+        /// The server's port, or its socket
+        endpoint: String,
+    },
     /// A client process of a load: started by plimsoll itself
     #[command(name = lab::clients::COMMAND, hide = true)]
     LoadClient,
@@ -365,6 +371,11 @@ pub(crate) struct OnServerArgs {
     /// Processes that the sessions are shared out to, where one has too few files or cpus; --workers is then of each
     #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(lab::clients::CLIENTS_MAX)))]
     pub(crate) clients: u32,
+    #[command(flatten)]
+    pub(crate) client_nodes: ClientNodesArgs,
+    /// Look at the machine of a server that runs elsewhere, by ssh and the plimsoll there
+    #[arg(long, value_name = "[USER@]HOST[:PROGRAM]")]
+    pub(crate) agent: Option<String>,
     /// An option of the workload (repeatable)
     #[arg(short = 'o', long = "option", value_name = "key=value", value_parser = key_value)]
     pub(crate) options: Vec<(String, String)>,

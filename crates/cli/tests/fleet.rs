@@ -256,6 +256,78 @@ fn is_gone(pid: u32) -> bool {
     !String::from_utf8_lossy(&environment).contains("slurm.conf")
 }
 
+/// The server and what measures it on one node, clients on two others, whose clocks show other times: one result.
+#[test]
+fn clients_of_a_bench_live_on_nodes_of_their_own() {
+    if !common::servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let Some(cluster) = Cluster::start(&dir.path().join("slurm"), 3) else { return };
+    let bench = |words: &[&str]| {
+        let mut command = cluster.command(env!("CARGO_BIN_EXE_plimsoll"));
+        let fixed =
+            ["bench", "oltp_read_write", "-o", "table_size=1000", "--on", "slurm", "--warmup", "200ms"];
+        command.env("NO_COLOR", "1").args(fixed).args(["--time", "2s", "--json", "-"]).args(words);
+        Done::of(command.output().unwrap())
+    };
+    for server in ["mariadb", "postgres"] {
+        let done = bench(&["--server", server, "--sessions", "4", "--clients", "2"]).expect(0, &[]);
+        let run: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+        assert!(run["outcomes"]["committed"].as_u64().unwrap() > 20, "{run}");
+        assert_eq!(run["status"], "done", "{run}");
+        let each = run["client"]["each"].as_array().unwrap();
+        assert_eq!(each.len(), 2, "{run}");
+        for (client, node_up_s) in each.iter().zip([2000.0, 3000.0]) {
+            // The first node, on which the leader is, has been up for 1,000 s.
+            let offset_s = client["clock_offset_us"].as_f64().unwrap() / 1e6;
+            assert!((offset_s - (node_up_s - 1000.0)).abs() < 0.1, "{client}");
+            assert!(client["clock_within_us"].as_f64().unwrap() < 50_000.0, "{client}");
+        }
+        let measured_s = run["duration_s"].as_f64().unwrap();
+        assert!((measured_s - 2.0).abs() < 0.2, "{run}");
+        assert_eq!(run["intervals"].as_array().unwrap().len(), 2, "{run}");
+        assert!(run["client"]["cpu_share"].as_f64().unwrap() > 0.001, "{run}");
+        assert_ne!(run["gates"]["noisy_host"]["finding"], "not_checked", "{run}");
+    }
+    bench(&["--server", "mariadb", "--sessions", "4"]).expect(2, &["--clients 2 at least"]);
+    bench(&["--server", "mysql://root:geheim@127.0.0.1/x", "--sessions", "4", "--clients", "2"])
+        .expect(2, &["PLIMSOLL_PASSWORD"]);
+    bench(&["--server", "mariadb", "--sessions", "8", "--clients", "4"])
+        .expect(2, &["--nodes 5", "has 3 nodes"]);
+}
+
+/// Each block of a study takes a node for the server and others for its clients.
+#[test]
+fn clients_of_a_study_live_on_nodes_of_their_own() {
+    if !common::servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let Some(cluster) = Cluster::start(&dir.path().join("slurm"), 3) else { return };
+    let path = dir.path().join("wide.toml");
+    let text = "title = \"wide\"\nquestion = \"Does it run?\"\n[axes]\nserver = \"postgres\"\nworkload = \"oltp_point_select\"\n\
+                sessions = 4\n[options]\ntable_size = 1000\n[load]\nclients = 2\nwarmup = \"100ms\"\nduration = \"1s\"\n\
+                blocks = 2\ngates = \"warn\"\n[fleet]\non = \"slurm\"\nclient_nodes = 2\n";
+    std::fs::write(&path, text).unwrap();
+    let run = |more: &[&str]| {
+        let mut command = cluster.command(env!("CARGO_BIN_EXE_plimsoll"));
+        command.env("NO_COLOR", "1").arg("run").arg(&path).arg("--results").arg(dir.path().join("results"));
+        Done::of(command.args(more).output().unwrap())
+    };
+    run(&["--client-nodes", "3"]).expect(2, &["--client-nodes 3", "2 clients"]);
+    run(&[]).expect(0, &[]);
+    let json = report(&[dir.path().join("results")]);
+    let runs = json["cells"][0]["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2, "{json}");
+    for run in runs {
+        let each = run["client"]["each"].as_array().unwrap();
+        let up_more_s = each.iter().map(|one| one["clock_offset_us"].as_f64().unwrap() / 1e6);
+        assert_eq!(up_more_s.map(f64::round).collect::<Vec<_>>(), [1000.0, 2000.0], "{run}");
+        assert_eq!(run["host"]["name"], "n1", "{run}");
+    }
+}
+
 /// Ctrl-C cancels the jobs, or leaves them; who comes back goes on.
 #[test]
 fn a_fleet_is_left_taken_up_and_cancelled() {

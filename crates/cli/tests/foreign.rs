@@ -225,3 +225,58 @@ fn passwords_of_urls_are_not_seen_and_come_from_elsewhere() {
         assert!(help.contains("is code"), "{help}");
     }
 }
+
+/// A server that this process cannot see, with an agent beside it: what `ssh` would start is started by the test, and its
+/// pipes are what stands in the place of `ssh`.
+#[test]
+fn an_agent_looks_at_the_machine_of_a_server_that_runs_elsewhere() {
+    if !servers_are_there() {
+        return;
+    }
+    let hidden = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    if !Command::new(hidden[0]).args(&hidden[1..]).arg("true").status().is_ok_and(|done| done.success()) {
+        return testkit::not_tested("an agent", "no namespaces may be made here");
+    }
+    let sandbox = Sandbox(format!("elsewhere-{}", std::process::id()));
+    run(&["sandbox", "deploy", "mariadb", "--name", &sandbox.0]).expect(0, &[]);
+    let env = run(&["sandbox", "env", &sandbox.0, "--tcp"]).expect(0, &[]).out;
+    let value = |name: &str| {
+        let line = env.lines().find_map(|line| line.split_once(&format!("{name}="))).unwrap().1;
+        line.trim_matches(['\'', '"', ';']).to_owned()
+    };
+    let (port, password) = (value("MYSQL_TCP_PORT"), value("MYSQL_PWD"));
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    assert!(Command::new("mkfifo").args([file("told"), file("says")]).status().unwrap().success());
+    let script = |name: &str, text: String| {
+        std::fs::write(file(name), format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(file(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let (told, says, log) = (file("told"), file("says"), file("log"));
+    let (told, says, log) = (told.display(), says.display(), log.display());
+    script("ssh", format!("echo \"$@\" >> {log}\ncat {says} &\nexec cat > {told}"));
+    let program = env!("CARGO_BIN_EXE_plimsoll");
+    let agents = format!("while :; do {program} agent {port} < {told} > {says}; done");
+    let _agents = Running(Command::new("sh").args(["-c", &agents]).spawn().unwrap());
+    let bench = |more: &[&str]| {
+        let url = format!("mysql://root@127.0.0.1:{port}/sbtest");
+        let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new(hidden[0]);
+        command.args(&hidden[1..]).arg(program).args(["bench", "oltp_point_select", "--server", &url]);
+        command.args(SHORT).args(["--json", "-"]).args(more);
+        Done::of(command.env("PATH", path).env("MYSQL_PWD", &password).output().unwrap())
+    };
+    let finding = |done: Done| {
+        let run: serde_json::Value = serde_json::from_str(&done.expect(0, &[]).out).unwrap();
+        run["gates"]["noisy_host"]["finding"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(finding(bench(&[])), "not_checked");
+    assert_ne!(finding(bench(&["--agent", "me@db1:/opt/plimsoll"])), "not_checked");
+    let asked = std::fs::read_to_string(file("log")).unwrap();
+    assert!(asked.contains(&format!("BatchMode=yes -- me@db1 /opt/plimsoll agent {port}")), "{asked}");
+
+    script("ssh", "echo 'no route to host' >&2; exit 255".into());
+    bench(&["--agent", "db1"]).expect(3, &["no route to host"]);
+    run(&["bench", "oltp_point_select", "--server", "mariadb", "--agent", "db1"])
+        .expect(2, &["--agent is for a server that runs elsewhere"]);
+}

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use sandbox::{Build, Home, Profile, Spec};
+use sandbox::{Build, Home, Listen, Profile, Spec};
 use store::Key;
 
+use crate::clients::Hosts;
 use crate::run::Order;
 use crate::servers::Server;
 use crate::subject::{Subject, sandbox_name};
@@ -21,6 +22,8 @@ pub struct OnServer {
     pub workers: Option<usize>,
     /// Processes that have the sessions; 1: this one.
     pub clients: u32,
+    /// Where those are.
+    pub client_hosts: Hosts,
     /// Variables of a sandbox of its own.
     pub settings: BTreeMap<String, String>,
     /// Durability level of a sandbox of its own.
@@ -33,6 +36,7 @@ impl OnServer {
     /// The sandbox of a run's own. `what` begins its name.
     pub(crate) fn spec(&self, what: &str, build: &Build) -> Spec {
         Spec {
+            listen: self.client_hosts.server_address().map_or(Listen::SocketOnly, Listen::At),
             settings: self.settings.clone(),
             profile: self.profile,
             ..Spec::new(sandbox_name(what), build.clone())
@@ -53,6 +57,7 @@ impl OnServer {
     pub(crate) fn order<'a>(&'a self, home: &'a Home, subject: &Subject, load: load::LoadPlan) -> Order<'a> {
         Order {
             clients: self.clients,
+            client_hosts: &self.client_hosts,
             ..Order::new(home, (subject.name(), subject.flavor()), (&self.workload, &self.options), load)
         }
     }

@@ -9,6 +9,7 @@ use std::path::Path;
 use store::bundle::{Member, WorkloadFiles};
 use store::{Key, Store};
 
+use crate::clients::Hosts;
 use crate::error::Error;
 use crate::observe::shown;
 use crate::plan::{Plan, StoredPlan, fingerprint};
@@ -127,6 +128,7 @@ pub fn begin(published: &store::Study, results: &Path, asked: &Asked<'_>) -> Res
         quick: published.is_quick,
         only,
         part: None,
+        client_hosts: Hosts::This,
         new: false,
         command: asked.command.to_owned(),
         version: asked.version.to_owned(),

@@ -10,7 +10,7 @@ use store::{LineFound, RunEnd, ServerFacts, Status, WorkloadFacts};
 use workload::Ran;
 
 use crate::checks;
-use crate::clients::Clients;
+use crate::clients::{Clients, Hosts};
 use crate::described::{describe, engine_of, of_storage, reported_settings, summary};
 use crate::duel::crowd::Taken;
 use crate::duel::turns::Seat;
@@ -34,6 +34,8 @@ pub(crate) struct Order<'a> {
     pub(crate) home: &'a Home,
     /// Processes that have the sessions; 1: this one.
     pub(crate) clients: u32,
+    /// Where those are.
+    pub(crate) client_hosts: &'a Hosts,
     /// `flavor@version[+label]`.
     pub(crate) server_name: String,
     pub(crate) flavor: sandbox::Flavor,
@@ -81,6 +83,7 @@ impl<'a> Order<'a> {
         Order {
             home,
             clients: 1,
+            client_hosts: &Hosts::This,
             server_name: server,
             flavor,
             workload,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use telemetry::agent::Agent;
 use telemetry::gates::{self, ColdStart, Debt, DeviceLimit, Noise, UnseenDebt, three_digits};
 use telemetry::metrics::Metrics;
 use telemetry::residency::Residency;
@@ -20,6 +21,8 @@ use crate::stalled::{self, LogMarks};
 pub struct Watch {
     /// Where to show the latest values while a run goes on.
     pub metrics: Option<Metrics>,
+    /// On the machine that an attached server is on.
+    pub agent: Option<Agent>,
 }
 
 /// A server that has not paid its debt by then is measured as it is, and the run says so.
@@ -44,6 +47,7 @@ impl Attach for Watch {
             target: Some(context.target.clone()),
             replicas: context.replicas.clone(),
             metrics: self.metrics.clone(),
+            agent: self.agent.clone(),
         });
         vec![Box::new(Watching {
             sampler,
@@ -79,6 +83,7 @@ pub(crate) fn onlooker(began: Instant, target: Option<&wire::Target>) -> Box<dyn
         target: target.cloned(),
         replicas: Vec::new(),
         metrics: None,
+        agent: None,
     });
     Box::new(Watching {
         sampler,
@@ -454,8 +459,9 @@ fn noise(seen: &Telemetry, (from, to): (f64, f64), canary_ratio: Option<f64>) ->
     let cpu = |source: &str, names: &[&str]| -> Option<f64> {
         names.iter().map(|name| seen.track(source, name)?.increase(from, to)).sum()
     };
-    // Affinity and quota of this process, which its children have too.
-    let cpus = std::thread::available_parallelism().map_or(f64::INFINITY, |n| n.get() as f64);
+    // Affinity and quota of this process, which its children have too; what is elsewhere has others.
+    let here = std::thread::available_parallelism().map_or(f64::INFINITY, |n| n.get() as f64);
+    let cpus = if seen.is_elsewhere { f64::INFINITY } else { here };
     let allowed_s = (to - from).max(0.0) * cpus;
     let replicas_s: f64 = seen
         .tracks
@@ -465,10 +471,10 @@ fn noise(seen: &Telemetry, (from, to): (f64, f64), canary_ratio: Option<f64>) ->
         .sum();
     // Without the server's own figure (an attached server on this machine) everything would look foreign.
     let own_s = cpu("process", &["cpu_user", "cpu_system"])
-        .zip(cpu("client", &["cpu_user", "cpu_system"]))
+        .zip(if seen.is_elsewhere { Some(0.0) } else { cpu("client", &["cpu_user", "cpu_system"]) })
         .map(|(server_s, client_s)| server_s + client_s + replicas_s);
     Noise {
-        there_s: cpu("host", &["cpu_there"]).unwrap_or(allowed_s).min(allowed_s),
+        there_s: cpu("host", &["cpu_there"]).map_or(allowed_s, |there_s| there_s.min(allowed_s)),
         busy_s: cpu("host", &["cpu_busy"]),
         low_priority_s: cpu("host", &["cpu_low_priority"]).unwrap_or(0.0),
         own_s,

@@ -2,16 +2,16 @@
 //! a table of descriptors, one allocator) several can, and histograms are merged as those of threads are.
 //!
 //! The workers of all clients are the workers of one load: session `s` is the same session, and draws the same numbers, as
-//! it would in one process. A client hears and answers lines of JSON; who starts the process, and by which way the lines
-//! go, is not decided here. Clients read one clock with the leader: CLOCK_MONOTONIC of one machine, which is looked at
-//! before each load.
+//! it would in one process. A client hears and answers lines of JSON; who starts the process, on which machine, and by which
+//! way the lines go, is not decided here. How far a client's clock is from the leader's is measured before each load. Those
+//! of another machine show another time: the leader translates what it tells them and what they tell it.
 
 mod lead;
 mod serve;
 
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -55,6 +55,17 @@ pub struct ClockAgreement {
     pub within_ns: u64,
 }
 
+/// Readings that differ by less than this, beyond what the answers took, are of one clock.
+const SAME_CLOCK: Duration = Duration::from_millis(1);
+
+impl ClockAgreement {
+    /// What the client's clock shows more: 0 where it is the leader's own clock, which a measurement could only blur.
+    fn more_ns(self) -> i64 {
+        let could_be_same = self.within_ns.saturating_add(SAME_CLOCK.as_nanos() as u64);
+        if self.offset_ns.unsigned_abs() <= could_be_same { 0 } else { self.offset_ns }
+    }
+}
+
 /// What a client is told.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Order {
@@ -64,7 +75,8 @@ pub(crate) enum Order {
     Team { team: Team, sessions: u64 },
     /// See [`crate::worker::Command::Connect`].
     Connect { sessions: u32, ramp: Duration },
-    /// Run a step: `quota` is the client's part of the transactions, `shares` has one for each of its workers.
+    /// Run a step, which begins and ends by the client's clock: `quota` is the client's part of the transactions, `shares`
+    /// has one for each of its workers.
     Begin { timeline: Timeline, quota: Option<u64>, shares: Vec<Option<Share>> },
     /// End the step with this reason; `None`: the user stopped it.
     Halt { reason: Option<String> },
@@ -135,9 +147,27 @@ pub(crate) struct Line<'a> {
     is_halted: AtomicBool,
     /// It took its leave, was lost, or was ended.
     is_gone: AtomicBool,
+    /// Of its clock with the leader's, once that was measured.
+    clock: OnceLock<ClockAgreement>,
 }
 
 impl Line<'_> {
+    /// What its clock shows more than the leader's, in nanoseconds.
+    fn clock_more_ns(&self) -> i64 {
+        self.clock.get().map_or(0, |clock| clock.more_ns())
+    }
+
+    /// How long an order is under way, about.
+    pub(crate) fn order_takes(&self) -> Duration {
+        self.clock.get().map_or(Duration::ZERO, |clock| Duration::from_nanos(clock.within_ns))
+    }
+
+    /// Has the client run a step.
+    pub(crate) fn begin(&self, timeline: Timeline, quota: Option<u64>, shares: Vec<Option<Share>>) {
+        let timeline = timeline.on_clock(self.clock_more_ns());
+        self.order(&Order::Begin { timeline, quota, shares });
+    }
+
     /// Tells the client. One that is gone is found out by those who listen to it.
     pub(crate) fn order(&self, order: &Order) {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);

@@ -57,7 +57,10 @@ impl Hands<'_> {
     pub(crate) fn head_start(&self) -> Duration {
         match self {
             Hands::Own(_) => Duration::from_millis(2),
-            Hands::Clients { .. } => Duration::from_millis(30),
+            Hands::Clients { lines, .. } => {
+                let slowest = lines.iter().map(|line| line.order_takes()).max().unwrap_or_default();
+                Duration::from_millis(30) + 4 * slowest
+            }
         }
     }
 
@@ -113,7 +116,7 @@ impl Hands<'_> {
                     };
                     let before: u64 = (0..workers).filter_map(of).sum();
                     let quota = quota.map(|count| part_of(count, before, mine, step.sessions));
-                    line.order(&Order::Begin { timeline, quota, shares: shares.collect() });
+                    line.begin(timeline, quota, shares.collect());
                 }
                 None
             }

@@ -49,6 +49,15 @@ impl Timeline {
         self.clip(boundary + SECOND)
     }
 
+    /// See [`Moment::on_clock`].
+    pub(crate) fn on_clock(self, more_ns: i64) -> Timeline {
+        Timeline {
+            start: self.start.on_clock(more_ns),
+            measured: self.measured.on_clock(more_ns),
+            end: self.end.map(|end| end.on_clock(more_ns)),
+        }
+    }
+
     fn clip(&self, boundary: Moment) -> Moment {
         self.end.map_or(boundary, |end| boundary.min(end))
     }

@@ -49,6 +49,14 @@ impl Moment {
         Moment(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
 
+    /// The same moment on a clock that shows so much more. Ends of the range are no moments of any clock, and stay.
+    pub(crate) fn on_clock(self, more_ns: i64) -> Moment {
+        match self {
+            Moment::START | Moment::NEVER => self,
+            Moment(ns) => Moment(ns.saturating_add_signed(more_ns)),
+        }
+    }
+
     /// Nanoseconds since `earlier`; 0 if that is later.
     #[inline]
     pub fn nanos_since(self, earlier: Moment) -> u64 {

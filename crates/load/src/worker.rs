@@ -51,6 +51,44 @@ pub(crate) enum Report {
     Cpu { client: usize, used: ProcessCpu },
 }
 
+impl Report {
+    /// See [`Moment::on_clock`].
+    pub(crate) fn on_clock(mut self, more_ns: i64) -> Report {
+        let shift = |moment: &mut Moment| *moment = moment.on_clock(more_ns);
+        match &mut self {
+            Report::Connected { now, .. } => shift(now),
+            Report::Interval { data, .. } => {
+                let IntervalData { commits, waiting_since, .. } = &mut **data;
+                commits.iter_mut().for_each(|(first, last)| {
+                    shift(first);
+                    shift(last);
+                });
+                waiting_since.iter_mut().for_each(shift);
+            }
+            Report::Done { step, .. } => {
+                // All are named, so that a moment that is new is not forgotten.
+                let WorkerStep {
+                    end,
+                    started,
+                    whole: _,
+                    drained: _,
+                    censored: _,
+                    errors: _,
+                    lag: _,
+                    beside: _,
+                    first_drained,
+                    closed,
+                } = &mut **step;
+                let ended = end.as_mut().map(|end| &mut end.at);
+                started.iter_mut().chain(first_drained).chain(ended).for_each(shift);
+                shift(closed);
+            }
+            Report::Lost { .. } | Report::Warning(_) | Report::Cpu { .. } => {}
+        }
+        self
+    }
+}
+
 /// A worker's sums of one step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WorkerStep {

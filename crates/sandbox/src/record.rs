@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
 use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,9 @@ pub(crate) struct Record {
     /// Whether the data directory is complete.
     pub(crate) ready: bool,
     pub(crate) port: Option<u16>,
+    /// Where it listens on its port, if not on 127.0.0.1.
+    #[serde(default)]
+    pub(crate) address: Option<IpAddr>,
     /// Password of the administrator over TCP.
     pub(crate) password: String,
     pub(crate) datadir: PathBuf,
@@ -66,6 +70,11 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Where it listens on its port, if it has one.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
     /// A record of the present schema with the fields that always matter.
     pub(crate) fn schema() -> u32 {
         SCHEMA

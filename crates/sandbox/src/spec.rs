@@ -1,6 +1,7 @@
 //! What a sandbox is to be.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use crate::build::Build;
 use crate::cpus::Cpus;
@@ -28,6 +29,9 @@ pub enum Listen {
     FreePort,
     /// This port on 127.0.0.1.
     Port(u16),
+    /// A free port on this address of the machine, for clients on others: whoever reaches it and has the password, which
+    /// is drawn, is the administrator.
+    At(IpAddr),
 }
 
 /// What a sandbox is to be. [`Spec::new`] gives the defaults of a benchmark.

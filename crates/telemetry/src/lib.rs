@@ -6,6 +6,7 @@
 //!
 //! Never here: load, the plan of a study, stored formats, terminal output.
 
+pub mod agent;
 pub mod canary;
 mod device;
 pub mod doctor;

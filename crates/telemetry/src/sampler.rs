@@ -1,7 +1,7 @@
 //! The set of samplers of one run. They tick when the load's second ends, so that their series share its time axis;
 //! each measures its own cost.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, spawn};
@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use wire::Target;
 
+use crate::agent::{self, Agent};
 use crate::foreign::{Foreign, ForeignProcess};
 use crate::host::HostSampler;
 use crate::metrics::Metrics;
@@ -47,6 +48,8 @@ pub struct Config {
     pub replicas: Vec<Replica>,
     /// Where to show the latest values while the run goes on.
     pub metrics: Option<Metrics>,
+    /// Looks at host and server process on the machine that the server is on, where that is another one.
+    pub agent: Option<Agent>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +78,8 @@ pub struct Telemetry {
     /// The process beside server and client that used most cpu meanwhile; `None` where none did to speak of, or the
     /// server's process is not known.
     pub busiest_foreign: Option<ForeignProcess>,
+    /// Host and server process are another machine's than the client's.
+    pub is_elsewhere: bool,
 }
 
 impl Telemetry {
@@ -119,7 +124,13 @@ impl Sampler {
         let (ticks, threads, tracks) = (Vec::new(), Vec::new(), Vec::new());
         let mut sampler = Self { ticks, threads, tracks, epoch: config.epoch };
         let system = config.clone();
-        sampler.begin(move |ticks, tracks| sample_system(&system, ticks, tracks));
+        match config.agent.clone() {
+            None => sampler.begin(move |ticks, tracks| sample_system(&system, ticks, tracks)),
+            Some(agent) => {
+                sampler.begin(move |ticks, tracks| sample_client(&system, ticks, tracks));
+                sampler.begin(move |ticks, tracks| sample_elsewhere(&agent, ticks, tracks));
+            }
+        }
         if let Some(target) = config.target.clone() {
             let metrics = config.metrics.clone();
             sampler.begin(move |ticks, tracks| sample_server(&target, metrics.as_ref(), ticks, tracks));
@@ -176,6 +187,7 @@ impl Sampler {
             all.missing.extend(part.missing);
             all.duration_s = all.duration_s.max(part.duration_s);
             all.busiest_foreign = all.busiest_foreign.or(part.busiest_foreign);
+            all.is_elsewhere |= part.is_elsewhere;
         }
         let mut rest = Vec::new();
         for tracks in self.tracks {
@@ -232,51 +244,115 @@ impl Meter {
     }
 }
 
+/// The samplers of a machine, a server's process tree and its replicas'.
+pub(crate) struct System {
+    host: HostSampler,
+    server: Option<ProcessSampler>,
+    replicas: Vec<ProcessSampler>,
+    foreign: Option<Foreign>,
+    missing: Vec<Missing>,
+    meters: [Meter; 2],
+}
+
+impl System {
+    pub(crate) fn new(server_pid: Option<u32>, datadir: Option<&Path>, replicas: &[Replica]) -> System {
+        let (host, mut missing) = HostSampler::new(datadir, server_pid);
+        let server = server_pid.map(|pid| {
+            let (sampler, lacks) = ProcessSampler::server(pid);
+            missing.extend(lacks);
+            sampler
+        });
+        if server.is_none() {
+            let why = "the server's process is not known: it runs elsewhere or is not ours";
+            missing.push(Missing::new("cpu, memory and switches of the server", why));
+        }
+        let of_replica = |replica: &Replica| Some(ProcessSampler::replica(replica.pid?, &replica.name));
+        let pids = server_pid.into_iter().chain(replicas.iter().filter_map(|replica| replica.pid));
+        System {
+            host,
+            server,
+            replicas: replicas.iter().filter_map(of_replica).collect(),
+            foreign: server_pid.map(|_| Foreign::look(&pids.collect::<Vec<_>>())),
+            missing,
+            meters: [Meter::new("host"), Meter::new("process")],
+        }
+    }
+
+    pub(crate) fn sample(&mut self, t: f64, tracks: &mut Tracks) {
+        let System { host, server, replicas, meters, .. } = self;
+        meters[0].measure(|| host.sample(t, tracks));
+        for process in server.iter_mut().chain(replicas) {
+            meters[1].measure(|| process.sample(t, tracks));
+        }
+    }
+
+    /// All but the tracks.
+    pub(crate) fn end(self) -> Telemetry {
+        Telemetry {
+            costs: self.meters.iter().filter(|meter| meter.passes > 0).map(Meter::cost).collect(),
+            missing: self.missing,
+            busiest_foreign: self.foreign.and_then(Foreign::busiest),
+            ..Telemetry::default()
+        }
+    }
+}
+
 /// What the threads return has no tracks: these are shared.
 fn sample_system(config: &Config, ticks: &Receiver<f64>, tracks: &Mutex<Tracks>) -> Telemetry {
-    let (mut host, mut missing) = HostSampler::new(config.datadir.as_deref(), config.server_pid);
-    let mut server = config.server_pid.map(|pid| {
-        let (sampler, lacks) = ProcessSampler::server(pid);
-        missing.extend(lacks);
-        sampler
-    });
-    if server.is_none() {
-        let why = "the server's process is not known: it runs elsewhere or is not ours";
-        missing.push(Missing::new("cpu, memory and switches of the server", why));
-    }
+    let mut system = System::new(config.server_pid, config.datadir.as_deref(), &config.replicas);
+    let mut of_client = sample_client_with(config, ticks, tracks, |t, tracks| system.sample(t, tracks));
+    let seen = system.end();
+    of_client.costs = [seen.costs, of_client.costs].concat();
+    Telemetry { duration_s: of_client.duration_s, costs: of_client.costs, ..seen }
+}
+
+fn sample_client(config: &Config, ticks: &Receiver<f64>, tracks: &Mutex<Tracks>) -> Telemetry {
+    sample_client_with(config, ticks, tracks, |_, _| ())
+}
+
+/// This process, and what else is sampled before it.
+fn sample_client_with(
+    config: &Config,
+    ticks: &Receiver<f64>,
+    tracks: &Mutex<Tracks>,
+    mut before: impl FnMut(f64, &mut Tracks),
+) -> Telemetry {
     let mut client = ProcessSampler::client(&config.client_pids);
-    let of_replica = |replica: &Replica| Some(ProcessSampler::replica(replica.pid?, &replica.name));
-    let mut replicas: Vec<ProcessSampler> = config.replicas.iter().filter_map(of_replica).collect();
-    let servers: Vec<u32> = config
-        .server_pid
-        .into_iter()
-        .chain(config.replicas.iter().filter_map(|replica| replica.pid))
-        .collect();
-    let foreign = config.server_pid.map(|_| Foreign::look(&servers));
-    let mut meters = [Meter::new("host"), Meter::new("process"), Meter::new("client")];
+    let mut meter = Meter::new("client");
     let mut span: Option<(f64, f64)> = None;
     while let Some(t) = latest(ticks) {
         span = Some((span.map_or(t, |s| s.0), t));
         let mut tracks = lock(tracks);
-        meters[0].measure(|| host.sample(t, &mut tracks));
-        if let Some(server) = &mut server {
-            meters[1].measure(|| server.sample(t, &mut tracks));
-        }
-        for replica in &mut replicas {
-            meters[1].measure(|| replica.sample(t, &mut tracks));
-        }
-        meters[2].measure(|| client.sample(t, &mut tracks));
+        before(t, &mut tracks);
+        meter.measure(|| client.sample(t, &mut tracks));
         if let Some(metrics) = &config.metrics {
             metrics.set_all(tracks.as_slice());
         }
     }
     Telemetry {
-        tracks: Vec::new(),
-        costs: meters.iter().filter(|m| m.passes > 0).map(Meter::cost).collect(),
-        missing,
+        costs: vec![meter.cost()],
         duration_s: span.map_or(0.0, |s| s.1 - s.0),
-        busiest_foreign: foreign.and_then(Foreign::busiest),
+        ..Telemetry::default()
     }
+}
+
+/// Host and server process as the agent there sees them.
+fn sample_elsewhere(agent: &Agent, ticks: &Receiver<f64>, tracks: &Mutex<Tracks>) -> Telemetry {
+    let lost = |why: String| Telemetry {
+        missing: vec![Missing::new("host and process of the server from then on", why)],
+        is_elsewhere: true,
+        ..Telemetry::default()
+    };
+    let mut open = match agent::Open::start(agent) {
+        Ok(open) => open,
+        Err(why) => return lost(why),
+    };
+    while let Some(t) = latest(ticks) {
+        if let Err(why) = open.sample(t, tracks) {
+            return lost(format!("its agent {why}"));
+        }
+    }
+    open.end().unwrap_or_else(|why| lost(format!("its agent {why}")))
 }
 
 fn sample_server(
@@ -303,7 +379,7 @@ fn sample_server(
         costs: vec![meter.cost()],
         missing,
         duration_s: span.map_or(0.0, |s| s.1 - s.0),
-        busiest_foreign: None,
+        ..Telemetry::default()
     }
 }
 
@@ -380,6 +456,7 @@ mod tests {
             target: Some(Target::parse("mysql://root@127.0.0.1:1/x").unwrap()),
             replicas: Vec::new(),
             metrics: Some(metrics.clone()),
+            agent: None,
         };
         let sampler = Sampler::start(&config);
         for _ in 0..3 {
@@ -407,6 +484,7 @@ mod tests {
             target: None,
             replicas: Vec::new(),
             metrics: None,
+            agent: None,
         };
         let (telemetry, _) = Sampler::start(&config).stop();
         assert!(telemetry.missing.iter().any(|m| m.what.starts_with("cpu, memory")));

@@ -125,6 +125,7 @@ fn sampler(server: &Sandbox, database: Option<&str>) -> Sampler {
         target: Some(server.target(database)),
         replicas: Vec::new(),
         metrics: None,
+        agent: None,
     });
     tick(&sampler);
     sampler

@@ -16,6 +16,7 @@ fn watch(server: &Sandbox, database: Option<&str>, work: impl FnOnce(&Sampler)) 
         target: Some(server.target(database)),
         replicas: Vec::new(),
         metrics: None,
+        agent: None,
     });
     has_sampled(&sampler);
     work(&sampler);
@@ -108,6 +109,7 @@ fn a_server_killed_and_started_again_is_seen_by_its_own_clock() {
         target: Some(server.target(None)),
         replicas: Vec::new(),
         metrics: None,
+        agent: None,
     });
     // The server tells its uptime in seconds: let it become old enough to tell the lives apart.
     for _ in 0..5 {
@@ -144,6 +146,7 @@ fn a_user_without_privileges_gets_less_with_a_reason() {
         target: Some(target.clone()),
         replicas: Vec::new(),
         metrics: None,
+        agent: None,
     })
     .stop()
     .0;
@@ -161,6 +164,7 @@ fn a_user_without_privileges_gets_less_with_a_reason() {
         target: Some(target),
         replicas: Vec::new(),
         metrics: None,
+        agent: None,
     })
     .stop()
     .0;

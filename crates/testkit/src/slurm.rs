@@ -1,5 +1,5 @@
 //! A Slurm of one's own: slurmctld and several nodes on this machine, with everything in one directory and nothing left
-//! behind. Each node has a name and a machine-id of its own. Where all that runs on it only sleeps, each has its own measuring
+//! behind. Each node has a name, a machine-id and a monotonic clock of its own. Where all that runs on it only sleeps, each has its own measuring
 //! lock of Plimsoll, too; else nodes wait for each other as plimsolls of one machine do.
 
 use std::fmt::Write as _;
@@ -33,7 +33,10 @@ fn missing() -> Option<String> {
     if let Some(program) = wanted.iter().find(|program| !is_there(program)) {
         return Some(format!("there is no {program} (Debian: slurm-wlm)"));
     }
-    let spaces = Command::new("unshare").args(["--mount", "--uts", "true"]).stderr(Stdio::null()).status();
+    let spaces = Command::new("unshare")
+        .args(["--mount", "--uts", "--time", "--monotonic", "1", "true"])
+        .stderr(Stdio::null())
+        .status();
     (!spaces.is_ok_and(|status| status.success())).then(|| "no namespaces may be made here".to_owned())
 }
 
@@ -208,7 +211,11 @@ impl Cluster {
         // Low, so that what nodes do counts for no plimsoll on this machine as what others take of its cpus.
         let script =
             format!("hostname {node} && {own_lock}{own_id}exec nice -n 5 /usr/sbin/slurmd -D -N {node}");
-        command.args(["--mount", "--uts", "--propagation", "private", "sh", "-c", &script]);
+        // What two machines have been up for is not the same.
+        let place = self.nodes.iter().position(|known| known == node).unwrap_or_default();
+        let up_s = (1000 * (place + 1)).to_string();
+        command.args(["--mount", "--uts", "--time", "--monotonic", &up_s, "--propagation", "private"]);
+        command.args(["sh", "-c", &script]);
         self.daemon(node, command);
     }
 

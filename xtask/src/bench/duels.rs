@@ -50,7 +50,7 @@ pub(super) fn make(
     request: &Request,
     done: &mut dyn FnMut(Life) -> ControlFlow<()>,
 ) -> Result<()> {
-    Ok(duel(home, request, &Watch { metrics: None }, &tell, &StopSwitch::default(), done)?)
+    Ok(duel(home, request, &Watch::default(), &tell, &StopSwitch::default(), done)?)
 }
 
 pub(super) fn tell(event: Event<'_>) {

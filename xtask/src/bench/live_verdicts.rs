@@ -71,7 +71,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     if given.command == "calibrate" { calibrate(&given) } else { studies(&given) }
 }
 
-fn lines(file: &Path) -> Result<Vec<Value>> {
+pub(super) fn lines(file: &Path) -> Result<Vec<Value>> {
     if !file.exists() {
         return Ok(vec![]);
     }
@@ -81,7 +81,7 @@ fn lines(file: &Path) -> Result<Vec<Value>> {
         .collect()
 }
 
-fn add_line(file: &Path, line: &Value) -> Result<()> {
+pub(super) fn add_line(file: &Path, line: &Value) -> Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(file)?;
     file.write_all(format!("{line}\n").as_bytes())?;
     Ok(file.sync_all()?)

@@ -13,6 +13,7 @@ mod fleet_kills;
 mod hub;
 mod lab;
 mod line_search;
+mod live_lines;
 mod live_verdicts;
 mod lives;
 mod load_speed;
@@ -123,6 +124,11 @@ const ALL: &[Benchmark] = &[
         "line-search",
         "searches for load lines whose truth is known, simulated and in real time",
         line_search::run,
+    ),
+    (
+        "live-lines",
+        "load lines of real servers: how they scatter, and what they tell of equal and slower ones",
+        live_lines::run,
     ),
     ("hub", "a hub's pages at 10,000 bundles, one by one and with 200 readers a second", hub::run),
     (

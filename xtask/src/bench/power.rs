@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use lab::bench::{self, Data, Level};
+use lab::clients::Hosts;
 use lab::duel::{self, Side};
 use lab::servers::{Server, parse_argument};
 use lab::watch::Watch;
@@ -181,6 +182,7 @@ fn measure(home: &Home, asked: &Asked, workload: &str) -> Result<(Blocks, Blocks
                 server: Server::Selector(selector.clone()),
                 workers: None,
                 clients: 1,
+                client_hosts: Hosts::This,
                 settings: BTreeMap::new(),
                 profile: None,
                 seed: u64::from(block),

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::ArgAction;
 use clap::builder::BoolishValueParser;
 use lab::StopSwitch;
+use lab::clients::Hosts;
 use lab::study_run::{Request, run_study};
 use lab::watch::Watch;
 use report::{Report, Selection};
@@ -93,12 +94,13 @@ fn once(home: &Home, results: &Path) -> Result<(Duration, Vec<Found>)> {
         quick: false,
         only: Vec::new(),
         part: None,
+        client_hosts: Hosts::This,
         new: false,
         command: "cargo xtask bench quickstart".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let began = Instant::now();
-    run_study(home, &request, &Watch { metrics: None }, &duels::tell, &StopSwitch::default())?;
+    run_study(home, &request, &Watch::default(), &duels::tell, &StopSwitch::default())?;
     let took = began.elapsed();
     let report = Report::of_stores(&[&Store::open_read_only(results)?], &Selection::Latest)?;
     let study = report.studies.first().context("the study left no record")?;

@@ -45,6 +45,7 @@ fn one_server(home: &Home, selector: &str, seconds: u64) -> Result<Telemetry> {
         target: Some(target.clone()),
         replicas: Vec::new(),
         metrics: None,
+        agent: None,
     });
     let mut on_event = |event: Event<'_>| {
         if matches!(event, Event::Interval { .. }) {

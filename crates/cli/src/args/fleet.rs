@@ -45,12 +45,53 @@ pub(crate) struct PartArgs {
     /// [compare])
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = noise)]
     pub(crate) noise_max: Option<f64>,
+    /// Nodes for the clients of each block (clients in [load]), beside the one of its server
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) client_nodes: Option<u32>,
     /// Ctrl-C leaves the jobs running; `plimsoll fleet attach` watches them again
     #[arg(long)]
     pub(crate) leave_jobs: bool,
     /// Image of the manifests for Kubernetes
     #[arg(long, value_name = "IMAGE", default_value = "plimsoll:latest")]
     pub(crate) image: String,
+}
+
+/// What gives nodes to clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ClientScheduler {
+    /// A job of as many nodes, one for the server and what measures it
+    Slurm,
+}
+
+/// Where `bench` and `line` have their clients.
+#[derive(Debug, Args)]
+pub(crate) struct ClientNodesArgs {
+    /// Have the clients on nodes of their own, and the server and what measures it on another one
+    #[arg(long, value_enum, value_name = "SCHEDULER")]
+    pub(crate) on: Option<ClientScheduler>,
+    /// Nodes in all: one for the server, clients take turns on the others (default: one for each client)
+    #[arg(long, value_name = "N", requires = "on", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub(crate) nodes: Option<u32>,
+    /// The scheduler's partition
+    #[arg(long, value_name = "NAME", requires = "on")]
+    pub(crate) partition: Option<String>,
+    /// Features that nodes must have, in the scheduler's words
+    #[arg(long, value_name = "FEATURES", requires = "on")]
+    pub(crate) constraint: Option<String>,
+    /// Everything that takes longer is ended by the scheduler
+    #[arg(long, value_name = "DURATION", requires = "on", allow_hyphen_values = true, value_parser = super::duration)]
+    pub(crate) time_limit: Option<Duration>,
+}
+
+impl ClientNodesArgs {
+    pub(crate) fn wishes(&self) -> Wishes {
+        Wishes {
+            partition: self.partition.clone(),
+            constraint: self.constraint.clone(),
+            time_limit: self.time_limit,
+            ..Wishes::default()
+        }
+    }
 }
 
 fn noise(text: &str) -> Result<f64, String> {
@@ -70,6 +111,7 @@ impl PartArgs {
             constraint: self.constraint.clone(),
             time_limit: self.time_limit,
             calibrate: self.calibrate,
+            client_nodes: self.client_nodes,
             noise_max: self.noise_max,
         };
         own.or(study)

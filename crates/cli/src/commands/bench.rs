@@ -5,14 +5,18 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 use lab::bench::{Data, Level, Request, lines};
+use lab::clients::Hosts;
 use lab::plan::draw_seed;
 use lab::servers::{self, Server};
+use lab::watch::Watch;
 use lab::{Error, Event, OnServer};
 use sandbox::Home;
 use serde_json::Value;
 use store::Status;
+use telemetry::agent::Agent;
 
 use crate::args::{ArrivalsArg, BenchArgs, OnServerArgs};
+use crate::commands::fleet::Start;
 use crate::commands::hdr::HdrLog;
 use crate::commands::out::Out;
 use crate::commands::stop_on_signals;
@@ -22,7 +26,11 @@ use crate::show::{Plain, number};
 
 pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
     args.on.password.read()?;
-    let request = request(args)?;
+    let mut request = request(args)?;
+    request.on.client_hosts = match super::fleet::client_hosts(&args.on)? {
+        Start::Here(hosts) => hosts,
+        Start::OnNode(end) => return Ok(end),
+    };
     if args.on.seed.is_none() {
         tell!("seed {}", request.on.seed);
     }
@@ -46,7 +54,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<End, Failure> {
             failed_class.get_or_insert(class);
         }
     };
-    let attach = lab::watch::Watch::default();
+    let attach = watch(&args.on, &request.on)?;
     let ended = lab::bench::bench(
         &home,
         &request,
@@ -143,10 +151,24 @@ pub(crate) fn on_server(args: &OnServerArgs, is_shaped: bool, only_own: &str) ->
         server,
         workers: args.workers.map(usize::from),
         clients: args.clients,
+        client_hosts: Hosts::This,
         settings: args.set.iter().cloned().collect(),
         profile: args.profile,
         seed: args.seed.unwrap_or_else(draw_seed),
     })
+}
+
+/// Samplers, and the agent where one is asked for.
+pub(crate) fn watch(args: &OnServerArgs, on: &OnServer) -> Result<Watch, Failure> {
+    let Some(place) = &args.agent else { return Ok(Watch::default()) };
+    let Server::Url(target) = &on.server else {
+        return Err(Failure::Usage(
+            "--agent is for a server that runs elsewhere (--server URL): this one is on this machine".into(),
+        ));
+    };
+    let agent = Agent::by_ssh(place, target);
+    agent.check().map_err(Error::Server)?;
+    Ok(Watch { agent: Some(agent), ..Watch::default() })
 }
 
 /// The options given, if the workload has them.

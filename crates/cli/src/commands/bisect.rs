@@ -35,7 +35,7 @@ pub(crate) fn bisect(args: &BisectArgs) -> Result<End, Failure> {
     let stop = stop_on_signals()?;
     let shown = Plain::new();
     let told = |told: &Told| tell!("{}", line(told, &described));
-    let attach = lab::watch::Watch { metrics: None };
+    let attach = lab::watch::Watch::default();
     let outcome = search(&home, &request, &attach, &|event: Event<'_>| shown.event(&event), &stop, &told);
     shown.finish();
     if let Err(lab::Error::Interrupted) = &outcome {

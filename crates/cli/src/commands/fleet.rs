@@ -1,11 +1,14 @@
 //! `plimsoll fleet`, and `plimsoll run --on`.
 
+use lab::clients::Hosts;
+use lab::fleet::allocation::{Allocation, entering};
+use lab::fleet::slurm::NO_SLURM;
 use lab::fleet::{self, Order, Place};
 use lab::study_run::{Outcome, Request};
 use lab::{Error, Event};
 use sandbox::Home;
 
-use crate::args::{FleetArgs, FleetCommand, FleetStudy};
+use crate::args::{FleetArgs, FleetCommand, FleetStudy, OnServerArgs};
 use crate::commands::{print, print_data, stop_on_signals};
 use crate::exit::{End, Failure};
 use crate::show::{Align, Plain, Table};
@@ -26,7 +29,7 @@ pub(crate) fn fleet(args: &FleetArgs, command: String) -> Result<End, Failure> {
         FleetCommand::Task { desk } => {
             let stop = stop_on_signals()?;
             let plain = Plain::new();
-            let attach = lab::watch::Watch { metrics: None };
+            let attach = lab::watch::Watch::default();
             let observer = |event: Event<'_>| plain.event(&event);
             let made = fleet::task(&Home::find()?, desk, VERSION, &attach, &observer, &stop);
             plain.finish();
@@ -59,6 +62,7 @@ fn attach(which: &FleetStudy, leaves_jobs: bool, command: String) -> Result<End,
         quick: known.quick,
         only: Vec::new(),
         part: None,
+        client_hosts: Hosts::This,
         new: false,
         command,
         version: VERSION.to_owned(),
@@ -72,6 +76,45 @@ fn attach(which: &FleetStudy, leaves_jobs: bool, command: String) -> Result<End,
 pub(crate) fn executable() -> Result<std::path::PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|error| Failure::Other(anyhow::Error::new(error).context("where this program is")))
+}
+
+/// Where a command with clients on nodes goes on.
+pub(crate) enum Start {
+    /// In this process, with its clients there.
+    Here(Hosts),
+    /// It was made by a process on a node, which ended so.
+    OnNode(End),
+}
+
+/// Without `--on` clients are processes of this machine. With it this command is made again on the first node of a job,
+/// unless that is where it runs already.
+pub(crate) fn client_hosts(on: &OnServerArgs) -> Result<Start, Failure> {
+    let wanted = &on.client_nodes;
+    if wanted.on.is_none() {
+        return Ok(Start::Here(Hosts::This));
+    }
+    if on.clients < 2 {
+        return Err(Failure::Usage("--on slurm is for several clients: --clients 2 at least".into()));
+    }
+    if let Some(allocation) = Allocation::current()? {
+        return Ok(Start::Here(Hosts::Nodes(allocation)));
+    }
+    if wire::Target::parse(&on.server).is_ok_and(|target| !target.password.is_empty()) {
+        return Err(Failure::Usage(
+            "the password in the URL would stand in command lines on the nodes: leave it out of the URL, and give it by \
+             PLIMSOLL_PASSWORD or --password-file"
+                .into(),
+        ));
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let nodes = wanted.nodes.unwrap_or(on.clients + 1);
+    let mut command = entering(&executable()?, &arguments, nodes, &wanted.wishes())?;
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::Server(format!("there is no `{program}` here: {NO_SLURM}")),
+        _ => Error::Server(format!("{program} cannot be started: {error}")),
+    })?;
+    Ok(Start::OnNode(End::OfTool(status.code().map_or(1, |code| code as u8))))
 }
 
 fn status(which: &FleetStudy) -> Result<End, Failure> {

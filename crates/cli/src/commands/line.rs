@@ -8,7 +8,8 @@ use sandbox::Home;
 use store::Line;
 
 use crate::args::LineArgs;
-use crate::commands::bench::on_server;
+use crate::commands::bench::{on_server, watch};
+use crate::commands::fleet::Start;
 use crate::commands::out::Out;
 use crate::commands::stop_on_signals;
 use crate::exit::{End, Failure, output};
@@ -17,8 +18,12 @@ use crate::show::{Plain, number};
 
 pub(crate) fn line(args: &LineArgs, command: String) -> Result<End, Failure> {
     args.on.password.read()?;
-    let request = request(args, command)?;
+    let mut request = request(args, command)?;
     request.asked.check()?;
+    request.on.client_hosts = match super::fleet::client_hosts(&args.on)? {
+        Start::Here(hosts) => hosts,
+        Start::OnNode(end) => return Ok(end),
+    };
     if args.on.seed.is_none() {
         tell!("seed {}", request.on.seed);
     }
@@ -27,7 +32,7 @@ pub(crate) fn line(args: &LineArgs, command: String) -> Result<End, Failure> {
     let mut json = args.json.as_deref().map(Out::create).transpose()?;
     let to_stdout = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
     let plain = Plain::without_runs();
-    let attach = lab::watch::Watch::default();
+    let attach = watch(&args.on, &request.on)?;
     let found = lab::line::line(&home, &request, &attach, &|event: Event<'_>| plain.event(&event), &stop);
     plain.clear();
     let found = found?;

@@ -65,6 +65,12 @@ pub(crate) fn dispatch(given: Vec<OsString>) -> Result<End, Failure> {
         Command::Submit(args) => hub::submit(&args),
         Command::Rerun(args) => rerun::rerun(&args, &line),
         Command::Bench(args) => bench::bench(&args),
+        Command::Agent { endpoint } => {
+            let (mut told, mut say) = (io::stdin().lock(), io::stdout().lock());
+            telemetry::agent::serve(&endpoint, env!("CARGO_PKG_VERSION"), &mut told, &mut say)
+                .map_err(output)?;
+            Ok(End::Done)
+        }
         Command::LoadClient => Ok(lab::clients::serve().map(|()| End::Done)?),
         Command::Line(args) => line::line(&args, line),
         Command::Workloads(args) => workloads::workloads(&args),

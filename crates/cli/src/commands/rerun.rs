@@ -81,7 +81,7 @@ pub(crate) fn rerun(args: &RerunArgs, command: &str) -> Result<End, Failure> {
     let stop = stop_on_signals()?;
     let is_spent = budget.map(|budget| press_after(budget, &stop));
     let home = Home::find()?;
-    let attach = lab::watch::Watch { metrics: None };
+    let attach = lab::watch::Watch::default();
     let outcome = run_shown(&home, &request, &attach, &stop);
     let failed = match outcome {
         Ok(outcome) => outcome.failed,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use ::report::{Report, Selection, StudyReport, VerdictView};
+use lab::clients::Hosts;
 use lab::study_run::{Outcome, Outline, Request, outline, run_study};
 use lab::{Attach, Error, Event, StopSwitch};
 use sandbox::Home;
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
         quick: args.quick,
         only: args.only.clone(),
         part: args.part.block.clone(),
+        client_hosts: Hosts::This,
         new: args.new,
         command,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -51,7 +53,7 @@ pub(crate) fn run(args: &RunArgs, command: String) -> Result<End, Failure> {
         return conclude(&args.results, &name, &outcome?, (&args.gate, &own_gates), check);
     }
     let stop = stop_on_signals()?;
-    let attach = lab::watch::Watch { metrics: args.metrics.map(serve).transpose()? };
+    let attach = lab::watch::Watch { metrics: args.metrics.map(serve).transpose()?, agent: None };
     let outcome = run_shown(&home, &request, &attach, &stop);
     if let Err(Error::Interrupted) = &outcome {
         let file = args.results.join(store::FILE_NAME);

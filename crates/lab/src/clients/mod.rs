@@ -1,11 +1,13 @@
-//! Client processes for one server: this binary again (`plimsoll load-client`), fed through its standard input. What they
-//! are told, the password of the server included, goes through that pipe and stands in no command line and no
-//! environment. A client whose input ends ends itself, so that none outlives this process however it ends.
+//! Client processes for one server, on this machine or on nodes of a job of Slurm: this binary again (`plimsoll
+//! load-client`), fed through its standard input. What they are told, the password of the server included, goes through that
+//! pipe and stands in no command line and no environment. A client whose input ends ends itself, so that none outlives this
+//! process however it ends.
 
 mod serve;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufReader, Read};
+use std::net::IpAddr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -21,6 +23,7 @@ use workload::{Configured, Dialect, Totals, ids};
 
 pub use self::serve::serve;
 use crate::error::Error;
+use crate::fleet::allocation::Allocation;
 use crate::provision::{Provisioned, dialect_of, introduce};
 use crate::run::Order;
 use crate::workloads::Elsewhere;
@@ -36,6 +39,75 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 const LAST_WORDS_BYTES: usize = 2_000;
 /// Numbers that clients which were lost may have taken since.
 const IDS_LOST: u64 = 1 << 26;
+
+/// Where client processes live.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Hosts {
+    /// On this machine.
+    #[default]
+    This,
+    /// On the other nodes of a job.
+    Nodes(Allocation),
+}
+
+impl Hosts {
+    /// Where the server of a run's own must listen so that they reach it; `None`: its socket does.
+    pub(crate) fn server_address(&self) -> Option<IpAddr> {
+        match self {
+            Hosts::This => None,
+            Hosts::Nodes(allocation) => Some(allocation.address()),
+        }
+    }
+
+    /// Where they are, behind their number.
+    fn named(&self) -> String {
+        match self {
+            Hosts::This => String::new(),
+            Hosts::Nodes(allocation) => format!(" on {}", allocation.clients().join(", ")),
+        }
+    }
+
+    /// How clients connect to the server.
+    fn target(&self, server: &Provisioned<'_>) -> Result<Target, Error> {
+        let Some(address) = self.server_address() else { return Ok(server.target.clone()) };
+        let over_tcp =
+            server.sandbox().and_then(|sandbox| sandbox.tcp_target(server.target.database.as_deref()));
+        let target = over_tcp.unwrap_or_else(|| server.target.clone());
+        let is_reached = match &target.endpoint {
+            Endpoint::Unix(_) => false,
+            Endpoint::Tcp { host, .. } => {
+                let is_loopback =
+                    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+                !is_loopback || address.is_loopback()
+            }
+        };
+        if is_reached {
+            return Ok(target);
+        }
+        Err(Error::Usage(
+            "clients on other nodes do not reach a server that listens on this machine alone: name a build, which gets a \
+             sandbox with an address, or a URL with the host by which the nodes know it"
+                .into(),
+        ))
+    }
+
+    /// What starts a client.
+    fn launch(&self, client: u64) -> Result<Command, Error> {
+        match self {
+            Hosts::This => {
+                // The very file that runs, whatever lies by its name meanwhile.
+                let mut command = Command::new("/proc/self/exe");
+                command.arg0("plimsoll");
+                Ok(command)
+            }
+            Hosts::Nodes(allocation) => {
+                let program = std::env::current_exe()
+                    .map_err(|error| Error::Run(format!("where this program is: {error}")))?;
+                Ok(allocation.step(client, &program))
+            }
+        }
+    }
+}
 
 /// What a client is told first.
 #[derive(Serialize, Deserialize)]
@@ -166,6 +238,7 @@ pub(crate) struct Clients {
     clients: Vec<Client>,
     processes: Vec<Arc<Running>>,
     classes: Vec<String>,
+    hosts: Hosts,
     is_one_lost: bool,
 }
 
@@ -185,10 +258,12 @@ impl Clients {
                 Dialect { engine, ..introduce(&server.target)?.1 }
             }
         };
+        let target = order.client_hosts.target(server)?;
         let mut all = Clients {
             clients: Vec::new(),
             processes: Vec::new(),
             classes: server.made.configured.statement_classes(),
+            hosts: order.client_hosts.clone(),
             is_one_lost: false,
         };
         for client in 0..order.clients {
@@ -199,11 +274,11 @@ impl Clients {
                 content_sha256: order.workload.content_sha256().map(str::to_owned),
                 options: order.options.clone(),
                 dialect: dialect.clone(),
-                target: server.target.clone(),
+                target: target.clone(),
                 client: client.into(),
                 clients: order.clients.into(),
             };
-            all.add(&setup)?;
+            all.add(&setup, order.client_hosts)?;
         }
         for client in &mut all.clients {
             match receive::<Ready>(&mut client.answers) {
@@ -218,11 +293,11 @@ impl Clients {
         Ok(Some(all))
     }
 
-    fn add(&mut self, setup: &Setup) -> Result<(), Error> {
+    fn add(&mut self, setup: &Setup, hosts: &Hosts) -> Result<(), Error> {
         let cannot = |error: std::io::Error| Error::Run(format!("starting a client process failed: {error}"));
-        // The very file that runs, whatever lies by its name meanwhile. Signals of the terminal are this process's.
-        let mut child = Command::new("/proc/self/exe")
-            .arg0("plimsoll")
+        let mut command = hosts.launch(setup.client)?;
+        // Signals of the terminal are this process's.
+        let mut child = command
             .arg(COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -230,7 +305,19 @@ impl Clients {
             .process_group(0)
             .spawn()
             .map_err(cannot)?;
-        let name = format!("client {} of {} (process {})", setup.client + 1, setup.clients, child.id());
+        let name = match hosts {
+            Hosts::This => {
+                format!("client {} of {} (process {})", setup.client + 1, setup.clients, child.id())
+            }
+            Hosts::Nodes(allocation) => {
+                format!(
+                    "client {} of {} on {}",
+                    setup.client + 1,
+                    setup.clients,
+                    allocation.node(setup.client)
+                )
+            }
+        };
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let words = Arc::new(Mutex::new(VecDeque::new()));
         let heard = words.clone();
@@ -257,8 +344,12 @@ impl Clients {
         Ok(())
     }
 
+    /// Of those whose use of this machine is not what others take of it.
     pub(crate) fn pids(&self) -> Vec<u32> {
-        self.processes.iter().map(|process| process.pid).collect()
+        match self.hosts {
+            Hosts::This => self.processes.iter().map(|process| process.pid).collect(),
+            Hosts::Nodes(_) => Vec::new(),
+        }
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -317,7 +408,7 @@ impl Clients {
         let within = clocks().map(|clock| clock.within_ns).max().unwrap_or(0) as f64 / 1e3;
         let lag_ms = result.steps.iter().map(|step| step.client.start_lag_ms).fold(0.0, f64::max);
         vec![
-            ("clients".to_owned(), format!("{} processes", self.clients.len())),
+            ("clients".to_owned(), format!("{} processes{}", self.clients.len(), self.hosts.named())),
             (
                 "client_clocks".to_owned(),
                 format!("offsets from {low:+.0} to {high:+.0} us, each known within {within:.0} us"),

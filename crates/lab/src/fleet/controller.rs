@@ -59,6 +59,7 @@ pub fn run_fleet(
             "--only and --block do not go with --on: a fleet makes whole blocks, and all of them".into(),
         ));
     }
+    clients_are_possible(&order.wishes, &body)?;
     slurm::commands()?;
     let mut store = Store::open(&request.results)?;
     let _results = take_results(&request.results)?;
@@ -139,6 +140,27 @@ fn bound_of(order: &Order, body: &Body, begun: &Begun, observer: Observer<'_>) -
     }
 }
 
+/// Refuses nodes for clients that the study does not have.
+fn clients_are_possible(wishes: &Wishes, body: &Body) -> Result<(), Error> {
+    let (nodes, clients) = (wishes.client_nodes.unwrap_or(0), body.load.clients);
+    let refuse = |why: String| Err(Error::Usage(format!("--client-nodes {nodes}: {why}")));
+    if nodes == 0 {
+        return Ok(());
+    }
+    if clients < 2 {
+        return refuse(
+            "the study has one client: `clients` in [load] says how many share the sessions".into(),
+        );
+    }
+    if nodes > clients {
+        return refuse(format!("the study has {clients} clients: ask for as many nodes or fewer"));
+    }
+    if body.axes.replicas.iter().any(|choice| !choice.servers.is_empty()) {
+        return refuse("replicas follow a server on its own machine: leave one of the two out".into());
+    }
+    Ok(())
+}
+
 /// What the tasks are told: the fleet that there is, with the wishes of this command, or a new one.
 fn fleet_of(
     request: &Request,
@@ -167,6 +189,7 @@ fn fleet_of(
         constraint: wishes.constraint,
         time_limit_s: wishes.time_limit.map(|limit| limit.as_secs()),
         calibrate_s: wishes.calibrate.map(|budget| budget.as_secs()),
+        client_nodes: wishes.client_nodes,
         noise_max: wishes.noise_max,
         bound,
     })

@@ -34,6 +34,8 @@ pub struct Fleet {
     #[serde(default)]
     pub calibrate_s: Option<u64>,
     #[serde(default)]
+    pub client_nodes: Option<u32>,
+    #[serde(default)]
     pub noise_max: Option<f64>,
     /// What follows from it for this study; `None`: nodes are taken as they are.
     #[serde(default)]
@@ -49,6 +51,7 @@ impl Fleet {
             constraint: self.constraint.clone(),
             time_limit: self.time_limit_s.map(Duration::from_secs),
             calibrate: self.calibrate_s.map(Duration::from_secs),
+            client_nodes: self.client_nodes,
             noise_max: self.noise_max,
         }
     }

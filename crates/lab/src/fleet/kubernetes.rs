@@ -155,6 +155,7 @@ mod tests {
             quick: false,
             only: vec![],
             part: None,
+            client_hosts: crate::clients::Hosts::This,
             new: false,
             command: String::new(),
             version: "1".to_owned(),

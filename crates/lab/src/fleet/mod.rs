@@ -5,6 +5,7 @@
 //! from the tasks' results files, which it takes over into the user's (`store::Store::import`, each run once). So it can die
 //! at any moment, and whoever begins again goes on.
 
+pub mod allocation;
 mod controller;
 pub mod desk;
 pub mod kubernetes;
@@ -34,11 +35,18 @@ pub struct Wishes {
     pub time_limit: Option<Duration>,
     /// How long a node that nothing is known of is calibrated before its first block; 0: it is not.
     pub calibrate: Option<Duration>,
+    /// Nodes for the clients of each block, beside the server's; 0: they are processes of that one.
+    pub client_nodes: Option<u32>,
     /// A node on which the study tells no difference below this is set aside: 0.05 is 5 %.
     pub noise_max: Option<f64>,
 }
 
 impl Wishes {
+    /// Nodes that a block takes.
+    pub(crate) fn nodes_of_block(&self) -> u32 {
+        1 + self.client_nodes.unwrap_or(0)
+    }
+
     /// These, and of `other` what these do not name.
     pub fn or(self, other: &Wishes) -> Wishes {
         Wishes {
@@ -48,6 +56,7 @@ impl Wishes {
             constraint: self.constraint.or_else(|| other.constraint.clone()),
             time_limit: self.time_limit.or(other.time_limit),
             calibrate: self.calibrate.or(other.calibrate),
+            client_nodes: self.client_nodes.or(other.client_nodes),
             noise_max: self.noise_max.or(other.noise_max),
         }
     }

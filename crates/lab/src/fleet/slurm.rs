@@ -11,7 +11,7 @@ use super::Wishes;
 use crate::error::Error;
 
 /// What to do where a command of Slurm is not there.
-const NO_SLURM: &str = "install Slurm's commands (Debian: slurm-client), run this on a machine of the cluster, or share the \
+pub const NO_SLURM: &str = "install Slurm's commands (Debian: slurm-client), run this on a machine of the cluster, or share the \
                         blocks out by hand: `--block 1/2` here, `--block 2/2` there";
 
 /// How a task of the queue stands.
@@ -40,7 +40,7 @@ pub struct Queued {
 }
 
 /// Runs a command of Slurm. `Err`: it is not there, or said no; in its words.
-fn asked(program: &str, arguments: &[String], input: &str) -> Result<String, Error> {
+pub(super) fn asked(program: &str, arguments: &[String], input: &str) -> Result<String, Error> {
     let output = spawn(program, arguments, input)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() {
@@ -206,6 +206,14 @@ fn wanted(lines: &[NodeLine], wishes: &Wishes) -> Result<Vec<String>, String> {
             states.join(", ")
         ));
     }
+    let needed = wishes.nodes_of_block();
+    if needed as usize > usable.len() {
+        return Err(format!(
+            "a block with its clients takes {needed} nodes, and partition {partition} has {} that can run it: ask for \
+             fewer nodes for clients",
+            usable.len()
+        ));
+    }
     if let Some(nodes) = wishes.nodes.filter(|nodes| *nodes as usize > usable.len()) {
         return Err(format!(
             "--nodes {nodes}: partition {partition} has {} nodes that can run it: ask for as many or fewer",
@@ -215,8 +223,8 @@ fn wanted(lines: &[NodeLine], wishes: &Wishes) -> Result<Vec<String>, String> {
     Ok(usable)
 }
 
-/// What both `sbatch` and `srun` are told of the wishes.
-fn of_wishes(wishes: &Wishes) -> Vec<String> {
+/// What all of Slurm's commands that ask for nodes are told of the wishes.
+pub(super) fn of_wishes(wishes: &Wishes) -> Vec<String> {
     let mut flags = Vec::new();
     if let Some(partition) = &wishes.partition {
         flags.push(format!("--partition={partition}"));
@@ -257,8 +265,10 @@ pub fn submit(array: &Array<'_>, wishes: &Wishes) -> Result<u64, Error> {
 
 fn submission(array: &Array<'_>, wishes: &Wishes) -> Vec<String> {
     let tasks: Vec<String> = array.tasks.iter().map(u32::to_string).collect();
-    let throttle = wishes.nodes.map_or_else(String::new, |nodes| format!("%{nodes}"));
-    let mut flags = words(&["--parsable", "--nodes=1", "--exclusive", "--requeue", "--open-mode=append"]);
+    let of_block = wishes.nodes_of_block();
+    let throttle = wishes.nodes.map_or_else(String::new, |nodes| format!("%{}", (nodes / of_block).max(1)));
+    let mut flags = words(&["--parsable", "--exclusive", "--requeue", "--open-mode=append"]);
+    flags.push(format!("--nodes={of_block}"));
     flags.push(format!("--job-name={}", array.name));
     flags.push(format!("--array={}{throttle}", tasks.join(",")));
     flags.push(format!("--output={}", array.output.display()));
@@ -400,6 +410,8 @@ mod tests {
         refused(wish(None, Some("zen5"), None), &["--constraint zen5", "nvme, zen4"]);
         refused(wish(Some("old"), Some("zen4"), None), &["it has none"]);
         refused(wish(None, None, Some(9)), &["--nodes 9", "2 nodes that can run it"]);
+        let wide = Wishes { client_nodes: Some(2), ..wish(None, None, None) };
+        refused(wide, &["takes 3 nodes", "has 2 that can run it"]);
         let down = node_lines("lab|lab*|n1|down*|(null)\n");
         assert!(wanted(&down, &wish(None, None, None)).unwrap_err().contains("n1 is down*"));
         assert!(wanted(&[], &wish(None, None, None)).is_err());
@@ -453,6 +465,11 @@ mod tests {
             "--output=/s/log/%A_%a.out",
         ] {
             assert!(flags.iter().any(|known| known == flag), "{flag} is not in {flags:?}");
+        }
+        wishes.client_nodes = Some(1);
+        let with_clients = submission(&array, &wishes);
+        for flag in ["--nodes=2", "--array=1,2,7%2"] {
+            assert!(with_clients.iter().any(|known| known == flag), "{flag} is not in {with_clients:?}");
         }
         let array = Array { aside: &BTreeSet::new(), ..array };
         let plain = submission(&array, &wish(None, None, None));

@@ -7,8 +7,10 @@ use sandbox::Home;
 use serde::{Deserialize, Serialize};
 use store::Store;
 
+use super::allocation::Allocation;
 use super::desk::{Desk, Ended, Fleet, Started};
 use super::quiet;
+use crate::clients::Hosts;
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
 use crate::observe::Observer;
@@ -95,8 +97,17 @@ fn make(
     // The study as it was planned: this block is the one that the controller means.
     let row = desk.study()?;
     Store::open(dir)?.add_study(&row)?;
+    let client_hosts = match fleet.client_nodes {
+        None | Some(0) => Hosts::This,
+        Some(_) => Hosts::Nodes(Allocation::current()?.ok_or_else(|| {
+            Error::Usage(
+                "Slurm does not tell this task of its job's nodes: its clients cannot be started".into(),
+            )
+        })?),
+    };
     let request = Request {
         study,
+        client_hosts,
         results: dir.to_owned(),
         quick: fleet.quick,
         only: Vec::new(),
@@ -218,6 +229,7 @@ mod tests {
             constraint: None,
             time_limit_s: None,
             calibrate_s: None,
+            client_nodes: None,
             noise_max: None,
             bound: None,
         }

@@ -362,6 +362,8 @@ fn read_fleet(mut table: Table<'_>, problems: &mut Problems) -> Wishes {
         table.get("time_limit").and_then(|item| item.duration(problems)).map(|limit| limit.value);
     let calibrate =
         table.get("calibrate").and_then(|item| item.duration(problems)).map(|budget| budget.value);
+    let client_nodes = table.get("client_nodes").and_then(|item| item.count::<u32>(problems, 1));
+    let client_nodes = client_nodes.map(|nodes| nodes.value);
     let noise_max = table.get("noise_max").and_then(|item| item.number(problems));
     if let Some(at) = noise_max.as_ref().filter(|at| !(at.value > 0.0 && at.value < 1.0)) {
         let message = format!("a noise of {} is not possible", at.value);
@@ -369,7 +371,16 @@ fn read_fleet(mut table: Table<'_>, problems: &mut Problems) -> Wishes {
     }
     let noise_max = noise_max.map(|at| at.value);
     table.finish(problems);
-    Wishes { is_on: on.is_some(), nodes, partition, constraint, time_limit, calibrate, noise_max }
+    Wishes {
+        is_on: on.is_some(),
+        nodes,
+        partition,
+        constraint,
+        time_limit,
+        calibrate,
+        client_nodes,
+        noise_max,
+    }
 }
 
 /// What the report shall show. It decides nothing of what is measured, and so is no part of the study's meaning.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use sandbox::Build;
+use sandbox::{Build, Listen};
 use store::{INTERVENE, Purpose, RunStart, Status, Store};
 
 use super::Work;
@@ -267,6 +267,9 @@ impl Work<'_> {
             if pass.purpose == Purpose::Locks {
                 spec.settings.extend(crate::locks::settings(build));
             }
+            if let Some(address) = self.request.client_hosts.server_address() {
+                spec.listen = Listen::At(address);
+            }
             Ok(spec)
         })?;
         let (place, replicas) = match replicas {
@@ -279,6 +282,7 @@ impl Work<'_> {
         let timed = self.body.timed.iter().map(|timed| Moment::of(timed, subject.flavor()));
         let order = Order {
             clients: self.body.load.clients,
+            client_hosts: &self.request.client_hosts,
             home: self.home,
             server_name: self.plan.servers[cell.server].name.clone(),
             flavor: subject.flavor(),

@@ -19,6 +19,7 @@ pub(crate) use self::outline::run_length;
 pub use self::outline::{Outline, outline};
 pub use self::part::Part;
 use crate::cells::{Controlled, SettingsNotes};
+use crate::clients::Hosts;
 use crate::ending::{self, Ended, Next};
 use crate::error::Error;
 use crate::hooks::Attach;
@@ -43,6 +44,8 @@ pub struct Request {
     pub only: Vec<(String, String)>,
     /// Only these blocks: somebody else makes the others, from the same plan.
     pub part: Option<Part>,
+    /// Where the clients of its runs are, where it has several.
+    pub client_hosts: Hosts,
     /// Begin anew although there is an unfinished or finished one.
     pub new: bool,
     /// The command line, without secrets.

@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
 use super::{Answer, Client, ClockAgreement, Line, Order, receive};
@@ -17,8 +17,8 @@ use crate::worker::Report;
 
 /// Questions about the clock: the one that was answered fastest tells most.
 const CLOCK_QUESTIONS: u32 = 8;
-/// Clocks that disagree by more than this, beyond what the answers took, are not one clock.
-const CLOCK_DISAGREEMENT_MAX: Duration = Duration::from_millis(1);
+/// Clients that answer slower than this even at their fastest cannot be told to begin together.
+const CLOCK_WITHIN_MAX: Duration = Duration::from_millis(50);
 /// How often the leader looks whether clients must be told to halt, and whether they are alive.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -34,8 +34,8 @@ pub struct Ran {
 /// the factory that they have.
 ///
 /// # Errors
-/// As those of [`crate::run`]; a client that is lost before the first step begins, or whose clock is another one. A client
-/// that is lost later ends the step with that reason.
+/// As those of [`crate::run`]; a client that is lost before the first step begins, or is too far away to begin with the
+/// others. A client that is lost later ends the step with that reason.
 pub fn run_on_clients(
     plan: &LoadPlan,
     classes: Vec<String>,
@@ -64,6 +64,7 @@ pub fn run_on_clients(
             heard: AtomicU64::new(Moment::now().nanos_since(Moment::START)),
             is_halted: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
+            clock: OnceLock::new(),
         });
         voices.push(&mut **answers);
     }
@@ -181,15 +182,15 @@ fn agree(line: &Line<'_>, voice: &mut dyn BufRead) -> Result<ClockAgreement, Loa
         }
     }
     let best = best.unwrap_or(ClockAgreement { offset_ns: 0, within_ns: 0 });
-    if best.offset_ns.unsigned_abs() > best.within_ns + CLOCK_DISAGREEMENT_MAX.as_nanos() as u64 {
+    if best.within_ns > CLOCK_WITHIN_MAX.as_nanos() as u64 {
         return Err(LoadError::Plan(format!(
-            "the clock of {} shows {:.1} ms more than this process's: clients must read the same CLOCK_MONOTONIC (no time \
-             namespace of their own)",
+            "{} took {:.0} ms to answer at its fastest, so what its clock shows is not known well enough to begin together: \
+             it gets no cpu, or the way to it is too slow",
             line.name,
-            best.offset_ns as f64 / 1e6
+            2.0 * best.within_ns as f64 / 1e6
         )));
     }
-    Ok(best)
+    Ok(*line.clock.get_or_init(|| best))
 }
 
 /// Passes on what a client tells, until it takes its leave.
@@ -205,7 +206,7 @@ fn listen(
         match answer {
             Ok(Some(Answer::Report(report))) => {
                 // The coordinator is gone only when the load is over.
-                let _ = reports.send(report);
+                let _ = reports.send(report.on_clock(-line.clock_more_ns()));
             }
             Ok(Some(Answer::Ending { reason })) => shared.end_with(reason),
             Ok(Some(Answer::Refusal { text })) => shared.set_last_refusal(text),

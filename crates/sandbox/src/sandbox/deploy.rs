@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -205,7 +205,12 @@ fn plan(home: &Home, spec: &Spec, dir: &Path, new: &Path) -> Result<Record, Erro
     let port = match spec.listen {
         Listen::SocketOnly => None,
         Listen::Port(port) => Some(port),
-        Listen::FreePort => Some(free_port(home, &spec.name)?),
+        Listen::FreePort => Some(free_port(home, &spec.name, Ipv4Addr::LOCALHOST.into())?),
+        Listen::At(address) => Some(free_port(home, &spec.name, address)?),
+    };
+    let address = match spec.listen {
+        Listen::At(address) => Some(address),
+        Listen::SocketOnly | Listen::Port(_) | Listen::FreePort => None,
     };
     let mut outside = Vec::new();
     let place = spec.storage.as_ref().map(|s| s.place()).transpose()?.flatten();
@@ -239,6 +244,7 @@ fn plan(home: &Home, spec: &Spec, dir: &Path, new: &Path) -> Result<Record, Erro
         of_run: spec.life == Life::Run,
         ready: false,
         port,
+        address,
         password: if port.is_some() { random_password()? } else { String::new() },
         datadir,
         run_dir,
@@ -260,14 +266,14 @@ fn plan(home: &Home, spec: &Spec, dir: &Path, new: &Path) -> Result<Record, Erro
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// A port that no sandbox of this home has, running or not, and that nobody listens on.
-fn free_port(home: &Home, name: &str) -> Result<u16, Error> {
+fn free_port(home: &Home, name: &str, address: IpAddr) -> Result<u16, Error> {
     let taken: Vec<u16> = record::all(home).filter_map(|record| record.port).collect();
     let count = u32::from(PORTS.end - PORTS.start);
     // Each name begins elsewhere, so that two that are deployed at once do not meet.
     let begin = record::hash(home, name) % count;
     (0..count)
         .map(|i| PORTS.start + ((begin + i) % count) as u16)
-        .find(|port| !taken.contains(port) && TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .find(|port| !taken.contains(port) && TcpListener::bind((address, *port)).is_ok())
         .ok_or_else(|| Error::Busy {
             what: "every port for sandboxes (20000 to 31999)".to_owned(),
             holder: None,
@@ -276,11 +282,27 @@ fn free_port(home: &Home, name: &str) -> Result<u16, Error> {
 
 /// Whether a port can be listened on, told before the server tries.
 pub(super) fn check_port(record: &Record, port: u16) -> Result<(), Error> {
-    TcpListener::bind(("127.0.0.1", port)).map(|_| ()).map_err(|e| Error::Start {
+    let address = record.address();
+    TcpListener::bind((address, port)).map(|_| ()).map_err(|e| Error::Start {
         build: record.build.name(),
-        why: format!("port {port} on 127.0.0.1 cannot be used ({e}): choose another --port"),
+        why: format!("port {port} on {address} cannot be used ({e}): choose another --port"),
         log: String::new(),
     })
+}
+
+/// An administrator of the MySQL family that comes from `host`, in the place of one that there may be.
+fn administrator(host: &str, password: &str, is_modern: bool) -> Vec<String> {
+    let mut statements = if is_modern {
+        vec![format!("DROP USER IF EXISTS 'root'@'{host}'")]
+    } else {
+        vec![
+            format!("DELETE FROM mysql.user WHERE User = 'root' AND Host = '{host}'"),
+            "FLUSH PRIVILEGES".to_owned(),
+        ]
+    };
+    statements.push(format!("CREATE USER 'root'@'{host}' IDENTIFIED BY '{password}'"));
+    statements.push(format!("GRANT ALL PRIVILEGES ON *.* TO 'root'@'{host}' WITH GRANT OPTION"));
+    statements
 }
 
 /// 128 random bits in hex.
@@ -337,6 +359,9 @@ impl Sandbox {
         }
         if self.record.tls {
             tls::make(&self.dir.join("tls"), self.record.ids)?;
+        }
+        if self.record.address.is_some() && self.record.build.flavor == Flavor::Postgres {
+            postgres::write_rules(&self.record, &self.dir)?;
         }
         match &spec.snapshot {
             Some(snapshot) => {
@@ -418,18 +443,10 @@ impl Sandbox {
                 } else {
                     Version(5, 7, 8, 0)
                 };
-                let mut statements: Vec<String> = if self.record.build.numbers() >= modern {
-                    vec!["DROP USER IF EXISTS 'root'@'127.0.0.1'".to_owned()]
-                } else {
-                    vec![
-                        "DELETE FROM mysql.user WHERE User = 'root' AND Host = '127.0.0.1'".to_owned(),
-                        "FLUSH PRIVILEGES".to_owned(),
-                    ]
-                };
-                statements.push(format!("CREATE USER 'root'@'127.0.0.1' IDENTIFIED BY '{password}'"));
-                statements
-                    .push("GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION".to_owned());
-                statements
+                let is_modern = self.record.build.numbers() >= modern;
+                let from = ["127.0.0.1", "%"];
+                let from = if self.record.address.is_some() { &from[..] } else { &from[..1] };
+                from.iter().flat_map(|host| administrator(host, password, is_modern)).collect()
             }
         };
         self.tell(&statements)

@@ -361,7 +361,8 @@ impl Sandbox {
 
     /// The same over TCP, when it has a port; over TLS when the sandbox offers it.
     pub fn tcp_target(&self, database: Option<&str>) -> Option<wire::Target> {
-        let endpoint = wire::Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: self.record.port? };
+        let endpoint =
+            wire::Endpoint::Tcp { host: self.record.address().to_string(), port: self.record.port? };
         let password = wire::Secret::new(self.record.password.clone());
         let tls = if self.record.tls { wire::TlsMode::VerifyCa } else { wire::TlsMode::Disabled };
         Some(wire::Target { endpoint, password, tls, tls_ca: self.tls_ca(), ..self.target(database) })

@@ -117,7 +117,7 @@ pub(crate) fn arguments(record: &Record, dir: &Path) -> Vec<OsString> {
     match record.port {
         Some(port) => {
             push(format!("--port={port}"));
-            push("--bind-address=127.0.0.1".to_owned());
+            push(format!("--bind-address={}", record.address()));
         }
         None => push("--skip-networking".to_owned()),
     }

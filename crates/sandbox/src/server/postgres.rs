@@ -12,6 +12,21 @@ use crate::record::Record;
 /// Port in the socket's name when there is no TCP port; its directory is private.
 const SOCKET_PORT: u16 = 5432;
 
+/// Who may connect.
+const RULES: &str = "local all all trust\nlocal replication all trust\nhost all all 127.0.0.1/32 md5\n";
+/// The rules of a sandbox that others than this machine's users reach, in its own directory: the data directory may become a
+/// snapshot for others.
+const HBA_OF_ADDRESS: &str = "pg_hba.conf";
+
+/// Writes down who may connect to a sandbox that has an address; a server's own user reads it.
+pub(crate) fn write_rules(record: &Record, dir: &Path) -> Result<(), Error> {
+    let path = dir.join(HBA_OF_ADDRESS);
+    let rules = format!("{RULES}host all all all md5\n");
+    std::fs::write(&path, rules).map_err(|e| Error::io("write", &path, e))?;
+    let Some(Ids { uid, gid }) = record.ids else { return Ok(()) };
+    std::os::unix::fs::chown(&path, Some(uid), Some(gid)).map_err(|e| Error::io("give away", &path, e))
+}
+
 /// Makes the data directory with initdb: UTF8, collation C, trust on the socket and passwords on TCP.
 pub(crate) fn init(record: &Record, dir: &Path) -> Result<(), Error> {
     let log = dir.join("init.log");
@@ -30,8 +45,7 @@ pub(crate) fn init(record: &Record, dir: &Path) -> Result<(), Error> {
     launch.passwd = passwd_for(record.ids, dir)?;
     run_init(record, launch, &log)?;
     let hba = record.datadir.join("pg_hba.conf");
-    let rules = "local all all trust\nlocal replication all trust\nhost all all 127.0.0.1/32 md5\n";
-    std::fs::write(&hba, rules).map_err(|e| Error::io("write", &hba, e))
+    std::fs::write(&hba, RULES).map_err(|e| Error::io("write", &hba, e))
 }
 
 /// initdb looks its uid up and refuses one without a name. A file that only this process sees in the place of
@@ -80,7 +94,11 @@ pub(crate) fn arguments(record: &Record, dir: &Path) -> Vec<OsString> {
     args.extend(["-k".into(), record.run_dir.clone().into()]);
     args.extend(["-p".into(), socket_port(record).to_string().into()]);
     let mut set = |name: &str, value: &str| args.extend(["-c".into(), format!("{name}={value}").into()]);
-    set("listen_addresses", if record.port.is_some() { "127.0.0.1" } else { "" });
+    let address = record.port.map(|_| record.address().to_string());
+    set("listen_addresses", &address.unwrap_or_default());
+    if record.address.is_some() {
+        set("hba_file", &dir.join(HBA_OF_ADDRESS).display().to_string());
+    }
     set("logging_collector", "off");
     if record.tls {
         set("ssl", "on");
