@@ -10,6 +10,7 @@ mod deploy;
 mod duels;
 mod fake;
 mod fleet_kills;
+mod fleet_speed;
 mod hub;
 mod lab;
 mod line_search;
@@ -79,6 +80,7 @@ const ALL: &[Benchmark] = &[
         "random kills of all that makes a study on a Slurm: no run lost or doubled, the same verdicts",
         fleet_kills::run,
     ),
+    ("fleet-speed", "a study on eight nodes of a Slurm here, against one of them", fleet_speed::run),
     (
         "verdicts",
         "false verdicts of simulated studies that are watched, and blocks to a verdict",

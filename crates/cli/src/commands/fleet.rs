@@ -108,9 +108,9 @@ pub(crate) fn client_hosts(on: &OnServerArgs) -> Result<Start, Failure> {
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let nodes = wanted.nodes.unwrap_or(on.clients + 1);
-    let mut command = entering(&executable()?, &arguments, nodes, &wanted.wishes())?;
+    let command = entering(&executable()?, &arguments, nodes, &wanted.wishes())?;
     let program = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().map_err(|error| match error.kind() {
+    let status = super::relayed(command).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::Server(format!("there is no `{program}` here: {NO_SLURM}")),
         _ => Error::Server(format!("{program} cannot be started: {error}")),
     })?;

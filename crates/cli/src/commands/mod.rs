@@ -33,7 +33,10 @@ mod workloads;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
@@ -183,6 +186,27 @@ pub(crate) fn stop_on_signals_of_script() -> Result<StopSwitch, Failure> {
         }
         _ => leave("left at once"),
     })
+}
+
+/// Runs a command that does in this one's place what was asked for: signals that would end this process are for it. The
+/// first tells it to end, another one that it must.
+pub(crate) fn relayed(mut command: std::process::Command) -> io::Result<std::process::ExitStatus> {
+    let group = Arc::new(AtomicI32::new(0));
+    let of_handler = group.clone();
+    let relay = move |presses| {
+        let group = of_handler.load(Ordering::Relaxed);
+        let signal = if presses == 1 { libc::SIGINT } else { libc::SIGTERM };
+        if group > 0 {
+            // SAFETY: kill takes no pointers, and the group is that of the child below, which is not reaped before it ends.
+            unsafe { libc::kill(-group, signal) };
+        }
+    };
+    on_signals(relay).map_err(|_| io::Error::other("Ctrl-C cannot be taken over"))?;
+    let mut child = command.stdin(std::process::Stdio::null()).process_group(0).spawn()?;
+    group.store(child.id() as i32, Ordering::Relaxed);
+    let status = child.wait();
+    group.store(0, Ordering::Relaxed);
+    status
 }
 
 fn on_signals(pressed: impl Fn(u32) + Send + 'static) -> Result<StopSwitch, Failure> {

@@ -340,6 +340,7 @@ impl Clients {
             orders: Box::new(stdin),
             answers,
             process: Box::new(Handle(process)),
+            is_elsewhere: *hosts != Hosts::This,
         });
         Ok(())
     }

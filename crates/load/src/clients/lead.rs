@@ -52,11 +52,12 @@ pub fn run_on_clients(
             step.sessions
         )));
     }
-    let teams = teams(plan, count, most, clock);
+    let are_elsewhere = clients.iter().all(|client| client.is_elsewhere);
+    let teams = teams(plan, (count, are_elsewhere), most, clock);
     let shared = Arc::new(Shared::new(stop.clone()));
     let (mut lines, mut voices) = (Vec::new(), Vec::new());
     for client in clients {
-        let Client { name, orders, answers, process } = client;
+        let Client { name, orders, answers, process, .. } = client;
         lines.push(Line {
             name,
             orders: Mutex::new(&mut **orders),
@@ -103,12 +104,15 @@ pub fn run_on_clients(
     })
 }
 
-/// The workers of each client.
-fn teams(plan: &LoadPlan, clients: usize, sessions: u32, clock: Clock) -> Vec<Team> {
+/// The workers of each client. On machines of their own, taken to be like this one, each has a worker for each cpu, and the
+/// scheduler there places them.
+fn teams(plan: &LoadPlan, (clients, are_elsewhere): (usize, bool), sessions: u32, clock: Clock) -> Vec<Team> {
     let (together, cpus, are_shared) = workers_of(plan);
-    let each = plan.workers.unwrap_or(together.div_ceil(clients)).clamp(1, sessions as usize / clients);
+    let usual = if are_elsewhere { cpus.len() } else { together.div_ceil(clients) };
+    let each = plan.workers.unwrap_or(usual).clamp(1, sessions as usize / clients);
     let workers = each * clients;
-    let post = |worker| Post { worker, cpu: cpu_of(worker, workers, &cpus, !are_shared) };
+    let cpu = |worker| cpu_of(worker, workers, &cpus, !are_shared);
+    let post = |worker| Post { worker, cpu: if are_elsewhere { None } else { cpu(worker) } };
     let team = |client| Team {
         client,
         workers,
