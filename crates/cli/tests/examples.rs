@@ -161,9 +161,7 @@ const SPECIAL: &[(&str, How)] = &[
     (
         "plimsoll rerun quickstart.plimsoll --budget 20m",
         Instead(
-            "plimsoll run studies/quickstart.toml --quick --only server=postgres --only workload=oltp_read_only \
-             --only sessions=8 --results q2 && plimsoll bundle quickstart --results q2 -o q2.plimsoll && \
-             plimsoll rerun q2.plimsoll --budget 60s --only server=postgres --only workload=oltp_read_only \
+            "plimsoll bundle quickstart --results q -o q2.plimsoll && plimsoll rerun q2.plimsoll --budget 60s --only server=postgres --only workload=oltp_read_only \
              --only sessions=8",
             "what is recorded here was made up, and its builds were never there",
         ),

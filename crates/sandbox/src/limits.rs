@@ -7,7 +7,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::storage::whole_disk;
+use crate::storage::disk_of;
 
 /// Limits on what a server may use. Everything `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -91,8 +91,7 @@ pub(crate) fn make(
 
 /// `major:minor` of the disk under a directory.
 fn device_of(dir: &Path) -> Result<String, Error> {
-    let meta = fs::metadata(dir).map_err(|e| Error::io("look at", dir, e))?;
-    whole_disk(meta.dev()).ok_or_else(|| {
+    disk_of(dir)?.ok_or_else(|| {
         refuse(
             "on the device",
             format!("{} is on a file system without a block device of its own", dir.display()),

@@ -115,11 +115,8 @@ impl StorageFacts {
 /// What the place of `path` is made of.
 pub fn facts(path: &Path) -> Result<StorageFacts, Error> {
     let path = path.canonicalize().map_err(|e| Error::io("find", path, e))?;
-    let table = fs::read_to_string("/proc/self/mountinfo")
-        .map_err(|e| Error::io("read", "/proc/self/mountinfo", e))?;
-    let mount = mount_of(&table, &path)
-        .ok_or_else(|| Error::io("find the mount of", &path, std::io::ErrorKind::NotFound.into()))?;
-    let device = fs::metadata(&path).map_err(|e| Error::io("look at", &path, e))?.dev();
+    let mount = mount_over(&path)?;
+    let device = device_of(&path, &mount)?;
     let number = whole_disk(device).unwrap_or_else(|| number_of(device));
     let queue = Path::new("/sys/dev/block").join(&number).join("queue");
     let read = |name: &str| fs::read_to_string(queue.join(name)).ok().map(|text| text.trim().to_owned());
@@ -130,6 +127,26 @@ pub fn facts(path: &Path) -> Result<StorageFacts, Error> {
         number,
         ..mount
     })
+}
+
+fn mount_over(path: &Path) -> Result<StorageFacts, Error> {
+    let table = fs::read_to_string("/proc/self/mountinfo")
+        .map_err(|e| Error::io("read", "/proc/self/mountinfo", e))?;
+    mount_of(&table, path)
+        .ok_or_else(|| Error::io("find the mount of", path, std::io::ErrorKind::NotFound.into()))
+}
+
+/// The number of the device below. What btrfs gives its files is no device's (major number 0): its mount names the device.
+fn device_of(path: &Path, mount: &StorageFacts) -> Result<u64, Error> {
+    let device = fs::metadata(path).map_err(|e| Error::io("look at", path, e))?.dev();
+    let named = || fs::metadata(&mount.device).ok().map(|of| of.rdev()).filter(|number| *number != 0);
+    Ok(if libc::major(device) == 0 { named().unwrap_or(device) } else { device })
+}
+
+/// `major:minor` of the disk that an existing directory or file lies on; `None` for file systems without one.
+pub(crate) fn disk_of(path: &Path) -> Result<Option<String>, Error> {
+    let path = path.canonicalize().map_err(|e| Error::io("find", path, e))?;
+    Ok(whole_disk(device_of(&path, &mount_over(&path)?)?))
 }
 
 /// The file of a loop device, by the device's number.
@@ -152,7 +169,7 @@ fn number_of(device: u64) -> String {
 }
 
 /// `major:minor` of the disk that a block device is, or is a part of; `None` for file systems without one.
-pub(crate) fn whole_disk(device: u64) -> Option<String> {
+fn whole_disk(device: u64) -> Option<String> {
     let own = Path::new("/sys/dev/block").join(number_of(device)).canonicalize().ok()?;
     let disk = if own.join("partition").exists() { own.parent()?.to_owned() } else { own };
     Some(fs::read_to_string(disk.join("dev")).ok()?.trim().to_owned())

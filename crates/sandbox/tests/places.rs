@@ -53,6 +53,30 @@ fn a_file_system_is_made_read_back_and_removed() {
     assert!(files_below(&home.filesystems()).is_empty());
 }
 
+/// btrfs gives its files a number that no device has: its image was taken for one without direct I/O.
+#[test]
+fn each_file_system_is_seen_on_its_image() {
+    let dir = tempfile::tempdir_in("/tmp").unwrap();
+    let home = Home::at(dir.path()).unwrap();
+    for filesystem in [Filesystem::Ext4, Filesystem::Xfs, Filesystem::Btrfs] {
+        let wish = FilesystemWish { filesystem, ..wish(&["noatime"]) };
+        let made = match MadeFilesystem::make(&home, filesystem.name(), &wish, &|_| (), &|| false) {
+            Ok(made) => made,
+            Err(error) => {
+                testkit::not_tested("file systems that are made", format!("{}: {error}", filesystem.name()));
+                continue;
+            }
+        };
+        let facts = storage::facts(&made.path()).unwrap();
+        assert_eq!(facts.filesystem, filesystem.name());
+        let image = facts.image.unwrap();
+        assert!(image.direct_io, "{}", filesystem.name());
+        assert_eq!(image.number, storage::facts(dir.path()).unwrap().number);
+        made.close().unwrap();
+    }
+    assert!(files_below(&home.filesystems()).is_empty());
+}
+
 #[test]
 fn an_option_that_the_file_system_refuses_leaves_nothing() {
     let dir = tempfile::tempdir_in("/tmp").unwrap();

@@ -86,8 +86,11 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
             store::counted(made.resumed, "node"),
         );
         println!("          {}", found.text());
-        is_sound &= found.is_sound();
         made.kills.iter().for_each(|(kind, count)| *all.entry(*kind).or_insert(0) += count);
+        if !found.is_sound() {
+            is_sound = false;
+            println!("          kept: {}", made.keep()?.display());
+        }
     }
     let made: u32 = all.values().sum();
     println!("kills     {made} of {kills} ({})", listed(&all));
@@ -417,6 +420,14 @@ impl Round {
             }
         }
         Ok(dir)
+    }
+
+    /// A copy of all that the round has written, to be looked at.
+    fn keep(&self) -> Result<PathBuf> {
+        let kept = tempfile::Builder::new().prefix("fleet-kills-").tempdir()?.keep();
+        let of = |path: &Path| path.display().to_string();
+        shell("cp", &["-r", &of(self.dir.path()), &of(&kept)])?;
+        Ok(kept)
     }
 
     fn report(&self, of: &Path) -> Result<Value> {

@@ -98,6 +98,7 @@ pub fn run_fleet(
         wanted: open.iter().map(|run| run.block).collect(),
         settled: BTreeSet::new(),
         taken: BTreeMap::new(),
+        unread: BTreeSet::new(),
         missing: BTreeMap::new(),
         submitted: BTreeMap::new(),
         given_up: BTreeSet::new(),
@@ -211,6 +212,8 @@ struct Controller<'a> {
     settled: BTreeSet<u32>,
     /// Tries whose runs are taken over, and whether they had ended: one whose node was lost may go on.
     taken: BTreeMap<PathBuf, bool>,
+    /// Tries whose results files could not be read yet.
+    unread: BTreeSet<PathBuf>,
     /// Blocks that were neither in the queue nor made, and at how many looks in a row.
     missing: BTreeMap<u32, u32>,
     submitted: BTreeMap<u32, u32>,
@@ -392,6 +395,19 @@ impl Controller<'_> {
     }
 
     fn take(&mut self, store: &mut Store, one: &Try) -> Result<(), Error> {
+        let from = match Store::open_read_only(&one.dir) {
+            Ok(from) => Some(from),
+            // It ended before it had one, or before anything stood in it.
+            Err(store::Error::Missing { .. } | store::Error::Foreign { .. }) => None,
+            // A full directory, for one, lets nobody read a file that is being written: it is looked at again.
+            Err(error) => {
+                if self.unread.insert(one.dir.clone()) {
+                    let text = format!("{error}; it is looked at again");
+                    (self.observer)(Event::Warning(&text));
+                }
+                return Ok(());
+            }
+        };
         self.taken.insert(one.dir.clone(), one.ended.is_some());
         let (block, node) = (one.started.block, &one.started.node);
         let ended = one.ended.clone().unwrap_or_default();
@@ -407,12 +423,12 @@ impl Controller<'_> {
                 self.set_aside(store, block, node, why)
             };
         }
-        let is_whole = one.ended.as_ref().is_some_and(Ended::is_whole);
-        let ended_runs = match Store::open_read_only(&one.dir) {
-            Ok(from) => self.import(store, &from, one)?,
-            // It ended before it had one.
-            Err(_) => 0,
+        let ended_runs = match from {
+            Some(from) => self.import(store, &from, one)?,
+            None => 0,
         };
+        let said = |ended: &Ended| ended.is_whole() && ended_runs >= ended.done + ended.invalid + ended.failed;
+        let is_whole = one.ended.as_ref().is_some_and(said);
         let of_block = self.plan.runs.iter().filter(|run| run.block == block).count();
         if is_whole || ended_runs >= of_block {
             self.settled.insert(block);
@@ -609,6 +625,10 @@ impl Controller<'_> {
             _ => "unfinished",
         };
         store.set_study_state(self.id, state)?;
+        if self.ended.is_none() && !self.given_up.is_empty() {
+            let blocks = store::counted(self.given_up.len(), "block");
+            return Err(Error::Run(format!("{blocks} could not be made: the same command tries again")));
+        }
         Ok(outcome)
     }
 }
