@@ -3,6 +3,7 @@
 //! Never here: terminal output (everything that a user may want to see is an [`Event`] to an observer), flags,
 //! exit codes.
 
+mod asked;
 pub mod audit;
 mod awake;
 pub mod bench;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use sandbox::{Build, Flavor, Home, Sandbox, Spec};
 
+use crate::asked::Asked;
 use crate::cells::Life;
 use crate::error::Error;
 use crate::observe::{Event, Observer};
 use crate::provision::{Place, introduce};
-use crate::run::Asked;
 use crate::servers::{self, Server};
 use crate::workloads::{self, Resolved};
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 use sandbox::{Build, Home, Profile, Spec};
 use store::{RunEnd, RunStart, Slice, Status};
 
+use crate::asked::Asked;
 use crate::error::{Class, Error};
 use crate::hooks::Attach;
 use crate::machine::take_for_measuring;
@@ -23,7 +24,7 @@ use crate::observe::{Observer, RunLabel};
 use crate::on_server::key;
 use crate::plan::mix;
 use crate::provision::Place;
-use crate::run::{Around, Asked, Order};
+use crate::run::{Around, Order};
 use crate::stop::{SIDES_MAX, StopSwitch};
 use crate::study::MachineWishes;
 use crate::subject::sandbox_name;

@@ -427,7 +427,8 @@ impl Controller<'_> {
             Some(from) => self.import(store, &from, one)?,
             None => 0,
         };
-        let said = |ended: &Ended| ended.is_whole() && ended_runs >= ended.done + ended.invalid + ended.failed;
+        let said =
+            |ended: &Ended| ended.is_whole() && ended_runs >= ended.done + ended.invalid + ended.failed;
         let is_whole = one.ended.as_ref().is_some_and(said);
         let of_block = self.plan.runs.iter().filter(|run| run.block == block).count();
         if is_whole || ended_runs >= of_block {
