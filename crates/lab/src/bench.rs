@@ -137,7 +137,9 @@ fn levels(
 /// A bench of nothing but impossible levels is refused before anything is fetched or made for it. Where others are
 /// possible they are measured, and it is told at once which are not.
 fn levels_are_possible(request: &Request, observer: Observer<'_>) -> Result<(), Error> {
-    let look = |sessions: &u32| crate::checks::levels(&[*sessions], request.on.clients).err();
+    let look = |sessions: &u32| {
+        crate::checks::levels(&[*sessions], request.on.clients, request.on.machines_by_port()).err()
+    };
     let impossible: Vec<Error> = request.sessions.iter().filter_map(look).collect();
     let is_all = impossible.len() == request.sessions.len();
     for error in impossible {

@@ -43,11 +43,11 @@ pub fn descriptors(sessions: u32) -> Result<(), Error> {
 pub(crate) const SESSIONS_MAX: u32 = 65_000;
 
 /// Refuses load levels that this machine cannot open the connections for, or that so many clients cannot share: before
-/// anything is started for them.
+/// anything is started for them. `machines`: those that connect to a port; `None`: to a socket, which takes none of theirs.
 ///
 /// # Errors
 /// Names the first such level, and what to do.
-pub(crate) fn levels(sessions: &[u32], clients: u32) -> Result<(), Error> {
+pub(crate) fn levels(sessions: &[u32], clients: u32, machines: Option<u32>) -> Result<(), Error> {
     if let Some(too_few) = sessions.iter().find(|sessions| **sessions < clients) {
         return Err(Error::Usage(format!(
             "{} cannot be shared out to {clients} clients: use at least {clients} sessions, or fewer clients",
@@ -56,12 +56,13 @@ pub(crate) fn levels(sessions: &[u32], clients: u32) -> Result<(), Error> {
     }
     let most = sessions.iter().max().copied().unwrap_or(1);
     descriptors(most.div_ceil(clients.max(1)))?;
-    match most > SESSIONS_MAX {
-        true => Err(Error::Usage(format!(
-            "{most} sessions are more than a machine has ports: use at most {SESSIONS_MAX}"
-        ))),
-        false => Ok(()),
+    let Some(machines) = machines else { return Ok(()) };
+    let allowed = SESSIONS_MAX.saturating_mul(machines);
+    if most <= allowed {
+        return Ok(());
     }
+    let have = if machines == 1 { "a machine has".to_owned() } else { format!("{machines} machines have") };
+    Err(Error::Usage(format!("{most} sessions are more than {have} ports: use at most {allowed}")))
 }
 
 /// Why there is no room for tables, and what to do.
@@ -176,8 +177,10 @@ mod tests {
 
     #[test]
     fn levels_that_cannot_be_are_told_before_anything_is_started() {
-        levels(&[1, 8], 1).unwrap();
-        let text = |sessions: &[u32], clients| levels(sessions, clients).unwrap_err().to_string();
+        levels(&[1, 8], 1, None).unwrap();
+        levels(&[100_000], 1000, None).unwrap();
+        levels(&[100_000], 1000, Some(2)).unwrap();
+        let text = |sessions: &[u32], clients| levels(sessions, clients, Some(1)).unwrap_err().to_string();
         assert!(text(&[8, 1], 4).contains("1 session cannot be shared out to 4 clients"));
         assert!(text(&[8, 100_000], 1024).contains("8 sessions cannot be shared out to 1024 clients"));
         assert!(text(&[100_000], 1000).contains("at most 65000"));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use sandbox::{Build, Home, Listen, Profile, Spec};
 use store::Key;
+use wire::Endpoint;
 
 use crate::clients::Hosts;
 use crate::run::Order;
@@ -40,6 +41,17 @@ impl OnServer {
             settings: self.settings.clone(),
             profile: self.profile,
             ..Spec::new(sandbox_name(what), build.clone())
+        }
+    }
+
+    /// Machines that connect to a port of the server; `None`: it is reached by its socket.
+    pub(crate) fn machines_by_port(&self) -> Option<u32> {
+        let of_clients = self.client_hosts.machines();
+        match &self.server {
+            Server::Url(target) if matches!(target.endpoint, Endpoint::Tcp { .. }) => {
+                Some(of_clients.unwrap_or(1))
+            }
+            _ => of_clients,
         }
     }
 

@@ -59,6 +59,14 @@ impl Hosts {
         }
     }
 
+    /// How many machines of their own they have; `None`: they are on this one.
+    pub(crate) fn machines(&self) -> Option<u32> {
+        match self {
+            Hosts::This => None,
+            Hosts::Nodes(allocation) => Some(allocation.clients().len() as u32),
+        }
+    }
+
     /// Where they are, behind their number.
     fn named(&self) -> String {
         match self {

@@ -66,7 +66,7 @@ pub fn line(
     stop: &StopSwitch,
 ) -> Result<Found, Error> {
     request.asked.check()?;
-    crate::checks::levels(&[request.asked.sessions_max], request.on.clients)?;
+    crate::checks::levels(&[request.asked.sessions_max], request.on.clients, request.on.machines_by_port())?;
     request.asked.check_classes(&*request.on.workload)?;
     let machine = take_for_measuring(home, Some(&MachineWishes::default()), observer, stop)?;
     let subject = Subject::find(home, &request.on.server, observer)?;

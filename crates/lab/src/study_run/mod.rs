@@ -80,7 +80,7 @@ impl Outcome {
 /// A ladder that this process could not open the connections for is refused before its first rung.
 pub(crate) fn sessions_are_possible(study: &Study, body: &Body) -> Result<(), Error> {
     let most = body.axes.ladder.levels().iter().copied().max().unwrap_or(1);
-    crate::checks::levels(body.axes.ladder.levels(), body.load.clients).map_err(|error| {
+    crate::checks::levels(body.axes.ladder.levels(), body.load.clients, None).map_err(|error| {
         let message = format!("{most} sessions are not possible here");
         study.refuse(
             &format!("level/{most}"),
