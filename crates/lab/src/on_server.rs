@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use sandbox::{Build, Home, Listen, Profile, Spec};
 use store::Key;
-use wire::Endpoint;
 
 use crate::clients::Hosts;
 use crate::run::Order;
@@ -46,13 +45,11 @@ impl OnServer {
 
     /// Machines that connect to a port of the server; `None`: it is reached by its socket.
     pub(crate) fn machines_by_port(&self) -> Option<u32> {
-        let of_clients = self.client_hosts.machines();
-        match &self.server {
-            Server::Url(target) if matches!(target.endpoint, Endpoint::Tcp { .. }) => {
-                Some(of_clients.unwrap_or(1))
-            }
-            _ => of_clients,
-        }
+        let attached = match &self.server {
+            Server::Url(target) => Some(&**target),
+            Server::Selector(_) | Server::Sandbox(_) => None,
+        };
+        self.client_hosts.machines_by_port(self.clients, attached)
     }
 
     /// A load of one level.

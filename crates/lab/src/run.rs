@@ -256,14 +256,8 @@ fn life(lived: &mut Lived<'_>, place: Place<'_>) -> Result<(), Failed> {
     let Lived { order, around, .. } = *lived;
     let sessions_max = order.load.steps.iter().map(|step| step.sessions).max().unwrap_or(1);
     let levels: Vec<u32> = order.load.steps.iter().map(|step| step.sessions).collect();
-    let of_clients = order.client_hosts.machines();
-    let machines = match &place {
-        Place::Attached(target) if matches!(target.endpoint, wire::Endpoint::Tcp { .. }) => {
-            Some(of_clients.unwrap_or(1))
-        }
-        _ => of_clients,
-    };
-    checks::levels(&levels, order.clients, machines)?;
+    let attached = if let Place::Attached(target) = &place { Some(*target) } else { None };
+    checks::levels(&levels, order.clients, order.client_hosts.machines_by_port(order.clients, attached))?;
     let wanted = Wanted { order, around, levels: &levels, sessions_max };
     let mut server = provision(place, &wanted, &mut |phase| lived.phase(phase))?;
     let outcome = measured_life(lived, &mut server, sessions_max);

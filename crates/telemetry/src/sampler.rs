@@ -300,10 +300,10 @@ impl System {
 /// What the threads return has no tracks: these are shared.
 fn sample_system(config: &Config, ticks: &Receiver<f64>, tracks: &Mutex<Tracks>) -> Telemetry {
     let mut system = System::new(config.server_pid, config.datadir.as_deref(), &config.replicas);
-    let mut of_client = sample_client_with(config, ticks, tracks, |t, tracks| system.sample(t, tracks));
+    let of_client = sample_client_with(config, ticks, tracks, |t, tracks| system.sample(t, tracks));
     let seen = system.end();
-    of_client.costs = [seen.costs, of_client.costs].concat();
-    Telemetry { duration_s: of_client.duration_s, costs: of_client.costs, ..seen }
+    let costs = [seen.costs, of_client.costs].concat();
+    Telemetry { duration_s: of_client.duration_s, costs, ..seen }
 }
 
 fn sample_client(config: &Config, ticks: &Receiver<f64>, tracks: &Mutex<Tracks>) -> Telemetry {

@@ -7,14 +7,10 @@
 //! its twin in at least 5 of 6, all within ten minutes of measuring.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use lab::StopSwitch;
-use lab::clients::Hosts;
-use lab::study_run::{Request, run_study};
-use lab::watch::Watch;
-use report::{Report, Selection, StudyReport};
+use report::StudyReport;
 use sandbox::Home;
 use serde_json::{Value, json};
 use stats::{Verdict, coefficient_of_variation, mean};
@@ -22,7 +18,7 @@ use testkit::slow::{self, Slow};
 
 use super::lab::FAMILIES;
 use super::live_verdicts::{add_line, lines};
-use super::{duels, told};
+use super::{duels, told, whole_study};
 
 const PROMISE: &str = "p99 < 20ms";
 /// Of each server.
@@ -189,27 +185,8 @@ fn made(home: &Home, axes: &str, load: &str, compare: &str) -> Result<StudyRepor
         duels::WORKLOAD
     );
     std::fs::write(&path, text)?;
-    let results = folder.path().join("results");
-    std::fs::create_dir_all(&results)?;
-    run_it(home, &path, &results)?;
-    let report = Report::of_stores(&[&store::Store::open_read_only(&results)?], &Selection::Latest)?;
-    report.studies.into_iter().next().context("the study left no record")
-}
-
-fn run_it(home: &Home, study: &Path, results: &Path) -> Result<()> {
-    let request = Request {
-        study: lab::study::read(study)?,
-        results: results.to_owned(),
-        quick: false,
-        only: Vec::new(),
-        part: None,
-        client_hosts: Hosts::This,
-        new: false,
-        command: "cargo xtask bench live-lines".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    run_study(home, &request, &Watch::default(), &duels::tell, &StopSwitch::default())?;
-    Ok(())
+    let (_, study) = whole_study::made(home, &path, &folder.path().join("results"), "live-lines")?;
+    Ok(study)
 }
 
 fn judge_repeats(made: &[Value]) -> bool {

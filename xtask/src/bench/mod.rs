@@ -36,6 +36,7 @@ mod ten_thousand_sessions;
 mod tpcc;
 mod tricks;
 mod verdicts;
+mod whole_study;
 
 use anyhow::{Result, bail};
 

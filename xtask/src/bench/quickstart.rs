@@ -3,21 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ArgAction;
 use clap::builder::BoolishValueParser;
-use lab::StopSwitch;
-use lab::clients::Hosts;
-use lab::study_run::{Request, run_study};
-use lab::watch::Watch;
-use report::{Report, Selection};
 use sandbox::Home;
 use stats::Verdict;
-use store::Store;
 
-use super::duels;
+use super::{duels, whole_study};
 
 #[derive(clap::Parser)]
 struct Asked {
@@ -86,24 +80,8 @@ type Found = (String, Verdict, String);
 
 /// The whole study, in a folder of its own.
 fn once(home: &Home, results: &Path) -> Result<(Duration, Vec<Found>)> {
-    std::fs::create_dir_all(results)?;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../studies/quickstart.toml");
-    let request = Request {
-        study: lab::study::read(&path)?,
-        results: results.to_owned(),
-        quick: false,
-        only: Vec::new(),
-        part: None,
-        client_hosts: Hosts::This,
-        new: false,
-        command: "cargo xtask bench quickstart".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    let began = Instant::now();
-    run_study(home, &request, &Watch::default(), &duels::tell, &StopSwitch::default())?;
-    let took = began.elapsed();
-    let report = Report::of_stores(&[&Store::open_read_only(results)?], &Selection::Latest)?;
-    let study = report.studies.first().context("the study left no record")?;
+    let (took, study) = whole_study::made(home, &path, results, "quickstart")?;
     let primary = study.verdicts.iter().filter(|verdict| verdict.is_asked && verdict.is_primary);
     let found = primary.map(|verdict| {
         let (question, result) = (study.verdict_name(verdict), &verdict.result);

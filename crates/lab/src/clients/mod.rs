@@ -59,19 +59,23 @@ impl Hosts {
         }
     }
 
-    /// How many machines of their own they have; `None`: they are on this one.
-    pub(crate) fn machines(&self) -> Option<u32> {
+    /// Machines from which so many clients connect to a port of the server; `None`: they are here, and reach it by its
+    /// socket. `attached`: a server that runs already.
+    pub(crate) fn machines_by_port(&self, clients: u32, attached: Option<&Target>) -> Option<u32> {
         match self {
-            Hosts::This => None,
-            Hosts::Nodes(allocation) => Some(allocation.clients().len() as u32),
+            Hosts::This => {
+                let is_by_port = |target: &Target| matches!(target.endpoint, Endpoint::Tcp { .. });
+                attached.is_some_and(is_by_port).then_some(1)
+            }
+            Hosts::Nodes(allocation) => Some(allocation.nodes_of(clients as usize).len() as u32),
         }
     }
 
-    /// Where they are, behind their number.
-    fn named(&self) -> String {
+    /// Where so many are, behind their number.
+    fn named(&self, clients: usize) -> String {
         match self {
             Hosts::This => String::new(),
-            Hosts::Nodes(allocation) => format!(" on {}", allocation.clients().join(", ")),
+            Hosts::Nodes(allocation) => format!(" on {}", allocation.nodes_of(clients).join(", ")),
         }
     }
 
@@ -286,7 +290,7 @@ impl Clients {
                 client: client.into(),
                 clients: order.clients.into(),
             };
-            all.add(&setup, order.client_hosts)?;
+            all.add(&setup)?;
         }
         for client in &mut all.clients {
             match receive::<Ready>(&mut client.answers) {
@@ -301,9 +305,9 @@ impl Clients {
         Ok(Some(all))
     }
 
-    fn add(&mut self, setup: &Setup, hosts: &Hosts) -> Result<(), Error> {
+    fn add(&mut self, setup: &Setup) -> Result<(), Error> {
         let cannot = |error: std::io::Error| Error::Run(format!("starting a client process failed: {error}"));
-        let mut command = hosts.launch(setup.client)?;
+        let mut command = self.hosts.launch(setup.client)?;
         // Signals of the terminal are this process's.
         let mut child = command
             .arg(COMMAND)
@@ -313,7 +317,7 @@ impl Clients {
             .process_group(0)
             .spawn()
             .map_err(cannot)?;
-        let name = match hosts {
+        let name = match &self.hosts {
             Hosts::This => {
                 format!("client {} of {} (process {})", setup.client + 1, setup.clients, child.id())
             }
@@ -348,7 +352,7 @@ impl Clients {
             orders: Box::new(stdin),
             answers,
             process: Box::new(Handle(process)),
-            is_elsewhere: *hosts != Hosts::This,
+            is_elsewhere: self.hosts != Hosts::This,
         });
         Ok(())
     }
@@ -417,7 +421,10 @@ impl Clients {
         let within = clocks().map(|clock| clock.within_ns).max().unwrap_or(0) as f64 / 1e3;
         let lag_ms = result.steps.iter().map(|step| step.client.start_lag_ms).fold(0.0, f64::max);
         vec![
-            ("clients".to_owned(), format!("{} processes{}", self.clients.len(), self.hosts.named())),
+            (
+                "clients".to_owned(),
+                format!("{} processes{}", self.clients.len(), self.hosts.named(self.clients.len())),
+            ),
             (
                 "client_clocks".to_owned(),
                 format!("offsets from {low:+.0} to {high:+.0} us, each known within {within:.0} us"),

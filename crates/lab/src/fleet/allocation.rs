@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::Wishes;
-use super::slurm::{asked, of_wishes};
+use super::slurm::{asked, of_wishes, time_limit};
 use crate::error::Error;
 
 /// The nodes of the job that this process is in, on the first of which it runs.
@@ -52,9 +52,9 @@ impl Allocation {
         self.address
     }
 
-    /// The nodes of clients.
-    pub(crate) fn clients(&self) -> &[String] {
-        &self.others
+    /// The nodes that so many clients are on: some may have none.
+    pub(crate) fn nodes_of(&self, clients: usize) -> &[String] {
+        &self.others[..clients.min(self.others.len())]
     }
 
     /// The node of a client, counted from 0: they take turns.
@@ -111,10 +111,7 @@ pub fn entering(program: &Path, arguments: &[String], nodes: u32, wishes: &Wishe
             let mut command = Command::new("salloc");
             command.args(["--exclusive", "--quiet", "--job-name=plimsoll", &format!("--nodes={nodes}")]);
             command.args(of_wishes(&wishes));
-            if let Some(limit) = wishes.time_limit {
-                // In minutes, which is what Slurm counts in.
-                command.arg(format!("--time={}", limit.as_secs().div_ceil(60).max(1)));
-            }
+            command.args(time_limit(&wishes));
             command.arg("srun");
             command
         }

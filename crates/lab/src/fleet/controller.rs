@@ -395,19 +395,6 @@ impl Controller<'_> {
     }
 
     fn take(&mut self, store: &mut Store, one: &Try) -> Result<(), Error> {
-        let from = match Store::open_read_only(&one.dir) {
-            Ok(from) => Some(from),
-            // It ended before it had one, or before anything stood in it.
-            Err(store::Error::Missing { .. } | store::Error::Foreign { .. }) => None,
-            // A full directory, for one, lets nobody read a file that is being written: it is looked at again.
-            Err(error) => {
-                if self.unread.insert(one.dir.clone()) {
-                    let text = format!("{error}; it is looked at again");
-                    (self.observer)(Event::Warning(&text));
-                }
-                return Ok(());
-            }
-        };
         self.taken.insert(one.dir.clone(), one.ended.is_some());
         let (block, node) = (one.started.block, &one.started.node);
         let ended = one.ended.clone().unwrap_or_default();
@@ -423,9 +410,19 @@ impl Controller<'_> {
                 self.set_aside(store, block, node, why)
             };
         }
-        let ended_runs = match from {
-            Some(from) => self.import(store, &from, one)?,
-            None => 0,
+        let ended_runs = match Store::open_read_only(&one.dir) {
+            Ok(from) => self.import(store, &from, one)?,
+            // It ended before it had one, or before anything stood in it.
+            Err(store::Error::Missing { .. } | store::Error::Foreign { .. }) => 0,
+            // A full directory, for one, lets nobody read a file that is being written: it is looked at again.
+            Err(error) => {
+                self.taken.remove(&one.dir);
+                if self.unread.insert(one.dir.clone()) {
+                    let text = format!("{error}; it is looked at again");
+                    (self.observer)(Event::Warning(&text));
+                }
+                return Ok(());
+            }
         };
         let said =
             |ended: &Ended| ended.is_whole() && ended_runs >= ended.done + ended.invalid + ended.failed;

@@ -235,6 +235,11 @@ pub(super) fn of_wishes(wishes: &Wishes) -> Vec<String> {
     flags
 }
 
+/// The limit of a job that measures, in minutes, which is what Slurm counts in.
+pub(super) fn time_limit(wishes: &Wishes) -> Option<String> {
+    wishes.time_limit.map(|limit| format!("--time={}", limit.as_secs().div_ceil(60).max(1)))
+}
+
 /// An array of tasks, each alone on one node.
 #[derive(Debug, Clone)]
 pub struct Array<'a> {
@@ -275,10 +280,7 @@ fn submission(array: &Array<'_>, wishes: &Wishes) -> Vec<String> {
     if !array.aside.is_empty() {
         flags.push(format!("--exclude={}", listed(array.aside)));
     }
-    if let Some(limit) = wishes.time_limit {
-        // In minutes, which is what Slurm counts in.
-        flags.push(format!("--time={}", limit.as_secs().div_ceil(60).max(1)));
-    }
+    flags.extend(time_limit(wishes));
     flags.extend(of_wishes(wishes));
     flags
 }
