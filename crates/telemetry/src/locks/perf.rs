@@ -8,13 +8,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::symbols::Symbols;
-use super::{LockTable, LockWait, Source};
+use super::{LockTable, LockWait, Missing, Source};
 
 #[derive(Debug)]
 pub struct Recording {
     pid: u32,
     child: Child,
     file: PathBuf,
+    /// What `perf record` says while it runs.
+    log: PathBuf,
     began: Instant,
     with_callers: bool,
 }
@@ -43,15 +45,12 @@ impl Recording {
         // It attaches to every thread first; an early end is a refusal.
         std::thread::sleep(Duration::from_millis(300));
         let ended = child.try_wait().ok().flatten();
-        let text = fs::read_to_string(&log).unwrap_or_default();
-        // What perf says is only of interest when it refuses.
-        let _ = fs::remove_file(&log);
-        match ended {
-            Some(_) => Err(refuse(
-                text.lines().find(|l| !l.trim().is_empty()).unwrap_or("perf ended at once").to_owned(),
-            )),
-            None => Ok(Recording { pid, child, file, began: Instant::now(), with_callers }),
+        if ended.is_none() {
+            return Ok(Recording { pid, child, file, log, began: Instant::now(), with_callers });
         }
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        let _ = fs::remove_file(&log);
+        Err(refuse(text.lines().find(|l| !l.trim().is_empty()).unwrap_or("perf ended at once").to_owned()))
     }
 
     /// Ends the recording and reads it. Locks are named while the process still lives.
@@ -64,22 +63,34 @@ impl Recording {
         let waited = self.child.wait();
         let fields = if self.with_callers { "tid,time,event,trace,ip,sym" } else { "tid,time,event,trace" };
         let output = Command::new("perf")
-            .args(["script", "--force", "-F", fields, "-i"])
+            .args(["script", "--force", "--show-lost-events", "-F", fields, "-i"])
             .arg(&self.file)
             .stdin(Stdio::null())
-            .stderr(Stdio::null())
             .output();
         // A leftover recording would be megabytes; it is gone whether or not it could be read.
         let _ = fs::remove_file(&self.file);
+        let said = fs::read_to_string(&self.log).unwrap_or_default();
+        let _ = fs::remove_file(&self.log);
         match (waited, output) {
-            (Ok(_), Ok(output)) => {
+            (Ok(recorded), Ok(script)) => {
                 let mut pairs = Pairs::default();
-                String::from_utf8_lossy(&output.stdout).lines().for_each(|line| pairs.line(line));
-                pairs.table(&symbols, observed_s)
+                String::from_utf8_lossy(&script.stdout).lines().for_each(|line| pairs.line(line));
+                let errors = String::from_utf8_lossy(&script.stderr);
+                let why = format!(
+                    "perf record ended with {recorded} and said \"{}\", perf script with {} and \"{}\"",
+                    last_line(&said),
+                    script.status,
+                    last_line(&errors)
+                );
+                pairs.table(&symbols, observed_s, &why)
             }
             (Err(error), _) | (_, Err(error)) => refuse(format!("perf: {error}")),
         }
     }
+}
+
+fn last_line(text: &str) -> &str {
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim()
 }
 
 /// Waits that are going on, by thread, and those that have ended, by lock.
@@ -89,6 +100,10 @@ struct Pairs {
     closed: HashMap<(u64, bool), Closed>,
     /// The thread whose entry is being read: stack lines that follow belong to it.
     current: Option<u32>,
+    /// Entries and exits that were read. Of a server that works there are always some.
+    events: u64,
+    /// What perf could not keep up with.
+    lost: u64,
 }
 
 #[derive(Debug)]
@@ -115,10 +130,15 @@ impl Pairs {
     /// A line of `perf script`: an event, or a frame of its stack.
     fn line(&mut self, line: &str) {
         let Some((head, rest)) = line.split_once("syscalls:sys_") else {
+            if let Some((_, lost)) = line.split_once("PERF_RECORD_LOST lost ") {
+                self.lost += lost.trim().parse::<u64>().unwrap_or(1);
+                return;
+            }
             self.frame(line.trim());
             return;
         };
         self.current = None;
+        self.events += 1;
         let mut head = head.split_ascii_whitespace();
         let thread = head.next().and_then(|t| t.parse::<u32>().ok());
         let at_s = head.next().and_then(|t| t.trim_end_matches(':').parse::<f64>().ok());
@@ -162,7 +182,14 @@ impl Pairs {
         }
     }
 
-    fn table(self, symbols: &Symbols, observed_s: f64) -> LockTable {
+    /// `why_nothing`: how perf itself ended. A recording without a single event is no proof that nothing waited, and one
+    /// that lost events counts too few.
+    fn table(self, symbols: &Symbols, observed_s: f64, why_nothing: &str) -> LockTable {
+        let what = "lock counts and callers";
+        if self.events == 0 {
+            return LockTable::nothing(Source::Perf, what, format!("perf saw no futex call: {why_nothing}"));
+        }
+        let (events, lost) = (self.events, self.lost);
         let waits = self
             .closed
             .into_iter()
@@ -181,7 +208,12 @@ impl Pairs {
                 }
             })
             .collect();
-        LockTable { source: Source::Perf, observed_s, waits, missing: Vec::new() }.sorted()
+        let mut table = LockTable { source: Source::Perf, observed_s, waits, missing: Vec::new() }.sorted();
+        if lost > 0 {
+            let why = format!("perf lost {lost} events and kept {events}: counts and times are too low");
+            table.missing.push(Missing::new(what, why));
+        }
+        table
     }
 }
 
@@ -205,11 +237,27 @@ mod tests {
     fn entries_are_paired_with_exits_of_their_thread() {
         let mut pairs = Pairs::default();
         SCRIPT.lines().for_each(|line| pairs.line(line));
-        let table = pairs.table(&Symbols::default(), 1.0);
+        let table = pairs.table(&Symbols::default(), 1.0, "");
         assert_eq!(table.waits.len(), 1);
         let wait = &table.waits[0];
         assert_eq!((wait.count, wait.caller.as_str()), (Some(1), "open_table"));
         assert!((wait.wait_s - 0.010).abs() < 1e-9);
         assert_eq!(wait.lock, "allocated at 0x55d0c8d0");
+    }
+
+    #[test]
+    fn a_recording_without_an_event_is_no_proof_that_nothing_waited() {
+        let table = Pairs::default().table(&Symbols::default(), 1.0, "perf record ended with exit status: 1");
+        assert!(table.waits.is_empty());
+        assert_eq!(table.missing[0].why, "perf saw no futex call: perf record ended with exit status: 1");
+    }
+
+    #[test]
+    fn events_that_perf_lost_are_told() {
+        let mut pairs = Pairs::default();
+        SCRIPT.lines().for_each(|line| pairs.line(line));
+        pairs.line(" 4711  100.020000: PERF_RECORD_LOST lost 12");
+        let table = pairs.table(&Symbols::default(), 1.0, "");
+        assert_eq!(table.missing[0].why, "perf lost 12 events and kept 5: counts and times are too low");
     }
 }
