@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use super::symbols::Symbols;
 use super::{LockTable, LockWait, Missing, Source};
 
+/// What is missing where perf could not look.
+const WHAT: &str = "lock counts and callers";
+
 #[derive(Debug)]
 pub struct Recording {
     pid: u32,
@@ -27,7 +30,6 @@ impl Recording {
     /// # Errors
     /// perf is not there or not permitted; the table says so instead.
     pub fn start(pid: u32, scratch: &std::path::Path, with_callers: bool) -> Result<Recording, LockTable> {
-        let refuse = |why: String| LockTable::nothing(Source::Perf, "lock counts and callers", why);
         let file = scratch.join(format!("perf-{pid}-{}.data", std::process::id()));
         let log = scratch.join(format!("perf-{pid}-{}.log", std::process::id()));
         let mut command = Command::new("perf");
@@ -39,9 +41,10 @@ impl Recording {
         let filter = "op == 0 || op == 128 || op == 9 || op == 137 || op == 265 || op == 393";
         command.args(["-e", "syscalls:sys_enter_futex", "--filter", filter, "-e", "syscalls:sys_exit_futex"]);
         command.arg("-p").arg(pid.to_string());
-        let errors = fs::File::create(&log).map_err(|error| refuse(format!("{}: {error}", log.display())))?;
+        let errors =
+            fs::File::create(&log).map_err(|error| refused(format!("{}: {error}", log.display())))?;
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn();
-        let mut child = child.map_err(|error| refuse(format!("perf: {error} (install linux-perf)")))?;
+        let mut child = child.map_err(|error| refused(format!("perf: {error} (install linux-perf)")))?;
         // It attaches to every thread first; an early end is a refusal.
         std::thread::sleep(Duration::from_millis(300));
         let ended = child.try_wait().ok().flatten();
@@ -50,12 +53,11 @@ impl Recording {
         }
         let text = fs::read_to_string(&log).unwrap_or_default();
         let _ = fs::remove_file(&log);
-        Err(refuse(text.lines().find(|l| !l.trim().is_empty()).unwrap_or("perf ended at once").to_owned()))
+        Err(refused(text.lines().find(|l| !l.trim().is_empty()).unwrap_or("perf ended at once").to_owned()))
     }
 
     /// Ends the recording and reads it. Locks are named while the process still lives.
     pub fn stop(mut self) -> LockTable {
-        let refuse = |why: String| LockTable::nothing(Source::Perf, "lock counts and callers", why);
         let symbols = Symbols::of_process(self.pid);
         let observed_s = self.began.elapsed().as_secs_f64();
         // SAFETY: no pointers involved; the child is this recording's own and has not been waited for.
@@ -84,9 +86,13 @@ impl Recording {
                 );
                 pairs.table(&symbols, observed_s, &why)
             }
-            (Err(error), _) | (_, Err(error)) => refuse(format!("perf: {error}")),
+            (Err(error), _) | (_, Err(error)) => refused(format!("perf: {error}")),
         }
     }
+}
+
+fn refused(why: String) -> LockTable {
+    LockTable::nothing(Source::Perf, WHAT, why)
 }
 
 fn last_line(text: &str) -> &str {
@@ -185,9 +191,8 @@ impl Pairs {
     /// `why_nothing`: how perf itself ended. A recording without a single event is no proof that nothing waited, and one
     /// that lost events counts too few.
     fn table(self, symbols: &Symbols, observed_s: f64, why_nothing: &str) -> LockTable {
-        let what = "lock counts and callers";
         if self.events == 0 {
-            return LockTable::nothing(Source::Perf, what, format!("perf saw no futex call: {why_nothing}"));
+            return refused(format!("perf saw no futex call: {why_nothing}"));
         }
         let (events, lost) = (self.events, self.lost);
         let waits = self
@@ -211,7 +216,7 @@ impl Pairs {
         let mut table = LockTable { source: Source::Perf, observed_s, waits, missing: Vec::new() }.sorted();
         if lost > 0 {
             let why = format!("perf lost {lost} events and kept {events}: counts and times are too low");
-            table.missing.push(Missing::new(what, why));
+            table.missing.push(Missing::new(WHAT, why));
         }
         table
     }
