@@ -23,27 +23,31 @@ fn with_env(selector: &str, library: &Path, slow: &Slow) -> Option<Sandbox> {
     testing::server_with(selector, |spec| spec.env.extend(slow.env(library)))
 }
 
-/// Cpu that the server's processes have used, ended ones that they waited for included, in seconds.
-fn cpu_s(server: &Sandbox) -> f64 {
+/// Cpu that the server's processes have used, ended ones that they waited for included, in the kernel's ticks of 10 ms. They
+/// are whole: a difference of seconds would be a hair less than the ticks between them.
+fn cpu_ticks(server: &Sandbox) -> u64 {
     let head = server.pid().unwrap();
     let children = std::fs::read_to_string(format!("/proc/{head}/task/{head}/children")).unwrap_or_default();
     let of = |pid: &str| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };
-        rest.split_whitespace().skip(11).take(4).map(|field| field.parse::<f64>().unwrap()).sum()
+        let Some((_, rest)) = stat.rsplit_once(')') else { return 0 };
+        rest.split_whitespace().skip(11).take(4).map(|field| field.parse::<u64>().unwrap()).sum()
     };
-    let ticks: f64 =
-        std::iter::once(head.to_string().as_str()).chain(children.split_whitespace()).map(of).sum();
-    ticks / 100.0
+    std::iter::once(head.to_string().as_str()).chain(children.split_whitespace()).map(of).sum()
+}
+
+/// Seconds of cpu since `before`, which [`cpu_ticks`] gave.
+fn cpu_s_since(server: &Sandbox, before: u64) -> f64 {
+    cpu_ticks(server).saturating_sub(before) as f64 / 100.0
 }
 
 /// Waits until what a server does for itself once it has started is over: it would count as the answers' cpu.
 fn settle(server: &Sandbox) {
     let limit = Instant::now() + Duration::from_secs(30);
     loop {
-        let before = cpu_s(server);
+        let before = cpu_ticks(server);
         std::thread::sleep(Duration::from_millis(300));
-        let used_s = cpu_s(server) - before;
+        let used_s = cpu_s_since(server, before);
         if used_s <= 0.011 {
             return;
         }
@@ -58,11 +62,11 @@ fn settle(server: &Sandbox) {
 fn cost(server: &Sandbox) -> (f64, f64) {
     let mut client = Client::connect(&server.target(None)).unwrap();
     client.query("SELECT 1").unwrap();
-    let (begun, cpu) = (Instant::now(), cpu_s(server));
+    let (begun, cpu) = (Instant::now(), cpu_ticks(server));
     for _ in 0..ANSWERS {
         client.query("SELECT 1").unwrap();
     }
-    let cost = (begun.elapsed().as_secs_f64(), cpu_s(server) - cpu);
+    let cost = (begun.elapsed().as_secs_f64(), cpu_s_since(server, cpu));
     client.close();
     cost
 }
