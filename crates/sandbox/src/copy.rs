@@ -9,8 +9,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
@@ -41,31 +41,45 @@ pub(crate) fn tree(from: &Path, to: &Path, ids: Option<Ids>, progress: OnProgres
     // Large files first, so that the threads end together.
     jobs.sort_by_key(|job| job.bytes);
     let total = jobs.iter().map(|job| job.bytes).sum();
-    let (queue, done, failed) = (Mutex::new(jobs), AtomicU64::new(0), Mutex::new(None));
-    let work = || {
+    let done = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8));
+    side_by_side(jobs, threads, |job, buffer| {
+        file(&job, ids, buffer)?;
+        let done = done.fetch_add(job.bytes, Ordering::Relaxed) + job.bytes;
+        progress(Progress::Bytes { done, total: Some(total) });
+        Ok(())
+    })?;
+    Ok(total)
+}
+
+/// Does jobs on so many threads, the last one first, each thread with a buffer of its own. After the first that fails no
+/// other one is begun.
+fn side_by_side<J: Send>(
+    jobs: Vec<J>,
+    threads: usize,
+    work: impl Fn(J, &mut [u8]) -> Result<(), Error> + Sync,
+) -> Result<(), Error> {
+    let (queue, failed) = (Mutex::new(jobs), Mutex::new(None));
+    // A poisoned queue only means that another thread panicked; its jobs are still whole. The queue is let go before a
+    // job is done: held in the head of a loop it would be held through its body.
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let run = || {
         let mut buffer = vec![0; PIECE_BYTES];
-        // A poisoned queue only means that another thread panicked; its jobs are still whole.
-        while let Some(job) = queue.lock().unwrap_or_else(|e| e.into_inner()).pop() {
-            if let Err(error) = file(&job, ids, &mut buffer) {
-                queue.lock().unwrap_or_else(|e| e.into_inner()).clear();
-                failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
+        while let Some(job) = next() {
+            if let Err(error) = work(job, &mut buffer) {
+                queue.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
                 return;
             }
-            let done = done.fetch_add(job.bytes, Ordering::Relaxed) + job.bytes;
-            progress(Progress::Bytes { done, total: Some(total) });
         }
     };
-    let threads = std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8));
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            scope.spawn(work);
+            scope.spawn(run);
         }
-        work();
+        run();
     });
-    match failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
-        Some(error) => Err(error),
-        None => Ok(total),
-    }
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
 fn plan(from: &Path, to: &Path, ids: Option<Ids>, jobs: &mut Vec<Job>) -> Result<(), Error> {
@@ -171,6 +185,36 @@ fn give(path: &Path, mode: u32, ids: Option<Ids>) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jobs_are_done_at_the_same_time() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let receiver = Mutex::new(receiver);
+        // Each waits for a word of the other: one at a time they would wait for ever.
+        let meet = |is_first: bool, _: &mut [u8]| {
+            if is_first {
+                receiver.lock().unwrap().recv_timeout(std::time::Duration::from_secs(20)).expect("the other");
+            } else {
+                sender.send(()).unwrap();
+            }
+            Ok(())
+        };
+        // The last one is begun first.
+        side_by_side(vec![false, true], 2, meet).unwrap();
+    }
+
+    #[test]
+    fn the_first_failure_ends_it_and_is_told() {
+        let begun = AtomicU64::new(0);
+        let fail = |number: u32, _: &mut [u8]| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            let full = io::Error::from(io::ErrorKind::StorageFull);
+            if number == 99 { Err(Error::io("write", Path::new("/full"), full)) } else { Ok(()) }
+        };
+        let error = side_by_side((0..100).collect(), 1, fail).unwrap_err().to_string();
+        assert!(error.contains("/full"), "{error}");
+        assert_eq!(begun.into_inner(), 1);
+    }
 
     #[test]
     fn a_tree_comes_out_the_same_and_an_existing_target_is_refused() {
