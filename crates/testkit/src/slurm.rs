@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +17,8 @@ pub struct Cluster {
     daemons: Vec<(String, Child)>,
     nodes: Vec<String>,
     is_one_machine: bool,
+    /// What is done in a node's own mounts before it begins: node, and the shell's words.
+    own: Vec<(String, String)>,
 }
 
 /// How long the cluster may take to come up.
@@ -71,7 +74,8 @@ impl Cluster {
         for made in ["state", "log", "munge"] {
             std::fs::create_dir_all(dir.join(made)).unwrap();
         }
-        let mut cluster = Cluster { dir: dir.to_owned(), daemons: Vec::new(), nodes, is_one_machine };
+        let mut cluster =
+            Cluster { dir: dir.to_owned(), daemons: Vec::new(), nodes, is_one_machine, own: Vec::new() };
         std::fs::write(cluster.conf(), cluster.configuration()).unwrap();
         cluster.start_munge();
         cluster.start_controller();
@@ -208,15 +212,39 @@ impl Cluster {
             }
             false => String::new(),
         };
+        let own: String =
+            self.own.iter().filter(|(of, _)| of == node).map(|(_, words)| words.as_str()).collect();
         // Low, so that what nodes do counts for no plimsoll on this machine as what others take of its cpus.
         let script =
-            format!("hostname {node} && {own_lock}{own_id}exec nice -n 5 /usr/sbin/slurmd -D -N {node}");
+            format!("hostname {node} && {own_lock}{own_id}{own}exec nice -n 5 /usr/sbin/slurmd -D -N {node}");
         // What two machines have been up for is not the same.
         let place = self.nodes.iter().position(|known| known == node).unwrap_or_default();
         let up_s = (1000 * (place + 1)).to_string();
         command.args(["--mount", "--uts", "--time", "--monotonic", &up_s, "--propagation", "private"]);
         command.args(["sh", "-c", &script]);
         self.daemon(node, command);
+    }
+
+    /// Starts a node again, with its own file system of so many KiB on a directory.
+    pub fn give_disk(&mut self, node: &str, dir: &Path, kib: u32) {
+        let mount = format!("mount -t tmpfs -o size={kib}k,mode=755 none '{}' && ", dir.display());
+        self.own.push((node.to_owned(), mount));
+        self.kill(node);
+        self.start_node(node);
+        let device = |dir: &Path| std::fs::metadata(dir).map(|facts| facts.dev()).ok();
+        let inside = self.root_of(node).join(dir.strip_prefix("/").unwrap());
+        let began = Instant::now();
+        while device(&inside).is_none_or(|inside| Some(inside) == device(dir)) {
+            assert!(began.elapsed() < START_LIMIT, "{node} has no disk:\n{}", self.logs());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The file system as a node sees it.
+    pub fn root_of(&self, node: &str) -> PathBuf {
+        let (_, child) =
+            self.daemons.iter().find(|(name, _)| name == node).unwrap_or_else(|| panic!("no {node}"));
+        PathBuf::from(format!("/proc/{}/root", child.id()))
     }
 
     /// Kills a daemon (`slurmctld`, `n3`) the hard way. What a node runs goes on without it.

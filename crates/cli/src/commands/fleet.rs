@@ -37,7 +37,7 @@ pub(crate) fn fleet(args: &FleetArgs, command: String) -> Result<End, Failure> {
             Ok(End::Done)
         }
         FleetCommand::Look { desk } => {
-            let look = fleet::look(desk, VERSION);
+            let look = fleet::look(&Home::find()?, desk, VERSION);
             let line = serde_json::to_string(&look).map_err(|error| Failure::Other(error.into()))?;
             print_data(&format!("{line}\n"))
         }

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use sandbox::Home;
+use sandbox::{Build, Home};
 use store::{Status, Store, StudyId};
 
 use super::desk::{Desk, Ended, Fleet, Try};
 use super::slurm::{self, Queued};
 use super::standing::{FleetStanding, Place};
-use super::{Bound, Wishes, task};
+use super::unable::{Record, Unable};
+use super::{Bound, Look, Wishes, task};
 use crate::ending::{self, Ended as Early, Next};
 use crate::error::Error;
 use crate::machine::take_results;
@@ -20,6 +21,7 @@ use crate::recorded::{statuses, study_row, unfinished};
 use crate::stop::StopSwitch;
 use crate::study::Body;
 use crate::study_run::{Begun, Outcome, Request, begin, outcome, to_make};
+use crate::subject::Subject;
 
 /// What a fleet is told beside its study.
 #[derive(Debug, Clone)]
@@ -77,7 +79,7 @@ pub fn run_fleet(
     let results = absolute(&request.results)?;
     let desk = Desk::of(&results, &request.study.name, begun.id);
     let bound = bound_of(order, &body, &begun, observer);
-    let fleet = fleet_of(request, order, &desk, begun.id, bound)?;
+    let fleet = fleet_of(request, order, &desk, &begun, bound)?;
     let mut row = study_row(request, &body, &begun.plan)?;
     if let Some(known) = store.studies()?.into_iter().find(|record| record.id == begun.id) {
         row = known.study;
@@ -87,6 +89,8 @@ pub fn run_fleet(
     let open = to_make(&begun.plan.runs, |run| stands.get(&run.index).copied());
     let before = desk.tries().into_iter().filter(|one| one.ended.is_some()).map(|one| one.dir).collect();
     let mut controller = Controller {
+        home,
+        subjects: &begun.subjects,
         desk,
         fleet,
         order,
@@ -107,7 +111,8 @@ pub fn run_fleet(
         ended: None,
         shown: FleetStanding::default(),
         before,
-        aside: BTreeSet::new(),
+        record: Record::default(),
+        aside: BTreeMap::new(),
         kept_away: BTreeMap::new(),
         away: (Vec::new(), None),
         made: 0,
@@ -167,7 +172,7 @@ fn fleet_of(
     request: &Request,
     order: &Order,
     desk: &Desk,
-    id: StudyId,
+    begun: &Begun,
     bound: Option<Bound>,
 ) -> Result<Fleet, Error> {
     let name = &request.study.name;
@@ -179,7 +184,7 @@ fn fleet_of(
     };
     let wishes = order.wishes.clone();
     Ok(Fleet {
-        study: id.0,
+        study: begun.id.0,
         name: name.clone(),
         study_file: absolute(&request.study.path)?,
         quick: request.quick,
@@ -193,10 +198,27 @@ fn fleet_of(
         client_nodes: wishes.client_nodes,
         noise_max: wishes.noise_max,
         bound,
+        builds: begun
+            .subjects
+            .iter()
+            .filter_map(Subject::build)
+            .map(|build| (build.name(), build.identity.clone()))
+            .collect(),
     })
 }
 
+/// What a try has made.
+#[derive(Default)]
+struct Imported {
+    /// Its block's timed runs that came to an end.
+    ended: usize,
+    /// Why the first of its runs failed.
+    failure: Option<String>,
+}
+
 struct Controller<'a> {
+    home: &'a Home,
+    subjects: &'a [Subject],
     desk: Desk,
     fleet: Fleet,
     order: &'a Order,
@@ -225,10 +247,12 @@ struct Controller<'a> {
     looked_after: usize,
     ended: Option<Early>,
     shown: FleetStanding,
-    /// Tries that earlier commands have seen the end of: a node that was too noisy then is asked again.
+    /// Tries that earlier commands have seen the end of: a node that could not do it then is asked again.
     before: BTreeSet<PathBuf>,
-    /// Nodes that are too noisy.
-    aside: BTreeSet<String>,
+    /// What came of blocks that this command has seen the end of.
+    record: Record,
+    /// Nodes that get no more blocks, and why.
+    aside: BTreeMap<String, String>,
     /// From how many of them each job that waits is kept away.
     kept_away: BTreeMap<u64, usize>,
     /// Nodes that take no job, as they were told last, and when Slurm was asked for them.
@@ -293,18 +317,45 @@ impl Controller<'_> {
             store::counted(nodes, "node"),
             if nodes == 1 { "one" } else { "them" }
         )));
+        let mut said = self.ask_nodes(nodes, &wishes)?;
+        if self.hand_builds(&task::looks(&said))? {
+            said = self.ask_nodes(nodes, &wishes)?;
+        }
+        let odd = task::judge(&said, &self.fleet, &self.desk, nodes, load::time::unix_ms())?;
+        odd.iter().for_each(|text| (self.observer)(Event::Warning(text)));
+        Ok(())
+    }
+
+    /// What so many nodes say of themselves.
+    fn ask_nodes(&self, nodes: u32, wishes: &Wishes) -> Result<String, Error> {
         let executable = self.order.executable.display().to_string();
         let desk = self.desk.path().display().to_string();
         let command = [executable, "fleet".to_owned(), "look".to_owned(), desk];
-        let said = slurm::everywhere(&format!("{}-look", self.fleet.jobs), nodes, &command, &wishes).map_err(|error| {
+        slurm::everywhere(&format!("{}-look", self.fleet.jobs), nodes, &command, wishes).map_err(|error| {
             Error::Server(format!(
                 "{error}\nthe nodes could not be looked at: {} must be there on each of them, at the same path",
                 self.order.executable.display()
             ))
-        })?;
-        let odd = task::judge(&said, &self.fleet, &self.desk, nodes, load::time::unix_ms())?;
-        odd.iter().for_each(|text| (self.observer)(Event::Warning(text)));
-        Ok(())
+        })
+    }
+
+    /// Lays builds that nodes lack where they can take them; whether there are any.
+    fn hand_builds(&self, looks: &[Look]) -> Result<bool, Error> {
+        let lacking: Vec<&Look> = looks.iter().filter(|look| !look.lacks.is_empty()).collect();
+        for look in &lacking {
+            (self.observer)(Event::Doing(&format!("{} lacks {}", look.node, look.lacks.join(", "))));
+        }
+        let is_lacked = |name: &String| lacking.iter().any(|look| look.lacks.contains(name));
+        let builds = self.subjects.iter().filter_map(Subject::build);
+        let builds: Vec<&Build> = builds.filter(|build| is_lacked(&build.name())).collect();
+        let by_themselves = self.desk.pack(self.home, &builds)?;
+        for name in &by_themselves {
+            (self.observer)(Event::Warning(&format!(
+                "{name} cannot be handed to nodes, its files are not in {}: those that lack it must get it by themselves",
+                self.home.path().display()
+            )));
+        }
+        Ok(builds.len() > by_themselves.len())
     }
 
     /// Blocks that have to be submitted now.
@@ -356,7 +407,7 @@ impl Controller<'_> {
             tasks: blocks,
             output: &output,
             script: &script,
-            aside: &self.aside,
+            aside: &self.aside.keys().cloned().collect(),
         };
         let mut wishes = self.fleet.wishes();
         // The first block of a node has its calibration before it.
@@ -404,16 +455,19 @@ impl Controller<'_> {
             return Err(Error::Usage(why));
         }
         if let Some(why) = &ended.set_aside {
-            return if self.before.contains(&one.dir) {
-                Ok(())
-            } else {
-                self.set_aside(store, block, node, why)
-            };
+            if self.before.contains(&one.dir) {
+                return Ok(());
+            }
+            // It was not tried.
+            if let Some(submitted) = self.submitted.get_mut(&block) {
+                *submitted = submitted.saturating_sub(1);
+            }
+            return self.set_aside(store, node, why);
         }
-        let ended_runs = match Store::open_read_only(&one.dir) {
+        let Imported { ended: ended_runs, failure } = match Store::open_read_only(&one.dir) {
             Ok(from) => self.import(store, &from, one)?,
             // It ended before it had one, or before anything stood in it.
-            Err(store::Error::Missing { .. } | store::Error::Foreign { .. }) => 0,
+            Err(store::Error::Missing { .. } | store::Error::Foreign { .. }) => Imported::default(),
             // A full directory, for one, lets nobody read a file that is being written: it is looked at again.
             Err(error) => {
                 self.taken.remove(&one.dir);
@@ -424,6 +478,14 @@ impl Controller<'_> {
                 return Ok(());
             }
         };
+        if !self.before.contains(&one.dir) {
+            let came_to_nothing = ended.error.as_deref().or(failure.as_deref());
+            match came_to_nothing.filter(|_| ended.done + ended.invalid == 0) {
+                Some(why) => self.record.failed(node, block, why),
+                None if ended.done + ended.invalid > 0 => self.record.made(node),
+                None => {}
+            }
+        }
         let said =
             |ended: &Ended| ended.is_whole() && ended_runs >= ended.done + ended.invalid + ended.failed;
         let is_whole = one.ended.as_ref().is_some_and(said);
@@ -444,16 +506,21 @@ impl Controller<'_> {
             );
             (self.observer)(Event::Warning(&text));
         }
+        while let Some(Unable { node, blocks, why }) = self.record.unable() {
+            // They have not been made, and were no failures of theirs.
+            for block in blocks {
+                self.settled.remove(&block);
+                self.given_up.remove(&block);
+                self.submitted.remove(&block);
+            }
+            self.set_aside(store, &node, &why)?;
+        }
         Ok(())
     }
 
-    /// A node was too noisy for a block, which is to be made elsewhere.
-    fn set_aside(&mut self, store: &mut Store, block: u32, node: &str, why: &str) -> Result<(), Error> {
-        // It was not tried.
-        if let Some(submitted) = self.submitted.get_mut(&block) {
-            *submitted = submitted.saturating_sub(1);
-        }
-        if !self.aside.insert(node.to_owned()) {
+    /// A node is too noisy, or cannot do what others can: what it was given is made elsewhere.
+    fn set_aside(&mut self, store: &mut Store, node: &str, why: &str) -> Result<(), Error> {
+        if self.aside.insert(node.to_owned(), why.to_owned()).is_some() {
             return Ok(());
         }
         let text = format!("{node} is set aside: {why}; its blocks are made on other nodes");
@@ -466,7 +533,7 @@ impl Controller<'_> {
         let wishes = Wishes { nodes: None, ..self.fleet.wishes() };
         // Where Slurm cannot be asked now, blocks that nobody may make wait in its queue.
         let are_all_aside =
-            slurm::nodes(&wishes).is_ok_and(|nodes| nodes.iter().all(|node| self.aside.contains(node)));
+            slurm::nodes(&wishes).is_ok_and(|nodes| nodes.iter().all(|node| self.aside.contains_key(node)));
         if !are_all_aside {
             return Ok(());
         }
@@ -479,7 +546,7 @@ impl Controller<'_> {
         ))
     }
 
-    /// Has what waits of jobs that were submitted before a node was found too noisy made on others.
+    /// Has what waits of jobs that were submitted before a node was set aside made on others.
     fn keep_away(&mut self, queue: &[Queued]) {
         let waiting = queue.iter().filter(|task| task.state == slurm::State::Waiting).map(|task| task.job);
         for job in waiting.collect::<BTreeSet<u64>>() {
@@ -487,18 +554,20 @@ impl Controller<'_> {
                 continue;
             }
             // A task that is begun on such a node all the same says so again at once.
-            if let Err(error) = slurm::keep_away(job, &self.aside) {
+            if let Err(error) = slurm::keep_away(job, &self.aside.keys().cloned().collect()) {
                 (self.observer)(Event::Warning(&format!(
-                    "job {job} cannot be kept away from noisy nodes: {error}"
+                    "job {job} cannot be kept away from nodes that are set aside: {error}"
                 )));
             }
             self.kept_away.insert(job, self.aside.len());
         }
     }
 
-    /// Takes over the runs of a try, with their logs. How many of its block's timed runs came to an end.
-    fn import(&mut self, store: &mut Store, from: &Store, one: &Try) -> Result<usize, Error> {
-        let Some(its) = from.studies()?.first().map(|record| record.id) else { return Ok(0) };
+    /// Takes over the runs of a try, with their logs.
+    fn import(&mut self, store: &mut Store, from: &Store, one: &Try) -> Result<Imported, Error> {
+        let Some(its) = from.studies()?.first().map(|record| record.id) else {
+            return Ok(Imported::default());
+        };
         let name = one.dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let moved = |file: &str| {
             let of = file.strip_prefix("logs/").unwrap_or(file).replace('/', "_");
@@ -519,7 +588,8 @@ impl Controller<'_> {
             .filter(|head| matches!(head.status, Status::Done | Status::Invalid | Status::Failed))
             .map(|head| head.start.index)
             .collect();
-        Ok(ended.len())
+        let failed = heads.into_iter().find(|head| head.status == Status::Failed);
+        Ok(Imported { ended: ended.len(), failure: failed.and_then(|head| head.error) })
     }
 
     /// A study that may be watched is looked at whenever a block has come.
@@ -552,7 +622,9 @@ impl Controller<'_> {
 
     fn show(&mut self, queue: Option<&[Queued]>, tries: &[Try], queue_error: Option<String>) {
         let known = FleetStanding::of(queue.unwrap_or_default(), tries, self.plan.blocks());
-        let now = FleetStanding { queue_error, ..known };
+        let aside = self.aside.iter().map(|(node, why)| (node.clone(), why.clone()));
+        let aside = known.aside.into_iter().chain(aside).collect();
+        let now = FleetStanding { queue_error, aside, ..known };
         for (block, node) in now.running() {
             let text = format!("block {block} runs on {node}");
             if self.told.get(&block) != Some(&text) {

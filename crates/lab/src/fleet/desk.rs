@@ -7,6 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sandbox::builds::handed;
+use sandbox::{Build, Home};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::StudyId;
@@ -40,6 +42,9 @@ pub struct Fleet {
     /// What follows from it for this study; `None`: nodes are taken as they are.
     #[serde(default)]
     pub bound: Option<Bound>,
+    /// Builds of its servers, each with its identity.
+    #[serde(default)]
+    pub builds: Vec<(String, String)>,
 }
 
 impl Fleet {
@@ -150,6 +155,46 @@ impl Desk {
     /// Where the output of tasks goes.
     pub fn log(&self) -> PathBuf {
         self.0.join("log")
+    }
+
+    /// Where builds lie for nodes that lack them.
+    pub fn builds(&self) -> PathBuf {
+        self.0.join("builds")
+    }
+
+    /// Packs builds for nodes that lack them; those that are packed already stay as they are. Names of those that a node
+    /// must have by itself.
+    ///
+    /// # Errors
+    /// One cannot be packed.
+    pub(super) fn pack(&self, home: &Home, builds: &[&Build]) -> Result<Vec<String>, Error> {
+        let dir = self.builds();
+        std::fs::create_dir_all(&dir).map_err(|error| cannot("make", &dir, &error))?;
+        let mut by_itself = Vec::new();
+        for build in builds {
+            let about = dir.join(format!("{}.json", build.name()));
+            if about.exists() {
+                continue;
+            }
+            match handed::pack(home, build, &dir)? {
+                Some(packed) => write(&about, &packed)?,
+                None => by_itself.push(build.name()),
+            }
+        }
+        Ok(by_itself)
+    }
+
+    /// Takes packed builds that this machine's home lacks.
+    ///
+    /// # Errors
+    /// One cannot be read or unpacked.
+    pub(super) fn take(&self, home: &Home) -> Result<(), Error> {
+        let dir = self.builds();
+        let files = std::fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        for about in files.filter(|path| path.extension().is_some_and(|extension| extension == "json")) {
+            handed::take(home, &read(&about)?, &dir)?;
+        }
+        Ok(())
     }
 
     /// # Errors

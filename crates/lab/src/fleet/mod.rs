@@ -13,6 +13,7 @@ mod quiet;
 pub mod slurm;
 mod standing;
 mod task;
+mod unable;
 
 use std::time::Duration;
 

@@ -33,7 +33,7 @@ pub struct BlockStanding {
 pub struct FleetStanding {
     pub blocks: Vec<BlockStanding>,
     pub planned: u32,
-    /// Nodes that are too noisy for it, and why.
+    /// Nodes that get no block, and why: too noisy, or unable.
     pub aside: BTreeMap<String, String>,
     /// Slurm could not be asked: in its words.
     pub queue_error: Option<String>,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use sandbox::Home;
+use sandbox::builds::handed;
 use serde::{Deserialize, Serialize};
 use store::Store;
 
@@ -15,7 +16,7 @@ use crate::error::{Class, Error};
 use crate::hooks::Attach;
 use crate::observe::Observer;
 use crate::stop::StopSwitch;
-use crate::study_run::{Outcome, Part, Request, run_study};
+use crate::study_run::{Outcome, Part, Request, outline, run_study};
 
 /// A number that Slurm tells its tasks.
 fn told(variable: &str) -> Option<u64> {
@@ -88,12 +89,12 @@ fn make(
     (attach, observer, stop): (&dyn Attach, Observer<'_>, &StopSwitch),
 ) -> Result<Made, Error> {
     same_version(fleet, version)?;
+    desk.take(home)?;
     if let Some(bound) = &fleet.bound
         && let Some(why) = quiet::judge(home, bound, block.into(), (attach, observer, stop))?
     {
         return Ok(Made::Nothing(why));
     }
-    let study = crate::study::read(&fleet.study_file)?;
     // The study as it was planned: this block is the one that the controller means.
     let row = desk.study()?;
     Store::open(dir)?.add_study(&row)?;
@@ -106,17 +107,27 @@ fn make(
         })?),
     };
     let request = Request {
-        study,
         client_hosts,
-        results: dir.to_owned(),
-        quick: fleet.quick,
-        only: Vec::new(),
         part: Some(Part::Blocks(BTreeSet::from([block]))),
-        new: false,
         command: row.command,
-        version: version.to_owned(),
+        ..asked(fleet, dir)?
     };
     run_study(home, &request, attach, observer, stop).map(Made::Block)
+}
+
+/// The study of a fleet, all of it, as a command would ask for it.
+fn asked(fleet: &Fleet, results: &Path) -> Result<Request, Error> {
+    Ok(Request {
+        study: crate::study::read(&fleet.study_file)?,
+        client_hosts: Hosts::This,
+        results: results.to_owned(),
+        quick: fleet.quick,
+        only: Vec::new(),
+        part: None,
+        new: false,
+        command: String::new(),
+        version: fleet.version.clone(),
+    })
 }
 
 fn same_version(fleet: &Fleet, version: &str) -> Result<(), Error> {
@@ -140,14 +151,25 @@ pub struct Look {
     pub has_study: bool,
     /// It can write into the directory.
     pub may_write: bool,
+    /// Why this machine cannot make a block of the study: no room for its tables, a build that does not run here.
+    #[serde(default)]
+    pub refusal: Option<String>,
+    /// Builds of the study that this machine's home does not have.
+    #[serde(default)]
+    pub lacks: Vec<String>,
     /// Milliseconds since 1970.
     pub at_ms: i64,
 }
 
 /// This node looks whether it can do its part.
-pub fn look(desk: &Path, version: &str) -> Look {
+pub fn look(home: &Home, desk: &Path, version: &str) -> Look {
     let node = node();
     let fleet = Desk::at(desk).fleet().ok();
+    // Of another version, or a study that is not seen here, something else is told.
+    let known = fleet.as_ref().filter(|fleet| fleet.version == version);
+    let taken = known.map_or(Ok(()), |_| Desk::at(desk).take(home));
+    let request = known.and_then(|fleet| asked(fleet, desk).ok());
+    let refusal = taken.err().or_else(|| request.and_then(|request| outline(home, &request).err()));
     let mark = desk.join("tasks").join(format!(".{node}"));
     let may_write = std::fs::write(&mark, "").is_ok();
     // Where it could be written it can be removed; where not it is not there.
@@ -156,10 +178,26 @@ pub fn look(desk: &Path, version: &str) -> Look {
         node,
         version: version.to_owned(),
         has_desk: fleet.is_some(),
-        has_study: fleet.is_some_and(|fleet| std::fs::File::open(&fleet.study_file).is_ok()),
+        has_study: fleet.as_ref().is_some_and(|fleet| std::fs::File::open(&fleet.study_file).is_ok()),
         may_write,
+        refusal: refusal.map(|error| error.to_string()),
+        lacks: fleet.map_or_else(Vec::new, |fleet| lacking(home, &fleet.builds)),
         at_ms: load::time::unix_ms(),
     }
+}
+
+/// Those of the builds that are neither in the home nor installed on this machine.
+fn lacking(home: &Home, builds: &[(String, String)]) -> Vec<String> {
+    let installed = sandbox::builds::installed(home).unwrap_or_default();
+    let is_here = |name: &str, identity: &str| {
+        handed::has(home, name, identity) || installed.iter().any(|build| build.identity == identity)
+    };
+    builds.iter().filter(|(name, identity)| !is_here(name, identity)).map(|(name, _)| name.clone()).collect()
+}
+
+/// What nodes said of themselves, each a line of JSON.
+pub(super) fn looks(said: &str) -> Vec<Look> {
+    said.lines().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect()
 }
 
 /// Clocks that differ by more than this make times of runs misleading. The looks themselves are some seconds apart.
@@ -176,7 +214,7 @@ pub(super) fn judge(
     nodes: u32,
     now_ms: i64,
 ) -> Result<Vec<String>, Error> {
-    let looks: Vec<Look> = said.lines().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect();
+    let looks = looks(said);
     let (dir, study) = (desk.path().display(), fleet.study_file.display());
     let mut wrong = Vec::new();
     let mut odd = Vec::new();
@@ -196,6 +234,10 @@ pub(super) fn judge(
             wrong.push(format!("{node} cannot write into {dir}: share it so that your user may write there"));
         } else if !look.has_study {
             wrong.push(format!("{node} does not see {study}: put the study file where all nodes see it"));
+        } else if let Some(why) = &look.refusal {
+            wrong.push(format!(
+                "{node} cannot make a block of this study; --partition or --constraint keep such nodes out\n{why}"
+            ));
         }
         let apart = look.at_ms - now_ms;
         if apart.abs() > CLOCKS_APART_MAX_MS {
@@ -232,6 +274,7 @@ mod tests {
             client_nodes: None,
             noise_max: None,
             bound: None,
+            builds: Vec::new(),
         }
     }
 
@@ -242,6 +285,8 @@ mod tests {
             has_desk: true,
             has_study: true,
             may_write: true,
+            refusal: None,
+            lacks: Vec::new(),
             at_ms: 1_000_000,
         };
         change(&mut look);
@@ -264,6 +309,10 @@ mod tests {
         refused(said(|look| look.has_desk = false), &["n3 does not see /r", "--results"]);
         refused(said(|look| look.may_write = false), &["cannot write into /r"]);
         refused(said(|look| look.has_study = false), &["n3 does not see /s/s.toml"]);
+        refused(
+            said(|look| look.refusal = Some("no room".into())),
+            &["n3 cannot make", "--constraint", "no room"],
+        );
         refused("slurmstepd: error: execve(): No such file".to_owned(), &["0 of 1 nodes", "execve"]);
         let late = said(|look| look.at_ms = 1_060_000);
         assert!(of(&late, 1).unwrap()[0].contains("the clock of n3 is 60 s ahead of"));

@@ -197,12 +197,12 @@ pub(super) fn without_stray_links(from: &Path, root: &Path) -> Result<Root, Erro
 }
 
 /// A directory that goes when it is not needed any more, also on failure.
-struct Passing {
-    path: PathBuf,
+pub(super) struct Passing {
+    pub(super) path: PathBuf,
 }
 
 impl Passing {
-    fn new(path: PathBuf) -> Result<Passing, Error> {
+    pub(super) fn new(path: PathBuf) -> Result<Passing, Error> {
         fs::create_dir(&path).map_err(|e| Error::io("create", &path, e))?;
         let passing = Passing { path };
         // Other uids run what is in it, whatever the umask is.

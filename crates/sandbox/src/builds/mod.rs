@@ -9,6 +9,7 @@ mod catalogue;
 mod download;
 mod fetch;
 mod git;
+pub mod handed;
 mod inspect;
 mod installed;
 mod libraries;
