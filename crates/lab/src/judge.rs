@@ -62,6 +62,30 @@ pub(crate) fn tripped(end: &RunEnd) -> Vec<Tripped> {
     told
 }
 
+/// Adds what is known of other machines for the whole run to what each gate of the same name says, of whichever level:
+/// the worse of the two is found.
+pub(crate) fn beside(gates: &mut Vec<Gate>, of_others: &[Gate]) {
+    let badness = |finding: Finding| match finding {
+        Finding::Held => 0,
+        Finding::NotChecked => 1,
+        Finding::Tripped => 2,
+    };
+    for other in of_others {
+        let mut known = gates.iter_mut().filter(|gate| gate.name == other.name).peekable();
+        if known.peek().is_none() {
+            gates.push(other.clone());
+            continue;
+        }
+        for gate in known {
+            gate.detail = format!("{}; {}", gate.detail, other.detail);
+            if badness(other.finding) > badness(gate.finding) {
+                gate.finding = other.finding;
+                gate.remedy.clone_from(&other.remedy);
+            }
+        }
+    }
+}
+
 /// Every run answers for the same gates: adds those that nobody looked at, with the reason.
 pub(crate) fn complete(end: &mut RunEnd, why: &str) {
     for name in GATES_OF_EVERY_RUN {
@@ -114,7 +138,11 @@ fn client_bound(step: &StepResult) -> gates::Gate {
     });
     let Some((at, worst)) = worst else { return of(&step.client) };
     let gate = of(worst);
-    gates::Gate { detail: format!("client {} of {}: {}", at + 1, step.clients.len(), gate.detail), ..gate }
+    let host = worst.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
+    gates::Gate {
+        detail: format!("client {} of {}{host}: {}", at + 1, step.clients.len(), gate.detail),
+        ..gate
+    }
 }
 
 /// Whether more arrived in an open loop than was served; a closed loop has no arrivals.
@@ -247,6 +275,19 @@ mod tests {
         // What is wrong with the whole run is wrong with each level.
         end.gates.push(gate("consistency", Finding::Tripped, None));
         assert!(!end.counts_at(8));
+    }
+
+    #[test]
+    fn the_worst_machine_decides() {
+        let of = |finding, level| gate("noisy_host", finding, level);
+        let mut gates = vec![of(Finding::Held, Some(8)), of(Finding::Tripped, Some(64))];
+        beside(&mut gates, &[of(Finding::NotChecked, None), of(Finding::Held, None)]);
+        let found: Vec<Finding> = gates.iter().map(|gate| gate.finding).collect();
+        assert_eq!(found, [Finding::NotChecked, Finding::Tripped]);
+        assert_eq!(gates[0].detail, ["noisy_host was seen"; 3].join("; "));
+        let mut none = Vec::new();
+        beside(&mut none, &[of(Finding::Tripped, None)]);
+        assert!(none[0].is_tripped(), "the server's machine was not looked at");
     }
 
     #[test]

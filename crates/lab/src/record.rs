@@ -119,6 +119,7 @@ fn clients(from: &load::StepResult) -> store::ClientUsage {
         ..store::ClientUsage::default()
     };
     let each = |client: &load::ClientUsage| store::ClientUsage {
+        host: client.host.clone(),
         start_lag_ms: Some(client.start_lag_ms),
         clock_offset_us: client.clock.map(|clock| clock.offset_ns as f64 / 1e3),
         clock_within_us: client.clock.map(|clock| clock.within_ns as f64 / 1e3),

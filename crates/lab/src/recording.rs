@@ -25,6 +25,8 @@ pub(crate) struct Recording<'a> {
     /// When the measured phase of each level began, in seconds since the run did.
     offsets_s: Vec<f64>,
     phase: Option<(Phase, Instant)>,
+    /// What machines that have only clients say of the whole run.
+    pub(crate) of_client_hosts: Vec<store::Gate>,
 }
 
 impl<'a> Recording<'a> {
@@ -39,6 +41,7 @@ impl<'a> Recording<'a> {
             parts: Vec::new(),
             offsets_s: Vec::new(),
             phase: None,
+            of_client_hosts: Vec::new(),
         }
     }
 
@@ -193,6 +196,7 @@ impl<'a> Recording<'a> {
         let mut all: Vec<RunEnd> = others.collect();
         all.insert(0, self.end);
         for end in &mut all {
+            judge::beside(&mut end.gates, &self.of_client_hosts);
             end.status = match ended {
                 Ok(()) => judge::judge(end, is_lenient),
                 Err(status) => status,

@@ -486,17 +486,22 @@ fn of_ended_server(error: Error) -> Error {
 fn prime(
     lived: &mut Lived<'_>,
     server: &Provisioned<'_>,
-    clients: Option<&mut Clients>,
+    mut clients: Option<&mut Clients>,
 ) -> Result<Ran, Failed> {
     let Lived { order, around: Around { stop, .. }, .. } = *lived;
     let Some(plan) = &order.prime else { return Ok(Ran::default()) };
     lived.phase(Phase::Prime);
-    let result = run_load(plan, order.seed ^ 0x5052_494d, server, clients, &mut |_| (), stop.load())
-        .map_err(|error| Error::Run(format!("priming failed: {error}")))?;
+    let result =
+        run_load(plan, order.seed ^ 0x5052_494d, server, clients.as_deref_mut(), &mut |_| (), stop.load())
+            .map_err(|error| Error::Run(format!("priming failed: {error}")))?;
     if result.interrupted || stop.is_requested() {
         return Err(Error::Interrupted.into());
     }
     how_it_ended(&result)?;
+    if let Some(clients) = clients {
+        // What the machines had to do beside priming is no matter of the measurement.
+        clients.take_gates();
+    }
     let ran = Ran::of(&result);
     lived.recording.end.facts.insert("primed".to_owned(), store::counted(ran.committed, "transaction"));
     Ok(ran)
@@ -540,6 +545,7 @@ fn drive(
     let result = run_load(&order.load, order.seed, server, clients.as_deref_mut(), told, stop.load());
     if let (Some(clients), Ok(result)) = (clients, &result) {
         lived.recording.end.facts.extend(clients.facts(result));
+        lived.recording.of_client_hosts = clients.take_gates();
     }
     result.map_err(|error| match error {
         load::LoadError::Connect { .. } => Error::Server(error.to_string()),
@@ -624,6 +630,7 @@ fn search(
     let Sought { result, ran, found: lines } = seek(line, base, on, recording, around, found)?;
     if let Some(clients) = clients {
         recording.end.facts.extend(clients.facts(&result));
+        recording.of_client_hosts = clients.take_gates();
     }
     lived.found = Some(lines);
     Ok((ran, result))

@@ -35,8 +35,8 @@ pub struct Client {
     pub answers: Box<dyn BufRead + Send>,
     /// The process itself.
     pub process: Box<dyn Process>,
-    /// It has a machine of its own, of which it may use all cpus.
-    pub is_elsewhere: bool,
+    /// The name of its machine, of which it may use all cpus; `None`: it is the leader's.
+    pub host: Option<String>,
 }
 
 /// What can be done about a process that does not answer.

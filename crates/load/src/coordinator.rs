@@ -494,6 +494,7 @@ impl Effort {
             schedule_lag_p99_ms: self.lag.to_histogram().quantile_ms(0.99),
             start_lag_ms: self.start_lag.as_secs_f64() * 1e3,
             clock: None,
+            host: None,
             is_bound: false,
         };
         usage.is_bound = usage.judge(open_loop_p50_ms);
@@ -515,6 +516,7 @@ impl Effort {
             schedule_lag_p99_ms: lag.to_histogram().quantile_ms(0.99),
             start_lag_ms: most(|usage| usage.start_lag_ms),
             clock: None,
+            host: None,
             is_bound: each.iter().any(|usage| usage.is_bound),
         }
     }

@@ -223,6 +223,8 @@ pub struct ClientUsage {
     pub start_lag_ms: f64,
     /// Of one of several client processes: how far its clock agrees with the leader's.
     pub clock: Option<ClockAgreement>,
+    /// Of one of several client processes: the name of its machine, where that is not the leader's.
+    pub host: Option<String>,
     /// The client, not the server, set the limit; [`ClientUsage::judge`] has the rule.
     pub is_bound: bool,
 }
@@ -247,6 +249,7 @@ impl ClientUsage {
             schedule_lag_p99_ms: middle(clients().map(|client| client.schedule_lag_p99_ms).collect()),
             start_lag_ms: clients().map(|client| client.start_lag_ms).fold(0.0, f64::max),
             clock: clients().find_map(|client| client.clock),
+            host: clients().find_map(|client| client.host.clone()),
             is_bound: 2 * bound > slices.len(),
         }
     }

@@ -103,7 +103,7 @@ fn client(at: usize, stream: UnixStream) -> Client {
         orders: Box::new(clone()),
         answers: Box::new(BufReader::new(clone())),
         process: Box::new(Thread(clone())),
-        is_elsewhere: false,
+        host: None,
     }
 }
 

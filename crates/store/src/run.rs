@@ -310,6 +310,9 @@ pub struct ClientUsage {
     pub schedule_lag_p99_ms: f64,
     /// The client set the limit.
     pub is_bound: bool,
+    /// Of one of several processes: the name of its machine, where that is not the one that measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Of one of several processes: how long after the agreed instant it let its sessions go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_lag_ms: Option<f64>,

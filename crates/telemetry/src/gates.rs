@@ -360,8 +360,18 @@ impl Noise {
     }
 }
 
-/// `noisy_host`.
+/// `noisy_host`, of the machine that the server is on.
 pub fn noisy_host(noise: &Noise) -> Gate {
+    noisy("server and client", noise)
+}
+
+/// `noisy_host`, of a machine that has nothing but clients.
+pub fn noisy_client_host(host: &str, noise: &Noise) -> Gate {
+    let gate = noisy("its clients", noise);
+    Gate { detail: format!("{host}: {}", gate.detail), ..gate }
+}
+
+fn noisy(whose: &str, noise: &Noise) -> Gate {
     let name = "noisy_host";
     let Some(stolen) = noise.stolen_share() else {
         return Gate::not_checked(name, "cpu was not measured");
@@ -373,7 +383,7 @@ pub fn noisy_host(noise: &Noise) -> Gate {
         Some(share) => {
             let most = noise.busiest.as_ref().filter(|_| is_tripped);
             let most = most.map_or_else(String::new, |most| format!(", {} the most", most.name));
-            format!("of the cpu that server and client wanted, other processes took {}{most}", percent(share))
+            format!("of the cpu that {whose} wanted, other processes took {}{most}", percent(share))
         }
         None => "not seen: what other processes took".to_owned(),
     }];
@@ -503,7 +513,7 @@ pub fn settings(asked: &[(String, String)], reported: &[(String, String)]) -> Ga
         );
     }
     let detail = if asked.is_empty() {
-        "no setting was asked for".to_owned()
+        format!("none was asked for; the {} that the server reports are recorded", reported.len())
     } else if differing.is_empty() {
         format!("{} settings are as asked for, {unknown} cannot be read back", asked.len() - unknown)
     } else {

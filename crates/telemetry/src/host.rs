@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::device::Device;
 use crate::procfs::{
     CpuTicks, DiskStats, Reader, allowed_cpus, field, parse_diskstats, parse_net_dev, parse_pressure,
@@ -42,7 +44,7 @@ fn allowed_to_us(proc: &Path, server_pid: Option<u32>) -> BTreeSet<u32> {
 }
 
 /// What the cpus did, since they were started, on which this process and a server may run; in seconds of a cpu.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuTime {
     /// All that there was.
     pub there_s: f64,
@@ -71,6 +73,16 @@ impl CpuTime {
             low_priority_s: seconds(sum.nice),
             stolen_s: seconds(sum.steal),
         })
+    }
+
+    /// What passed in two spans together.
+    pub fn and(&self, other: &CpuTime) -> CpuTime {
+        CpuTime {
+            there_s: self.there_s + other.there_s,
+            busy_s: self.busy_s + other.busy_s,
+            low_priority_s: self.low_priority_s + other.low_priority_s,
+            stolen_s: self.stolen_s + other.stolen_s,
+        }
     }
 
     /// What passed since an earlier look.

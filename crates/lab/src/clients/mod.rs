@@ -3,14 +3,14 @@
 //! pipe and stands in no command line and no environment. A client whose input ends ends itself, so that none outlives this
 //! process however it ends.
 
+mod hosts;
 mod serve;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufReader, Read};
-use std::net::IpAddr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,12 +18,14 @@ use std::time::{Duration, Instant};
 use load::clients::{Client, Process, Ran, receive, send};
 use load::{LoadError, LoadPlan, LoadResult, Stop};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use store::Gate;
 use wire::{Endpoint, Protocol, Secret, Target, TlsClient, TlsMode};
 use workload::{Configured, Dialect, Totals, ids};
 
+use self::hosts::Cpu;
+pub use self::hosts::Hosts;
 pub use self::serve::serve;
 use crate::error::Error;
-use crate::fleet::allocation::Allocation;
 use crate::provision::{Provisioned, dialect_of, introduce};
 use crate::run::Order;
 use crate::workloads::Elsewhere;
@@ -39,87 +41,6 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 const LAST_WORDS_BYTES: usize = 2_000;
 /// Numbers that clients which were lost may have taken since.
 const IDS_LOST: u64 = 1 << 26;
-
-/// Where client processes live.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Hosts {
-    /// On this machine.
-    #[default]
-    This,
-    /// On the other nodes of a job.
-    Nodes(Allocation),
-}
-
-impl Hosts {
-    /// Where the server of a run's own must listen so that they reach it; `None`: its socket does.
-    pub(crate) fn server_address(&self) -> Option<IpAddr> {
-        match self {
-            Hosts::This => None,
-            Hosts::Nodes(allocation) => Some(allocation.address()),
-        }
-    }
-
-    /// Machines from which so many clients connect to a port of the server; `None`: they are here, and reach it by its
-    /// socket. `attached`: a server that runs already.
-    pub(crate) fn machines_by_port(&self, clients: u32, attached: Option<&Target>) -> Option<u32> {
-        match self {
-            Hosts::This => {
-                let is_by_port = |target: &Target| matches!(target.endpoint, Endpoint::Tcp { .. });
-                attached.is_some_and(is_by_port).then_some(1)
-            }
-            Hosts::Nodes(allocation) => Some(allocation.nodes_of(clients as usize).len() as u32),
-        }
-    }
-
-    /// Where so many are, behind their number.
-    fn named(&self, clients: usize) -> String {
-        match self {
-            Hosts::This => String::new(),
-            Hosts::Nodes(allocation) => format!(" on {}", allocation.nodes_of(clients).join(", ")),
-        }
-    }
-
-    /// How clients connect to the server.
-    fn target(&self, server: &Provisioned<'_>) -> Result<Target, Error> {
-        let Some(address) = self.server_address() else { return Ok(server.target.clone()) };
-        let over_tcp =
-            server.sandbox().and_then(|sandbox| sandbox.tcp_target(server.target.database.as_deref()));
-        let target = over_tcp.unwrap_or_else(|| server.target.clone());
-        let is_reached = match &target.endpoint {
-            Endpoint::Unix(_) => false,
-            Endpoint::Tcp { host, .. } => {
-                let is_loopback =
-                    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-                !is_loopback || address.is_loopback()
-            }
-        };
-        if is_reached {
-            return Ok(target);
-        }
-        Err(Error::Usage(
-            "clients on other nodes do not reach a server that listens on this machine alone: name a build, which gets a \
-             sandbox with an address, or a URL with the host by which the nodes know it"
-                .into(),
-        ))
-    }
-
-    /// What starts a client.
-    fn launch(&self, client: u64) -> Result<Command, Error> {
-        match self {
-            Hosts::This => {
-                // The very file that runs, whatever lies by its name meanwhile.
-                let mut command = Command::new("/proc/self/exe");
-                command.arg0("plimsoll");
-                Ok(command)
-            }
-            Hosts::Nodes(allocation) => {
-                let program = std::env::current_exe()
-                    .map_err(|error| Error::Run(format!("where this program is: {error}")))?;
-                Ok(allocation.step(client, &program))
-            }
-        }
-    }
-}
 
 /// What a client is told first.
 #[derive(Serialize, Deserialize)]
@@ -161,6 +82,8 @@ struct Begin {
 struct Farewell {
     changed: Option<Totals>,
     ids_passed: u64,
+    /// From the load's beginning to its end; `None` where that cannot be seen.
+    cpu: Option<Cpu>,
 }
 
 /// A [`Target`] on its way through the pipe, the only place where its password stands in the open. What is new in it, or in
@@ -251,6 +174,8 @@ pub(crate) struct Clients {
     processes: Vec<Arc<Running>>,
     classes: Vec<String>,
     hosts: Hosts,
+    /// What each saw of its machine since [`Clients::take_gates`] was called.
+    cpus: Vec<Option<Cpu>>,
     is_one_lost: bool,
 }
 
@@ -276,6 +201,7 @@ impl Clients {
             processes: Vec::new(),
             classes: server.made.configured.statement_classes(),
             hosts: order.client_hosts.clone(),
+            cpus: Vec::new(),
             is_one_lost: false,
         };
         for client in 0..order.clients {
@@ -322,12 +248,8 @@ impl Clients {
                 format!("client {} of {} (process {})", setup.client + 1, setup.clients, child.id())
             }
             Hosts::Nodes(allocation) => {
-                format!(
-                    "client {} of {} on {}",
-                    setup.client + 1,
-                    setup.clients,
-                    allocation.node(setup.client)
-                )
+                let node = allocation.node(setup.client);
+                format!("client {} of {} on {node}", setup.client + 1, setup.clients)
             }
         };
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -352,7 +274,7 @@ impl Clients {
             orders: Box::new(stdin),
             answers,
             process: Box::new(Handle(process)),
-            is_elsewhere: self.hosts != Hosts::This,
+            host: self.hosts.of(setup.client).map(str::to_owned),
         });
         Ok(())
     }
@@ -398,18 +320,25 @@ impl Clients {
             Err(error) => matches!(error, LoadError::Worker(_)),
         };
         let Ran { result, farewells } = ran.inspect_err(|_| ids::skip_to(first_id + IDS_LOST))?;
-        for farewell in farewells {
+        self.cpus.resize(self.clients.len(), None);
+        for (farewell, known) in farewells.into_iter().zip(&mut self.cpus) {
             let said = farewell.and_then(|text| serde_json::from_str::<Farewell>(&text).ok());
-            let Some(Farewell { changed, ids_passed }) = said else {
+            let Some(Farewell { changed, ids_passed, cpu }) = said else {
                 ids::skip_to(first_id + IDS_LOST);
                 continue;
             };
             ids::skip_to(ids_passed);
+            *known = cpu.map(|cpu| known.map_or(cpu, |known| known.and(&cpu)));
             if let (Some(tally), Some(changed)) = (configured.tally(), changed) {
                 tally.add(&changed);
             }
         }
         Ok(result)
+    }
+
+    /// What the machines of the clients say of the loads since the last call; nothing where that is this machine.
+    pub(crate) fn take_gates(&mut self) -> Vec<Gate> {
+        self.hosts.gates(&std::mem::take(&mut self.cpus))
     }
 
     /// What a reader should know of them after a load.

@@ -6,7 +6,9 @@ use load::clients::{Serving, receive, send};
 use wire::Target;
 use workload::{Configured, Tally, ids};
 
+use super::hosts::Cpu;
 use super::{Begin, Farewell, Ready, Setup};
+use crate::duel::crowd::Look;
 use crate::error::Error;
 
 /// Serves loads as the process that started this one says, by standard input and output, until there are no more.
@@ -29,9 +31,11 @@ pub fn serve() -> Result<(), Error> {
     while let Some(Begin { seed, first_id }) = receive(&mut orders).map_err(broken)? {
         ids::take_in_turn(first_id, client, clients);
         let factory = configured.sessions(&target, seed);
+        let began = Look::now(&[]);
         let farewell = || {
             let changed = configured.tally().map(Tally::take);
-            serde_json::to_string(&Farewell { changed, ids_passed: ids::passed() }).unwrap_or_default()
+            let cpu = Look::now(&[]).zip(began).map(|(now, began)| Cpu::of(now.since(&began)));
+            serde_json::to_string(&Farewell { changed, ids_passed: ids::passed(), cpu }).unwrap_or_default()
         };
         let serving =
             Serving { factory: factory.as_ref(), farewell: &farewell, abandoned: &|| std::process::exit(1) };

@@ -27,19 +27,28 @@ impl Look {
         Some(Look { cpu, own_s: own.chain(servers).sum::<Option<f64>>()? })
     }
 
+    /// What the cpus did since then, and what this process and the servers used.
+    pub(crate) fn since(&self, before: &Look) -> (CpuTime, f64) {
+        (self.cpu.since(&before.cpu), (self.own_s - before.own_s).max(0.0))
+    }
+
     /// What others took since then, as a share of what this process and the servers wanted.
-    pub(crate) fn taken_share(&self, since: &Look) -> Option<f64> {
-        let passed = self.cpu.since(&since.cpu);
-        let noise = Noise {
-            there_s: passed.there_s,
-            busy_s: Some(passed.busy_s),
-            low_priority_s: passed.low_priority_s,
-            own_s: Some((self.own_s - since.own_s).max(0.0)),
-            stolen_s: passed.stolen_s,
-            busiest: None,
-            canary_ratio: None,
-        };
-        noise.taken_share()
+    pub(crate) fn taken_share(&self, before: &Look) -> Option<f64> {
+        let (passed, own_s) = self.since(before);
+        noise(&passed, own_s).taken_share()
+    }
+}
+
+/// Of a span in which the cpus did this, `own_s` of it for server and clients.
+pub(crate) fn noise(passed: &CpuTime, own_s: f64) -> Noise {
+    Noise {
+        there_s: passed.there_s,
+        busy_s: Some(passed.busy_s),
+        low_priority_s: passed.low_priority_s,
+        own_s: Some(own_s),
+        stolen_s: passed.stolen_s,
+        busiest: None,
+        canary_ratio: None,
     }
 }
 

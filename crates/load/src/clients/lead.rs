@@ -52,7 +52,8 @@ pub fn run_on_clients(
             step.sessions
         )));
     }
-    let are_elsewhere = clients.iter().all(|client| client.is_elsewhere);
+    let are_elsewhere = clients.iter().all(|client| client.host.is_some());
+    let hosts: Vec<Option<String>> = clients.iter().map(|client| client.host.clone()).collect();
     let teams = teams(plan, (count, are_elsewhere), most, clock);
     let shared = Arc::new(Shared::new(stop.clone()));
     let (mut lines, mut voices) = (Vec::new(), Vec::new());
@@ -94,7 +95,10 @@ pub fn run_on_clients(
             let farewells = listeners.into_iter().map(|listener| listener.join().unwrap_or(None)).collect();
             let mut result = result?;
             for step in &mut result.steps {
-                step.clients.iter_mut().zip(&clocks).for_each(|(usage, clock)| usage.clock = Some(*clock));
+                for ((usage, clock), host) in step.clients.iter_mut().zip(&clocks).zip(&hosts) {
+                    usage.clock = Some(*clock);
+                    usage.host.clone_from(host);
+                }
             }
             Ok(Ran { result, farewells })
         };
