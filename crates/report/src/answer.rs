@@ -9,7 +9,7 @@ use crate::lines::is_line;
 use crate::load::label_or;
 use crate::model::{Point, RunView, Sentence, StudyReport, VerdictView};
 use crate::order::grouped;
-use crate::text::{listed, metric_name, number, percent, ratio, ratio_span, value_text, would_decide};
+use crate::text::{listed, metric_name, number, percent, ratio_end, ratio_span, value_text, would_decide};
 use crate::verdict::{better, doubts};
 
 /// Nobody reads a wall of answers: the rest is counted, and stands in the tables.
@@ -527,7 +527,7 @@ fn span(views: &[&VerdictView]) -> String {
         .iter()
         .map(|view| view.result.low.zip(view.result.high).filter(|_| view.result.n >= 3))
         .collect();
-    let bare = |value: f64| ratio(value).trim_start_matches('×').to_owned();
+    let bare = |value: f64| ratio_end(value).trim_start_matches('×').to_owned();
     let interval = intervals.map_or_else(String::new, |all| {
         let low = all.iter().map(|one| one.0).fold(f64::MAX, f64::min);
         let high = all.iter().map(|one| one.1).fold(f64::MIN, f64::max);

@@ -62,4 +62,4 @@ pub use model::{
     Sentence, Standing, StudyReport, VerdictView,
 };
 pub use ranking::HINT as RANKING_HINT;
-pub use text::{metric_name, p_value, ratio, ratio_span, value_text};
+pub use text::{metric_name, p_value, ratio, ratio_end, ratio_span, value_text};

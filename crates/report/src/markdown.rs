@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::estimate::Estimate;
 use crate::model::{Report, StudyReport, VerdictView};
 use crate::order::{distinct, grouped};
-use crate::text::{listed, metric_name, number, p_value, percent, ratio, time_text};
+use crate::text::{listed, metric_name, number, p_value, percent, ratio, ratio_end, time_text};
 
 /// All studies, one after the other.
 pub fn markdown(report: &Report) -> String {
@@ -67,7 +67,7 @@ fn head(text: &mut String, report: &Report, study: &StudyReport) {
     for sentence in &study.inequalities {
         let _ = writeln!(text, "- **Not equal:** {}", plain(sentence));
     }
-    let hosts = distinct(study.runs.iter().map(|run| plain(&report.hosts[run.host].label)));
+    let hosts: Vec<String> = crate::nodes::hosts(report, study).into_iter().map(plain).collect();
     let quick =
         if study.records.iter().any(|view| view.record.study.is_quick) { " A quick run." } else { "" };
     let _ = writeln!(text, "\n{}{quick} Host: {}.\n", crate::tally::told(study), listed(&hosts));
@@ -152,7 +152,7 @@ fn verdict_row(study: &StudyReport, verdict: &VerdictView) -> Vec<String> {
         None => study.points[verdict.other].sessions.to_string(),
     };
     let interval =
-        result.low.zip(result.high).map(|(low, high)| format!("{} to {}", ratio(low), ratio(high)));
+        result.low.zip(result.high).map(|(low, high)| format!("{} to {}", ratio_end(low), ratio_end(high)));
     vec![
         metric_name(&verdict.metric),
         plain(&verdict.other_label),

@@ -299,7 +299,7 @@ impl VerdictView {
         let word = if result.p_adjusted.is_some() { result.verdict.word() } else { "no verdict" };
         let interval = result.low.zip(result.high);
         let interval = interval.map_or_else(String::new, |(low, high)| {
-            format!(" ({} to {})", crate::text::ratio(low), crate::text::ratio(high))
+            format!(" ({} to {})", crate::text::ratio_end(low), crate::text::ratio_end(high))
         });
         let ratio = result.ratio.map_or_else(|| "–".to_owned(), crate::text::ratio);
         Some(format!(

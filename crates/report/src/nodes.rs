@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stats::Nodes;
 use store::{Host, Probe};
 
-use crate::model::{HostView, RunView, StudyReport, VerdictView};
+use crate::model::{HostView, Report, RunView, StudyReport, VerdictView};
 use crate::text::{listed, ratio};
 
 /// The name of the host in the key of each run's cell, in the order of the runs.
@@ -70,6 +70,12 @@ impl StudyReport {
     }
 }
 
+/// The machines that a study ran on, by their names.
+pub(crate) fn hosts<'a>(report: &'a Report, study: &StudyReport) -> Vec<&'a str> {
+    let names: BTreeSet<&str> = study.runs.iter().map(|run| report.hosts[run.host].label.as_str()).collect();
+    names.into_iter().collect()
+}
+
 /// Says, of verdicts that rest on several nodes, which of these disagree.
 pub(crate) fn tell_odd(verdicts: &mut [VerdictView], hosts: &[HostView]) {
     for view in verdicts {
@@ -91,8 +97,9 @@ pub(crate) fn sentence(verdicts: &[VerdictView], hosts: &[HostView]) -> Option<S
     if machines.is_empty() {
         return None;
     }
-    let names: Vec<String> =
+    let mut names: Vec<String> =
         machines.iter().filter_map(|at| hosts.get(*at as usize)).map(|host| host.label.clone()).collect();
+    names.sort();
     let spread = across().map(|nodes| nodes.spread).fold(0.0, f64::max);
     let differ = if spread >= 0.0005 {
         format!(

@@ -56,13 +56,23 @@ pub fn ratio(value: f64) -> String {
     if value < 0.005 {
         return "×<0.01".to_owned();
     }
-    if value >= 99.5 {
+    // An interval that reaches so far says nothing but that.
+    if value >= 999.5 {
+        "×>1000".to_owned()
+    } else if value >= 99.5 {
         format!("×{value:.0}")
     } else if value >= 9.95 {
         format!("×{value:.1}")
     } else {
         format!("×{value:.2}")
     }
+}
+
+/// An end of a ratio's interval. One that is rounded to 1 is shown with a digit more: on which side of 1 it lies is what
+/// the verdict says.
+pub fn ratio_end(value: f64) -> String {
+    let text = ratio(value);
+    if text == "×1.00" && value != 1.0 { format!("×{value:.3}") } else { text }
 }
 
 /// Ratios from the lowest to the highest: `×0.92 to ×0.95`.
@@ -176,6 +186,8 @@ mod tests {
         assert_eq!(percent(0.025), "2.5\u{202f}%");
         assert_eq!(p_value(0.0001), "< 0.001");
         assert_eq!(ratio(1.2345), "×1.23");
+        assert_eq!([0.9964, 1.0, 1.0042, 1.2345].map(ratio_end), ["×0.996", "×1.00", "×1.004", "×1.23"]);
+        assert_eq!([0.001, 1.5e13, 640.0].map(ratio), ["×<0.01", "×>1000", "×640"]);
         assert_eq!(bytes(1536), "1.50 KiB");
         assert_eq!(listed(&["a".to_owned(), "b".to_owned(), "c".to_owned()]), "a, b and c");
         assert_eq!(value_text(&serde_json::json!(2)), "2");

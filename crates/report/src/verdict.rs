@@ -8,7 +8,9 @@ use store::{Comparison, Key, ServerFacts};
 
 use crate::load::label;
 use crate::marks;
-use crate::model::{CPU_PER_TRANSACTION, Lost, Point, RunView, Standing, StudyReport, VerdictView};
+use crate::model::{
+    CPU_PER_TRANSACTION, Lost, Point, RecordView, RunView, Standing, StudyReport, VerdictView,
+};
 use crate::order::distinct;
 use crate::text::{listed, metric_name};
 
@@ -29,6 +31,7 @@ pub(crate) fn verdicts(study: &StudyReport) -> Vec<VerdictView> {
         true => Design::Watched,
         false => Design::Fixed,
     };
+    let design = (design, is_over(study, newest));
     let counted = asked(study, comparisons, &|point, metric| study.samples(point, metric));
     let nodes = study.nodes();
     let mut views = answered(counted, &nodes, design);
@@ -42,6 +45,15 @@ pub(crate) fn verdicts(study: &StudyReport) -> Vec<VerdictView> {
         }
     }
     views
+}
+
+/// Whether the study is over by its blocks or its budget: not because its verdicts were seen.
+fn is_over(study: &StudyReport, newest: &RecordView) -> bool {
+    let made: BTreeSet<u32> =
+        study.runs.iter().filter(|run| run.standing != Standing::Running).map(|run| run.block).collect();
+    let has_ended =
+        made.len() >= newest.record.study.blocks as usize || newest.record.state.starts_with("complete");
+    has_ended && !newest.looks.last().is_some_and(|look| look.open == 0 && look.decided > 0)
 }
 
 /// Values of a metric at a point.
@@ -87,13 +99,17 @@ fn cpu_beside(
 }
 
 /// The questions answered: primary ones of one margin share the error, secondary ones among themselves.
-fn answered(mut asked: Vec<(VerdictView, Question)>, nodes: &Nodes, design: Design) -> Vec<VerdictView> {
+fn answered(
+    mut asked: Vec<(VerdictView, Question)>,
+    nodes: &Nodes,
+    (design, is_over): (Design, bool),
+) -> Vec<VerdictView> {
     let family = |view: &VerdictView| (view.margin.to_bits(), view.is_primary);
     let families: BTreeSet<(u64, bool)> = asked.iter().map(|(view, _)| family(view)).collect();
     for of in families {
         let members: Vec<usize> = (0..asked.len()).filter(|at| family(&asked[*at].0) == of).collect();
         let questions: Vec<Question> = members.iter().map(|at| asked[*at].1.clone()).collect();
-        let rules = Rules { margin: f64::from_bits(of.0), design, ..Rules::default() };
+        let rules = Rules { margin: f64::from_bits(of.0), design, is_over, ..Rules::default() };
         for (at, result) in members.into_iter().zip(stats::compare_on(&questions, nodes, &rules)) {
             asked[at].0.result = result;
         }

@@ -75,11 +75,13 @@ pub struct Rules {
     pub power: f64,
     /// How often one may look.
     pub design: Design,
+    /// Of a watched study: it is over, and its verdicts did not end it. Few nodes are judged then, and not before.
+    pub is_over: bool,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { margin: 0.05, alpha: 0.05, blocks_min: 5, power: 0.8, design: Design::Fixed }
+        Self { margin: 0.05, alpha: 0.05, blocks_min: 5, power: 0.8, design: Design::Fixed, is_over: false }
     }
 }
 
@@ -145,6 +147,8 @@ pub enum Reason {
     NotPaired,
     /// Hardly anything is known of how nodes differ.
     FewNodes,
+    /// Few nodes, of a watched study that is not over.
+    FewNodesBeforeEnd,
 }
 
 impl Reason {
@@ -155,6 +159,9 @@ impl Reason {
             Self::TooFewBlocks => "too few blocks for a verdict: add blocks",
             Self::ValuesLeftOut => "values that are not positive were left out",
             Self::NotPaired => "the two sides do not share enough blocks: compared unpaired, which is weaker",
+            Self::FewNodesBeforeEnd => {
+                "few nodes are judged once, when the study is over: looks on the way would cost all that they can tell"
+            }
             Self::FewNodes => {
                 "few nodes say little of how nodes differ, and the interval allows for that: add nodes, not blocks"
             }

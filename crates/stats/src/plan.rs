@@ -107,8 +107,14 @@ mod tests {
     use super::*;
     use crate::compare::{Better, Question, Sample, Verdict, compare_one};
 
-    const WATCHED: Rules =
-        Rules { margin: 0.05, alpha: 0.05, blocks_min: 5, power: 0.8, design: Design::Watched };
+    const WATCHED: Rules = Rules {
+        margin: 0.05,
+        alpha: 0.05,
+        blocks_min: 5,
+        power: 0.8,
+        design: Design::Watched,
+        is_over: false,
+    };
 
     /// Share of studies of at most `blocks` blocks that call `difference` one, judged as a study is.
     fn share_found(difference: f64, spread: f64, blocks: u32, rules: &Rules) -> f64 {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 
 use report::{
-    Alike, Point, RankingView, Report, StudyReport, VerdictView, metric_name, p_value, ratio, ratio_span,
+    Alike, Point, RankingView, Report, StudyReport, VerdictView, metric_name, p_value, ratio_end, ratio_span,
 };
 
 use super::{Align, Table, number};
@@ -219,7 +219,7 @@ fn verdict_cells(row: &Alike<'_>, are_all_in_doubt: bool) -> Vec<String> {
     };
     let (ratios, p) = (of(|one| one.result.ratio), of(|one| one.result.p_adjusted));
     let (low, high) = (of(|one| one.result.low), of(|one| one.result.high));
-    let bare = |value: f64| ratio(value).trim_start_matches('×').to_owned();
+    let bare = |value: f64| ratio_end(value).trim_start_matches('×').to_owned();
     let interval = match (low.iter().copied().reduce(f64::min), high.iter().copied().reduce(f64::max)) {
         (Some(lowest), Some(highest)) if low.len() == ratios.len() && high.len() == ratios.len() => {
             format!("{} .. {}", bare(lowest), bare(highest))

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use crate::derived;
 use crate::drawing::sparkline;
 use crate::model::{Point, Report, Standing, StudyReport};
-use crate::order::distinct;
 use crate::settings::settings;
 use crate::text::{bytes, number, percent, time_text};
 
@@ -89,7 +88,7 @@ fn study_value(report: &Report, study: &StudyReport, at: usize) -> Value {
 }
 
 fn study_hosts(report: &Report, study: &StudyReport) -> String {
-    distinct(study.runs.iter().map(|run| report.hosts[run.host].label.as_str())).join(", ")
+    crate::nodes::hosts(report, study).join(", ")
 }
 
 fn notes(study: &StudyReport) -> Vec<Value> {

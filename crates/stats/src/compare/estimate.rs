@@ -21,6 +21,8 @@ pub(super) struct LogRatio {
     pub(super) ln_boost: f64,
     /// What every p of [`Method::Nodes`] is multiplied by, because there were looks before; 1: there were none.
     pub(super) spent: f64,
+    /// It is too early for any statement of [`Method::Nodes`]: every p is 1.
+    pub(super) is_early: bool,
     pub(super) reason: Option<Reason>,
 }
 
@@ -41,6 +43,7 @@ impl LogRatio {
     pub(super) fn p_one_sided(&self, point: f64, sign: f64) -> f64 {
         let t = sign * self.t_above(point);
         match self.method {
+            _ if self.is_early => 1.0,
             Method::Anytime => (-ln_e_above(t, self.n) - self.ln_boost).exp().min(1.0),
             _ if self.error == 0.0 => f64::from(u8::from(t <= 0.0)),
             Method::Paired | Method::Welch => crate::student::cdf(-t, self.df),
@@ -51,6 +54,7 @@ impl LogRatio {
     /// p of "no difference".
     pub(super) fn p_difference(&self) -> f64 {
         match self.method {
+            _ if self.is_early => 1.0,
             Method::Anytime => (2.0 * self.p_one_sided(0.0, 1.0).min(self.p_one_sided(0.0, -1.0))).min(1.0),
             _ if self.error == 0.0 => f64::from(u8::from(self.centre == 0.0)),
             Method::Paired | Method::Welch => two_sided_p(self.centre / self.error, self.df),
@@ -125,7 +129,8 @@ pub(super) fn estimate(question: &Question, nodes: &Nodes, rules: &Rules) -> Opt
         Design::Fixed => Method::Paired,
         Design::Watched => Method::Anytime,
     };
-    Some(LogRatio { n, method, centre, error, df: n as f64 - 1.0, ln_boost: 0.0, spent: 1.0, reason })
+    let df = n as f64 - 1.0;
+    Some(LogRatio { n, method, centre, error, df, ln_boost: 0.0, spent: 1.0, is_early: false, reason })
 }
 
 /// Equal values must give a ratio of exactly 1, and a constant ratio no spread: differences of logs carry an error
@@ -149,6 +154,7 @@ pub(super) fn welch(base: &[f64], other: &[f64]) -> Option<LogRatio> {
         df,
         ln_boost: 0.0,
         spent: 1.0,
+        is_early: false,
         reason: Some(Reason::NotPaired),
     })
 }

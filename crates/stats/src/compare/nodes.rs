@@ -9,7 +9,9 @@
 //! nodes of equal numbers of blocks that differ it is the t-test on the nodes' means.
 //!
 //! A study that is watched spends its error over the looks: the look after the n-th block that may be the last gets
-//! 1 / (n (n + 1)) of it, which sums to 1 however long it goes on, and asks nothing of how looks depend on each other.
+//! 1 / (n (n + 1)) of it, which sums to 1 however long it goes on, and asks nothing of how looks depend on each other. Fewer
+//! than four nodes have too few degrees of freedom to spend any (two nodes at the eighth look: an interval of 900 standard
+//! errors to each side): they are looked at once, when the study is over, which their verdicts then cannot have ended.
 
 use std::collections::BTreeMap;
 
@@ -124,9 +126,16 @@ pub(super) fn across(question: &Question, nodes: &Nodes, rules: &Rules) -> Optio
     let combined = combine(&groups, within.map_or(0.0, |(variance, _)| variance))?;
     let n: usize = groups.iter().map(|group| group.blocks).sum();
     let looks = (n + 1).saturating_sub(rules.blocks_min.max(2)) as f64;
+    let are_few = groups.len() < NODES_FEW;
     let spent = match rules.design {
-        Design::Fixed => 1.0,
-        Design::Watched => (looks * (looks + 1.0)).max(1.0),
+        Design::Watched if !are_few => (looks * (looks + 1.0)).max(1.0),
+        Design::Watched | Design::Fixed => 1.0,
+    };
+    let is_early = rules.design == Design::Watched && are_few && !rules.is_over;
+    let reason = match (is_early, are_few) {
+        (true, _) => Some(Reason::FewNodesBeforeEnd),
+        (false, true) => Some(Reason::FewNodes),
+        (false, false) => pairs(question).1,
     };
     Some(LogRatio {
         n,
@@ -136,7 +145,8 @@ pub(super) fn across(question: &Question, nodes: &Nodes, rules: &Rules) -> Optio
         df: (groups.len() - 1) as f64,
         ln_boost: 0.0,
         spent,
-        reason: if groups.len() < NODES_FEW { Some(Reason::FewNodes) } else { pairs(question).1 },
+        is_early,
+        reason,
     })
 }
 
@@ -227,6 +237,22 @@ mod tests {
         assert_eq!(two.reason, Some(Reason::FewNodes));
         let width = |got: &crate::Comparison| (got.high.unwrap() / got.low.unwrap()).ln();
         assert!(width(&two) > 4.0 * width(&one), "{two:?}");
+    }
+
+    /// Three nodes that tell a difference: not while the study is watched, and at its end as if nobody had looked before.
+    #[test]
+    fn few_nodes_of_a_watched_study_are_judged_at_its_end() {
+        let like = |centre: f64| vec![centre - 0.004, centre, centre + 0.004];
+        let nodes = [like(0.30), like(0.31), like(0.29)];
+        let watched = Rules { design: Design::Watched, ..Rules::default() };
+        let before = answer(&nodes, &watched);
+        assert_eq!((before.verdict, before.reason), (Verdict::Undecided, Some(Reason::FewNodesBeforeEnd)));
+        assert_eq!(before.p_adjusted, Some(1.0));
+        let over = answer(&nodes, &Rules { is_over: true, ..watched });
+        let fixed = answer(&nodes, &Rules::default());
+        assert_eq!((over.verdict, over.low, over.high), (Verdict::Faster, fixed.low, fixed.high));
+        let four = [&nodes[..], &[like(0.30)]].concat();
+        assert_eq!(answer(&four, &watched).verdict, Verdict::Faster, "enough nodes are judged on the way");
     }
 
     #[test]

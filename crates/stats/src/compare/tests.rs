@@ -121,6 +121,7 @@ fn blocks_needed_really_decide_about_four_times_in_five() {
         df: 4.0,
         ln_boost: 0.0,
         spent: 1.0,
+        is_early: false,
         reason: None,
     };
     let rules = Rules::default();
