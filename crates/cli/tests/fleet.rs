@@ -283,11 +283,20 @@ fn clients_of_a_bench_live_on_nodes_of_their_own() {
             assert!((offset_s - (node_up_s - 1000.0)).abs() < 0.1, "{client}");
             assert!(client["clock_within_us"].as_f64().unwrap() < 50_000.0, "{client}");
         }
+        let hosts: Vec<&str> = each.iter().map(|client| client["host"].as_str().unwrap()).collect();
+        assert_eq!(hosts, ["n2", "n3"]);
         let measured_s = run["duration_s"].as_f64().unwrap();
         assert!((measured_s - 2.0).abs() < 0.2, "{run}");
         assert_eq!(run["intervals"].as_array().unwrap().len(), 2, "{run}");
         assert!(run["client"]["cpu_share"].as_f64().unwrap() > 0.001, "{run}");
-        assert_ne!(run["gates"]["noisy_host"]["finding"], "not_checked", "{run}");
+        let noise = &run["gates"]["noisy_host"];
+        assert_ne!(noise["finding"], "not_checked", "{run}");
+        let told = noise["detail"].as_str().unwrap();
+        for of in
+            ["that server and client wanted", "n2: of the cpu that its clients wanted", "n3: of the cpu"]
+        {
+            assert!(told.contains(of), "{told}");
+        }
     }
     // Who ends the command ends all of it.
     let mut command = cluster.command(env!("CARGO_BIN_EXE_plimsoll"));
@@ -455,6 +464,73 @@ fn a_noisy_node_is_set_aside_and_the_others_make_its_blocks() {
     assert!(!said.contains("cannot be kept away") && !said.contains("made on n2"), "{said}");
 }
 
+/// A node whose disk is full fails in seconds, is idle again, and would be given every block that waits: the others make
+/// them all.
+#[test]
+fn what_a_node_with_a_full_disk_cannot_make_the_others_do() {
+    if !common::servers_are_there() {
+        return;
+    }
+    let Some(mut fleet) = Fleet::start(3, 1, "") else { return };
+    // Where the servers' data directories are made.
+    let sandboxes = sandbox::Home::find().unwrap().sandboxes();
+    std::fs::create_dir_all(&sandboxes).unwrap();
+    fleet.cluster.give_disk("n2", &sandboxes, 1 << 20);
+    let study = fleet.dir.path().join("real.toml");
+    let text = "title = \"real\"\nquestion = \"Does it run?\"\n[axes]\nserver = [\"mariadb\", \"postgres\"]\n\
+                workload = \"oltp_point_select\"\nsessions = 1\n[options]\ntable_size = 100\n[load]\nwarmup = \"0s\"\n\
+                duration = \"2s\"\nblocks = 8\ngates = \"warn\"\n[machine]\nidle = \"as-is\"\n";
+    std::fs::write(&study, text).unwrap();
+    let study = study.display().to_string();
+    let words = ["run", &study, "--on", "slurm", "--nodes", "3", "--calibrate", "0s"];
+    let own = fleet.cluster.root_of("n2").join(sandboxes.strip_prefix("/").unwrap());
+    std::fs::write(own.join("ballast"), vec![0; (1 << 30) - (64 << 10)]).unwrap();
+    let done = Done::of(fleet.command(&words).output().unwrap());
+    let done = done.expect(0, &["n2 is set aside: ", "came to nothing there, and n", "can make them"]);
+    assert!(!done.err.contains("given up"), "{}", done.err);
+    let json = report(&[fleet.results()]);
+    // What n2 has recorded of its failures is there, too: its disk makes it another class of node.
+    let made: Vec<Vec<u64>> = counted_blocks(&json).into_iter().map(|(_, blocks)| blocks).collect();
+    let whole = made.iter().filter(|blocks| !blocks.is_empty());
+    assert_eq!(whole.collect::<Vec<_>>(), [&(1..=8).collect::<Vec<u64>>(); 2]);
+    for cell in json["cells"].as_array().unwrap() {
+        for run in cell["runs"].as_array().unwrap().iter().filter(|run| run["status"] == "done") {
+            assert_ne!(run["host"]["name"], "n2", "{run}");
+        }
+    }
+    let told = run(&["report", &fleet.results().display().to_string(), "--md", "-"]).expect(0, &[]).out;
+    assert!(told.contains("n2 is set aside"), "{told}");
+}
+
+/// A node with a home of its own gets the builds that its study needs from the one that controls it.
+#[test]
+fn builds_get_to_nodes_that_lack_them() {
+    let home = sandbox::Home::find().unwrap();
+    let fetched = sandbox::builds::fetched(&home).unwrap();
+    let is_small = |build: &&sandbox::Build| {
+        matches!(build.flavor, sandbox::Flavor::Mariadb | sandbox::Flavor::Postgres)
+    };
+    let Some(build) = fetched.iter().rfind(is_small) else {
+        return testkit::not_tested("builds that are handed to nodes", "no build was fetched into this home");
+    };
+    let Some(mut fleet) = Fleet::start(2, 1, "") else { return };
+    fleet.cluster.give_disk("n2", home.path(), 4 << 20);
+    let study = fleet.dir.path().join("real.toml");
+    let text = format!(
+        "title = \"real\"\nquestion = \"Does it run?\"\n[axes]\nserver = \"{}\"\nworkload = \"oltp_point_select\"\nsessions = 1\n\
+         [options]\ntable_size = 100\n[load]\nwarmup = \"0s\"\nduration = \"2s\"\nblocks = 4\ngates = \"warn\"\n\
+         [machine]\nidle = \"as-is\"\n",
+        build.name()
+    );
+    std::fs::write(&study, text).unwrap();
+    let study = study.display().to_string();
+    let done = Done::of(fleet.command(&["run", &study, "--on", "slurm", "--nodes", "2"]).output().unwrap());
+    done.expect(0, &[&format!("n2 lacks {}", build.name()), "made on n2"]);
+    let own = fleet.cluster.root_of("n2").join(home.path().strip_prefix("/").unwrap());
+    assert!(own.join("builds").join(build.name()).exists(), "{}", own.display());
+    assert!(!own.join("downloads").exists(), "it was not fetched");
+}
+
 /// The objects of a study fit the schemas that Kubernetes publishes, where the program that has them is installed.
 #[test]
 fn objects_of_kubernetes_fit_its_schemas() {
@@ -500,7 +576,9 @@ fn objects_of_kubernetes_fit_its_schemas() {
 /// What cannot work is told before anything is measured.
 #[test]
 fn a_cluster_that_cannot_do_it_is_told_before_anything_is_measured() {
-    let Some(fleet) = Fleet::start(2, 2, "[fleet]\non = \"slurm\"\npartition = \"big\"\n") else { return };
+    let Some(mut fleet) = Fleet::start(2, 2, "[fleet]\non = \"slurm\"\npartition = \"big\"\n") else {
+        return;
+    };
     let study = fleet.study.to_str().unwrap().to_owned();
     let refused = |words: &[&str], parts: &[&str]| {
         Done::of(fleet.command(words).output().unwrap()).expect(2, parts);
@@ -523,4 +601,21 @@ fn a_cluster_that_cannot_do_it_is_told_before_anything_is_measured() {
     let mut command = fleet.cluster.command(env!("CARGO_BIN_EXE_plimsoll"));
     command.args(["run", &study, "--partition", "lab", "--results", hidden.path().to_str().unwrap()]);
     Done::of(command.output().unwrap()).expect(2, &["does not see", "all nodes share"]);
+    // A node without room for the tables.
+    if !common::servers_are_there() {
+        return;
+    }
+    let home = sandbox::Home::find().unwrap();
+    fleet.cluster.give_disk("n2", home.path(), 1024);
+    let real = fleet.dir.path().join("real.toml");
+    let text = "title = \"real\"\nquestion = \"Does it run?\"\n[axes]\nserver = \"mariadb\"\nworkload = \"oltp_point_select\"\n\
+                sessions = 1\n[load]\nduration = \"1s\"\nblocks = 2\n";
+    std::fs::write(&real, text).unwrap();
+    let small = Done::of(
+        fleet.command(&["run", real.to_str().unwrap(), "--on", "slurm", "--nodes", "2"]).output().unwrap(),
+    );
+    small.expect(
+        2,
+        &["n2 cannot make a block of this study", "--constraint", " MB free", "use smaller tables"],
+    );
 }

@@ -275,8 +275,79 @@ fn an_agent_looks_at_the_machine_of_a_server_that_runs_elsewhere() {
     let asked = std::fs::read_to_string(file("log")).unwrap();
     assert!(asked.contains(&format!("BatchMode=yes -- me@db1 /opt/plimsoll agent {port}")), "{asked}");
 
+    // The same by a real sshd, where there is one.
+    if let Some(sshd) = Sshd::start(dir.path()) {
+        script("ssh", format!("exec /usr/bin/ssh -F {} \"$@\"", sshd.client.display()));
+        let place = format!("db1:{program}");
+        assert_ne!(finding(bench(&["--agent", &place])), "not_checked");
+        bench(&["--agent", "db1:/nonexistent/plimsoll"]).expect(3, &["/nonexistent/plimsoll"]);
+        // A host whose key nobody has seen: nobody is there to say yes.
+        std::fs::remove_file(file("known_hosts")).unwrap();
+        bench(&["--agent", &place]).expect(3, &["Host key verification failed"]);
+    }
+
     script("ssh", "echo 'no route to host' >&2; exit 255".into());
     bench(&["--agent", "db1"]).expect(3, &["no route to host"]);
     run(&["bench", "oltp_point_select", "--server", "mariadb", "--agent", "db1"])
         .expect(2, &["--agent is for a server that runs elsewhere"]);
+}
+
+/// A server of OpenSSH for this user, on loopback, with everything in one directory.
+struct Sshd {
+    _child: Running,
+    /// What `ssh -F` takes: it knows the server as `db1`.
+    client: PathBuf,
+}
+
+impl Sshd {
+    /// `None`, and said as not tested, where there is none.
+    fn start(dir: &Path) -> Option<Sshd> {
+        let program = "/usr/sbin/sshd";
+        if !Path::new(program).exists() || !Path::new("/usr/bin/ssh").exists() {
+            testkit::not_tested(
+                "an agent by a real sshd",
+                "there is no sshd (Debian: openssh-server, openssh-client)",
+            );
+            return None;
+        }
+        for key in ["host_key", "user_key"] {
+            let made = Command::new("ssh-keygen")
+                .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+                .arg(dir.join(key))
+                .status();
+            assert!(made.unwrap().success());
+        }
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let here = dir.display();
+        let of = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+        let write = |name: &str, text: String| std::fs::write(dir.join(name), text).unwrap();
+        write("known_hosts", format!("db1 {}", of("host_key.pub")));
+        write(
+            "ssh_config",
+            format!(
+                "Host db1\nHostName 127.0.0.1\nPort {port}\nHostKeyAlias db1\nIdentityFile {here}/user_key\nIdentitiesOnly yes\n\
+                 UserKnownHostsFile {here}/known_hosts\nGlobalKnownHostsFile none\n"
+            ),
+        );
+        write(
+            "sshd_config",
+            format!(
+                "ListenAddress 127.0.0.1:{port}\nHostKey {here}/host_key\nAuthorizedKeysFile {here}/user_key.pub\n\
+                 StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\n"
+            ),
+        );
+        // It wants a directory in /run, which it gets in its own mounts.
+        let script = format!(
+            "mount -t tmpfs none /run && mkdir /run/sshd && exec {program} -D -e -f {here}/sshd_config"
+        );
+        let log = std::fs::File::create(dir.join("sshd.log")).unwrap();
+        let child = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", &script])
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let sshd = Sshd { _child: Running(child), client: dir.join("ssh_config") };
+        wait_until(Duration::from_secs(20), "sshd", || of("sshd.log").contains("listening"));
+        Some(sshd)
+    }
 }

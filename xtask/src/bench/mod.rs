@@ -30,6 +30,7 @@ mod real_source;
 mod sampler_cost;
 mod soak;
 mod statement_mix;
+mod sync_mount;
 mod sysbench;
 mod sysbench_scripts;
 mod ten_thousand_sessions;
@@ -132,6 +133,11 @@ const ALL: &[Benchmark] = &[
         "live-lines",
         "load lines of real servers: how they scatter, and what they tell of equal and slower ones",
         live_lines::run,
+    ),
+    (
+        "sync-mount",
+        "a file system mounted with `sync` beside one without: the verdict that finds it",
+        sync_mount::run,
     ),
     ("hub", "a hub's pages at 10,000 bundles, one by one and with 200 readers a second", hub::run),
     (
