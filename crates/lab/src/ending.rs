@@ -36,6 +36,9 @@ impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Ended::Decided { blocks } => write!(f, "decided after {}", counted(*blocks, "block")),
+            Ended::OverBudget { blocks, open: 0 } => {
+                write!(f, "its budget is used up after {}", counted(*blocks, "block"))
+            }
             Ended::OverBudget { blocks, open } => {
                 let are = if *open == 1 { "is" } else { "are" };
                 let (blocks, open) = (counted(*blocks, "block"), counted(*open, "comparison"));
@@ -217,5 +220,7 @@ mod tests {
         assert_eq!(Ended::Decided { blocks: 7 }.to_string(), "decided after 7 blocks");
         let over = Ended::OverBudget { blocks: 6, open: 2 }.to_string();
         assert!(over.contains("after 6 blocks") && over.contains("2 comparisons are undecided"), "{over}");
+        let all = Ended::OverBudget { blocks: 6, open: 0 }.to_string();
+        assert_eq!(all, "its budget is used up after 6 blocks");
     }
 }

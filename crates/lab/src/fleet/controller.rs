@@ -688,13 +688,18 @@ impl Controller<'_> {
                 || self.plan.runs.iter().any(|run| run.block == block && stands.contains_key(&run.index))
         };
         let runs: Vec<_> = self.plan.runs.iter().filter(|run| is_begun(run.block)).collect();
-        let outcome = Outcome { made: self.made, ended: self.ended, ..outcome(&runs, &stands, self.id) };
+        let mut outcome = Outcome { made: self.made, ended: self.ended, ..outcome(&runs, &stands, self.id) };
         let state = match (outcome.open(), outcome.failed) {
             (0, 0) => "complete",
             (0, _) => "complete, with failed runs",
             _ => "unfinished",
         };
         store.set_study_state(self.id, state)?;
+        if let Some(Early::OverBudget { blocks, open }) = &mut outcome.ended {
+            // Blocks that ran then have been made since, and few nodes are judged now.
+            *blocks = runs.iter().map(|run| run.block).collect::<BTreeSet<u32>>().len() as u32;
+            *open = ending::decided_and_open(store, self.id)?.1 as u32;
+        }
         if self.ended.is_none() && !self.given_up.is_empty() {
             let blocks = store::counted(self.given_up.len(), "block");
             return Err(Error::Run(format!("{blocks} could not be made: the same command tries again")));
