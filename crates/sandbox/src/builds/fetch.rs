@@ -142,10 +142,7 @@ fn unpack_into_place(
     progress: OnProgress<'_>,
 ) -> Result<Build, Error> {
     let builds = home.builds();
-    fs::create_dir_all(&builds).map_err(|e| Error::io("create", &builds, e))?;
-    let new = Passing::new(builds.join(format!(".new-{}-{}", std::process::id(), crate::record::serial())))?;
-    // Before anything out of it is run.
-    ask::check_place(&new.path, true)?;
+    let new = Passing::new_in(&builds)?;
     unpack::unpack(archive, take, &new.path, progress)?;
     let root = root_of(&new.path).ok_or_else(|| no_server(archive))?;
     check_whole(archive, &root)?;
@@ -202,12 +199,16 @@ pub(super) struct Passing {
 }
 
 impl Passing {
-    pub(super) fn new(path: PathBuf) -> Result<Passing, Error> {
+    /// A new one among the builds, where nobody could exchange what is run out of it.
+    pub(super) fn new_in(builds: &Path) -> Result<Passing, Error> {
+        fs::create_dir_all(builds).map_err(|e| Error::io("create", builds, e))?;
+        let path = builds.join(format!(".new-{}-{}", std::process::id(), record::serial()));
         fs::create_dir(&path).map_err(|e| Error::io("create", &path, e))?;
         let passing = Passing { path };
         // Other uids run what is in it, whatever the umask is.
         fs::set_permissions(&passing.path, fs::Permissions::from_mode(0o755))
             .map_err(|e| Error::io("open up", &passing.path, e))?;
+        ask::check_place(&passing.path, true)?;
         Ok(passing)
     }
 

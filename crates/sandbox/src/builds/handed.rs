@@ -2,12 +2,12 @@
 //! checksum, and unpacked where it is not yet.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::fetch::Passing;
-use super::{inspect, read_record};
+use super::{inspect, read_record, unpack};
 use crate::{Build, Error, Home};
 
 /// A packed build.
@@ -70,22 +70,14 @@ pub fn take(home: &Home, handed: &Handed, directory: &Path) -> Result<bool, Erro
         let why = format!("its checksum is {got}, {} was packed: another file, or half of it", handed.sha256);
         return Err(Error::Archive { path: archive, why });
     }
-    fs::create_dir_all(&builds).map_err(|e| Error::io("create", &builds, e))?;
-    let new = Passing::new(new_in(&builds))?;
-    let file = File::open(&archive).map_err(|e| Error::io("open", &archive, e))?;
-    let mut from = tar::Archive::new(file);
-    from.set_preserve_permissions(true);
-    from.unpack(&new.path).map_err(|e| Error::io("unpack into", &new.path, e))?;
+    let new = Passing::new_in(&builds)?;
+    unpack::unpack(&archive, &[], &new.path, &|_| ())?;
     match fs::rename(&new.path, &place) {
         Ok(()) => Ok(true),
         // Another task of this machine was faster.
         Err(_) if has(home, &handed.name, &handed.identity) => Ok(false),
         Err(e) => Err(Error::io("put in place", &place, e)),
     }
-}
-
-fn new_in(builds: &Path) -> PathBuf {
-    builds.join(format!(".new-{}-{}", std::process::id(), crate::record::serial()))
 }
 
 #[cfg(test)]
