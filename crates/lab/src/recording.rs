@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use load::{Length, LoadResult, StepResult};
 use store::{RunEnd, Slice, Status};
 
+use crate::clients::Clients;
 use crate::duel::crowd::Taken;
 use crate::hooks::{Found, Hook, Part};
 use crate::judge;
@@ -26,7 +27,7 @@ pub(crate) struct Recording<'a> {
     offsets_s: Vec<f64>,
     phase: Option<(Phase, Instant)>,
     /// What machines that have only clients say of the whole run.
-    pub(crate) of_client_hosts: Vec<store::Gate>,
+    of_client_hosts: Vec<store::Gate>,
 }
 
 impl<'a> Recording<'a> {
@@ -67,6 +68,12 @@ impl<'a> Recording<'a> {
         hooks.iter_mut().for_each(|hook| hook.event(event));
         let series = || hooks.iter_mut().flat_map(|hook| hook.take_series()).collect();
         self.progress.event(event, series).map(|_| ())
+    }
+
+    /// The load is over: what there is to say of its client processes and their machines.
+    pub(crate) fn clients_ended(&mut self, clients: &mut Clients, result: &LoadResult) {
+        self.end.facts.extend(clients.facts(result));
+        self.of_client_hosts = clients.take_gates();
     }
 
     /// The load is over: its levels, as they were planned, are part of the record.

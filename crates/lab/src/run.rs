@@ -544,8 +544,7 @@ fn drive(
     let told = &mut |event: load::Event<'_>| load_told(lived, &event);
     let result = run_load(&order.load, order.seed, server, clients.as_deref_mut(), told, stop.load());
     if let (Some(clients), Ok(result)) = (clients, &result) {
-        lived.recording.end.facts.extend(clients.facts(result));
-        lived.recording.of_client_hosts = clients.take_gates();
+        lived.recording.clients_ended(clients, result);
     }
     result.map_err(|error| match error {
         load::LoadError::Connect { .. } => Error::Server(error.to_string()),
@@ -629,8 +628,7 @@ fn search(
     let on = (server, clients.as_deref_mut());
     let Sought { result, ran, found: lines } = seek(line, base, on, recording, around, found)?;
     if let Some(clients) = clients {
-        recording.end.facts.extend(clients.facts(&result));
-        recording.of_client_hosts = clients.take_gates();
+        recording.clients_ended(clients, &result);
     }
     lived.found = Some(lines);
     Ok((ran, result))

@@ -141,6 +141,8 @@ pub fn receive<M: DeserializeOwned>(from: &mut dyn BufRead) -> io::Result<Option
 /// The leader's way to a client.
 pub(crate) struct Line<'a> {
     name: &'a str,
+    /// See [`Client::host`].
+    host: Option<&'a str>,
     orders: Mutex<&'a mut (dyn Write + Send)>,
     process: &'a dyn Process,
     /// When it last told something.

@@ -5,12 +5,11 @@ use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use serde::{Deserialize, Serialize};
 use store::Gate;
-use telemetry::{CpuTime, gates};
+use telemetry::gates;
 use wire::{Endpoint, Target};
 
-use crate::duel::crowd::noise;
+use crate::duel::crowd::Span;
 use crate::error::Error;
 use crate::fleet::allocation::Allocation;
 use crate::judge::stored;
@@ -57,14 +56,14 @@ impl Hosts {
 
     /// `noisy_host` of each machine that has only clients, from what these saw of it, in their order. On this machine the
     /// samplers see them.
-    pub(super) fn gates(&self, cpus: &[Option<Cpu>]) -> Vec<Gate> {
-        let mut by_host: BTreeMap<&str, Vec<Option<Cpu>>> = BTreeMap::new();
-        for (client, cpu) in cpus.iter().enumerate() {
+    pub(super) fn gates(&self, spans: &[Option<Span>]) -> Vec<Gate> {
+        let mut by_host: BTreeMap<&str, Vec<Option<Span>>> = BTreeMap::new();
+        for (client, span) in spans.iter().enumerate() {
             if let Some(host) = self.of(client as u64) {
-                by_host.entry(host).or_default().push(*cpu);
+                by_host.entry(host).or_default().push(*span);
             }
         }
-        by_host.into_iter().map(|(host, cpus)| gate(host, &cpus)).collect()
+        by_host.into_iter().map(|(host, spans)| gate(host, &spans)).collect()
     }
 
     /// Where so many are, behind their number.
@@ -117,32 +116,13 @@ impl Hosts {
     }
 }
 
-/// What a client saw of the cpus while its loads ran.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Cpu {
-    machine: CpuTime,
-    /// Used by the client.
-    own_s: f64,
-}
-
-impl Cpu {
-    pub(super) fn of((machine, own_s): (CpuTime, f64)) -> Cpu {
-        Cpu { machine, own_s }
-    }
-
-    /// Of two loads, one after the other.
-    pub(super) fn and(&self, later: &Cpu) -> Cpu {
-        Cpu { machine: self.machine.and(&later.machine), own_s: self.own_s + later.own_s }
-    }
-}
-
 /// Clients of one machine saw the same of it, and used what each of them used.
-fn gate(host: &str, cpus: &[Option<Cpu>]) -> Gate {
-    let seen: Option<Vec<Cpu>> = cpus.iter().copied().collect();
+fn gate(host: &str, spans: &[Option<Span>]) -> Gate {
+    let seen: Option<Vec<Span>> = spans.iter().copied().collect();
     let judged = match seen.as_deref() {
-        Some([first, ..]) => {
-            let own_s = cpus.iter().flatten().map(|cpu| cpu.own_s).sum();
-            gates::noisy_client_host(host, &noise(&first.machine, own_s))
+        Some(seen @ [first, ..]) => {
+            let together = Span { own_s: seen.iter().map(|span| span.own_s).sum(), ..*first };
+            gates::noisy_client_host(host, &together.noise())
         }
         _ => gates::Gate::not_checked("noisy_host", format!("{host}: a client there does not see its cpus")),
     };
@@ -152,20 +132,21 @@ fn gate(host: &str, cpus: &[Option<Cpu>]) -> Gate {
 #[cfg(test)]
 mod tests {
     use store::Finding;
+    use telemetry::CpuTime;
 
     use super::*;
 
     /// Two cpus for ten seconds, of which so much was used.
-    fn cpu(busy_s: f64, own_s: f64) -> Cpu {
-        let machine = CpuTime { there_s: 20.0, busy_s, low_priority_s: 0.0, stolen_s: 0.0 };
-        Cpu { machine, own_s }
+    fn span(busy_s: f64, own_s: f64) -> Span {
+        let cpu = CpuTime { there_s: 20.0, busy_s, low_priority_s: 0.0, stolen_s: 0.0 };
+        Span { cpu, own_s }
     }
 
     #[test]
     fn clients_of_one_machine_are_no_strangers_to_each_other() {
-        let together = gate("n2", &[Some(cpu(16.0, 8.0)), Some(cpu(16.0, 8.0))]);
+        let together = gate("n2", &[Some(span(16.0, 8.0)), Some(span(16.0, 8.0))]);
         assert_eq!(together.finding, Finding::Held, "{together:?}");
-        let with_others = gate("n2", &[Some(cpu(20.0, 5.0)), Some(cpu(20.0, 5.0))]);
+        let with_others = gate("n2", &[Some(span(20.0, 5.0)), Some(span(20.0, 5.0))]);
         assert_eq!(with_others.finding, Finding::Tripped, "{with_others:?}");
         assert!(
             with_others
@@ -174,13 +155,13 @@ mod tests {
             "{}",
             with_others.detail
         );
-        assert_eq!(gate("n2", &[Some(cpu(1.0, 1.0)), None]).finding, Finding::NotChecked);
+        assert_eq!(gate("n2", &[Some(span(1.0, 1.0)), None]).finding, Finding::NotChecked);
     }
 
     #[test]
     fn loads_of_a_search_add_up() {
-        assert_eq!(cpu(2.0, 1.0).and(&cpu(3.0, 0.5)).own_s, 1.5);
-        assert_eq!(cpu(2.0, 1.0).and(&cpu(3.0, 0.5)).machine.busy_s, 5.0);
-        assert!(Hosts::This.gates(&[Some(cpu(20.0, 1.0))]).is_empty());
+        assert_eq!(span(2.0, 1.0).and(&span(3.0, 0.5)).own_s, 1.5);
+        assert_eq!(span(2.0, 1.0).and(&span(3.0, 0.5)).cpu.busy_s, 5.0);
+        assert!(Hosts::This.gates(&[Some(span(20.0, 1.0))]).is_empty());
     }
 }

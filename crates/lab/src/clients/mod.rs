@@ -22,9 +22,9 @@ use store::Gate;
 use wire::{Endpoint, Protocol, Secret, Target, TlsClient, TlsMode};
 use workload::{Configured, Dialect, Totals, ids};
 
-use self::hosts::Cpu;
 pub use self::hosts::Hosts;
 pub use self::serve::serve;
+use crate::duel::crowd::Span;
 use crate::error::Error;
 use crate::provision::{Provisioned, dialect_of, introduce};
 use crate::run::Order;
@@ -83,7 +83,7 @@ struct Farewell {
     changed: Option<Totals>,
     ids_passed: u64,
     /// From the load's beginning to its end; `None` where that cannot be seen.
-    cpu: Option<Cpu>,
+    span: Option<Span>,
 }
 
 /// A [`Target`] on its way through the pipe, the only place where its password stands in the open. What is new in it, or in
@@ -175,7 +175,7 @@ pub(crate) struct Clients {
     classes: Vec<String>,
     hosts: Hosts,
     /// What each saw of its machine since [`Clients::take_gates`] was called.
-    cpus: Vec<Option<Cpu>>,
+    spans: Vec<Option<Span>>,
     is_one_lost: bool,
 }
 
@@ -201,7 +201,7 @@ impl Clients {
             processes: Vec::new(),
             classes: server.made.configured.statement_classes(),
             hosts: order.client_hosts.clone(),
-            cpus: Vec::new(),
+            spans: Vec::new(),
             is_one_lost: false,
         };
         for client in 0..order.clients {
@@ -320,15 +320,15 @@ impl Clients {
             Err(error) => matches!(error, LoadError::Worker(_)),
         };
         let Ran { result, farewells } = ran.inspect_err(|_| ids::skip_to(first_id + IDS_LOST))?;
-        self.cpus.resize(self.clients.len(), None);
-        for (farewell, known) in farewells.into_iter().zip(&mut self.cpus) {
+        self.spans.resize(self.clients.len(), None);
+        for (farewell, known) in farewells.into_iter().zip(&mut self.spans) {
             let said = farewell.and_then(|text| serde_json::from_str::<Farewell>(&text).ok());
-            let Some(Farewell { changed, ids_passed, cpu }) = said else {
+            let Some(Farewell { changed, ids_passed, span }) = said else {
                 ids::skip_to(first_id + IDS_LOST);
                 continue;
             };
             ids::skip_to(ids_passed);
-            *known = cpu.map(|cpu| known.map_or(cpu, |known| known.and(&cpu)));
+            *known = span.map(|span| known.map_or(span, |known| known.and(&span)));
             if let (Some(tally), Some(changed)) = (configured.tally(), changed) {
                 tally.add(&changed);
             }
@@ -338,7 +338,7 @@ impl Clients {
 
     /// What the machines of the clients say of the loads since the last call; nothing where that is this machine.
     pub(crate) fn take_gates(&mut self) -> Vec<Gate> {
-        self.hosts.gates(&std::mem::take(&mut self.cpus))
+        self.hosts.gates(&std::mem::take(&mut self.spans))
     }
 
     /// What a reader should know of them after a load.

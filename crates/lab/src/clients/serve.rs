@@ -6,7 +6,6 @@ use load::clients::{Serving, receive, send};
 use wire::Target;
 use workload::{Configured, Tally, ids};
 
-use super::hosts::Cpu;
 use super::{Begin, Farewell, Ready, Setup};
 use crate::duel::crowd::Look;
 use crate::error::Error;
@@ -34,8 +33,8 @@ pub fn serve() -> Result<(), Error> {
         let began = Look::now(&[]);
         let farewell = || {
             let changed = configured.tally().map(Tally::take);
-            let cpu = Look::now(&[]).zip(began).map(|(now, began)| Cpu::of(now.since(&began)));
-            serde_json::to_string(&Farewell { changed, ids_passed: ids::passed(), cpu }).unwrap_or_default()
+            let span = Look::now(&[]).zip(began).map(|(now, began)| now.since(&began));
+            serde_json::to_string(&Farewell { changed, ids_passed: ids::passed(), span }).unwrap_or_default()
         };
         let serving =
             Serving { factory: factory.as_ref(), farewell: &farewell, abandoned: &|| std::process::exit(1) };

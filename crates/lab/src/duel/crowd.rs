@@ -1,6 +1,7 @@
 //! What others took of the machine during a slice: neighbours meet the sides of a duel in different slices, and different
 //! servers suffer from them differently, so that a slice that they disturbed says nothing of the servers.
 
+use serde::{Deserialize, Serialize};
 use telemetry::CpuTime;
 use telemetry::gates::Noise;
 
@@ -27,28 +28,41 @@ impl Look {
         Some(Look { cpu, own_s: own.chain(servers).sum::<Option<f64>>()? })
     }
 
-    /// What the cpus did since then, and what this process and the servers used.
-    pub(crate) fn since(&self, before: &Look) -> (CpuTime, f64) {
-        (self.cpu.since(&before.cpu), (self.own_s - before.own_s).max(0.0))
+    /// What was done between an earlier look and this one.
+    pub(crate) fn since(&self, before: &Look) -> Span {
+        Span { cpu: self.cpu.since(&before.cpu), own_s: (self.own_s - before.own_s).max(0.0) }
     }
 
     /// What others took since then, as a share of what this process and the servers wanted.
     pub(crate) fn taken_share(&self, before: &Look) -> Option<f64> {
-        let (passed, own_s) = self.since(before);
-        noise(&passed, own_s).taken_share()
+        self.since(before).noise().taken_share()
     }
 }
 
-/// Of a span in which the cpus did this, `own_s` of it for server and clients.
-pub(crate) fn noise(passed: &CpuTime, own_s: f64) -> Noise {
-    Noise {
-        there_s: passed.there_s,
-        busy_s: Some(passed.busy_s),
-        low_priority_s: passed.low_priority_s,
-        own_s: Some(own_s),
-        stolen_s: passed.stolen_s,
-        busiest: None,
-        canary_ratio: None,
+/// What the cpus did between two looks.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Span {
+    pub(crate) cpu: CpuTime,
+    /// Used by this process and the duel's servers.
+    pub(crate) own_s: f64,
+}
+
+impl Span {
+    /// Both, one after the other.
+    pub(crate) fn and(&self, later: &Span) -> Span {
+        Span { cpu: self.cpu.and(&later.cpu), own_s: self.own_s + later.own_s }
+    }
+
+    pub(crate) fn noise(&self) -> Noise {
+        Noise {
+            there_s: self.cpu.there_s,
+            busy_s: Some(self.cpu.busy_s),
+            low_priority_s: self.cpu.low_priority_s,
+            own_s: Some(self.own_s),
+            stolen_s: self.cpu.stolen_s,
+            busiest: None,
+            canary_ratio: None,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use store::{Status, Store, StudyId};
 use super::desk::{Desk, Ended, Fleet, Try};
 use super::slurm::{self, Queued};
 use super::standing::{FleetStanding, Place};
-use super::unable::{Record, Unable};
+use super::unable::{NodeRecord, Unable};
 use super::{Bound, Look, Wishes, task};
 use crate::ending::{self, Ended as Early, Next};
 use crate::error::Error;
@@ -111,7 +111,7 @@ pub fn run_fleet(
         ended: None,
         shown: FleetStanding::default(),
         before,
-        record: Record::default(),
+        node_record: NodeRecord::default(),
         aside: BTreeMap::new(),
         kept_away: BTreeMap::new(),
         away: (Vec::new(), None),
@@ -250,7 +250,7 @@ struct Controller<'a> {
     /// Tries that earlier commands have seen the end of: a node that could not do it then is asked again.
     before: BTreeSet<PathBuf>,
     /// What came of blocks that this command has seen the end of.
-    record: Record,
+    node_record: NodeRecord,
     /// Nodes that get no more blocks, and why.
     aside: BTreeMap<String, String>,
     /// From how many of them each job that waits is kept away.
@@ -342,6 +342,9 @@ impl Controller<'_> {
     /// Lays builds that nodes lack where they can take them; whether there are any.
     fn hand_builds(&self, looks: &[Look]) -> Result<bool, Error> {
         let lacking: Vec<&Look> = looks.iter().filter(|look| !look.lacks.is_empty()).collect();
+        if lacking.is_empty() {
+            return Ok(false);
+        }
         for look in &lacking {
             (self.observer)(Event::Doing(&format!("{} lacks {}", look.node, look.lacks.join(", "))));
         }
@@ -407,7 +410,7 @@ impl Controller<'_> {
             tasks: blocks,
             output: &output,
             script: &script,
-            aside: &self.aside.keys().cloned().collect(),
+            aside: &self.nodes_aside(),
         };
         let mut wishes = self.fleet.wishes();
         // The first block of a node has its calibration before it.
@@ -481,8 +484,8 @@ impl Controller<'_> {
         if !self.before.contains(&one.dir) {
             let came_to_nothing = ended.error.as_deref().or(failure.as_deref());
             match came_to_nothing.filter(|_| ended.done + ended.invalid == 0) {
-                Some(why) => self.record.failed(node, block, why),
-                None if ended.done + ended.invalid > 0 => self.record.made(node),
+                Some(why) => self.node_record.failed(node, block, why),
+                None if ended.done + ended.invalid > 0 => self.node_record.made(node),
                 None => {}
             }
         }
@@ -506,7 +509,7 @@ impl Controller<'_> {
             );
             (self.observer)(Event::Warning(&text));
         }
-        while let Some(Unable { node, blocks, why }) = self.record.unable() {
+        while let Some(Unable { node, blocks, why }) = self.node_record.unable() {
             // They have not been made, and were no failures of theirs.
             for block in blocks {
                 self.settled.remove(&block);
@@ -546,6 +549,10 @@ impl Controller<'_> {
         ))
     }
 
+    fn nodes_aside(&self) -> BTreeSet<String> {
+        self.aside.keys().cloned().collect()
+    }
+
     /// Has what waits of jobs that were submitted before a node was set aside made on others.
     fn keep_away(&mut self, queue: &[Queued]) {
         let waiting = queue.iter().filter(|task| task.state == slurm::State::Waiting).map(|task| task.job);
@@ -554,7 +561,7 @@ impl Controller<'_> {
                 continue;
             }
             // A task that is begun on such a node all the same says so again at once.
-            if let Err(error) = slurm::keep_away(job, &self.aside.keys().cloned().collect()) {
+            if let Err(error) = slurm::keep_away(job, &self.nodes_aside()) {
                 (self.observer)(Event::Warning(&format!(
                     "job {job} cannot be kept away from nodes that are set aside: {error}"
                 )));

@@ -9,7 +9,7 @@ const FAILURES_MIN: usize = 3;
 
 /// What came of the blocks that each node was given.
 #[derive(Debug, Default)]
-pub(super) struct Record {
+pub(super) struct NodeRecord {
     /// By node: blocks that came to nothing since its last good one, each with the reason.
     failures: BTreeMap<String, Vec<(u32, String)>>,
     /// Nodes that have made a block.
@@ -25,7 +25,7 @@ pub(super) struct Unable {
     pub(super) why: String,
 }
 
-impl Record {
+impl NodeRecord {
     /// Runs of a block ended well on this node, or were called invalid: it can measure.
     pub(super) fn made(&mut self, node: &str) {
         self.failures.remove(node);
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_node_that_fails_where_others_do_not_gives_its_blocks_back() {
-        let mut record = Record::default();
+        let mut record = NodeRecord::default();
         for block in [2, 4, 5] {
             record.failed("n2", block, "No space left on device");
         }
@@ -81,12 +81,12 @@ mod tests {
 
     #[test]
     fn failures_of_the_study_or_now_and_then_are_no_matter_of_a_node() {
-        let mut record = Record::default();
+        let mut record = NodeRecord::default();
         for node in ["n1", "n2", "n3"] {
             (1..=5).for_each(|block| record.failed(node, block, "the server crashed"));
         }
         assert_eq!(record.unable(), None);
-        let mut record = Record::default();
+        let mut record = NodeRecord::default();
         record.made("n1");
         for block in 1..=6 {
             record.failed("n2", block, "the server crashed");

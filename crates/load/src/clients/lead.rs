@@ -53,14 +53,14 @@ pub fn run_on_clients(
         )));
     }
     let are_elsewhere = clients.iter().all(|client| client.host.is_some());
-    let hosts: Vec<Option<String>> = clients.iter().map(|client| client.host.clone()).collect();
     let teams = teams(plan, (count, are_elsewhere), most, clock);
     let shared = Arc::new(Shared::new(stop.clone()));
     let (mut lines, mut voices) = (Vec::new(), Vec::new());
     for client in clients {
-        let Client { name, orders, answers, process, .. } = client;
+        let Client { name, orders, answers, process, host } = client;
         lines.push(Line {
             name,
+            host: host.as_deref(),
             orders: Mutex::new(&mut **orders),
             process: &**process,
             heard: AtomicU64::new(Moment::now().nanos_since(Moment::START)),
@@ -76,7 +76,7 @@ pub fn run_on_clients(
         let (shared, is_over) = (&shared, &is_over);
         scope.spawn(move || watch(lines, shared, plan.client_silence, is_over));
         let lead = || {
-            let clocks = muster(lines, &mut voices, &teams, most)?;
+            muster(lines, &mut voices, &teams, most)?;
             let (reports, reported) = mpsc::channel();
             let listeners: Vec<_> = lines
                 .iter()
@@ -95,9 +95,9 @@ pub fn run_on_clients(
             let farewells = listeners.into_iter().map(|listener| listener.join().unwrap_or(None)).collect();
             let mut result = result?;
             for step in &mut result.steps {
-                for ((usage, clock), host) in step.clients.iter_mut().zip(&clocks).zip(&hosts) {
-                    usage.clock = Some(*clock);
-                    usage.host.clone_from(host);
+                for (usage, line) in step.clients.iter_mut().zip(lines) {
+                    usage.clock = line.clock.get().copied();
+                    usage.host = line.host.map(str::to_owned);
                 }
             }
             Ok(Ran { result, farewells })
@@ -132,10 +132,9 @@ fn muster(
     voices: &mut [&mut (dyn BufRead + Send + 'static)],
     teams: &[Team],
     sessions: u32,
-) -> Result<Vec<ClockAgreement>, LoadError> {
-    let mut clocks = Vec::new();
+) -> Result<(), LoadError> {
     for (line, voice) in lines.iter().zip(&mut *voices) {
-        clocks.push(agree(line, &mut **voice)?);
+        agree(line, &mut **voice)?;
     }
     for (line, team) in lines.iter().zip(teams) {
         let sessions = u64::from(sessions).div_ceil(lines.len() as u64);
@@ -150,7 +149,7 @@ fn muster(
             _ => return Err(LoadError::Worker(format!("{} answered out of turn", line.name))),
         }
     }
-    Ok(clocks)
+    Ok(())
 }
 
 fn hear(line: &Line<'_>, voice: &mut dyn BufRead) -> Result<Answer, LoadError> {
@@ -173,7 +172,7 @@ fn lost(line: &Line<'_>) -> String {
 }
 
 /// How far the client's clock agrees with ours: its answer lies between question and arrival.
-fn agree(line: &Line<'_>, voice: &mut dyn BufRead) -> Result<ClockAgreement, LoadError> {
+fn agree(line: &Line<'_>, voice: &mut dyn BufRead) -> Result<(), LoadError> {
     let mut best: Option<ClockAgreement> = None;
     for _ in 0..CLOCK_QUESTIONS {
         let asked = Moment::now();
@@ -198,7 +197,8 @@ fn agree(line: &Line<'_>, voice: &mut dyn BufRead) -> Result<ClockAgreement, Loa
             2.0 * best.within_ns as f64 / 1e6
         )));
     }
-    Ok(*line.clock.get_or_init(|| best))
+    line.clock.get_or_init(|| best);
+    Ok(())
 }
 
 /// Passes on what a client tells, until it takes its leave.
