@@ -8,7 +8,7 @@
 use stats::Gate;
 
 use crate::model::{StudyReport, VerdictView};
-use crate::text::{metric_name, ratio, ratio_end, would_decide};
+use crate::text::{metric_name, ratio, ratio_ends, would_decide};
 use crate::wishes::{table_of, words};
 
 /// How a gate stands against a report.
@@ -102,7 +102,7 @@ fn line(study: &StudyReport, view: &VerdictView) -> String {
     };
     let figure = match (result.ratio, result.low, result.high) {
         (Some(centre), Some(low), Some(high)) => {
-            format!(" ({}, {} to {})", ratio(centre), ratio_end(low), ratio_end(high))
+            format!(" ({}, {})", ratio(centre), ratio_ends((low, high)))
         }
         _ => String::new(),
     };

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::estimate::Estimate;
 use crate::model::{Report, StudyReport, VerdictView};
 use crate::order::{distinct, grouped};
-use crate::text::{listed, metric_name, number, p_value, percent, ratio, ratio_end, time_text};
+use crate::text::{listed, metric_name, number, p_value, percent, ratio, ratio_ends, time_text};
 
 /// All studies, one after the other.
 pub fn markdown(report: &Report) -> String {
@@ -151,8 +151,7 @@ fn verdict_row(study: &StudyReport, verdict: &VerdictView) -> Vec<String> {
         Some(_) => "whole climb".to_owned(),
         None => study.points[verdict.other].sessions.to_string(),
     };
-    let interval =
-        result.low.zip(result.high).map(|(low, high)| format!("{} to {}", ratio_end(low), ratio_end(high)));
+    let interval = result.low.zip(result.high).map(ratio_ends);
     vec![
         metric_name(&verdict.metric),
         plain(&verdict.other_label),

@@ -298,9 +298,8 @@ impl VerdictView {
         let result = &lost.over_all;
         let word = if result.p_adjusted.is_some() { result.verdict.word() } else { "no verdict" };
         let interval = result.low.zip(result.high);
-        let interval = interval.map_or_else(String::new, |(low, high)| {
-            format!(" ({} to {})", crate::text::ratio_end(low), crate::text::ratio_end(high))
-        });
+        let interval =
+            interval.map_or_else(String::new, |ends| format!(" ({})", crate::text::ratio_ends(ends)));
         let ratio = result.ratio.map_or_else(|| "–".to_owned(), crate::text::ratio);
         Some(format!(
             "faults of the measurement cost {} of {} of {} and {} of {} of {}; over all completed runs: {word}, \

@@ -75,6 +75,11 @@ pub fn ratio_end(value: f64) -> String {
     if text == "×1.00" && value != 1.0 { format!("×{value:.3}") } else { text }
 }
 
+/// The interval of a ratio: `×0.92 to ×0.996`.
+pub(crate) fn ratio_ends((low, high): (f64, f64)) -> String {
+    format!("{} to {}", ratio_end(low), ratio_end(high))
+}
+
 /// Ratios from the lowest to the highest: `×0.92 to ×0.95`.
 pub fn ratio_span(values: &[f64]) -> String {
     let low = ratio(values.iter().copied().fold(f64::MAX, f64::min));

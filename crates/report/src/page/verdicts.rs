@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::drawing::{RatioScale, ratio_axis, ratio_interval};
 use crate::model::{StudyReport, VerdictView};
 use crate::order::distinct;
-use crate::text::{metric_name, p_value, percent, ratio, ratio_end, would_decide};
+use crate::text::{metric_name, p_value, percent, ratio, ratio_ends, would_decide};
 
 pub(super) fn verdict_tables(study: &StudyReport) -> Vec<Value> {
     distinct(study.verdicts.iter().map(|verdict| verdict.metric.as_str()))
@@ -57,7 +57,7 @@ fn verdict_row(study: &StudyReport, verdict: &VerdictView, scale: RatioScale, co
         "base_id": study.points[verdict.base].id, "other_id": study.points[verdict.other].id,
         "n": result.n, "margin": percent(verdict.margin),
         "ratio": result.ratio.map(ratio),
-        "interval": interval.map(|(low, high)| format!("{} to {}", ratio_end(low), ratio_end(high))),
+        "interval": interval.map(ratio_ends),
         "confidence": result.confidence.map(percent),
         "p": result.p_adjusted.map(p_value),
         "word": verdict.word(), "class": class,
