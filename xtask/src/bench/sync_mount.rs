@@ -58,5 +58,8 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
         result.n,
         took.as_secs_f64()
     );
-    told(result.verdict == Verdict::Slower)
+    let options = study.probes.iter().find(|(_, probe)| probe.place == "planted");
+    let options = options.and_then(|(_, probe)| probe.facts.get("mount options")).map_or("", String::as_str);
+    println!("recorded of the planted one: mounted with {options}");
+    told(result.verdict == Verdict::Slower && options.split(',').any(|option| option == "sync"))
 }
