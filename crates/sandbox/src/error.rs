@@ -34,6 +34,12 @@ pub enum Error {
     /// An archive that is corrupt, hostile or not a server.
     #[error("{} cannot be used: {why}", .path.display())]
     Archive { path: PathBuf, why: String },
+    /// A disk that is too small for a build.
+    #[error(
+        "{} has {free_mb} MB free, {build} takes {needed_mb} MB there: free some space, or set PLIMSOLL_HOME to a larger disk",
+        .place.display()
+    )]
+    NoRoom { place: PathBuf, build: String, free_mb: u64, needed_mb: u64 },
     /// A checksum that differs from the one expected.
     #[error(
         "{what} has SHA-256 {found}, expected {expected}: it was removed; fetch it again, and if it differs again do not trust its source"

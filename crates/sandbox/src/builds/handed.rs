@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fetch::Passing;
 use super::{inspect, read_record, unpack};
-use crate::{Build, Error, Home};
+use crate::{Build, Error, Home, storage};
 
 /// A packed build.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ pub fn pack(home: &Home, build: &Build, directory: &Path) -> Result<Option<Hande
 /// Unpacks a build from `directory` into the home, unless it has one of that name. Whether it did.
 ///
 /// # Errors
-/// The archive is not what was packed, or cannot be unpacked.
+/// The archive is not what was packed, the home has no room for what is in it, or it cannot be unpacked.
 pub fn take(home: &Home, handed: &Handed, directory: &Path) -> Result<bool, Error> {
     let (builds, archive) = (home.builds(), directory.join(&handed.file));
     let place = builds.join(&handed.name);
@@ -71,6 +71,17 @@ pub fn take(home: &Home, handed: &Handed, directory: &Path) -> Result<bool, Erro
         return Err(Error::Archive { path: archive, why });
     }
     let new = Passing::new_in(&builds)?;
+    // It is packed without compression.
+    let needed = fs::metadata(&archive).map_err(|e| Error::io("read", &archive, e))?.len();
+    let free = storage::free_bytes(&builds)?;
+    if free < needed {
+        return Err(Error::NoRoom {
+            place: builds,
+            build: handed.name.clone(),
+            free_mb: free >> 20,
+            needed_mb: needed.div_ceil(1 << 20),
+        });
+    }
     unpack::unpack(&archive, &[], &new.path, &|_| ())?;
     match fs::rename(&new.path, &place) {
         Ok(()) => Ok(true),
