@@ -90,11 +90,14 @@ impl SettingsNotes {
 /// Whether a server with a cell's settings runs as it does without them.
 fn is_as_default(cell: &Cell, load: &Load, plan: &Plan, server: &Controlled<'_>) -> Result<bool, Error> {
     let Life::Own(build) = server.life else { return Ok(false) };
-    // A profile that is what the server does anyway is worth its name, unless the defaults are measured too.
-    let is_default =
-        |other: &Cell| other.server == cell.server && other.settings.label == crate::plan::DEFAULT_SETTINGS;
+    // What the server does anyway is worth its name where it is held against something else: a profile always, variables
+    // beside another set; unless the defaults are measured too.
+    let others = || plan.cells.iter().filter(|other| other.server == cell.server);
+    let has_defaults = others().any(|other| other.settings.label == crate::plan::DEFAULT_SETTINGS);
     let has_variables = !cell.settings.set.is_empty() || !cell.settings.by_flavor.is_empty();
-    if !has_variables && !plan.cells.iter().any(is_default) {
+    let is_alone = others().all(|other| other.settings.label == cell.settings.label);
+    let is_worth_its_name = !has_variables || !is_alone;
+    if !has_defaults && is_worth_its_name {
         return Ok(false);
     }
     let asked = sandbox_spec(build, cell, load)?;
