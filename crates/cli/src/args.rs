@@ -590,6 +590,10 @@ fn profile(text: &str) -> Result<sandbox::Profile, String> {
     text.parse().map_err(|error: sandbox::Error| error.to_string())
 }
 
+fn replicas(text: &str) -> Result<lab::study::ReplicasChoice, String> {
+    lab::study::ReplicasChoice::of_word(text)
+}
+
 fn logging(text: &str) -> Result<sandbox::Logging, String> {
     text.parse().map_err(|error: sandbox::Error| error.to_string())
 }

@@ -93,3 +93,101 @@ fn looked_at(end: &RunEnd, mode: &str) {
     let phases: Vec<&str> = end.phases.iter().map(|phase| phase.name.as_str()).collect();
     assert!(phases.contains(&"replicate") && phases.contains(&"catch_up"), "{phases:?}");
 }
+
+/// Whoever is loaded in turns has replicas that have caught up before it is another's turn.
+#[test]
+fn replicas_of_duels_and_states_have_caught_up_before_others_are_loaded() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let duel = "server = \"mariadb\"\nreplicas = [\"none\", \"async\"]\nsettings = { name = \"b\", logging = \"binlog\" }\n\
+                [compare]\naxis = \"replicas\"\nbase = \"none\"";
+    let switched = "server = \"mariadb\"\nreplicas = \"async\"\n[[intervene]]\nname = \"log\"\nsettings = { general_log = \"ON\" }";
+    for (name, axes, load) in
+        [("duel", duel, "pairing = \"duel\""), ("switched", switched, "phase = \"500ms\"")]
+    {
+        let path = written(dir.path(), axes);
+        let text = std::fs::read_to_string(&path).unwrap().replace("seed = 1", &format!("seed = 1\n{load}"));
+        std::fs::write(&path, text).unwrap();
+        let results = dir.path().join(name);
+        run(&path, &results, &[]).expect(0, &[]);
+        let store = Store::open_read_only(&results).unwrap();
+        let study = store.studies().unwrap().pop().unwrap();
+        let heads = store.run_heads(study.id).unwrap();
+        assert_eq!(heads.len(), 2, "{name}");
+        for head in &heads {
+            let end = store.run(head.id).unwrap().end.unwrap();
+            assert_eq!(end.status, Status::Done, "{name}: {:?}", end.error);
+            assert!(!end.warnings.iter().any(|told| told.contains("worked on while")), "{:?}", end.warnings);
+            assert!(end.duel.is_some_and(|duel| duel.slices.len() >= 2), "{name}");
+            if head.start.key["replicas"] == "async" {
+                assert!(end.facts["debt/replica 1"].contains("caught up"), "{name}: {:?}", end.facts);
+            }
+            // In a duel the replica's work beside the other side is looked at as its primary's.
+            let waiting = end.gates.iter().find(|gate| gate.name == "waiting_server");
+            assert_eq!(
+                waiting.map(|gate| gate.finding),
+                (name == "duel").then_some(Finding::Held),
+                "{waiting:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_command_line_has_replicas_too() {
+    if !servers_are_there() {
+        return;
+    }
+    let bench = |words: &[&str]| {
+        let always = [
+            "bench",
+            "oltp_read_write",
+            "-o",
+            "table_size=1000",
+            "--sessions",
+            "2",
+            "--time",
+            "1s",
+            "--json",
+            "-",
+        ];
+        Done::of(plimsoll().args(always).args(words).output().unwrap())
+    };
+    let done = bench(&["--server", "mariadb", "--replicas", "semi-sync"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let line: serde_json::Value = serde_json::from_str(done.out.trim()).unwrap();
+    let replica = &line["replicas"][0];
+    assert!(replica["what"].as_str().unwrap().contains("semi-sync"), "{replica}");
+    assert!(replica["caught_up_s"].as_f64().is_some_and(|took_s| took_s < 60.0), "{replica}");
+    bench(&["--server", "postgres", "--replicas", "semi-sync"])
+        .expect(2, &["`semi-sync`", "`async` or `sync`"]);
+    bench(&["--server", "mysql://root@127.0.0.1:1/x", "--replicas", "1"])
+        .expect(2, &["--replicas", "runs already"]);
+    bench(&["--server", "mariadb", "--replicas", "assync"]).expect(2, &["none, async, semi-sync, sync"]);
+    let results = tempfile::tempdir().unwrap();
+    let line = Done::of(
+        plimsoll()
+            .args([
+                "line",
+                "oltp_read_write",
+                "-o",
+                "table_size=1000",
+                "--server",
+                "mariadb",
+                "--replicas",
+                "async",
+            ])
+            .args(["--promise", "p95 < 200ms", "--budget", "20s", "--hold", "2s", "--results"])
+            .arg(results.path())
+            .output()
+            .unwrap(),
+    );
+    assert!(matches!(line.code, Some(0 | 1)), "{}", line.err);
+    let store = Store::open_read_only(results.path()).unwrap();
+    let study = store.studies().unwrap().pop().unwrap();
+    let head = store.run_heads(study.id).unwrap().pop().unwrap();
+    assert_eq!(head.start.key["replicas"], "async");
+    assert!(store.run(head.id).unwrap().end.unwrap().facts.contains_key("debt/replica 1"));
+}

@@ -170,12 +170,15 @@ fn making<'a>(
     let (place, asked) =
         subject.place(|build| Ok(Spec { cpus: request.cpus.clone(), ..request.on.spec("bench", build) }))?;
     let notes = assigned.map(|assigned| assigned.notes).unwrap_or_default();
-    let order = Order {
+    let mut order = Order {
         data,
         asked,
         notes: machine.doubt.iter().cloned().chain(notes).collect(),
-        ..request.on.order(home, subject, load)
+        ..request.on.order(home, subject, load)?
     };
+    // They are like it.
+    let replicas = order.replicas.iter_mut().flat_map(|replicas| &mut replicas.specs);
+    replicas.for_each(|spec| spec.cpus.clone_from(&request.cpus));
     Ok(Making { label: RunLabel::of(&start, request.sessions.len(), 1), start, order, place })
 }
 

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use sandbox::{Build, Home, Listen, Profile, Spec};
+use sandbox::{Build, Home, Listen, Profile, Spec, replication};
 use store::Key;
 
 use crate::clients::Hosts;
+use crate::duel::room::memory_for;
+use crate::error::Error;
+use crate::replicas::ReplicaOrder;
 use crate::run::Order;
 use crate::servers::Server;
+use crate::study::ReplicasChoice;
 use crate::subject::{Subject, sandbox_name};
 use crate::workloads::Resolved;
 
@@ -28,6 +32,8 @@ pub struct OnServer {
     pub settings: BTreeMap<String, String>,
     /// Durability level of a sandbox of its own.
     pub profile: Option<Profile>,
+    /// Servers that follow a sandbox of its own.
+    pub replicas: ReplicasChoice,
     /// Of everything random.
     pub seed: u64,
 }
@@ -35,11 +41,40 @@ pub struct OnServer {
 impl OnServer {
     /// The sandbox of a run's own. `what` begins its name.
     pub(crate) fn spec(&self, what: &str, build: &Build) -> Spec {
-        Spec {
-            listen: self.client_hosts.server_address().map_or(Listen::SocketOnly, Listen::At),
-            settings: self.settings.clone(),
-            profile: self.profile,
-            ..Spec::new(sandbox_name(what), build.clone())
+        let mut spec = self.plain_spec(what, build);
+        if !self.replicas.servers.is_empty() {
+            replication::make_primary(&mut spec);
+        }
+        if let Some(address) = self.client_hosts.server_address() {
+            spec.listen = Listen::At(address);
+        }
+        spec
+    }
+
+    fn plain_spec(&self, what: &str, build: &Build) -> Spec {
+        let (settings, profile) = (self.settings.clone(), self.profile);
+        Spec { settings, profile, ..Spec::new(sandbox_name(what), build.clone()) }
+    }
+
+    /// The replicas of a sandbox of its own, which are of the same build.
+    fn replica_order(&self, build: &Build) -> Result<Option<ReplicaOrder>, Error> {
+        let ReplicasChoice { label, mode, servers } = &self.replicas;
+        if servers.is_empty() {
+            return Ok(None);
+        }
+        let primary = self.spec("primary", build);
+        let replica = |number| {
+            let mut spec = self.plain_spec("replica", build);
+            replication::make_replica(&mut spec, number);
+            spec
+        };
+        let specs: Vec<Spec> = (1..).take(servers.len()).map(replica).collect();
+        let refusal = replication::lacks(build, *mode)
+            .or_else(|| replication::refused_setting(&primary, *mode))
+            .or_else(|| memory_for(&specs.iter().chain([&primary]).collect::<Vec<_>>()).err());
+        match refusal {
+            Some(why) => Err(Error::Usage(format!("replicas `{label}` are not possible on {build}: {why}"))),
+            None => Ok(Some(ReplicaOrder { mode: *mode, specs })),
         }
     }
 
@@ -63,12 +98,21 @@ impl OnServer {
         }
     }
 
-    pub(crate) fn order<'a>(&'a self, home: &'a Home, subject: &Subject, load: load::LoadPlan) -> Order<'a> {
-        Order {
+    /// # Errors
+    /// Its replicas cannot be.
+    pub(crate) fn order<'a>(
+        &'a self,
+        home: &'a Home,
+        subject: &Subject,
+        load: load::LoadPlan,
+    ) -> Result<Order<'a>, Error> {
+        let replicas = subject.own_build().map(|build| self.replica_order(build)).transpose()?.flatten();
+        Ok(Order {
             clients: self.clients,
             client_hosts: &self.client_hosts,
+            replicas,
             ..Order::new(home, (subject.name(), subject.flavor()), (&self.workload, &self.options), load)
-        }
+        })
     }
 }
 

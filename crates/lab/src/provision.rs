@@ -122,6 +122,11 @@ impl Provisioned<'_> {
         replicas
     }
 
+    /// [`Replicas::rest`], where there are some.
+    pub(crate) fn replicas_rest(&self, stop: &StopSwitch) -> bool {
+        self.replicas.as_ref().is_none_or(|replicas| replicas.rest(&self.target, stop))
+    }
+
     /// [`Replicas::owe`], where there are some.
     pub(crate) fn replicas_owe(
         &mut self,

@@ -39,6 +39,11 @@ struct Following {
 
 /// How long replicas may take until they follow.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long they are waited for between two slices, or phases.
+const REST_MAX: Duration = Duration::from_secs(5);
+/// What is to be said where that was not long enough.
+pub(crate) const LATE: &str = "a replica had not caught up 5 s after its primary's turn, and worked on while others were loaded: \
+                               lower the rate, or leave the replicas or the `pairing` out";
 /// How long they are waited for after a load, at least.
 const CATCH_UP_MIN: Duration = Duration::from_secs(60);
 
@@ -107,6 +112,11 @@ impl Replicas {
             target: replica.sandbox.target(None),
         };
         self.all.iter().zip(1..).map(watched).collect()
+    }
+
+    /// Their processes.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.all.iter().filter_map(|replica| replica.sandbox.pid())
     }
 
     /// Those that have all that the load changed, by name, to be looked at.
@@ -228,6 +238,13 @@ impl Replicas {
         }
         replication.close();
         Ok(all)
+    }
+
+    /// Between two slices of a duel, or two phases: what was committed is applied before others are loaded. False where it
+    /// was not in [`REST_MAX`]; what is wrong then is told when the load is over ([`Replicas::owe`]).
+    pub(crate) fn rest(&self, primary: &Target, stop: &StopSwitch) -> bool {
+        let waited = self.catch_up(primary, REST_MAX, stop, &mut || ());
+        waited.is_ok_and(|all| all.iter().all(|(took, _)| took.is_some()))
     }
 
     /// Before a load: what came before it is not its.

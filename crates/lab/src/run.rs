@@ -26,7 +26,7 @@ use crate::progress::Detail;
 use crate::provision::{Data, Failed, LOG_LINES, Place, Provisioned, Wanted, connect, provision};
 use crate::record;
 use crate::recording::Recording;
-use crate::replicas::{ReplicaOrder, Replicas};
+use crate::replicas::{self, ReplicaOrder, Replicas};
 use crate::stop::StopSwitch;
 use crate::workloads::Resolved;
 
@@ -343,11 +343,13 @@ fn measured_life(
         is_sliced: around.seat.is_some() && order.line.is_none() || order.phases.is_some(),
     };
     lived.recording.hooks = around.attach.attach(&context, &|text| (around.observer)(Event::Doing(text)));
+    let replicas = server.replicas.iter().flat_map(Replicas::pids);
+    let servers: Vec<u32> = server_pid.into_iter().chain(replicas).collect();
     if let Some(seat) = around.seat {
-        seat.server(server_pid);
+        seat.servers(&servers);
     }
     if let Some(switching) = &lived.switching {
-        switching.server(server_pid);
+        switching.servers(&servers);
     }
     around.meet()?;
     lived.phase(Phase::Measure);
@@ -541,7 +543,7 @@ fn drive(
     mut clients: Option<&mut Clients>,
 ) -> Result<LoadResult, Error> {
     let Lived { order, around: Around { stop, .. }, .. } = *lived;
-    let told = &mut |event: load::Event<'_>| load_told(lived, &event);
+    let told = &mut |event: load::Event<'_>| load_told(lived, server, &event);
     let result = run_load(&order.load, order.seed, server, clients.as_deref_mut(), told, stop.load());
     if let (Some(clients), Ok(result)) = (clients, &result) {
         lived.recording.clients_ended(clients, result);
@@ -635,7 +637,7 @@ fn search(
 }
 
 /// Records what the load tells, and tells people of it.
-fn load_told(lived: &mut Lived<'_>, event: &load::Event<'_>) {
+fn load_told(lived: &mut Lived<'_>, server: &Provisioned<'_>, event: &load::Event<'_>) {
     let order = lived.order;
     // The load does not begin with a step before these answer.
     if let (Some(switching), load::Event::StepStarted { .. }) = (&mut lived.switching, event) {
@@ -672,15 +674,22 @@ fn load_told(lived: &mut Lived<'_>, event: &load::Event<'_>) {
             observer(Event::Interval { sessions: lived.sessions, interval });
         }
         load::Event::Warning(text) => lived.warn(text),
-        load::Event::StepEnded { .. } => {
-            if let Some(seat) = lived.around.seat {
-                seat.pass();
-            }
-            if let Some(switching) = &mut lived.switching {
-                switching.end();
-            }
-        }
+        load::Event::StepEnded { .. } => turn_over(lived, server),
         load::Event::Connected { .. } => {}
+    }
+}
+
+/// The turn goes to another side of the duel, or to another state of the server, when the replicas have nothing left to do.
+fn turn_over(lived: &mut Lived<'_>, server: &Provisioned<'_>) {
+    let Around { seat, stop, .. } = lived.around;
+    if (seat.is_some() || lived.switching.is_some()) && !server.replicas_rest(stop) {
+        lived.warn(replicas::LATE);
+    }
+    if let Some(seat) = seat {
+        seat.pass();
+    }
+    if let Some(switching) = &mut lived.switching {
+        switching.end();
     }
 }
 

@@ -80,8 +80,25 @@ pub(crate) fn fields(ran: &Ran<'_>, sessions: u32, step: Option<&StepFigures>) -
         .map(|end| end.gates.iter().filter(|gate| gate.covers(sessions)).map(gate_field).collect())
         .unwrap_or_default();
     map.insert("warnings".to_owned(), json!(warnings));
+    let replicas = ran.end.map(replicas).unwrap_or_default();
+    if !replicas.is_empty() {
+        map.insert("replicas".to_owned(), json!(replicas));
+    }
     map.insert("gates".to_owned(), Value::Object(gates));
     map
+}
+
+/// The servers that followed, and what each still had to apply when the load was over.
+fn replicas(end: &RunEnd) -> Vec<Value> {
+    let one = |number: u32| {
+        Some(json!({
+            "replica": number,
+            "what": end.facts.get(&format!("replica {number}"))?,
+            "debt": end.facts.get(&format!("debt/replica {number}")),
+            "caught_up_s": end.facts.get(&format!("{}/{number}", store::CAUGHT_UP_S)).and_then(|took| took.parse::<f64>().ok()),
+        }))
+    };
+    (1..).map_while(one).collect()
 }
 
 fn gate_field(gate: &Gate) -> (String, Value) {

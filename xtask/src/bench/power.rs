@@ -17,6 +17,7 @@ use lab::bench::{self, Data, Level};
 use lab::clients::Hosts;
 use lab::duel::{self, Side};
 use lab::servers::{Server, parse_argument};
+use lab::study::ReplicasChoice;
 use lab::watch::Watch;
 use lab::{Event, OnServer, StopSwitch};
 use sandbox::Home;
@@ -185,6 +186,7 @@ fn measure(home: &Home, asked: &Asked, workload: &str) -> Result<(Blocks, Blocks
                 client_hosts: Hosts::This,
                 settings: BTreeMap::new(),
                 profile: None,
+                replicas: ReplicasChoice::none(),
                 seed: u64::from(block),
             },
             sessions: vec![asked.sessions; 2],

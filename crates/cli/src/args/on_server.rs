@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::{ClientNodesArgs, PasswordArgs, SERVERS, cpus, duration, key_value, measured, profile, rate};
+use super::{
+    ClientNodesArgs, PasswordArgs, SERVERS, cpus, duration, key_value, measured, profile, rate, replicas,
+};
 
 /// A workload on a server, whatever is measured of it.
 #[derive(Debug, Args)]
@@ -35,6 +37,9 @@ pub(crate) struct OnServerArgs {
     /// Durability of the sandbox
     #[arg(long, value_name = "NAME", value_parser = profile)]
     pub(crate) profile: Option<sandbox::Profile>,
+    /// Servers that follow the sandbox, on the same machine: none, async, semi-sync, sync, or how many asynchronous ones
+    #[arg(long, value_name = "MODE|N", default_value = "none", allow_hyphen_values = true, value_parser = replicas)]
+    pub(crate) replicas: lab::study::ReplicasChoice,
     /// Seed of everything random (default: drawn, and shown)
     #[arg(long, allow_hyphen_values = true)]
     pub(crate) seed: Option<u64>,

@@ -97,7 +97,7 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
     let on = on_server(
         &args.on,
         args.cpus.is_some(),
-        "--set, --profile and --cpus shape a sandbox of bench's own",
+        "--set, --profile, --replicas and --cpus shape a sandbox of bench's own",
     )?;
     if args.keep && matches!(on.server, Server::Selector(_)) {
         return Err(Error::Usage(
@@ -141,7 +141,9 @@ pub(crate) fn on_server(args: &OnServerArgs, is_shaped: bool, only_own: &str) ->
     let workload = lab::workloads::resolve(&args.workload)?;
     let server = servers::parse_argument(&args.server)?;
     let is_own = matches!(server, Server::Selector(_));
-    if !is_own && (is_shaped || !args.set.is_empty() || args.profile.is_some()) {
+    let is_shaped =
+        is_shaped || !args.set.is_empty() || args.profile.is_some() || !args.replicas.servers.is_empty();
+    if !is_own && is_shaped {
         let why = format!("{only_own} (--server flavor@version); this server runs already");
         return Err(Error::Usage(why));
     }
@@ -154,6 +156,7 @@ pub(crate) fn on_server(args: &OnServerArgs, is_shaped: bool, only_own: &str) ->
         client_hosts: Hosts::This,
         settings: args.set.iter().cloned().collect(),
         profile: args.profile,
+        replicas: args.replicas.clone(),
         seed: args.seed.unwrap_or_else(draw_seed),
     })
 }
@@ -256,6 +259,7 @@ fn write_level(
     for line in &lines {
         writeln!(out, "{}", row(line)).map_err(output)?;
         table.footnotes.extend(absent(line).map(|why| format!("- at {sessions}: {why}")));
+        table.footnotes.extend(owed(line).map(|owed| format!("- at {sessions}: {owed}")));
     }
     out.flush().map_err(output)
 }
@@ -268,6 +272,14 @@ fn absent(line: &Value) -> Option<String> {
         .filter_map(|name| Some(format!("{name} {}", absent.get(name)?.as_str()?)))
         .collect();
     (!told.is_empty()).then(|| told.join("; "))
+}
+
+/// What replicas still had to apply at the end of the load.
+fn owed(line: &Value) -> impl Iterator<Item = String> {
+    let replicas = line["replicas"].as_array().cloned().unwrap_or_default();
+    replicas.into_iter().filter_map(|replica| {
+        Some(format!("replica {} was {}", replica["replica"].as_u64()?, replica["debt"].as_str()?))
+    })
 }
 
 /// A line of JSON as a row of the table.

@@ -51,7 +51,7 @@ pub(crate) fn line(args: &LineArgs, command: String) -> Result<End, Failure> {
 }
 
 fn request(args: &LineArgs, command: String) -> Result<Request, Failure> {
-    let on = on_server(&args.on, false, "--set and --profile shape a sandbox of line's own")?;
+    let on = on_server(&args.on, false, "--set, --profile and --replicas shape a sandbox of line's own")?;
     let promises =
         args.promise.iter().map(|text| Promise::read(text)).collect::<Result<Vec<_>, _>>()?.concat();
     Ok(Request {

@@ -173,7 +173,7 @@ pub fn duel(
             .map(|side| making(home, request, (number, side), seed, &notes))
             .collect();
         let places: Vec<&Place<'_>> = makings.iter().map(|making| &making.place).collect();
-        room::together(&places).map_err(Error::Run)?;
+        room::together(&places, &[]).map_err(Error::Run)?;
         let starts: Vec<RunStart> = makings.iter().map(|making| making.start.clone()).collect();
         let around = Around { stop, observer, attach, seat: None };
         let ended = make_together(makings, request.slices, None, seed, around)?;

@@ -37,6 +37,17 @@ impl Used {
         Some(all)
     }
 
+    /// Of a server and its replicas together; `None` where there is none, or one of them is gone.
+    pub(crate) fn of_all(pids: &[u32]) -> Option<Used> {
+        let mut each = pids.iter().map(|pid| Used::of(*pid));
+        let first = each.next()??;
+        each.try_fold(first, |sum, more| {
+            let more = more?;
+            let written_bytes = sum.written_bytes.zip(more.written_bytes).map(|(sum, more)| sum + more);
+            Some(Used { cpu_s: sum.cpu_s + more.cpu_s, written_bytes })
+        })
+    }
+
     /// Of this process alone: its servers are its children, and asked for by themselves.
     pub(crate) fn of_this_process() -> Option<Used> {
         Some(Used { cpu_s: cpu_s(std::process::id())?, written_bytes: None })
@@ -108,6 +119,9 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         assert!(Used::of(child.id()).is_none());
+        let this = std::process::id();
+        assert!(Used::of_all(&[this, this]).unwrap().cpu_s >= 2.0 * after.cpu_s);
+        assert!(Used::of_all(&[this, child.id()]).is_none() && Used::of_all(&[]).is_none());
         let mut waited = Waited::default();
         waited.add(1.0, Some(before), None);
         assert_eq!((waited.unseen, waited.for_s), (1, 0.0));

@@ -19,8 +19,8 @@ const BUFFERS: [&str; 5] = [
 /// Of PostgreSQL's plain numbers.
 const PAGE_BYTES: u64 = 8192;
 
-/// Why these cannot live together, if they cannot.
-pub(crate) fn together(places: &[&Place<'_>]) -> Result<(), String> {
+/// Why these, with the replicas of those that have some, cannot live together, if they cannot.
+pub(crate) fn together(places: &[&Place<'_>], replicas: &[&Spec]) -> Result<(), String> {
     if places.iter().any(|place| matches!(place, Place::Absent(_))) {
         return Err("one side has no server".to_owned());
     }
@@ -34,11 +34,9 @@ pub(crate) fn together(places: &[&Place<'_>]) -> Result<(), String> {
             return Err("two sides are the same running server, of which only one can be loaded".to_owned());
         }
     }
-    let specs: Vec<&Spec> = places
-        .iter()
-        .filter_map(|place| if let Place::Own(spec) = place { Some(&**spec) } else { None })
-        .collect();
-    memory_for(&specs)
+    let own =
+        places.iter().filter_map(|place| if let Place::Own(spec) = place { Some(&**spec) } else { None });
+    memory_for(&own.chain(replicas.iter().copied()).collect::<Vec<_>>())
 }
 
 /// Why these servers would not have memory enough at the same time, if they would not.

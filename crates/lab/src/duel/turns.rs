@@ -69,8 +69,8 @@ struct Side {
     has_rested: bool,
     /// Points at which all meet that it has reached.
     met: u32,
-    /// Its server's process; `None` while there is none, or where it cannot be seen.
-    server_pid: Option<u32>,
+    /// The processes of its server and of the replicas; empty while there are none, or where they cannot be seen.
+    servers: Vec<u32>,
     waited: Waited,
     /// What it had used when the present slice of another side began.
     used: Option<Used>,
@@ -135,7 +135,7 @@ impl State {
     }
 
     fn server_pids(&self) -> Vec<u32> {
-        self.sides.iter().filter_map(|side| side.server_pid).collect()
+        self.sides.iter().flat_map(|side| side.servers.iter().copied()).collect()
     }
 }
 
@@ -155,9 +155,9 @@ impl Seat<'_> {
         self.side as u32
     }
 
-    /// This side's server is up.
-    pub(crate) fn server(&self, pid: Option<u32>) {
-        self.turns.lock().sides[self.side].server_pid = pid;
+    /// This side's server and its replicas are up: their processes.
+    pub(crate) fn servers(&self, pids: &[u32]) {
+        self.turns.lock().sides[self.side].servers = pids.to_vec();
     }
 
     /// Waits until all sides that are still there have come to this point, or until `is_over`.
@@ -194,7 +194,7 @@ impl Seat<'_> {
         state.patience = patience;
         state.taken = Instant::now();
         state.look = Look::now(&state.server_pids());
-        self.of_others(&mut state, |side| side.used = side.server_pid.and_then(Used::of));
+        self.of_others(&mut state, |side| side.used = Used::of_all(&side.servers));
         true
     }
 
@@ -203,7 +203,7 @@ impl Seat<'_> {
         let mut state = self.turns.lock();
         let slice_s = state.taken.elapsed().as_secs_f64();
         self.of_others(&mut state, |side| {
-            let now = side.server_pid.and_then(Used::of);
+            let now = Used::of_all(&side.servers);
             side.waited.add(slice_s, side.used.take(), now);
         });
         let now = Look::now(&state.server_pids());
@@ -276,7 +276,10 @@ impl Seat<'_> {
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
-        self.goes_out(|side| (side.has_left, side.server_pid) = (true, None));
+        self.goes_out(|side| {
+            side.has_left = true;
+            side.servers.clear();
+        });
     }
 }
 

@@ -156,10 +156,10 @@ impl<'a> Switching<'a> {
         })
     }
 
-    /// The server's process, for what others take of the machine meanwhile.
-    pub(crate) fn server(&self, pid: Option<u32>) {
+    /// The processes of the server and its replicas, for what others take of the machine meanwhile.
+    pub(crate) fn servers(&self, pids: &[u32]) {
         if let Some(seat) = self.seats.first() {
-            seat.server(pid);
+            seat.servers(pids);
         }
     }
 

@@ -141,13 +141,16 @@ impl Search<'_> {
     }
 
     fn start(&self) -> RunStart {
-        let OnServer { workload, options, settings, profile, seed, .. } = &self.request.on;
+        let OnServer { workload, options, settings, profile, replicas, seed, .. } = &self.request.on;
         let mut key = key(&self.subject.name(), workload);
         let settings = settings.iter().map(|(name, value)| format!("{name}={value}"));
         let profile = profile.map(|profile| profile.name().to_owned());
         let settings: Vec<String> = profile.into_iter().chain(settings).collect();
         if !settings.is_empty() {
             key.insert("settings".to_owned(), settings.join(", ").into());
+        }
+        if !replicas.servers.is_empty() {
+            key.insert("replicas".to_owned(), replicas.label.as_str().into());
         }
         add_options(&mut key, options);
         RunStart::new(key, vec![self.request.asked.sessions_max], *seed, load::time::unix_ms())
@@ -164,7 +167,7 @@ impl Search<'_> {
             is_lenient: true,
             asked,
             notes: self.notes.clone(),
-            ..request.on.order(self.home, self.subject, request.on.load(level(&request.asked)))
+            ..request.on.order(self.home, self.subject, request.on.load(level(&request.asked)))?
         };
         Ok(Making { start, label, order, place })
     }
@@ -174,7 +177,7 @@ impl Search<'_> {
         let Request { asked, on, .. } = self.request;
         let promises: Vec<&str> = asked.promises.iter().map(|promise| promise.text.as_str()).collect();
         let text = format!(
-            "{}\n{:?}\n{}\n{:?}\n{:?}\n{:?} {:?}\n{} {:?}\n{:?} {:?}\n{}",
+            "{}\n{:?}\n{}\n{:?}\n{:?}\n{:?} {:?}\n{} {:?}\n{:?} {:?} {:?}\n{}",
             self.subject.name(),
             self.subject.build().map(|build| &build.identity),
             on.workload.name(),
@@ -186,6 +189,7 @@ impl Search<'_> {
             asked.hold,
             on.settings,
             on.profile,
+            on.replicas,
             on.clients,
         );
         sha256(text.as_bytes())

@@ -18,6 +18,7 @@ use crate::observe::Event;
 use crate::progress::{Detail, Progress};
 use crate::provision::Provisioned;
 use crate::recording::Recording;
+use crate::replicas;
 use crate::run::{Around, add, run_load};
 
 /// A run that is a search.
@@ -152,7 +153,7 @@ pub(crate) fn seek(
         let wanted = on.wanted(rate, Duration::from_secs_f64(seconds), purpose, book.seed, book.count);
         let began = Instant::now();
         let tried = on.probe(&promises, wanted, recording);
-        on.pass_turn();
+        on.pass_turn(recording);
         let kept = match &tried {
             Ok((tried, steps)) => {
                 let seen = (tried, steps.first());
@@ -222,7 +223,15 @@ impl<'a> Searching<'a, '_> {
         }
     }
 
-    fn pass_turn(&self) {
+    /// The next probe, or another side's, begins when the replicas have nothing left to do.
+    fn pass_turn(&self, recording: &mut Recording<'_>) {
+        let warnings = &mut recording.end.warnings;
+        if !self.server.replicas_rest(self.around.stop)
+            && !warnings.iter().any(|known| known == replicas::LATE)
+        {
+            (self.around.observer)(Event::Warning(replicas::LATE));
+            warnings.push(replicas::LATE.to_owned());
+        }
         if let Some(seat) = self.around.seat {
             seat.pass();
         }
@@ -333,7 +342,7 @@ impl<'a> Searching<'a, '_> {
             let began = Instant::now();
             let tried = self.probe(&[], wanted, recording);
             took_s += began.elapsed().as_secs_f64();
-            self.pass_turn();
+            self.pass_turn(recording);
             let (tried, steps) = tried?;
             let tps = found::tps(&tried.step);
             since = if tps > CLIMB_GAIN * best { 0 } else { since + 1 };
@@ -383,7 +392,7 @@ impl<'a> Searching<'a, '_> {
         }
         self.take_turn();
         let tried = self.probe(promises, wanted, recording);
-        self.pass_turn();
+        self.pass_turn(recording);
         let (tried, steps) = tried?;
         self.stand(Rank::Held, tried, steps, recording);
         Ok(())

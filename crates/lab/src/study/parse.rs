@@ -20,7 +20,6 @@ use super::load::{
 use super::model::*;
 use super::problem::{Problem, StudyError};
 use super::read::{Item, Problems, Table, word};
-use super::replicas::check_replicas;
 use crate::fleet::Wishes;
 use crate::plan::RUNS_MAX;
 use crate::workloads::Unpacked;
@@ -171,13 +170,11 @@ fn study(mut table: Table<'_>, problems: &mut Problems, unpacked: &Unpacked) -> 
 
     let mut places = Places::new(unpacked);
     let mut axes = Axes::default();
-    let mut replicas_span = 0..0;
     let mut beside = Beside::default();
     if let Some(item) = table.need("axes", problems, "[axes]\nserver = [\"mariadb\", \"postgres\"]")
         && let Some(mut inner) = item.table(problems, "[axes]")
     {
         let span = inner.key_span("server");
-        replicas_span = inner.key_span("replicas");
         beside.look("axes", &inner);
         axes = read_axes(&mut inner, problems, &mut places);
         for (missing, example) in
@@ -267,7 +264,6 @@ fn study(mut table: Table<'_>, problems: &mut Problems, unpacked: &Unpacked) -> 
             check_duel(body, &load_spans.pairing, when, problems);
             check_clients(body, &load_spans.clients, when, problems);
             check_intervene(body, &intervene_spans, &load_span, when, problems);
-            check_replicas(body, &replicas_span, when, problems);
             check_line(body, &line_spans, ((!when.is_empty()).then_some(span), when), problems);
             if !check_size(body, span, when, problems) {
                 break;

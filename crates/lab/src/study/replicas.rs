@@ -1,11 +1,9 @@
 //! The axis `replicas`: servers that follow the server.
 
-use std::ops::Range;
-
 use sandbox::replication::Mode;
 
 use super::axes::{Places, choice, label_in};
-use super::model::{Body, Pairing, ReplicasChoice};
+use super::model::ReplicasChoice;
 use super::problem::one_of;
 use super::read::{Item, Problems, word};
 use crate::servers::{self, Server};
@@ -16,15 +14,37 @@ const REPLICAS_MAX: u32 = 8;
 const MODES: [&str; 3] = ["async", "semi-sync", "sync"];
 const EXAMPLE: &str = "{ name = \"old\", server = \"mariadb@10.6\", mode = \"semi-sync\" }";
 
+impl ReplicasChoice {
+    /// A server alone.
+    pub fn none() -> ReplicasChoice {
+        ReplicasChoice { label: "none".to_owned(), mode: Mode::Async, servers: Vec::new() }
+    }
+
+    /// `none`, one in a mode (`async`, `semi-sync`, `sync`), or as many asynchronous ones as a number says; each is what the
+    /// server itself is.
+    ///
+    /// # Errors
+    /// It is nothing of these, or too many.
+    pub fn of_word(text: &str) -> Result<ReplicasChoice, String> {
+        let of = |mode, count| ReplicasChoice { label: text.to_owned(), mode, servers: vec![None; count] };
+        match (text.parse::<usize>(), text.parse::<Mode>()) {
+            (Ok(count), _) if count <= REPLICAS_MAX as usize => Ok(of(Mode::Async, count)),
+            (Ok(count), _) => Err(format!("{count} replicas are not possible: at most {REPLICAS_MAX}")),
+            (_, Ok(mode)) => Ok(of(mode, 1)),
+            _ if text == "none" => Ok(ReplicasChoice::none()),
+            _ => Err(format!("none, {}, or a number of asynchronous ones", MODES.join(", "))),
+        }
+    }
+}
+
 pub(super) fn read_replicas(
     item: Item<'_>,
     problems: &mut Problems,
     places: &mut Places<'_>,
 ) -> Option<ReplicasChoice> {
-    let of = |label: String, mode, count| ReplicasChoice { label, mode, servers: vec![None; count] };
     if item.integer().is_some() {
         let count = item.count_within::<u32>(problems, 0, REPLICAS_MAX)?.value;
-        return Some(of(count.to_string(), Mode::Async, count as usize));
+        return ReplicasChoice::of_word(&count.to_string()).ok();
     }
     if !item.is_table() {
         let text = item.text(problems)?;
@@ -33,8 +53,7 @@ pub(super) fn read_replicas(
         if !word(problems, &text, &what, allowed) {
             return None;
         }
-        let mode: Option<Mode> = text.value.parse().ok();
-        return Some(of(text.value, mode.unwrap_or(Mode::Async), usize::from(mode.is_some())));
+        return ReplicasChoice::of_word(&text.value).ok();
     }
     let mut table = item.table(problems, "replicas")?;
     let label = label_in(&mut table, problems, EXAMPLE);
@@ -87,30 +106,6 @@ fn read_server(item: Item<'_>, problems: &mut Problems, places: &mut Places<'_>)
     }
 }
 
-/// Refuses what replicas cannot be combined with; `span` is where they stand.
-pub(super) fn check_replicas(body: &Body, span: &Range<usize>, when: &str, problems: &mut Problems) {
-    if body.axes.replicas.iter().all(|choice| choice.servers.is_empty()) {
-        return;
-    }
-    let mut refuse = |message: &str, label: &str, help: &str| {
-        problems.add_help(span, format!("{when}{message}"), label, help);
-    };
-    if body.load.pairing == Pairing::Duel {
-        refuse(
-            "a replica works on when its primary's slice is over, and would disturb the other side's",
-            "with `pairing = \"duel\"`",
-            "leave `pairing` out: runs are made next to each other then",
-        );
-    }
-    if !body.axes.intervene.is_empty() {
-        refuse(
-            "a replica works on when a phase is over, and would disturb the next state's",
-            "with [[intervene]]",
-            "give the [[intervene]] an `at`, or leave the replicas out",
-        );
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -122,10 +117,6 @@ mod tests {
         format!(
             "title = \"t\"\nquestion = \"q\"\n[axes]\nserver = \"mariadb\"\nworkload = \"tpcb\"\n{axes}\n{rest}\n"
         )
-    }
-
-    fn refused(text: &str) -> String {
-        parse(Path::new("s.toml"), text).expect_err(text).to_string()
     }
 
     #[test]
@@ -163,15 +154,23 @@ mod tests {
     }
 
     #[test]
-    fn replicas_that_disturb_others_are_refused_where_they_stand() {
-        let duel = "[load]\npairing = \"duel\"\n[compare]\naxis = \"settings\"\nbase = \"default\"";
+    fn duels_states_and_lines_may_have_replicas() {
         let axes = "settings = [\"default\", \"fast\"]\nreplicas = [\"none\", \"async\"]";
-        let text = refused(&study(axes, duel));
-        assert!(text.contains("would disturb the other side") && text.contains("s.toml:7:1"), "{text}");
+        let duel = "[load]\npairing = \"duel\"\n[compare]\naxis = \"replicas\"\nbase = \"none\"";
         let switched = "[[intervene]]\nname = \"log\"\nsettings = { general_log = \"ON\" }";
-        assert!(refused(&study("replicas = 1", switched)).contains("the next state"));
-        parse(Path::new("s.toml"), &study("replicas = \"none\"", switched)).unwrap();
-        let at = "[[intervene]]\nname = \"log\"\nat = \"1s\"\nsettings = { general_log = \"ON\" }";
-        parse(Path::new("s.toml"), &study("replicas = 1", at)).unwrap();
+        let line = "[line]\npromises = \"p99 < 20ms\"";
+        for rest in [duel, switched, line] {
+            parse(Path::new("s.toml"), &study(axes, rest)).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+
+    #[test]
+    fn a_command_line_has_them_as_words() {
+        assert_eq!(ReplicasChoice::of_word("none").unwrap().servers.len(), 0);
+        let two = ReplicasChoice::of_word("2").unwrap();
+        assert_eq!((two.mode, two.servers.len()), (Mode::Async, 2));
+        assert_eq!(ReplicasChoice::of_word("semi-sync").unwrap().mode, Mode::SemiSync);
+        assert!(ReplicasChoice::of_word("9").unwrap_err().contains("at most 8"));
+        assert!(ReplicasChoice::of_word("assync").unwrap_err().contains("none, async, semi-sync, sync"));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use sandbox::{Build, Listen};
+use sandbox::{Build, Listen, Spec};
 use store::{INTERVENE, Purpose, RunStart, Status, Store};
 
 use super::Work;
@@ -191,7 +191,9 @@ impl Work<'_> {
     ) -> Result<Vec<Status>, Error> {
         let makings = self.makings(store, sides, ratio_of)?;
         let places: Vec<&Place<'_>> = makings.iter().map(|making| &making.place).collect();
-        if let Err(why) = room::together(&places) {
+        let replicas: Vec<&Spec> =
+            makings.iter().flat_map(|making| &making.order.replicas).flat_map(|order| &order.specs).collect();
+        if let Err(why) = room::together(&places, &replicas) {
             let note = format!("no duel: {why}; its runs were made next to each other instead");
             (self.around.observer)(Event::Warning(&note));
             let alone = |mut making: Making<'_>| {
