@@ -82,6 +82,21 @@ fn a_study_ends_when_its_primary_comparison_is_decided() {
     let over = run_study(dir.path(), budget).expect(0, &[]);
     assert!(over.out.contains("its budget is used up"), "{}", over.out);
     assert_eq!((found(dir.path()).0, found(dir.path()).1), (blocks, looks));
+    // Whoever moves the end has seen what there is: it is no last look.
+    assert!(found(dir.path()).2.iter().all(|comparison| comparison.1 == "anytime t"));
+}
+
+#[test]
+fn a_study_that_is_over_by_its_blocks_is_looked_at_a_last_time() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    run_study(dir.path(), "until = \"decided\"\nblocks = { min = 5, max = 5 }")
+        .expect(0, &["look 1, after block 5"]);
+    let (blocks, looks, comparisons) = found(dir.path());
+    assert_eq!((blocks, looks), (5, 1));
+    assert!(comparisons.iter().all(|comparison| comparison.1 == "anytime t, last look"), "{comparisons:?}");
 }
 
 #[test]

@@ -81,9 +81,26 @@ pub(crate) fn before_block(
     let Some(budget) = until.budget else { return Ok(Next::Begins { spare: None }) };
     let heads = store.run_heads(study)?;
     let spent = spent(&heads, since_ms.map(|since| (since, load::time::unix_ms())));
-    let ends = Next::Ends(Ended::OverBudget { blocks, open });
-    let spare = spare(budget, spent, blocks, &lengths(&heads));
-    Ok(spare.map_or(ends, |spare| Next::Begins { spare: Some(spare) }))
+    if let Some(spare) = spare(budget, spent, blocks, &lengths(&heads)) {
+        return Ok(Next::Begins { spare: Some(spare) });
+    }
+    // Where several are made at a time, some are still to come.
+    if since_ms.is_some() && blocks >= until.blocks_min {
+        open = last_look(store, study, blocks, observer)?.open;
+    }
+    Ok(Next::Ends(Ended::OverBudget { blocks, open }))
+}
+
+/// The look at a study that is over by its blocks or its budget, which is allowed more than those before it
+/// ([`stats::Rules::is_over`]).
+pub(crate) fn last_look(
+    store: &mut Store,
+    study: StudyId,
+    block: u32,
+    observer: Observer<'_>,
+) -> Result<Look, Error> {
+    store.end_study(study, load::time::unix_ms())?;
+    look(store, study, block, observer)
 }
 
 /// Looks at the verdicts of the study as its report would show them now.

@@ -1,6 +1,7 @@
 //! A study in the results file: as it is written when it begins, and found again when it goes on.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use store::{Purpose, RunHead, Status, Store, StudyId, StudyRecord};
 
@@ -132,6 +133,22 @@ pub(crate) fn earlier(store: &Store, new: StudyId) -> Result<Option<String>, Err
             decided + open
         )
     }))
+}
+
+/// Whoever moves a study's end may have seen what it says so far, and so chosen where it ends: that is no last look
+/// ([`stats::Rules::is_over`]). It has none then, as if it had been over before its first run.
+pub(crate) fn keep_to_its_end(
+    store: &mut Store,
+    record: &StudyRecord,
+    body: &Body,
+    quick: bool,
+) -> Result<(), Error> {
+    let planned = crate::study::parse(Path::new(&record.study.file_path), &record.study.file_text);
+    let end = |body: &Body| (body.load.blocks, body.load.until);
+    if planned.is_ok_and(|planned| end(&planned.body(quick)) == end(body)) {
+        return Ok(());
+    }
+    Ok(store.end_study(record.id, record.study.created_at_ms)?)
 }
 
 /// Gives a recorded study the blocks that its file has got since. Its verdicts may have been seen before, so from now on

@@ -47,13 +47,16 @@ pub(crate) fn verdicts(study: &StudyReport) -> Vec<VerdictView> {
     views
 }
 
-/// Whether the study is over by its blocks or its budget: not because its verdicts were seen.
+/// Whether this is the study as it was when it was first over by its blocks or its budget, and not because its verdicts were
+/// seen. Parts that were made apart are over when all blocks are there.
 fn is_over(study: &StudyReport, newest: &RecordView) -> bool {
+    let mut runs = study.runs.iter();
+    if let Some(ended_at_ms) = newest.record.ended_at_ms {
+        return runs.all(|run| run.head.start.started_at_ms <= ended_at_ms);
+    }
     let made: BTreeSet<u32> =
-        study.runs.iter().filter(|run| run.standing != Standing::Running).map(|run| run.block).collect();
-    let has_ended =
-        made.len() >= newest.record.study.blocks as usize || newest.record.state.starts_with("complete");
-    has_ended && !newest.looks.last().is_some_and(|look| look.open == 0 && look.decided > 0)
+        runs.filter(|run| run.standing != Standing::Running).map(|run| run.block).collect();
+    made.len() >= newest.record.study.blocks as usize
 }
 
 /// Values of a metric at a point.

@@ -415,7 +415,9 @@ fn the_schema_of_today_has_a_stored_bundle_with_everything_in_it() {
     assert!(matches!(&proof.signature, Signature::Good(_)));
 
     let opened = Opened::new(&bytes, Path::new("b"), &Limits::default()).unwrap();
-    let study = opened.results.studies().unwrap()[0].id;
+    let record = &opened.results.studies().unwrap()[0];
+    assert_eq!(record.ended_at_ms, Some(1_700_000_000_000));
+    let study = record.id;
     let ends: Vec<_> = opened
         .results
         .run_heads(study)

@@ -39,6 +39,57 @@ pub(crate) fn ln_boost(questions: usize) -> f64 {
     (OVERSHOOT * harmonic).recip().max(1.0).ln()
 }
 
+/// One-sided levels that [`LAST_LOOK`] was drawn for.
+const LAST_LEVELS: [f64; 3] = [0.05, 0.025, 0.005];
+
+/// Of a study that is over after so many blocks, whatever was seen of it: what share of each of [`LAST_LEVELS`] a t-test may
+/// have at a last look, so that it and the looks after every block from [`FIRST_LOOK`] on err no more often than the level
+/// says. The t statistics of normal values without an effect do not depend on their spread, so that it can be drawn how
+/// often the looks before the last one err by themselves, and which t the rest is worth: a group sequential design whose
+/// boundary before its end is that of the e-values (Jennison and Turnbull: Group Sequential Methods, 2000, ch. 7). Drawn
+/// from 2,000,000 sequences by `draw_the_last_look`.
+const LAST_LOOK: [(usize, [f64; 3]); 14] = [
+    (5, [0.994, 0.997, 0.994]),
+    (6, [0.941, 0.961, 1.0]),
+    (7, [0.890, 0.907, 0.997]),
+    (8, [0.844, 0.851, 0.974]),
+    (10, [0.765, 0.769, 0.894]),
+    (12, [0.705, 0.698, 0.820]),
+    (15, [0.634, 0.625, 0.740]),
+    (20, [0.541, 0.530, 0.644]),
+    (25, [0.478, 0.458, 0.568]),
+    (30, [0.425, 0.399, 0.498]),
+    (40, [0.360, 0.323, 0.399]),
+    (60, [0.282, 0.241, 0.297]),
+    (80, [0.237, 0.188, 0.239]),
+    (120, [0.182, 0.121, 0.168]),
+];
+
+/// The level of a t-test at a last look at `blocks` blocks, where it and the looks before it may err with probability
+/// `alpha` on one side; 0 where there were more blocks than are known of.
+pub(crate) fn last_level(blocks: usize, alpha: f64) -> f64 {
+    let Some(next) = LAST_LOOK.iter().position(|(at, _)| *at >= blocks).filter(|_| blocks >= FIRST_LOOK)
+    else {
+        return 0.0;
+    };
+    let ((low, below), (high, above)) = (LAST_LOOK[next.saturating_sub(1)], LAST_LOOK[next]);
+    // In proportion to the logarithms of blocks and level.
+    let part =
+        if next == 0 { 1.0 } else { (blocks as f64 / low as f64).ln() / (high as f64 / low as f64).ln() };
+    let share = |level: usize| below[level] + part * (above[level] - below[level]);
+    let at = usize::from(alpha < LAST_LEVELS[1]);
+    let (large, small) = (LAST_LEVELS[at], LAST_LEVELS[at + 1]);
+    let towards_small = ((large / alpha).ln() / (large / small).ln()).clamp(0.0, 1.0);
+    alpha * (share(at) + towards_small * (share(at + 1) - share(at)))
+}
+
+/// The smallest level at which a last look with this p of its t-test decides.
+pub(crate) fn last_p(blocks: usize, p: f64) -> f64 {
+    // The share hardly depends on the level, so that this comes to rest within a few steps.
+    let next = |alpha: f64| p * alpha / last_level(blocks, alpha);
+    (0..20).fold(LAST_LEVELS[0], |alpha, _| next(alpha).clamp(p.max(f64::MIN_POSITIVE), 1.0))
+}
+
 /// Natural logarithm of the e-value against "the mean is 0 or less", from the t statistic of `n` values. 0 for fewer
 /// than two values, which tell nothing.
 pub(crate) fn ln_e_above(t: f64, n: usize) -> f64 {
@@ -224,6 +275,72 @@ mod tests {
             let share = total / f64::from(sequences);
             assert!((0.6..=OVERSHOOT).contains(&share), "{x}: {share}");
         }
+    }
+
+    /// What share of the level `alpha` a t-test may have that comes last, by sequences of that many blocks in which the looks
+    /// before it were those of one question.
+    fn drawn_share(blocks: usize, alpha: f64, sequences: u64) -> f64 {
+        let half: Vec<f64> = (0..=blocks).map(|n| half_width(n.max(2), alpha, ln_boost(1))).collect();
+        let mut crossed = 0;
+        let mut last: Vec<f64> = (0..sequences)
+            .filter_map(|seed| {
+                let mut sequence = Sequence::new(seed, 0.0);
+                let t: Vec<f64> = (0..blocks).map(|_| sequence.next()).collect();
+                let is_open = (FIRST_LOOK..=blocks).all(|n| t[n - 1] < half[n]);
+                crossed += u64::from(!is_open);
+                is_open.then_some(t[blocks - 1])
+            })
+            .collect();
+        last.sort_by(|a, b| b.total_cmp(a));
+        let left = (alpha * sequences as f64) as u64 - crossed;
+        crate::student::cdf(-last[left as usize], blocks as f64 - 1.0) / alpha
+    }
+
+    /// Prints the table.
+    #[test]
+    #[ignore = "makes LAST_LOOK; takes minutes"]
+    fn draw_the_last_look() {
+        for (blocks, _) in LAST_LOOK {
+            let shares = LAST_LEVELS.map(|alpha| drawn_share(blocks, alpha, 2_000_000));
+            println!("({blocks}, {shares:.3?}),");
+        }
+    }
+
+    /// Whenever a study is over, and at levels between those that were drawn: the last look and those before it err as often
+    /// as the level says, and not much less often.
+    #[test]
+    fn the_last_look_spends_what_is_left() {
+        let sequences = 20_000u32;
+        for (blocks, alpha) in [(5, 0.05), (9, 0.025), (14, 0.05), (14, 0.01), (20, 0.025), (50, 0.05)] {
+            let half: Vec<f64> = (0..=blocks).map(|n| half_width(n.max(2), alpha, ln_boost(1))).collect();
+            let level = last_level(blocks, alpha);
+            let err = |seed: &u32| {
+                let mut sequence = Sequence::new(u64::from(*seed), 0.0);
+                (1..=blocks).any(|n| {
+                    let t = sequence.next();
+                    let is_last = n == blocks && crate::student::cdf(-t, n as f64 - 1.0) <= level;
+                    n >= FIRST_LOOK && t >= half[n] || is_last
+                })
+            };
+            let share = f64::from((0..sequences).filter(err).count() as u32) / f64::from(sequences);
+            let error = (alpha / f64::from(sequences)).sqrt();
+            assert!((share - alpha).abs() < 3.0 * error + 0.03 * alpha, "{blocks} {alpha}: {share}");
+        }
+    }
+
+    #[test]
+    fn a_last_look_decides_at_the_level_that_its_p_says() {
+        for blocks in [5, 11, 40, 120] {
+            for p in [1e-6, 0.002, 0.02] {
+                let alpha = last_p(blocks, p);
+                assert!(
+                    alpha >= p && (last_level(blocks, alpha) / p - 1.0).abs() < 1e-6,
+                    "{blocks} {p}: {alpha}"
+                );
+            }
+            assert_eq!(last_p(blocks, 1.0), 1.0);
+        }
+        assert_eq!((last_level(4, 0.05), last_level(121, 0.05)), (0.0, 0.0));
     }
 
     #[test]

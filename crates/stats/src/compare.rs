@@ -75,7 +75,8 @@ pub struct Rules {
     pub power: f64,
     /// How often one may look.
     pub design: Design,
-    /// Of a watched study: it is over, and its verdicts did not end it. Few nodes are judged then, and not before.
+    /// Of a watched study: it is over for the first time, by its blocks or its budget. One last look is taken then, which is
+    /// allowed what the looks before it left of the error; few nodes are judged then, and not before.
     pub is_over: bool,
 }
 
@@ -118,6 +119,8 @@ pub enum Method {
     Welch,
     /// Anytime-valid t on the log-ratios of blocks that have both sides ([`crate::anytime`]).
     Anytime,
+    /// The same, and the last look: what the looks before it left of the error is a t-test's.
+    LastLook,
     /// Ratios of several nodes, each from its own blocks, combined with the node as a random effect ([`Nodes`]).
     Nodes,
 }
@@ -129,6 +132,7 @@ impl Method {
             Self::Paired => "paired t",
             Self::Welch => "welch",
             Self::Anytime => "anytime t",
+            Self::LastLook => "anytime t, last look",
             Self::Nodes => "random effect of the node",
         }
     }
@@ -183,7 +187,8 @@ pub struct Comparison {
     pub high: Option<f64>,
     /// Level of the interval, for example 0.95; higher where many comparisons share the error.
     pub confidence: Option<f64>,
-    /// Two-sided p of "no difference", not adjusted; 1 / e for [`Method::Anytime`], here and below.
+    /// Two-sided p of "no difference", not adjusted; 1 / e for [`Method::Anytime`], and the smaller one of that and
+    /// the t-test's for [`Method::LastLook`], here and below.
     pub p: Option<f64>,
     /// The same, adjusted over all questions asked together.
     pub p_adjusted: Option<f64>,

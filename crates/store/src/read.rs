@@ -69,6 +69,7 @@ impl Store {
                     id: StudyId(row.get("id")?),
                     study: study(row)?,
                     state: row.get("state")?,
+                    ended_at_ms: row.get("ended_at_ms")?,
                     notes: vec![],
                     commands: vec![],
                 })

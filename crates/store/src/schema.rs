@@ -9,7 +9,7 @@ use rusqlite::Connection;
 pub(crate) const APPLICATION_ID: i64 = 0x506c_6d73;
 
 /// Each entry takes a file from version `index` to `index + 1`.
-pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10];
+pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11];
 
 /// Counts are integers, durations REAL seconds, times milliseconds since 1970, seeds the bits of a u64.
 /// Histograms are HdrHistogram V2 payloads, deflated; their values count units of 100 ns.
@@ -182,6 +182,11 @@ ALTER TABLE run ADD COLUMN line_id INTEGER; -- of line_search
 /// What was changed of a server while it was loaded.
 const V10: &str = "
 ALTER TABLE run ADD COLUMN interventions TEXT;
+";
+
+/// When a study that may be watched was first over without its verdicts having ended it.
+const V11: &str = "
+ALTER TABLE study ADD COLUMN ended_at_ms INTEGER;
 ";
 
 /// Brings `connection` from version `from` to the end of `migrations`, all or nothing.

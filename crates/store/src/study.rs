@@ -127,6 +127,9 @@ pub struct StudyRecord {
     pub study: Study,
     /// Its last state, in the lab's words (`planned`, `complete`, `interrupted` ...).
     pub state: String,
+    /// When it was first over by its blocks or its budget, in milliseconds since 1970: one last look was taken then, which
+    /// more blocks do not bring back. `created_at_ms` where its end was moved while it went on.
+    pub ended_at_ms: Option<i64>,
     /// What happened to the study as a whole and a reader has to know (a cell left out, the file changed, a
     /// resumption), each with the time in milliseconds since 1970.
     pub notes: Vec<(i64, String)>,

@@ -50,6 +50,15 @@ impl Store {
         })
     }
 
+    /// Records that a study is over by its blocks or its budget, or is not to have a last look any more, unless it was so
+    /// before.
+    pub fn end_study(&mut self, study: StudyId, at_ms: i64) -> Result<(), Error> {
+        self.transaction("the study's end", |sql| {
+            let first = "UPDATE study SET ended_at_ms=? WHERE id=? AND ended_at_ms IS NULL";
+            sql.execute(first, params![at_ms, study.0]).map(drop)
+        })
+    }
+
     /// Records how the study as a whole stands.
     pub fn set_study_state(&mut self, study: StudyId, state: &str) -> Result<(), Error> {
         self.transaction("the study's state", |sql| {

@@ -216,6 +216,7 @@ fn a_step_of_an_earlier_version_is_kept_and_says_nothing_of_what_it_did_not_meas
     for column in ["duel", "line_id", "interventions"] {
         old.execute_batch(&format!("ALTER TABLE run DROP COLUMN {column}")).unwrap();
     }
+    old.execute_batch("ALTER TABLE study DROP COLUMN ended_at_ms").unwrap();
     old.pragma_update(None, "user_version", 3).unwrap();
     drop(old);
     let mut expected = read_back(end(3)).steps;
@@ -345,7 +346,9 @@ fn a_search_of_an_earlier_version_is_kept_and_has_found_nothing_yet() {
     drop(store);
     // As version 8 wrote it: without the intervals of percentiles, too.
     let old = rusqlite::Connection::open(&path).unwrap();
-    for (table, column) in [("run", "line_id"), ("run", "interventions"), ("line_search", "found")] {
+    let newer =
+        [("run", "line_id"), ("run", "interventions"), ("line_search", "found"), ("study", "ended_at_ms")];
+    for (table, column) in newer {
         old.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN {column}")).unwrap();
     }
     let probe = r#"{"purpose":"climb","rate":9.5,"sessions":4,"tps":9.5,"seconds":2.0,"p50_ms":null,"p95_ms":null,

@@ -151,10 +151,11 @@ fn study(home: &Home, folder: &Path, build: &Build, cpu_us: u32, given: &Argumen
     let mut look = None;
     duels::make(home, &request, &mut |life| {
         record.add(&life);
-        let now = compare_one(&record.question, &rules);
-        let is_over = now.verdict != Verdict::Undecided || began.elapsed() + life.took > limit;
+        let is_over = began.elapsed() + life.took > limit;
+        let now = compare_one(&record.question, &Rules { is_over, ..rules });
+        let is_decided = now.verdict != Verdict::Undecided;
         look = Some(now);
-        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if is_over || is_decided { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     let look = look.context("a study without a life")?;
     let mut line = line(&given.command, build, cpu_us, given, &record, &look);

@@ -7,6 +7,13 @@ use stats::{Better, Comparison, Question, Rules, Verdict, compare_one};
 pub(super) const FALSE_SHARE_MAX: f64 = 0.05;
 /// More than this no study makes: its look is the last.
 pub(super) const BLOCKS_MAX: usize = 40;
+/// After so many blocks studies of which the false verdicts are counted are over, by turns.
+const ENDS: [usize; 3] = [10, 20, BLOCKS_MAX];
+
+/// Where the study of that number is over.
+pub(super) fn end_of(study: u64) -> usize {
+    ENDS[(study % ENDS.len() as u64) as usize]
+}
 
 /// A study that goes on.
 pub(super) trait Blocks {
@@ -19,7 +26,7 @@ pub(super) fn no_blocks() -> Question {
     Question { base: vec![], other: vec![], better: Better::Higher }
 }
 
-/// How a study is looked at; every one ends with [`BLOCKS_MAX`] blocks at the latest.
+/// How a study is looked at, until it is over.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Looking {
     /// After each block, until there is a verdict.
@@ -37,6 +44,7 @@ pub(super) const LOOKINGS: [Looking; 3] = [Looking::UntilDecided, Looking::Until
 /// are then, lost ones included.
 pub(super) fn watch(
     study: &mut impl Blocks,
+    blocks_max: usize,
     looking: Looking,
     rules: &Rules,
     is_wanted: &dyn Fn(&Comparison) -> bool,
@@ -48,8 +56,9 @@ pub(super) fn watch(
             blocks += 1;
             study.add_block(blocks as u32, &mut question);
         }
-        let look = compare_one(&question, rules);
-        if is_wanted(&look) || blocks >= BLOCKS_MAX {
+        let is_over = blocks >= blocks_max;
+        let look = compare_one(&question, &Rules { is_over, ..*rules });
+        if is_wanted(&look) || is_over {
             return (look, blocks);
         }
         next_look = match (looking, look.blocks_needed) {
@@ -57,7 +66,7 @@ pub(super) fn watch(
             (Looking::AsAsked, None) => blocks + 5,
             _ => blocks + 1,
         }
-        .min(BLOCKS_MAX);
+        .min(blocks_max);
     }
 }
 
@@ -88,11 +97,17 @@ pub(super) const FALSEHOODS: [Falsehood; 3] = [
 
 impl Falsehood {
     /// Whether a study, whose truth is [`Falsehood::log_ratio`], tells it at the end of being looked at.
-    pub(super) fn is_told_by(&self, study: &mut impl Blocks, looking: Looking, rules: &Rules) -> bool {
+    pub(super) fn is_told_by(
+        &self,
+        study: &mut impl Blocks,
+        blocks_max: usize,
+        looking: Looking,
+        rules: &Rules,
+    ) -> bool {
         let is_wanted = |look: &Comparison| match looking {
             Looking::UntilHoped => (self.is_told)(look),
             _ => look.verdict != Verdict::Undecided || (self.is_told)(look),
         };
-        (self.is_told)(&watch(study, looking, rules, &is_wanted).0)
+        (self.is_told)(&watch(study, blocks_max, looking, rules, &is_wanted).0)
     }
 }

@@ -46,9 +46,10 @@ fn check(kind: &Kind, seed: u64, ratio: f64) -> Checked {
         let block = question.base.len() as u32 + 1;
         question.base.push(Sample { block, value: base.exp() });
         question.other.push(Sample { block, value: other.exp() * ratio });
-        let look = compare_one(&question, &rules());
         // A block that would be likely to end after the budget is not begun.
-        if look.verdict != Verdict::Undecided || took_s + duel_s > BUDGET_S {
+        let is_over = took_s + duel_s > BUDGET_S;
+        let look = compare_one(&question, &Rules { is_over, ..rules() });
+        if look.verdict != Verdict::Undecided || is_over {
             break look;
         }
     };

@@ -702,10 +702,17 @@ impl Controller<'_> {
             _ => "unfinished",
         };
         store.set_study_state(self.id, state)?;
-        if let Some(Early::OverBudget { blocks, open }) = &mut outcome.ended {
-            // Blocks that ran then have been made since, and few nodes are judged now.
-            *blocks = runs.iter().map(|run| run.block).collect::<BTreeSet<u32>>().len() as u32;
-            *open = ending::decided_and_open(store, self.id)?.1 as u32;
+        // Blocks that ran when the budget was used up have been made since.
+        let made = runs.iter().map(|run| run.block).collect::<BTreeSet<u32>>().len() as u32;
+        let is_whole = outcome.open() == 0 && self.body.load.until.is_some();
+        match &mut outcome.ended {
+            Some(Early::OverBudget { blocks, open }) => {
+                (*blocks, *open) = (made, ending::last_look(store, self.id, made, self.observer)?.open);
+            }
+            None if is_whole => {
+                ending::last_look(store, self.id, made, self.observer)?;
+            }
+            _ => {}
         }
         if self.ended.is_none() && !self.given_up.is_empty() {
             let blocks = store::counted(self.given_up.len(), "block");

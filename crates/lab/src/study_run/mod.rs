@@ -28,7 +28,7 @@ use crate::machine::{take_for_measuring, take_results};
 use crate::observe::{Event, Observer};
 use crate::plan::{Plan, PlannedRun, draw_seed, fingerprint};
 use crate::record;
-use crate::recorded::{earlier, grow, planned_before, statuses, study_row, unfinished};
+use crate::recorded::{earlier, grow, keep_to_its_end, planned_before, statuses, study_row, unfinished};
 use crate::run::Around;
 use crate::stop::StopSwitch;
 use crate::study::{Body, Study};
@@ -186,6 +186,7 @@ pub(crate) fn begin(
         .collect();
     let (plan, id) = match before {
         Some((plan, record)) => {
+            keep_to_its_end(store, &record, body, request.quick)?;
             if plan.blocks() > record.study.blocks {
                 grow(store, request, body, &plan, &record)?;
             }
@@ -339,7 +340,7 @@ impl Work<'_> {
         let outcome = self.outcome(store, made, ended)?;
         let is_whole = self.request.part.is_none();
         if self.body.load.until.is_some() && is_whole && ended.is_none() && outcome.open() == 0 {
-            ending::look(store, self.id, self.plan.blocks(), around.observer)?;
+            ending::last_look(store, self.id, self.plan.blocks(), around.observer)?;
         }
         let state = match (around.stop.is_requested(), outcome.open(), outcome.failed) {
             (true, ..) => "interrupted",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::nodes::{Nodes, across};
 use super::{Design, Method, Question, Reason, Rules, Sample};
-use crate::anytime::{FIRST_LOOK, half_width, ln_boost, ln_e_above};
+use crate::anytime::{FIRST_LOOK, half_width, last_level, last_p, ln_boost, ln_e_above};
 use crate::describe::{mean, standard_deviation};
 use crate::student::{two_sided_p, upper_quantile};
 
@@ -17,7 +17,8 @@ pub(super) struct LogRatio {
     /// Standard error; NaN with fewer than two values.
     pub(super) error: f64,
     pub(super) df: f64,
-    /// What the e-values of [`Method::Anytime`] are multiplied by, as a logarithm ([`crate::anytime::ln_boost`]).
+    /// What the e-values of [`Method::Anytime`] and [`Method::LastLook`] are multiplied by, as a logarithm
+    /// ([`crate::anytime::ln_boost`]).
     pub(super) ln_boost: f64,
     /// What every p of [`Method::Nodes`] is multiplied by, because there were looks before; 1: there were none.
     pub(super) spent: f64,
@@ -29,7 +30,8 @@ pub(super) struct LogRatio {
 impl LogRatio {
     /// As one of `questions` that are judged together. Without boost where verdicts are told earlier than it allows.
     pub(super) fn boosted(self, questions: usize, rules: &Rules) -> LogRatio {
-        let may_be = self.method == Method::Anytime && rules.blocks_min >= FIRST_LOOK;
+        let is_watched = matches!(self.method, Method::Anytime | Method::LastLook);
+        let may_be = is_watched && rules.blocks_min >= FIRST_LOOK;
         LogRatio { ln_boost: if may_be { ln_boost(questions) } else { 0.0 }, ..self }
     }
 
@@ -45,17 +47,28 @@ impl LogRatio {
         match self.method {
             _ if self.is_early => 1.0,
             Method::Anytime => (-ln_e_above(t, self.n) - self.ln_boost).exp().min(1.0),
+            Method::LastLook => {
+                let of_evidence = (-ln_e_above(t, self.n) - self.ln_boost).exp().min(1.0);
+                of_evidence.min(self.last_look(t))
+            }
             _ if self.error == 0.0 => f64::from(u8::from(t <= 0.0)),
             Method::Paired | Method::Welch => crate::student::cdf(-t, self.df),
             Method::Nodes => (self.spent * crate::student::cdf(-t, self.df)).min(1.0),
         }
     }
 
+    /// p of the last look. What does not vary at all is no proof to a t-test of few values.
+    fn last_look(&self, t: f64) -> f64 {
+        if self.error > 0.0 { last_p(self.n, crate::student::cdf(-t, self.df)) } else { 1.0 }
+    }
+
     /// p of "no difference".
     pub(super) fn p_difference(&self) -> f64 {
         match self.method {
             _ if self.is_early => 1.0,
-            Method::Anytime => (2.0 * self.p_one_sided(0.0, 1.0).min(self.p_one_sided(0.0, -1.0))).min(1.0),
+            Method::Anytime | Method::LastLook => {
+                (2.0 * self.p_one_sided(0.0, 1.0).min(self.p_one_sided(0.0, -1.0))).min(1.0)
+            }
             _ if self.error == 0.0 => f64::from(u8::from(self.centre == 0.0)),
             Method::Paired | Method::Welch => two_sided_p(self.centre / self.error, self.df),
             Method::Nodes => (self.spent * two_sided_p(self.centre / self.error, self.df)).min(1.0),
@@ -71,6 +84,9 @@ impl LogRatio {
     pub(super) fn interval(&self, alpha: f64) -> (f64, f64) {
         let errors = match self.method {
             Method::Anytime => half_width(self.n, alpha / 2.0, self.ln_boost),
+            Method::LastLook if self.error > 0.0 => half_width(self.n, alpha / 2.0, self.ln_boost)
+                .min(upper_quantile(last_level(self.n, alpha / 2.0), self.df)),
+            Method::LastLook => half_width(self.n, alpha / 2.0, self.ln_boost),
             _ if self.error == 0.0 => 0.0,
             Method::Paired | Method::Welch => upper_quantile(alpha / 2.0, self.df),
             Method::Nodes => upper_quantile(alpha / 2.0 / self.spent, self.df),
@@ -127,6 +143,12 @@ pub(super) fn estimate(question: &Question, nodes: &Nodes, rules: &Rules) -> Opt
     let error = standard_deviation(&ratios).map_or(f64::NAN, |sd| sd / (n as f64).sqrt());
     let method = match rules.design {
         Design::Fixed => Method::Paired,
+        // The share that is left to a last look is known for looks from a fixed block on.
+        Design::Watched
+            if rules.is_over && rules.blocks_min >= FIRST_LOOK && last_level(n, rules.alpha) > 0.0 =>
+        {
+            Method::LastLook
+        }
         Design::Watched => Method::Anytime,
     };
     let df = n as f64 - 1.0;

@@ -43,7 +43,8 @@ pub(super) fn distance(centre: f64, log_margin: f64) -> f64 {
 pub(super) fn blocks_for(e: &LogRatio, effect: f64, alpha: f64, rules: &Rules) -> usize {
     let least = rules.blocks_min.max(e.n + 1);
     let blocks = match e.method {
-        Method::Anytime => watched_blocks(effect, alpha, e.ln_boost),
+        // After the last look only evidence counts.
+        Method::Anytime | Method::LastLook => watched_blocks(effect, alpha, e.ln_boost),
         Method::Paired | Method::Welch | Method::Nodes => fixed_blocks(effect, alpha, rules.power),
     };
     blocks.clamp(least, BLOCKS_MAX + 1)

@@ -9,7 +9,7 @@ use anyhow::Result;
 use stats::{Design, Question, Rules, Sample, mean};
 
 use super::drawn::{Drawn, Duel, Kind, Pairing};
-use crate::bench::looking::{Blocks, FALSE_SHARE_MAX, FALSEHOODS, Falsehood, LOOKINGS};
+use crate::bench::looking::{Blocks, FALSE_SHARE_MAX, FALSEHOODS, Falsehood, LOOKINGS, end_of};
 use crate::bench::told;
 
 /// Parts of the record, each of which is left out once.
@@ -44,8 +44,9 @@ fn false_shares(
         let told = (0..studies).filter(|study| {
             let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(*study);
             let drawn = Drawn::new(duels, pairing, seed);
+            let blocks_max = end_of(*study);
             let mut study = Study { drawn, log_ratio: (falsehood.log_ratio)(rules.margin) };
-            falsehood.is_told_by(&mut study, looking, rules)
+            falsehood.is_told_by(&mut study, blocks_max, looking, rules)
         });
         told.count() as f64 / studies as f64
     })
