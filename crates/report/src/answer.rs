@@ -465,14 +465,19 @@ impl StudyReport {
     }
 }
 
-/// `postgres carries ×1.21 [1.14, 1.29] of mariadb's TPS on oltp_read_write at 8 sessions (faster, 5 blocks)`.
+/// `postgres carries ×1.21 [1.14, 1.29] of mariadb's TPS on oltp_read_write at 8 sessions (faster, 5 blocks)`; what is no
+/// server carries nothing: `with cpus 2, TPS on select-key is ×1.61 [1.58, 1.64] of that with cpus 1 (faster, 5 blocks)`.
 fn opening(study: &StudyReport, part: &[&VerdictView]) -> String {
     let first = part[0];
     let (other, base, metric) = (&first.other_label, &first.base_label, metric_name(&first.metric));
     let (on, span, rest) = (on(first), span(part), clause_end(study, part));
+    let is_server = first.axis == "server";
     match better(&first.metric) {
-        _ if is_line(&first.metric) => {
+        _ if is_line(&first.metric) && is_server => {
             format!("{other} carries {span} of what {base} carries under {}{on}{rest}", first.metric)
+        }
+        _ if is_line(&first.metric) => {
+            format!("with {other}, the line{on} under {} is {span} of that with {base}{rest}", first.metric)
         }
         // Both are states of one server.
         Better::Higher if first.axis == INTERVENE => {
@@ -481,6 +486,7 @@ fn opening(study: &StudyReport, part: &[&VerdictView]) -> String {
         Better::Lower if first.axis == INTERVENE => {
             format!("{other} {metric}{on} is {span} of that {base}{rest}")
         }
+        _ if !is_server => format!("with {other}, {metric}{on} is {span} of that with {base}{rest}"),
         Better::Higher => format!("{other} carries {span} of {base}'s {metric}{on}{rest}"),
         Better::Lower => format!("{other}'s {metric}{on} is {span} of {base}'s{rest}"),
     }
