@@ -52,8 +52,10 @@ fn found(dir: &Path) -> (u32, usize, Vec<(bool, String, String)>) {
     // What is asked for: the server's CPU per transaction stands beside it.
     let comparisons = json["comparisons"].as_array().unwrap().iter();
     let comparisons = comparisons.filter(|c| c["metric"] != "cpu_us_per_transaction");
+    let method =
+        |c: &serde_json::Value| text(&c["method"]) + if c["last_look"] == true { ", last look" } else { "" };
     let comparisons =
-        comparisons.map(|c| (c["is_primary"] == true, text(&c["method"]), text(&c["verdict"]))).collect();
+        comparisons.map(|c| (c["is_primary"] == true, method(c), text(&c["verdict"]))).collect();
     (blocks.unwrap(), looks, comparisons)
 }
 

@@ -241,10 +241,10 @@ impl Replicas {
     }
 
     /// Between two slices of a duel, or two phases: what was committed is applied before others are loaded. False where it
-    /// was not in [`REST_MAX`]; what is wrong then is told when the load is over ([`Replicas::owe`]).
+    /// was not in [`REST_MAX`] and nobody wants to leave; what is wrong then is told when the load is over ([`Replicas::owe`]).
     pub(crate) fn rest(&self, primary: &Target, stop: &StopSwitch) -> bool {
         let waited = self.catch_up(primary, REST_MAX, stop, &mut || ());
-        waited.is_ok_and(|all| all.iter().all(|(took, _)| took.is_some()))
+        stop.is_requested() || waited.is_ok_and(|all| all.iter().all(|(took, _)| took.is_some()))
     }
 
     /// Before a load: what came before it is not its.

@@ -177,7 +177,7 @@ fn comparison(hosts: &[HostView], study: &StudyReport, verdict: &VerdictView) ->
         key
     };
     let result = &verdict.result;
-    json!({
+    let mut view = json!({
         "metric": verdict.metric,
         "axis": verdict.axis,
         "base": key(verdict.base),
@@ -204,7 +204,11 @@ fn comparison(hosts: &[HostView], study: &StudyReport, verdict: &VerdictView) ->
         "marks": verdict.marks,
         "absent": verdict.absent,
         "lost": verdict.lost.as_ref().map(lost),
-    })
+    });
+    if result.method == stats::Method::LastLook {
+        view["last_look"] = json!(true);
+    }
+    view
 }
 
 /// What faults of the measurement cost the sides, and the verdict over all completed runs.

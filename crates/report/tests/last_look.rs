@@ -3,6 +3,7 @@
 mod common;
 
 use report::{Report, Selection};
+use stats::{Method, Verdict};
 use store::{Axis, Comparison, Key, RunStart, Store, StudyId};
 
 const SERVERS: [&str; 2] = ["a", "b"];
@@ -23,10 +24,13 @@ fn add_block(store: &mut Store, study: StudyId, block: u32, log_ratio: f64, at_m
 }
 
 /// Method and verdict of the one comparison that was asked for.
-fn judged(store: &Store) -> (&'static str, stats::Verdict) {
+fn judged(store: &Store) -> (Method, Verdict) {
     let report = Report::of_stores(&[store], &Selection::Latest).unwrap();
     let result = &report.studies[0].verdicts[0].result;
-    (result.method.word(), result.verdict)
+    let json = &report::json(&report)["comparisons"][0];
+    assert_eq!(json["method"], "anytime t");
+    assert_eq!(json["last_look"] == true, result.method == Method::LastLook);
+    (result.method, result.verdict)
 }
 
 #[test]
@@ -46,10 +50,10 @@ fn a_study_that_is_over_gets_one_last_look() {
     for (block, log_ratio) in (1..).zip(LOG_RATIOS) {
         add_block(&mut store, study, block, log_ratio, 1000 * i64::from(block));
     }
-    let before = ("anytime t", stats::Verdict::Undecided);
+    let before = (Method::Anytime, Verdict::Undecided);
     assert_eq!(judged(&store), before);
     store.end_study(study, 9000).unwrap();
-    assert_eq!(judged(&store), ("anytime t, last look", stats::Verdict::Faster));
+    assert_eq!(judged(&store), (Method::LastLook, Verdict::Faster));
     // More blocks, whatever they say and however often it is over again.
     add_block(&mut store, study, 9, 0.04, 10_000);
     assert_eq!(judged(&store).0, before.0);

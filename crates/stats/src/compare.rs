@@ -131,8 +131,7 @@ impl Method {
         match self {
             Self::Paired => "paired t",
             Self::Welch => "welch",
-            Self::Anytime => "anytime t",
-            Self::LastLook => "anytime t, last look",
+            Self::Anytime | Self::LastLook => "anytime t",
             Self::Nodes => "random effect of the node",
         }
     }
