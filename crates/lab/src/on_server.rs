@@ -69,8 +69,7 @@ impl OnServer {
             spec
         };
         let specs: Vec<Spec> = (1..).take(servers.len()).map(replica).collect();
-        let refusal = replication::lacks(build, *mode)
-            .or_else(|| replication::refused_setting(&primary, *mode))
+        let refusal = replication::refused_primary(&primary, *mode)
             .or_else(|| memory_for(&specs.iter().chain([&primary]).collect::<Vec<_>>()).err());
         match refusal {
             Some(why) => Err(Error::Usage(format!("replicas `{label}` are not possible on {build}: {why}"))),

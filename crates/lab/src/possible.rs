@@ -147,8 +147,7 @@ impl Look<'_> {
             return Ok(());
         }
         let refuse = |why: &str| Err(self.refuse("replicas", &replicas.label, why));
-        let lacks = |build| replication::lacks(build, replicas.mode);
-        if let Some(why) = lacks(build).or_else(|| replication::refused_setting(&primary, replicas.mode)) {
+        if let Some(why) = replication::refused_primary(&primary, replicas.mode) {
             return refuse(&why);
         }
         let mut specs: Vec<Spec> = Vec::new();
@@ -160,7 +159,9 @@ impl Look<'_> {
                 // Nothing is known of it before it is fetched; its run says what is wrong then.
                 Some(Life::ToFetch | Life::Foreign) => continue,
             };
-            if let Some(why) = replication::refusal(build, replica).or_else(|| lacks(replica)) {
+            if let Some(why) =
+                replication::refusal(build, replica).or_else(|| replication::lacks(replica, replicas.mode))
+            {
                 return refuse(&why);
             }
             if !replication::is_copied(build, replica) && !cell.workload.is_built_in() {

@@ -187,10 +187,8 @@ impl Lived<'_> {
 
     fn warn(&mut self, text: impl Into<String>) {
         let text = text.into();
-        let known = &mut self.recording.end.warnings;
-        if !known.contains(&text) {
+        if self.recording.end.warn(text.clone()) {
             (self.around.observer)(Event::Warning(&text));
-            known.push(text);
         }
     }
 }

@@ -12,14 +12,26 @@ fn study(servers: &[(&str, [f64; 4])], blocks: u32, metrics: &[&str]) -> Report 
 }
 
 fn about(servers: &[(&str, [f64; 4])], blocks: u32, metrics: &[&str], primary: Option<Primary>) -> Report {
+    of_axis("server", servers, blocks, metrics, primary)
+}
+
+/// The same of the values of any axis.
+fn of_axis(
+    axis: &str,
+    servers: &[(&str, [f64; 4])],
+    blocks: u32,
+    metrics: &[&str],
+    primary: Option<Primary>,
+) -> Report {
     let results = tempfile::tempdir().unwrap();
     let mut store = Store::open(results.path()).unwrap();
     let names = servers.iter().map(|(name, _)| (*name).into()).collect();
-    let axes = vec![Axis { name: "server".to_owned(), values: names }];
+    let axis = axis.to_owned();
+    let axes = vec![Axis { name: axis.clone(), values: names }];
     let metrics = metrics.iter().map(|metric| (*metric).to_owned()).collect();
     let base = servers[0].0.into();
-    let axis = "server".to_owned();
-    let comparisons = vec![Comparison { axis, base, metrics, margin: 0.05, primary, is_watched: false }];
+    let comparisons =
+        vec![Comparison { axis: axis.clone(), base, metrics, margin: 0.05, primary, is_watched: false }];
     let runs = blocks * servers.len() as u32 * 4;
     let id = store.add_study(&common::study("many", axes, comparisons, blocks, runs)).unwrap();
     let host = store.add_host(&common::host("bench1", "Linux")).unwrap();
@@ -32,7 +44,7 @@ fn about(servers: &[(&str, [f64; 4])], blocks: u32, metrics: &[&str], primary: O
                     repeat: block,
                     host,
                     ..RunStart::new(
-                        Key::from([("server".to_owned(), (*server).into())]),
+                        Key::from([(axis.clone(), (*server).into())]),
                         vec![level],
                         1,
                         i64::from(block),
@@ -181,6 +193,14 @@ fn a_comparison_in_many_cells_is_counted() {
         said[0]
     );
     assert!(said[0].contains("; slower in f (×0."), "{}", said[0]);
+}
+
+#[test]
+fn what_is_no_server_carries_nothing() {
+    let report = of_axis("settings", &[SIX[0], SIX[1]], 8, &["tps"], None);
+    let said = said(&report.studies[0]);
+    assert!(said[0].starts_with("with b, TPS is ×1."), "{}", said[0]);
+    assert!(said[0].contains("] of that with a at 4 to "), "{}", said[0]);
 }
 
 /// What the study says it is about comes first, although its file asks for another metric before it.

@@ -590,6 +590,15 @@ impl RunEnd {
         RunEnd { status, ended_at_ms, ..RunEnd::default() }
     }
 
+    /// Adds a warning, unless it is there; whether it was new.
+    pub fn warn(&mut self, text: String) -> bool {
+        let is_new = !self.warnings.contains(&text);
+        if is_new {
+            self.warnings.push(text);
+        }
+        is_new
+    }
+
     /// Whether the figures of a load level may be used. In files of earlier versions a run is invalid, too, for how its
     /// server behaved: that is a result like any other, and it counts.
     pub fn counts_at(&self, level: u32) -> bool {

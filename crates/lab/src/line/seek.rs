@@ -225,12 +225,8 @@ impl<'a> Searching<'a, '_> {
 
     /// The next probe, or another side's, begins when the replicas have nothing left to do.
     fn pass_turn(&self, recording: &mut Recording<'_>) {
-        let warnings = &mut recording.end.warnings;
-        if !self.server.replicas_rest(self.around.stop)
-            && !warnings.iter().any(|known| known == replicas::LATE)
-        {
+        if !self.server.replicas_rest(self.around.stop) && recording.end.warn(replicas::LATE.to_owned()) {
             (self.around.observer)(Event::Warning(replicas::LATE));
-            warnings.push(replicas::LATE.to_owned());
         }
         if let Some(seat) = self.around.seat {
             seat.pass();

@@ -115,8 +115,13 @@ pub fn lacks(build: &Build, mode: Mode) -> Option<String> {
     })
 }
 
+/// Why a primary as it is asked for cannot take part in a mode of replication, where that is known without trying.
+pub fn refused_primary(spec: &Spec, mode: Mode) -> Option<String> {
+    lacks(&spec.build, mode).or_else(|| refused_setting(spec, mode))
+}
+
 /// Why a primary with these settings would have nothing to send, or would not wait for what it sends.
-pub fn refused_setting(spec: &Spec, mode: Mode) -> Option<String> {
+fn refused_setting(spec: &Spec, mode: Mode) -> Option<String> {
     let settings = spec.effective_settings();
     let value = |name: &str| settings.get(name).map(|value| value.to_ascii_lowercase());
     let is_off =

@@ -46,20 +46,17 @@ impl LogRatio {
         let t = sign * self.t_above(point);
         match self.method {
             _ if self.is_early => 1.0,
-            Method::Anytime => (-ln_e_above(t, self.n) - self.ln_boost).exp().min(1.0),
-            Method::LastLook => {
-                let of_evidence = (-ln_e_above(t, self.n) - self.ln_boost).exp().min(1.0);
-                of_evidence.min(self.last_look(t))
-            }
+            Method::Anytime => self.p_of_evidence(t),
+            Method::LastLook => self.p_of_evidence(t).min(last_p(self.n, crate::student::cdf(-t, self.df))),
             _ if self.error == 0.0 => f64::from(u8::from(t <= 0.0)),
             Method::Paired | Method::Welch => crate::student::cdf(-t, self.df),
             Method::Nodes => (self.spent * crate::student::cdf(-t, self.df)).min(1.0),
         }
     }
 
-    /// p of the last look. What does not vary at all is no proof to a t-test of few values.
-    fn last_look(&self, t: f64) -> f64 {
-        if self.error > 0.0 { last_p(self.n, crate::student::cdf(-t, self.df)) } else { 1.0 }
+    /// 1 / e.
+    fn p_of_evidence(&self, t: f64) -> f64 {
+        (-ln_e_above(t, self.n) - self.ln_boost).exp().min(1.0)
     }
 
     /// p of "no difference".
@@ -84,9 +81,8 @@ impl LogRatio {
     pub(super) fn interval(&self, alpha: f64) -> (f64, f64) {
         let errors = match self.method {
             Method::Anytime => half_width(self.n, alpha / 2.0, self.ln_boost),
-            Method::LastLook if self.error > 0.0 => half_width(self.n, alpha / 2.0, self.ln_boost)
+            Method::LastLook => half_width(self.n, alpha / 2.0, self.ln_boost)
                 .min(upper_quantile(last_level(self.n, alpha / 2.0), self.df)),
-            Method::LastLook => half_width(self.n, alpha / 2.0, self.ln_boost),
             _ if self.error == 0.0 => 0.0,
             Method::Paired | Method::Welch => upper_quantile(alpha / 2.0, self.df),
             Method::Nodes => upper_quantile(alpha / 2.0 / self.spent, self.df),
@@ -143,9 +139,13 @@ pub(super) fn estimate(question: &Question, nodes: &Nodes, rules: &Rules) -> Opt
     let error = standard_deviation(&ratios).map_or(f64::NAN, |sd| sd / (n as f64).sqrt());
     let method = match rules.design {
         Design::Fixed => Method::Paired,
-        // The share that is left to a last look is known for looks from a fixed block on.
+        // The share that is left to a last look is known for looks from a fixed block on. What does not vary at all is no
+        // proof to a t-test of few values.
         Design::Watched
-            if rules.is_over && rules.blocks_min >= FIRST_LOOK && last_level(n, rules.alpha) > 0.0 =>
+            if rules.is_over
+                && rules.blocks_min >= FIRST_LOOK
+                && error > 0.0
+                && last_level(n, rules.alpha) > 0.0 =>
         {
             Method::LastLook
         }
