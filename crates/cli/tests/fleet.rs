@@ -479,7 +479,7 @@ fn what_a_node_with_a_full_disk_cannot_make_the_others_do() {
     let study = fleet.dir.path().join("real.toml");
     let text = "title = \"real\"\nquestion = \"Does it run?\"\n[axes]\nserver = [\"mariadb\", \"postgres\"]\n\
                 workload = \"oltp_point_select\"\nsessions = 1\n[options]\ntable_size = 100\n[load]\nwarmup = \"0s\"\n\
-                duration = \"2s\"\nblocks = 8\ngates = \"warn\"\n[machine]\nidle = \"as-is\"\n";
+                duration = \"2s\"\nblocks = 12\ngates = \"warn\"\n[machine]\nidle = \"as-is\"\n";
     std::fs::write(&study, text).unwrap();
     let study = study.display().to_string();
     let words = ["run", &study, "--on", "slurm", "--nodes", "3", "--calibrate", "0s"];
@@ -492,7 +492,7 @@ fn what_a_node_with_a_full_disk_cannot_make_the_others_do() {
     // What n2 has recorded of its failures is there, too: its disk makes it another class of node.
     let made: Vec<Vec<u64>> = counted_blocks(&json).into_iter().map(|(_, blocks)| blocks).collect();
     let whole = made.iter().filter(|blocks| !blocks.is_empty());
-    assert_eq!(whole.collect::<Vec<_>>(), [&(1..=8).collect::<Vec<u64>>(); 2]);
+    assert_eq!(whole.collect::<Vec<_>>(), [&(1..=12).collect::<Vec<u64>>(); 2]);
     for cell in json["cells"].as_array().unwrap() {
         for run in cell["runs"].as_array().unwrap().iter().filter(|run| run["status"] == "done") {
             assert_ne!(run["host"]["name"], "n2", "{run}");

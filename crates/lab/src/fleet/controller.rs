@@ -496,7 +496,9 @@ impl Controller<'_> {
         if is_whole || ended_runs >= of_block {
             self.settled.insert(block);
             let runs = store::counted(ended_runs, "run");
-            (self.observer)(Event::Doing(&format!("block {block} was made on {node}, {runs}")));
+            let is_good = one.ended.is_none() || ended.done + ended.invalid > 0;
+            let what = if is_good { "was made" } else { "came to nothing" };
+            (self.observer)(Event::Doing(&format!("block {block} {what} on {node}, {runs}")));
         } else if self.wanted.contains(&block) && !self.settled.contains(&block) {
             let why = match (ended.error, ended.is_interrupted) {
                 (Some(error), _) => format!(": {error}"),

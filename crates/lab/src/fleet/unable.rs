@@ -14,6 +14,8 @@ pub(super) struct NodeRecord {
     failures: BTreeMap<String, Vec<(u32, String)>>,
     /// Nodes that have made a block.
     able: BTreeSet<String>,
+    /// Nodes that were told to be unable: what ran there then, or is begun there all the same, fails there, too.
+    told: BTreeSet<String>,
 }
 
 /// A node that cannot do what others can.
@@ -37,15 +39,17 @@ impl NodeRecord {
         self.failures.entry(node.to_owned()).or_default().push((block, why.to_owned()));
     }
 
-    /// A node that has failed so often, while another one has made a block; each is told once. Where no node can, it is no
-    /// matter of nodes.
+    /// A node that has failed so often, while another one has made a block, and again with each block that fails there later.
+    /// Where no node can, it is no matter of nodes.
     pub(super) fn unable(&mut self) -> Option<Unable> {
         let is_unable = |(node, failures): (&String, &Vec<(u32, String)>)| {
             let can_another = self.able.iter().any(|able| able != node);
-            (failures.len() >= FAILURES_MIN && can_another).then(|| node.clone())
+            let is_often = failures.len() >= FAILURES_MIN || self.told.contains(node);
+            (is_often && can_another).then(|| node.clone())
         };
         let node = self.failures.iter().find_map(is_unable)?;
         let failures = self.failures.remove(&node)?;
+        self.told.insert(node.clone());
         let count = failures.len();
         let (_, last) = failures.last()?;
         let others: Vec<&str> = self.able.iter().map(String::as_str).filter(|able| *able != node).collect();
@@ -77,6 +81,9 @@ mod tests {
             "3 blocks in a row came to nothing there, and n1 can make them; the last one: No space left on device"
         );
         assert_eq!(record.unable(), None, "it is told once");
+        record.failed("n2", 8, "No space left on device");
+        let unable = record.unable().expect("the block that ran there when it was told is given back, too");
+        assert_eq!(unable.blocks, BTreeSet::from([8]));
     }
 
     #[test]
