@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use telemetry::locks::futex;
@@ -62,6 +63,7 @@ fn check_times(table: &LockTable, truth: &[Truth]) {
 
 #[test]
 fn sampling_finds_waiting_time_within_ten_per_cent() {
+    let _alone = ALONE.lock();
     let mut child = start();
     let sampler = futex::start(child.id(), Duration::from_millis(2));
     let truth = contend(&mut child);
@@ -80,11 +82,12 @@ fn end(child: &mut Child) {
 }
 
 /// Two recordings at once take the cpus from each other and from what they look at.
-static PERF: Mutex<()> = Mutex::new(());
+static ALONE: Mutex<()> = Mutex::new(());
 
-/// What the program counted and what perf did. Where perf may not look or saw no event at all, `what` was not tested.
-fn recorded(what: &str, with_callers: bool) -> Option<(Vec<Truth>, LockTable)> {
-    let _alone = PERF.lock();
+/// What the program counted and what perf did, beside so many threads that do nothing but run. Where perf may not look or saw no event at all, `what` was not tested.
+fn recorded(what: &str, with_callers: bool, busy: usize) -> Option<(Vec<Truth>, LockTable)> {
+    let _alone = ALONE.lock();
+    let _busy = Busy::new(busy);
     let mut child = start();
     let dir = tempfile::tempdir().unwrap();
     let (truth, table) = match Recording::start(child.id(), dir.path(), with_callers) {
@@ -102,7 +105,7 @@ fn recorded(what: &str, with_callers: bool) -> Option<(Vec<Truth>, LockTable)> {
 
 #[test]
 fn perf_finds_counts_within_ten_per_cent() {
-    let Some((truth, table)) = recorded("counts of hot locks by perf", false) else { return };
+    let Some((truth, table)) = recorded("counts of hot locks by perf", false, 0) else { return };
     check_times(&table, &truth);
     for lock in truth.iter().filter(|lock| lock.waits > 20) {
         let count = of(&table, &lock.name).unwrap().count.unwrap();
@@ -115,9 +118,30 @@ fn perf_finds_counts_within_ten_per_cent() {
     }
 }
 
+/// Keeps the cpus busy until it is dropped.
+struct Busy(Arc<AtomicBool>);
+
+impl Busy {
+    fn new(threads: usize) -> Busy {
+        let busy = Busy(Arc::new(AtomicBool::new(true)));
+        for _ in 0..threads {
+            let goes_on = Arc::clone(&busy.0);
+            std::thread::spawn(move || while goes_on.load(Ordering::Relaxed) {});
+        }
+        busy
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// On a busy machine: perf takes long to attach, and threads that the program starts meanwhile must not be missed.
 #[test]
 fn perf_names_the_caller() {
-    let Some((_, table)) = recorded("callers of hot locks by perf", true) else { return };
+    let Some((_, table)) = recorded("callers of hot locks by perf", true, 8) else { return };
     let hot = of(&table, "KNOWN_LOCK_HOT").unwrap_or_else(|| panic!("{table:?}"));
     assert!(hot.caller.contains("contend"), "{table:?}");
 }

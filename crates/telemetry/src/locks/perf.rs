@@ -2,8 +2,12 @@
 //! entry into the system call is paired with the exit of the same thread.
 
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::fs;
-use std::path::PathBuf;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,6 +16,75 @@ use super::{LockTable, LockWait, Missing, Source};
 
 /// What is missing where perf could not look.
 const WHAT: &str = "lock counts and callers";
+
+/// How long perf may take to attach to all threads of a server.
+const ATTACH_WAIT: Duration = Duration::from_secs(20);
+
+/// Where perf is told to begin and says that it has (`perf record --control`): until then it lists threads and attaches to
+/// one after the other, which takes as long as the machine is busy, and a thread that begins meanwhile may be missed.
+struct Control {
+    paths: [PathBuf; 2],
+    /// Answers "ack".
+    answers: fs::File,
+    /// Holds the request that was written into it.
+    _requests: fs::File,
+}
+
+impl Control {
+    fn new(scratch: &Path, name: &str) -> std::io::Result<Control> {
+        let paths = ["ctl", "ack"].map(|end| scratch.join(format!("{name}.{end}")));
+        let open = |path: &Path| {
+            let _ = fs::remove_file(path);
+            let c_path = CString::new(path.as_os_str().as_bytes())?;
+            // SAFETY: a string that ends with a zero.
+            if unsafe { libc::mkfifo(c_path.as_ptr(), 0o600) } != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            // For both directions, so that neither side waits for the other to open it.
+            fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
+        };
+        let (mut requests, answers) = (open(&paths[0])?, open(&paths[1])?);
+        requests.write_all(b"enable\n")?;
+        Ok(Control { paths, answers, _requests: requests })
+    }
+
+    /// perf's argument.
+    fn argument(&self) -> std::ffi::OsString {
+        let [requests, answers] = &self.paths;
+        [b"fifo:", requests.as_os_str().as_bytes(), b",", answers.as_os_str().as_bytes()]
+            .map(std::ffi::OsStr::from_bytes)
+            .into_iter()
+            .collect()
+    }
+
+    /// Waits until perf has begun; why it has not, where it did not.
+    fn wait(mut self, perf: &mut Child) -> Result<(), String> {
+        let began = Instant::now();
+        loop {
+            match self.answers.read(&mut [0; 16]) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(format!("{}: {error}", self.paths[1].display())),
+            }
+            if let Ok(Some(status)) = perf.try_wait() {
+                return Err(format!("perf record ended at once with {status}"));
+            }
+            if began.elapsed() > ATTACH_WAIT {
+                return Err(format!(
+                    "perf has not attached to all threads within {} s",
+                    ATTACH_WAIT.as_secs()
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.paths.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+}
 
 #[derive(Debug)]
 pub struct Recording {
@@ -25,15 +98,20 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins. `with_callers` unwinds the stack of each wait, which costs much more: for short looks.
+    /// Begins, and returns when every thread is looked at. `with_callers` unwinds the stack of each wait, which costs much
+    /// more: for short looks.
     ///
     /// # Errors
     /// perf is not there or not permitted; the table says so instead.
-    pub fn start(pid: u32, scratch: &std::path::Path, with_callers: bool) -> Result<Recording, LockTable> {
-        let file = scratch.join(format!("perf-{pid}-{}.data", std::process::id()));
-        let log = scratch.join(format!("perf-{pid}-{}.log", std::process::id()));
+    pub fn start(pid: u32, scratch: &Path, with_callers: bool) -> Result<Recording, LockTable> {
+        let name = format!("perf-{pid}-{}", std::process::id());
+        let file = scratch.join(format!("{name}.data"));
+        let log = scratch.join(format!("{name}.log"));
+        let control = Control::new(scratch, &name)
+            .map_err(|error| refused(format!("{}: {error}", scratch.display())))?;
         let mut command = Command::new("perf");
         command.args(["record", "-q", "-m", "1024", "-o"]).arg(&file);
+        command.args(["-D", "-1", "--control"]).arg(control.argument());
         if with_callers {
             command.args(["--call-graph", "dwarf,4096"]);
         }
@@ -45,15 +123,15 @@ impl Recording {
             fs::File::create(&log).map_err(|error| refused(format!("{}: {error}", log.display())))?;
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn();
         let mut child = child.map_err(|error| refused(format!("perf: {error} (install linux-perf)")))?;
-        // It attaches to every thread first; an early end is a refusal.
-        std::thread::sleep(Duration::from_millis(300));
-        let ended = child.try_wait().ok().flatten();
-        if ended.is_none() {
+        let Err(why) = control.wait(&mut child) else {
             return Ok(Recording { pid, child, file, log, began: Instant::now(), with_callers });
-        }
+        };
+        let _ = child.kill();
+        let _ = child.wait();
         let text = fs::read_to_string(&log).unwrap_or_default();
-        let _ = fs::remove_file(&log);
-        Err(refused(text.lines().find(|l| !l.trim().is_empty()).unwrap_or("perf ended at once").to_owned()))
+        [&log, &file].into_iter().for_each(|path| drop(fs::remove_file(path)));
+        let said = text.lines().find(|line| !line.trim().is_empty());
+        Err(refused(said.map_or(why, str::to_owned)))
     }
 
     /// Ends the recording and reads it. Locks are named while the process still lives.
