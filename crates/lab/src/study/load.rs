@@ -237,17 +237,7 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load,
     if let Some(at) = table.get("hot_locks").and_then(|item| item.truth(problems)) {
         load.hot_locks = at.value;
     }
-    load.phase = table.get("phase").and_then(|item| {
-        let at = item.duration(problems)?;
-        if at.value < PHASE_MIN {
-            problems.add(
-                &at.span,
-                "a phase this short is over before the server has settled",
-                "at least 500ms",
-            );
-        }
-        Some(at.value)
-    });
+    load.phase = read_phase(&mut table, problems);
     let client_cpus = table.get("client_cpus");
     load.client_cpus = client_cpus.and_then(|item| {
         let text = item.text(problems)?;
@@ -267,6 +257,15 @@ pub(super) fn read_load(mut table: Table<'_>, problems: &mut Problems) -> (Load,
 pub(super) fn read_gates(table: &mut Table<'_>, problems: &mut Problems) -> bool {
     choice(table.get("gates"), problems, "what a gate does", ["invalid", "warn"])
         .is_some_and(|word| word == "warn")
+}
+
+/// `phase = "5s"`.
+pub(super) fn read_phase(table: &mut Table<'_>, problems: &mut Problems) -> Option<Duration> {
+    let at = table.get("phase")?.duration(problems)?;
+    if at.value < PHASE_MIN {
+        problems.add(&at.span, "a phase this short is over before the server has settled", "at least 500ms");
+    }
+    Some(at.value)
 }
 
 /// `prime = "10s"`, or a number of transactions.

@@ -555,6 +555,8 @@ pub struct Quick {
     pub length: Option<Length>,
     pub blocks: Option<u32>,
     pub prime: Option<Length>,
+    /// See [`Load::phase`].
+    pub phase: Option<Duration>,
     /// See [`Load::is_lenient`].
     pub is_lenient: bool,
     pub ladder: Option<Ladder>,
@@ -593,6 +595,7 @@ impl Quick {
             (body.load.blocks, body.load.until) = (blocks, None);
         }
         body.load.prime = self.prime.or(body.load.prime);
+        body.load.phase = self.phase.or(body.load.phase);
         body.load.is_lenient |= self.is_lenient;
         if self.length.is_some() {
             // A shorter study is shorter everywhere, unless its own workloads say otherwise.

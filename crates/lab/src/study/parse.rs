@@ -15,7 +15,8 @@ use super::compare::{read_compare, read_excludes};
 use super::intervene::{check_intervene, read_intervene};
 use super::line::{Beside, check_line, read_line, read_quick_line};
 use super::load::{
-    LoadSpans, check_clients, check_duel, read_blocks, read_gates, read_length, read_load, read_prime,
+    LoadSpans, check_clients, check_duel, read_blocks, read_gates, read_length, read_load, read_phase,
+    read_prime,
 };
 use super::model::*;
 use super::problem::{Problem, StudyError};
@@ -427,6 +428,7 @@ fn read_quick(
     let length = read_length(&mut table, problems);
     let blocks = read_blocks(&mut table, problems);
     let prime = read_prime(&mut table, problems);
+    let phase = read_phase(&mut table, problems);
     let is_lenient = read_gates(&mut table, problems);
     read_plain_axes(&mut table, problems, &mut axes, places);
     let line = table.get("line").and_then(|item| item.table(problems, "`line`"));
@@ -434,8 +436,19 @@ fn read_quick(
     let exclude = table.get("exclude");
     table.finish(problems);
     let ladder = ladder_given.then(|| axes.ladder.clone());
-    let mut quick =
-        Quick { warmup, length, blocks, prime, is_lenient, ladder, line, axes, options, excludes: None };
+    let mut quick = Quick {
+        warmup,
+        length,
+        blocks,
+        prime,
+        phase,
+        is_lenient,
+        ladder,
+        line,
+        axes,
+        options,
+        excludes: None,
+    };
     quick.excludes = exclude.map(|item| read_excludes(item, full, &quick, problems));
     quick
 }

@@ -576,6 +576,16 @@ fn intervening(intervene: &str, load: &str, more: &str) -> String {
     )
 }
 
+#[test]
+fn a_quick_run_has_phases_of_its_own() {
+    let quick = format!("{ON_AND_OFF}\n[quick]\nduration = \"1s\"\nphase = \"500ms\"");
+    let study = read(&intervening(&quick, "duration = \"12s\"\nphase = \"3s\"", ""));
+    let phase = |quick: bool| study.body(quick).load.phase.unwrap().as_millis();
+    assert_eq!((phase(false), phase(true)), (3000, 500));
+    let refusal = refused(&intervening(&quick.replace("500ms", "800ms"), "duration = \"12s\"", ""));
+    assert!(refusal.contains("less than two phases of 800ms"), "{refusal}");
+}
+
 const ON_AND_OFF: &str =
     "name = \"log\"\non = \"SET GLOBAL general_log = ON\"\noff = [\"SET GLOBAL general_log = OFF\"]";
 
