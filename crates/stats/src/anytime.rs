@@ -10,6 +10,9 @@
 //! against its margin: under the null hypothesis one of them is an e-value, so nothing is paid for there being two
 //! (Berger: "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24, 1982).
 //!
+//! What looks have excluded stays excluded where a question stands alone (`compare::estimate`). A study that is over gets a
+//! last look by a t-test, with a part of the error that the looks before it left ([`last_level`]).
+//!
 //! Several questions: Benjamini and Hochberg's procedure on 1 / e, which is e-BH, with boosted e-values ([`ln_boost`]);
 //! both by Wang and Ramdas: "False discovery rate control with e-values", JRSS B 84, 2022.
 
@@ -42,6 +45,11 @@ pub(crate) fn ln_boost(questions: usize) -> f64 {
 /// One-sided levels that [`LAST_LOOK`] was drawn for.
 const LAST_LEVELS: [f64; 3] = [0.05, 0.025, 0.005];
 
+/// How much of the error that the looks before it left a last look may spend. The rest is kept: [`LAST_LOOK`] is drawn
+/// from normal values, which the blocks of real machines are not, and what the e-values leave does not rest on a draw.
+#[cfg(test)]
+const LAST_SPENDS: f64 = 0.5;
+
 /// Of a study that is over after so many blocks, whatever was seen of it: what share of each of [`LAST_LEVELS`] a t-test may
 /// have at a last look, so that it and the looks after every block from [`FIRST_LOOK`] on err no more often than the level
 /// says. The t statistics of normal values without an effect do not depend on their spread, so that it can be drawn how
@@ -49,20 +57,20 @@ const LAST_LEVELS: [f64; 3] = [0.05, 0.025, 0.005];
 /// boundary before its end is that of the e-values (Jennison and Turnbull: Group Sequential Methods, 2000, ch. 7). Drawn
 /// from 2,000,000 sequences by `draw_the_last_look`.
 const LAST_LOOK: [(usize, [f64; 3]); 14] = [
-    (5, [0.994, 0.997, 0.994]),
-    (6, [0.941, 0.961, 1.0]),
-    (7, [0.890, 0.907, 0.997]),
-    (8, [0.844, 0.851, 0.974]),
-    (10, [0.765, 0.769, 0.894]),
-    (12, [0.705, 0.698, 0.820]),
-    (15, [0.634, 0.625, 0.740]),
-    (20, [0.541, 0.530, 0.644]),
-    (25, [0.478, 0.458, 0.568]),
-    (30, [0.425, 0.399, 0.498]),
-    (40, [0.360, 0.323, 0.399]),
-    (60, [0.282, 0.241, 0.297]),
-    (80, [0.237, 0.188, 0.239]),
-    (120, [0.182, 0.121, 0.168]),
+    (5, [0.602, 0.559, 0.501]),
+    (6, [0.584, 0.572, 0.508]),
+    (7, [0.548, 0.550, 0.535]),
+    (8, [0.522, 0.517, 0.548]),
+    (10, [0.473, 0.466, 0.529]),
+    (12, [0.436, 0.426, 0.480]),
+    (15, [0.398, 0.383, 0.431]),
+    (20, [0.346, 0.334, 0.383]),
+    (25, [0.304, 0.292, 0.339]),
+    (30, [0.266, 0.255, 0.305]),
+    (40, [0.225, 0.204, 0.243]),
+    (60, [0.175, 0.151, 0.180]),
+    (80, [0.150, 0.122, 0.150]),
+    (120, [0.112, 0.081, 0.110]),
 ];
 
 /// The level of a t-test at a last look at `blocks` blocks, where it and the looks before it may err with probability
@@ -292,7 +300,7 @@ mod tests {
             })
             .collect();
         last.sort_by(|a, b| b.total_cmp(a));
-        let left = (alpha * sequences as f64) as u64 - crossed;
+        let left = (LAST_SPENDS * (alpha * sequences as f64 - crossed as f64)) as u64;
         crate::student::cdf(-last[left as usize], blocks as f64 - 1.0) / alpha
     }
 
@@ -306,25 +314,31 @@ mod tests {
         }
     }
 
-    /// Whenever a study is over, and at levels between those that were drawn: the last look and those before it err as often
-    /// as the level says, and not much less often.
+    /// Whenever a study is over, and at levels between those that were drawn: the last look errs as often as its part of what
+    /// the looks before it left.
     #[test]
-    fn the_last_look_spends_what_is_left() {
+    fn the_last_look_spends_its_part_of_what_is_left() {
         let sequences = 20_000u32;
         for (blocks, alpha) in [(5, 0.05), (9, 0.025), (14, 0.05), (14, 0.01), (20, 0.025), (50, 0.05)] {
             let half: Vec<f64> = (0..=blocks).map(|n| half_width(n.max(2), alpha, ln_boost(1))).collect();
             let level = last_level(blocks, alpha);
-            let err = |seed: &u32| {
-                let mut sequence = Sequence::new(u64::from(*seed), 0.0);
-                (1..=blocks).any(|n| {
-                    let t = sequence.next();
-                    let is_last = n == blocks && crate::student::cdf(-t, n as f64 - 1.0) <= level;
-                    n >= FIRST_LOOK && t >= half[n] || is_last
-                })
-            };
-            let share = f64::from((0..sequences).filter(err).count() as u32) / f64::from(sequences);
+            let (mut before, mut last) = (0u32, 0u32);
+            for seed in 0..sequences {
+                let mut sequence = Sequence::new(u64::from(seed), 0.0);
+                let t: Vec<f64> = (0..blocks).map(|_| sequence.next()).collect();
+                let is_open = (FIRST_LOOK..=blocks).all(|n| t[n - 1] < half[n]);
+                before += u32::from(!is_open);
+                last +=
+                    u32::from(is_open && crate::student::cdf(-t[blocks - 1], blocks as f64 - 1.0) <= level);
+            }
+            let share = |count: u32| f64::from(count) / f64::from(sequences);
             let error = (alpha / f64::from(sequences)).sqrt();
-            assert!((share - alpha).abs() < 3.0 * error + 0.03 * alpha, "{blocks} {alpha}: {share}");
+            let want = LAST_SPENDS * (alpha - share(before));
+            assert!(
+                (share(last) - want).abs() < 3.0 * error + 0.05 * alpha,
+                "{blocks} {alpha}: {}",
+                share(last)
+            );
         }
     }
 

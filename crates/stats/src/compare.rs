@@ -226,30 +226,28 @@ pub fn compare(questions: &[Question], rules: &Rules) -> Vec<Comparison> {
 pub fn compare_on(questions: &[Question], nodes: &Nodes, rules: &Rules) -> Vec<Comparison> {
     let estimates: Vec<Option<LogRatio>> = questions.iter().map(|q| estimate(q, nodes, rules)).collect();
     let better: Vec<Better> = questions.iter().map(|q| q.better).collect();
-    let mut answers = answer(&estimates, &better, rules);
+    let mut answers = answer(estimates, &better, rules);
     for (answer, question) in answers.iter_mut().zip(questions) {
         answer.nodes = agreement(question, nodes, rules);
     }
     answers
 }
 
-fn answer(estimates: &[Option<LogRatio>], better: &[Better], rules: &Rules) -> Vec<Comparison> {
+fn answer(estimates: Vec<Option<LogRatio>>, better: &[Better], rules: &Rules) -> Vec<Comparison> {
     let log_margin = rules.margin.max(0.0).ln_1p();
-    let is_judged = |e: &Option<LogRatio>| e.is_some_and(|e| e.n >= rules.blocks_min.max(2));
-    let questions = estimates.iter().filter(|e| is_judged(e)).count();
-    let boosted: Vec<Option<LogRatio>> = estimates
-        .iter()
-        .map(|e| e.map(|e| if is_judged(&Some(e)) { e.boosted(questions, rules) } else { e }))
-        .collect();
-    let estimates = &boosted[..];
-    let judged = |e: &Option<LogRatio>| e.filter(|_| is_judged(e));
-    let p: Vec<f64> = estimates.iter().map(|e| judged(e).map_or(f64::NAN, |e| e.p_difference())).collect();
-    let p_equal: Vec<f64> =
-        estimates.iter().map(|e| judged(e).map_or(f64::NAN, |e| e.p_equivalence(log_margin))).collect();
+    let is_judged = |e: &LogRatio| e.n >= rules.blocks_min.max(2);
+    let questions = estimates.iter().flatten().filter(|e| is_judged(e)).count();
+    let of_family = |e: LogRatio| if is_judged(&e) { e.one_of(questions, rules) } else { e };
+    let estimates: Vec<Option<LogRatio>> = estimates.into_iter().map(|e| e.map(of_family)).collect();
+    let p_of = |e: &Option<LogRatio>, p: &dyn Fn(&LogRatio) -> f64| {
+        e.as_ref().filter(|e| is_judged(e)).map_or(f64::NAN, p)
+    };
+    let p: Vec<f64> = estimates.iter().map(|e| p_of(e, &LogRatio::p_difference)).collect();
+    let p_equal: Vec<f64> = estimates.iter().map(|e| p_of(e, &|e| e.p_equivalence(log_margin))).collect();
     let p_not_slower: Vec<f64> = estimates
         .iter()
         .zip(better)
-        .map(|(e, better)| judged(e).map_or(f64::NAN, |e| p_not_slower(&e, *better, log_margin)))
+        .map(|(e, better)| p_of(e, &|e| p_not_slower(e, *better, log_margin)))
         .collect();
     let family = Family::new(&p, &p_equal, &p_not_slower, rules.alpha);
     estimates

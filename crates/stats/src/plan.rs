@@ -1,7 +1,7 @@
 //! What a study can tell before it is made: the smallest difference that it finds with some power, from the spread of
 //! earlier blocks and the time that a block takes.
 
-use crate::anytime::{FIRST_LOOK, half_width, ln_boost};
+use crate::anytime::{FIRST_LOOK, half_width, last_level, ln_boost};
 use crate::compare::{Design, Rules};
 use crate::components::Components;
 use crate::rng::Rng;
@@ -34,8 +34,8 @@ pub struct Layout {
 
 /// For each number of blocks from `rules.blocks_min` to `blocks`: the smallest effect, mean / spread of the blocks'
 /// log-ratios, that a study of at most so many blocks calls a difference with the chance `rules.power`, under
-/// `rules.alpha` and `rules.design`. By simulation with a seed of its own: in each study a shift of all values moves
-/// every t the same way, so the shift at which it is decided is known without trying.
+/// `rules.alpha` and `rules.design`, the last look included. By simulation with a seed of its own: in each study a shift of
+/// all values moves every t the same way, so the shift at which it is decided is known without trying.
 fn smallest_effects(blocks: usize, rules: &Rules) -> Vec<f64> {
     let first = rules.blocks_min.max(2);
     let boost = if first >= FIRST_LOOK { ln_boost(1) } else { 0.0 };
@@ -44,11 +44,17 @@ fn smallest_effects(blocks: usize, rules: &Rules) -> Vec<f64> {
     let mut studies = vec![(0.0f64, 0.0f64, f64::INFINITY); STUDIES];
     let mut effects = Vec::new();
     for n in 1..=blocks.max(first) {
-        let half = match rules.design {
-            _ if n < first => f64::INFINITY,
-            Design::Watched => half_width(n, rules.alpha / 2.0, boost),
-            Design::Fixed => upper_quantile(rules.alpha / 2.0, n as f64 - 1.0),
+        let df = n as f64 - 1.0;
+        // Of a look on the way, and of the last.
+        let (half, last) = match rules.design {
+            _ if n < first => (f64::INFINITY, f64::INFINITY),
+            Design::Watched => {
+                let level = if first >= FIRST_LOOK { last_level(n, rules.alpha / 2.0) } else { 0.0 };
+                (half_width(n, rules.alpha / 2.0, boost), upper_quantile(level, df))
+            }
+            Design::Fixed => (f64::INFINITY, upper_quantile(rules.alpha / 2.0, df)),
         };
+        let mut shifts = Vec::with_capacity(STUDIES);
         for (sum, squares, shift) in &mut studies {
             let x = rng.normal();
             *sum += x;
@@ -57,12 +63,11 @@ fn smallest_effects(blocks: usize, rules: &Rules) -> Vec<f64> {
                 let count = n as f64;
                 let mean = *sum / count;
                 let error = ((*squares - *sum * mean) / (count - 1.0) / count).sqrt();
-                let here = half * error - mean;
-                *shift = if rules.design == Design::Watched { shift.min(here) } else { here };
+                *shift = shift.min(half * error - mean);
+                shifts.push(shift.min(last * error - mean));
             }
         }
         if n >= first {
-            let mut shifts: Vec<f64> = studies.iter().map(|(_, _, shift)| *shift).collect();
             let at = ((rules.power.clamp(0.0, 1.0) * STUDIES as f64) as usize).min(STUDIES - 1);
             effects.push(*shifts.select_nth_unstable_by(at, f64::total_cmp).1);
         }
@@ -129,6 +134,7 @@ mod tests {
                     let log_ratio = difference.ln_1p() + spread * rng.normal();
                     question.base.push(Sample { block, value: 1000.0 });
                     question.other.push(Sample { block, value: 1000.0 * log_ratio.exp() });
+                    let rules = Rules { is_over: block == blocks, ..rules };
                     block >= first_look && compare_one(&question, &rules).verdict == Verdict::Faster
                 })
             })

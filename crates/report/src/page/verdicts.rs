@@ -52,6 +52,7 @@ fn verdict_row(study: &StudyReport, verdict: &VerdictView, scale: RatioScale, co
     // That there are too few blocks stands in the word, and how many there are and should be beside it.
     let reason =
         result.reason.filter(|reason| *reason != stats::Reason::TooFewBlocks).map(stats::Reason::sentence);
+    let is_last = result.method == stats::Method::LastLook;
     json!({
         "base": verdict.base_label, "other": verdict.other_label, "at": verdict.at, "sessions": sessions,
         "base_id": study.points[verdict.base].id, "other_id": study.points[verdict.other].id,
@@ -63,6 +64,7 @@ fn verdict_row(study: &StudyReport, verdict: &VerdictView, scale: RatioScale, co
         "word": verdict.word(), "class": class,
         "needed": result.blocks_needed.map(|blocks| would_decide(blocks, result.n)),
         "reason": reason,
+        "last_look": is_last.then_some("judged by the last look, when the study was over"),
         "flags": verdict.flags.iter().filter(|flag| !common.contains(flag)).collect::<Vec<_>>(),
         "doubts": verdict.doubts,
         "marks": verdict.marks.iter().cloned().chain(verdict.lost_text()).collect::<Vec<_>>(),

@@ -8,8 +8,31 @@ use crate::anytime::{FIRST_LOOK, half_width, last_level, last_p, ln_boost, ln_e_
 use crate::describe::{mean, standard_deviation};
 use crate::student::{two_sided_p, upper_quantile};
 
-/// Estimate of a log-ratio.
+/// What was seen after the first `n` blocks that have both sides.
 #[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    n: usize,
+    centre: f64,
+    /// Standard error.
+    error: f64,
+}
+
+impl Look {
+    fn of(ratios: &[f64]) -> Option<Look> {
+        let n = ratios.len();
+        let error = standard_deviation(ratios).map_or(f64::NAN, |sd| sd / (n as f64).sqrt());
+        Some(Look { n, centre: mean(ratios)?, error })
+    }
+
+    /// The mean's distance above `point`, in standard errors.
+    fn t_above(&self, point: f64) -> f64 {
+        let distance = self.centre - point;
+        if distance == 0.0 { 0.0 } else { distance / self.error }
+    }
+}
+
+/// Estimate of a log-ratio.
+#[derive(Debug, Clone)]
 pub(super) struct LogRatio {
     pub(super) n: usize,
     pub(super) method: Method,
@@ -20,6 +43,8 @@ pub(super) struct LogRatio {
     /// What the e-values of [`Method::Anytime`] and [`Method::LastLook`] are multiplied by, as a logarithm
     /// ([`crate::anytime::ln_boost`]).
     pub(super) ln_boost: f64,
+    /// Looks before this one whose evidence counts, too, oldest first ([`LogRatio::one_of`]).
+    pub(super) earlier: Vec<Look>,
     /// What every p of [`Method::Nodes`] is multiplied by, because there were looks before; 1: there were none.
     pub(super) spent: f64,
     /// It is too early for any statement of [`Method::Nodes`]: every p is 1.
@@ -28,35 +53,59 @@ pub(super) struct LogRatio {
 }
 
 impl LogRatio {
-    /// As one of `questions` that are judged together. Without boost where verdicts are told earlier than it allows.
-    pub(super) fn boosted(self, questions: usize, rules: &Rules) -> LogRatio {
+    /// As one of `questions` that are judged together.
+    ///
+    /// Without boost where verdicts are told earlier than it allows. A question that stands alone keeps what earlier looks
+    /// have excluded: a confidence sequence holds at all looks at once, so that what they have in common holds, too (Howard,
+    /// Ramdas, McAuliffe and Sekhon: "Time-uniform, nonparametric, nonasymptotic confidence sequences", Annals of Statistics
+    /// 49, 2021). Several questions share their error by e-values of one moment, of which the largest so far is none. Where
+    /// the ratio has left what the looks have in common, this look speaks alone: its interval is a wider one.
+    pub(super) fn one_of(self, questions: usize, rules: &Rules) -> LogRatio {
         let is_watched = matches!(self.method, Method::Anytime | Method::LastLook);
         let may_be = is_watched && rules.blocks_min >= FIRST_LOOK;
-        LogRatio { ln_boost: if may_be { ln_boost(questions) } else { 0.0 }, ..self }
+        let boosted = LogRatio { ln_boost: if may_be { ln_boost(questions) } else { 0.0 }, ..self };
+        if may_be && questions == 1 && boosted.is_within_its_looks(rules.alpha) {
+            return boosted;
+        }
+        LogRatio { earlier: Vec::new(), ..boosted }
     }
 
-    /// The mean's distance above `point`, in standard errors.
-    fn t_above(&self, point: f64) -> f64 {
-        let distance = self.centre - point;
-        if distance == 0.0 { 0.0 } else { distance / self.error }
+    /// Whether no earlier look has excluded what is the ratio now, on one side at the level `alpha`: that is the narrowest
+    /// interval from which a verdict follows.
+    fn is_within_its_looks(&self, alpha: f64) -> bool {
+        let excludes = |look: &Look| self.decides(look.n, look.t_above(self.centre).abs(), alpha);
+        !self.earlier.iter().any(excludes)
+    }
+
+    /// Whether the evidence of this t of `n` values suffices at the level `alpha`.
+    fn decides(&self, n: usize, t: f64, alpha: f64) -> bool {
+        ln_e_above(t, n) + self.ln_boost >= -alpha.ln()
+    }
+
+    fn look(&self) -> Look {
+        Look { n: self.n, centre: self.centre, error: self.error }
     }
 
     /// p of "the mean is not above `point`" (`sign` 1) or "not below" (-1): 1 / e for [`Method::Anytime`].
     pub(super) fn p_one_sided(&self, point: f64, sign: f64) -> f64 {
-        let t = sign * self.t_above(point);
+        let t = sign * self.look().t_above(point);
         match self.method {
             _ if self.is_early => 1.0,
-            Method::Anytime => self.p_of_evidence(t),
-            Method::LastLook => self.p_of_evidence(t).min(last_p(self.n, crate::student::cdf(-t, self.df))),
+            Method::Anytime => self.p_of_evidence(point, sign),
+            Method::LastLook => {
+                self.p_of_evidence(point, sign).min(last_p(self.n, crate::student::cdf(-t, self.df)))
+            }
             _ if self.error == 0.0 => f64::from(u8::from(t <= 0.0)),
             Method::Paired | Method::Welch => crate::student::cdf(-t, self.df),
             Method::Nodes => (self.spent * crate::student::cdf(-t, self.df)).min(1.0),
         }
     }
 
-    /// 1 / e.
-    fn p_of_evidence(&self, t: f64) -> f64 {
-        (-ln_e_above(t, self.n) - self.ln_boost).exp().min(1.0)
+    /// 1 / e of the look that says most.
+    fn p_of_evidence(&self, point: f64, sign: f64) -> f64 {
+        let ln_e = |look: &Look| ln_e_above(sign * look.t_above(point), look.n);
+        let most = self.earlier.iter().map(ln_e).fold(ln_e(&self.look()), f64::max);
+        (-most - self.ln_boost).exp().min(1.0)
     }
 
     /// p of "no difference".
@@ -79,6 +128,20 @@ impl LogRatio {
 
     /// Interval of the log-ratio that misses with probability `alpha`: at this look, or at any ([`Method::Anytime`]).
     pub(super) fn interval(&self, alpha: f64) -> (f64, f64) {
+        let excludes = |look: &Look, point: f64, sign: f64| {
+            self.decides(look.n, sign * look.t_above(point), alpha / 2.0)
+        };
+        let half = |look: &Look| half_width(look.n, alpha / 2.0, self.ln_boost) * look.error;
+        self.earlier.iter().fold(self.interval_now(alpha), |(low, high), look| {
+            (
+                if excludes(look, low, 1.0) { look.centre - half(look) } else { low },
+                if excludes(look, high, -1.0) { look.centre + half(look) } else { high },
+            )
+        })
+    }
+
+    /// That of this look alone.
+    fn interval_now(&self, alpha: f64) -> (f64, f64) {
         let errors = match self.method {
             Method::Anytime => half_width(self.n, alpha / 2.0, self.ln_boost),
             Method::LastLook => half_width(self.n, alpha / 2.0, self.ln_boost)
@@ -134,9 +197,7 @@ pub(super) fn estimate(question: &Question, nodes: &Nodes, rules: &Rules) -> Opt
         let other: Vec<f64> = other.into_values().collect();
         return welch(&base, &other);
     }
-    let centre = mean(&ratios)?;
-    let n = ratios.len();
-    let error = standard_deviation(&ratios).map_or(f64::NAN, |sd| sd / (n as f64).sqrt());
+    let Look { n, centre, error } = Look::of(&ratios)?;
     let method = match rules.design {
         Design::Fixed => Method::Paired,
         // The share that is left to a last look is known for looks from a fixed block on. What does not vary at all is no
@@ -152,7 +213,23 @@ pub(super) fn estimate(question: &Question, nodes: &Nodes, rules: &Rules) -> Opt
         Design::Watched => Method::Anytime,
     };
     let df = n as f64 - 1.0;
-    Some(LogRatio { n, method, centre, error, df, ln_boost: 0.0, spent: 1.0, is_early: false, reason })
+    let earlier = match rules.design {
+        Design::Fixed => Vec::new(),
+        Design::Watched => (enough..n).filter_map(|blocks| Look::of(&ratios[..blocks])).collect(),
+    };
+    let estimate = LogRatio {
+        n,
+        method,
+        centre,
+        error,
+        df,
+        ln_boost: 0.0,
+        earlier,
+        spent: 1.0,
+        is_early: false,
+        reason,
+    };
+    Some(estimate)
 }
 
 /// Equal values must give a ratio of exactly 1, and a constant ratio no spread: differences of logs carry an error
@@ -175,6 +252,7 @@ pub(super) fn welch(base: &[f64], other: &[f64]) -> Option<LogRatio> {
         error: (a + b).sqrt(),
         df,
         ln_boost: 0.0,
+        earlier: Vec::new(),
         spent: 1.0,
         is_early: false,
         reason: Some(Reason::NotPaired),

@@ -144,6 +144,7 @@ pub(super) fn across(question: &Question, nodes: &Nodes, rules: &Rules) -> Optio
         error: combined.error,
         df: (groups.len() - 1) as f64,
         ln_boost: 0.0,
+        earlier: Vec::new(),
         spent,
         is_early,
         reason,

@@ -65,14 +65,16 @@ impl Pairs {
             .map(|i| {
                 let question =
                     |j: usize| Question { base: sides[j].clone(), other: sides[i].clone(), better };
-                (0..n).map(|j| if i < j { estimate(&question(j), nodes, rules) } else { None }).collect()
+                let of_all =
+                    |j: usize| Some(estimate(&question(j), nodes, rules)?.one_of(n * (n - 1) / 2, rules));
+                (0..n).map(|j| if i < j { of_all(j) } else { None }).collect()
             })
             .collect();
         let enough = |e: &LogRatio| e.n >= rules.blocks_min.max(2);
         let p: Vec<f64> = estimates
             .iter()
             .flatten()
-            .map(|e| e.filter(enough).map_or(f64::NAN, |e| e.p_difference()))
+            .map(|e| e.as_ref().filter(|e| enough(e)).map_or(f64::NAN, LogRatio::p_difference))
             .collect();
         let p_adjusted = holm(&p).chunks(n.max(1)).map(<[f64]>::to_vec).collect();
         Pairs { estimates, p_adjusted }
@@ -81,7 +83,7 @@ impl Pairs {
     /// The log-ratio of i to j.
     fn centre(&self, i: usize, j: usize) -> Option<f64> {
         let (low, high, sign) = if i < j { (i, j, 1.0) } else { (j, i, -1.0) };
-        self.estimates[low][high].map(|e| sign * e.centre)
+        self.estimates[low][high].as_ref().map(|e| sign * e.centre)
     }
 
     fn has_values(&self, side: usize) -> bool {

@@ -120,6 +120,7 @@ fn blocks_needed_really_decide_about_four_times_in_five() {
         error: spread / 5f64.sqrt(),
         df: 4.0,
         ln_boost: 0.0,
+        earlier: Vec::new(),
         spent: 1.0,
         is_early: false,
         reason: None,
@@ -232,10 +233,10 @@ fn a_watched_question_never_falls_back_to_an_unpaired_test() {
     assert_eq!((got.method, got.n, got.reason), (Method::Anytime, 1, Some(Reason::TooFewBlocks)));
 }
 
-/// Looked at after every block, and a last time when it is over: equal sides are called different in 5 of 100 studies, and
-/// those that differ are found as often, or nearly, as if the number of blocks had been fixed.
+/// Looked at after every block, and a last time when it is over: equal sides are called different in fewer than 5 of 100
+/// studies, and more than half of those that differ and that only a fixed number of blocks would have told are found.
 #[test]
-fn a_last_look_finds_nearly_what_a_fixed_design_finds() {
+fn a_last_look_finds_most_of_what_a_fixed_design_finds() {
     let watched = Rules { design: Design::Watched, margin: 0.0, ..Rules::default() };
     let last = Rules { is_over: true, ..watched };
     let fixed = Rules { margin: 0.0, ..Rules::default() };
@@ -257,12 +258,45 @@ fn a_last_look_finds_nearly_what_a_fixed_design_finds() {
         (by_watching, with_last_look, by_fixed)
     };
     let (_, false_share, _) = shares(0.0);
-    assert!(false_share < 0.05 + 3.0 * 0.007, "{false_share}");
+    assert!(false_share < 0.05, "{false_share}");
     let (by_watching, with_last_look, by_fixed) = shares(0.85);
     assert!(
-        with_last_look > by_watching + 0.1 && with_last_look > by_fixed - 0.08,
+        with_last_look - by_watching > 0.5 * (by_fixed - by_watching),
         "{by_watching} {with_last_look} {by_fixed}"
     );
+}
+
+/// Block after block: what one question has excluded stays excluded, its interval never becomes wider, and a verdict stays;
+/// the ratio that is shown lies in it.
+#[test]
+fn the_interval_of_one_watched_question_does_not_grow() {
+    let rules = Rules { design: Design::Watched, ..Rules::default() };
+    let mut rng = Rng::new(3);
+    let (mut grown, mut narrowed, mut looks) = (0, 0, 0);
+    for _ in 0..60 {
+        let values: Vec<f64> = (0..30).map(|_| (0.05 * rng.normal()).exp()).collect();
+        let look = |n: usize| compare_one(&question(&vec![1.0; n], &values[..n], Better::Higher), &rules);
+        let alone = |n: usize| {
+            let two = question(&vec![1.0; n], &values[..n], Better::Higher);
+            let estimate = super::estimate::estimate(&two, &Nodes::default(), &rules).unwrap();
+            estimate.one_of(2, &rules)
+        };
+        for n in 6..=30 {
+            let (before, now) = (look(n - 1), look(n));
+            let ends = |one: &Comparison| (one.low.unwrap_or(0.0), one.high.unwrap_or(f64::INFINITY));
+            let ((low, high), ratio) = (ends(&now), now.ratio.unwrap());
+            assert!(low <= ratio && ratio <= high, "{now:?}");
+            // A ratio that left what was shown is told by this look alone, which is rare.
+            let is_same_level = before.confidence == now.confidence;
+            let is_grown = low < ends(&before).0 * (1.0 - 1e-9) || high > ends(&before).1 * (1.0 + 1e-9);
+            grown += u32::from(is_same_level && is_grown);
+            let (low_now, high_now) = alone(n).interval(1.0 - now.confidence.unwrap());
+            narrowed += u32::from(low > low_now.exp() * 1.001 || high < high_now.exp() * 0.999);
+            looks += 1;
+        }
+    }
+    assert!(grown < looks / 20, "{grown} of {looks}");
+    assert!(narrowed > looks / 5, "{narrowed} of {looks}");
 }
 
 #[test]
