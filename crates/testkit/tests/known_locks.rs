@@ -84,7 +84,7 @@ fn end(child: &mut Child) {
 /// Two recordings at once take the cpus from each other and from what they look at.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// What the program counted and what perf did, beside so many threads that do nothing but run. Where perf may not look or saw no event at all, `what` was not tested.
+/// What the program counted and what perf did, beside so many `busy` threads. Where perf may not look or saw no event at all, `what` was not tested.
 fn recorded(what: &str, with_callers: bool, busy: usize) -> Option<(Vec<Truth>, LockTable)> {
     let _alone = ALONE.lock();
     let _busy = Busy::new(busy);

@@ -104,9 +104,9 @@ fn study_with(section: &str, line: &str) -> String {
             };
             format!("{head}{}[[intervene]]\n{name}{others}{line}\n", axes(""))
         }
-        "[load]" if line.starts_with("phase") => {
+        table @ ("[load]" | "[quick]") if line.starts_with("phase") => {
             format!(
-                "{head}{}[load]\n{line}\n[[intervene]]\nname = \"n\"\nsettings = {{ general_log = \"ON\" }}\n",
+                "{head}{}{table}\n{line}\n[[intervene]]\nname = \"n\"\nsettings = {{ general_log = \"ON\" }}\n",
                 axes("")
             )
         }
