@@ -48,6 +48,18 @@ fn a_bundle_verifies_is_reported_and_is_found_out() {
     run(&["rerun", &file]).expect(2, &["it does not verify", "`plimsoll verify` says why"]);
 }
 
+/// Real studies, sealed by earlier versions.
+#[test]
+fn the_examples_of_the_documents_are_verified() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
+    let files: Vec<_> = std::fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let found = verified(file.to_str().unwrap(), 0);
+        assert!(found["figures"].as_u64().unwrap() > 10_000, "{}: {found}", file.display());
+    }
+}
+
 #[test]
 fn what_cannot_be_bundled_or_verified_is_said() {
     let dir = tempfile::tempdir().unwrap();

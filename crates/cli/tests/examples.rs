@@ -411,7 +411,9 @@ impl Scene {
         scene.take_builds();
         symlink(env!("CARGO_BIN_EXE_plimsoll"), scene.at("bin/plimsoll")).unwrap();
         symlink(env!("CARGO_BIN_EXE_plimsoll"), scene.at("bin/sysbench")).unwrap();
-        symlink(repository.join("studies"), scene.at("work/studies")).unwrap();
+        for part in ["docs", "studies"] {
+            symlink(repository.join(part), scene.at("work").join(part)).unwrap();
+        }
         scene.record();
         scene.must("plimsoll bundle quickstart -o quickstart.plimsoll");
         let smack = repository.join("crates/smack/smacks/select-key.smack");

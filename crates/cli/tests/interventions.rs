@@ -83,7 +83,7 @@ fn a_delay_that_is_switched_on_in_one_life_is_found_in_it() {
     let told = &with["runs"][0]["interventions"][0];
     assert_eq!(told["readings"]["commit_delay"], "20000");
     assert!(told["phases"].as_array().unwrap().len() >= 2, "{told}");
-    assert!(done.out.contains("with delay the server has ×"), "{}", done.out);
+    assert!(done.out.contains("With delay the server has ×"), "{}", done.out);
 }
 
 /// A server that is not ours is left as it was found, by whatever the run ends.

@@ -15,7 +15,7 @@ question = "Does a long range cost?"
 server = "mariadb"
 workload = "oltp_read_only"
 options = { range_size = [10, 2000] }
-sessions = [1, 2]
+climb = [1, 2]
 [options]
 tables = 1
 table_size = 3000
@@ -28,7 +28,7 @@ LOAD
 axis = "range_size"
 base = "10"
 metrics = ["tps", "mean"]
-primary = { metric = "tps", sessions = 2 }
+primary = { metric = "tps", climb = 2 }
 "#;
 
 fn run_study(dir: &Path, load: &str) -> Done {
@@ -110,7 +110,7 @@ fn a_study_whose_blocks_grew_keeps_those_it_has_and_is_judged_as_watched() {
     run_study(dir.path(), "blocks = 5").expect(0, &[]);
     let (blocks, _, comparisons) = found(dir.path());
     assert_eq!((blocks, comparisons[0].1.as_str()), (5, "paired t"));
-    let grown = run_study(dir.path(), "blocks = 6").expect(0, &["20 of them recorded before"]);
+    let grown = run_study(dir.path(), "blocks = 6").expect(0, &["10 of them recorded before"]);
     assert!(!grown.out.contains("still to be made"), "{}", grown.out);
     let (blocks, _, comparisons) = found(dir.path());
     assert_eq!((blocks, comparisons[0].1.as_str()), (6, "anytime t"));

@@ -384,7 +384,7 @@ fn sentence(study: &StudyReport, group: &[&VerdictView]) -> Sentence {
     }
     let mut clauses = Vec::new();
     for part in parts(group) {
-        let text = if clauses.is_empty() { opening(study, &part) } else { clause(study, &part) };
+        let text = if clauses.is_empty() { capitalised(opening(study, &part)) } else { clause(study, &part) };
         clauses.push(text);
     }
     let missing: Vec<&VerdictView> =
@@ -462,6 +462,14 @@ impl StudyReport {
             None => sessions_text(&self.ladder(), &levels_of(self, &[verdict])),
         };
         format!("{}{}, {place}", verdict.other_label, on(verdict))
+    }
+}
+
+/// With a capital letter, unless it begins with a name.
+fn capitalised(text: String) -> String {
+    match text.strip_prefix("with") {
+        Some(rest) => format!("With{rest}"),
+        None => text,
     }
 }
 

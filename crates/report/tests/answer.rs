@@ -199,7 +199,7 @@ fn a_comparison_in_many_cells_is_counted() {
 fn what_is_no_server_carries_nothing() {
     let report = of_axis("settings", &[SIX[0], SIX[1]], 8, &["tps"], None);
     let said = said(&report.studies[0]);
-    assert!(said[0].starts_with("with b, TPS is ×1."), "{}", said[0]);
+    assert!(said[0].starts_with("With b, TPS is ×1."), "{}", said[0]);
     assert!(said[0].contains("] of that with a at 4 to "), "{}", said[0]);
 }
 

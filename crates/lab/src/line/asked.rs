@@ -101,8 +101,8 @@ impl Asked {
         Duration::from_secs_f64((self.budget.as_secs_f64() / 60.0).clamp(CLIMB_S.0, CLIMB_S.1))
     }
 
-    /// The rules of a search for these of the promises.
-    pub(super) fn rules(&self, promises: &[Promise], peak_tps: f64) -> Rules {
+    /// The rules of a search for these of the promises, from what the climb found, and from where the search is to begin.
+    pub(super) fn rules(&self, promises: &[Promise], peak_tps: f64, start_tps: Option<f64>) -> Rules {
         Rules {
             allowed: promises.iter().map(Promise::allowed).collect(),
             budget_s: self.budget.as_secs_f64(),
@@ -110,7 +110,7 @@ impl Asked {
             warmup_s: self.warmup().as_secs_f64(),
             rest_s: 2.0 * REST.as_secs_f64(),
             precision: PRECISION,
-            start: START * peak_tps,
+            start: start_tps.unwrap_or(START * peak_tps),
             floor: FLOOR * peak_tps,
             ceiling: CEILING * peak_tps,
         }

@@ -469,7 +469,7 @@ mod tests {
         let promises = asked.promises.clone();
         let seeking = Seeking { asked, climb, probes };
         let searched = seeking.probes.iter().filter_map(searched).collect();
-        let search = Search::new(asked.rules(&promises, 10_000.0), searched, 20.0);
+        let search = Search::new(asked.rules(&promises, 10_000.0, None), searched, 20.0);
         seeking.found(Some(&search))
     }
 

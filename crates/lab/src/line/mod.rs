@@ -136,6 +136,7 @@ impl Search<'_> {
             fingerprint: self.fingerprint(),
             command: &self.request.command,
             is_new,
+            start_tps: None,
             seed: self.request.on.seed,
         }
     }

@@ -31,6 +31,8 @@ pub(crate) struct LineOrder<'a> {
     pub(crate) command: &'a str,
     /// Begin anew although there is an unfinished one.
     pub(crate) is_new: bool,
+    /// The first rate to try, where earlier searches say where the line may be.
+    pub(crate) start_tps: Option<f64>,
     pub(crate) seed: u64,
 }
 
@@ -146,7 +148,7 @@ pub(crate) fn seek(
     let mut on = Searching { order, base, server, clients, around, result, ran, rank: None };
     let mut seeking = on.climbed(&mut book, recording)?;
     let promises = seeking.searched();
-    let mut search = begun(&seeking, &promises);
+    let mut search = begun(&seeking, &promises, order.start_tps);
     while let Next::Probe { rate, seconds, focus, purpose } = search.next() {
         on.take_turn();
         let (rate, seconds) = on.at_the_same_depth(&search, (rate, seconds, focus, purpose));
@@ -396,9 +398,9 @@ impl<'a> Searching<'a, '_> {
 }
 
 /// The search after the probes that there are.
-fn begun(seeking: &Seeking<'_>, promises: &[Promise]) -> Search {
+fn begun(seeking: &Seeking<'_>, promises: &[Promise], start_tps: Option<f64>) -> Search {
     let lost = seeking.probes.iter().filter(|probe| probe.error.is_some());
     let spent_s = seeking.climb.took_s + lost.map(|probe| probe.took_s).sum::<f64>();
     let probes = seeking.probes.iter().filter_map(found::searched).collect();
-    Search::new(seeking.asked.rules(promises, seeking.climb.rate), probes, spent_s)
+    Search::new(seeking.asked.rules(promises, seeking.climb.rate, start_tps), probes, spent_s)
 }

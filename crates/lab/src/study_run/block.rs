@@ -281,6 +281,10 @@ impl Work<'_> {
         };
         let log_file =
             format!("logs/{}-{}-run{}-{attempt}.log", self.request.study.name, self.id.0, planned.index + 1);
+        let line = match self.line_order(planned) {
+            Some(line) => Some(LineOrder { start_tps: self.earlier_line(planned)?, ..line }),
+            None => None,
+        };
         let timed = self.body.timed.iter().map(|timed| Moment::of(timed, subject.flavor()));
         let order = Order {
             clients: self.body.load.clients,
@@ -295,7 +299,7 @@ impl Work<'_> {
             replicas,
             prime: crate::cells::priming_plan(self.body, &load),
             load,
-            line: self.line_order(planned),
+            line,
             phases: None,
             timed: timed.collect::<Result<_, _>>()?,
             is_cold: self.body.load.is_cold,
@@ -339,11 +343,29 @@ impl Work<'_> {
         Some(LineOrder {
             asked,
             results: &self.request.results,
-            fingerprint: format!("study {} seed {} run {}", self.id.0, self.plan.seed, planned.index),
+            fingerprint: self.search_of(planned),
             command: &self.request.command,
             is_new: false,
+            start_tps: None,
             seed: planned.seed,
         })
+    }
+
+    /// What the search of a run is found again by.
+    fn search_of(&self, planned: &PlannedRun) -> String {
+        format!("study {} seed {} run {}", self.id.0, self.plan.seed, planned.index)
+    }
+
+    /// The line that earlier lives of the same cell had: a search that begins there has most of its time for rates near it.
+    fn earlier_line(&self, planned: &PlannedRun) -> Result<Option<f64>, Error> {
+        let store = Store::open(&self.request.results)?;
+        let is_earlier = |run: &&PlannedRun| run.cell == planned.cell && run.block < planned.block;
+        let mut lines = Vec::new();
+        for run in self.plan.runs.iter().filter(is_earlier) {
+            let found = store.last_line(&self.search_of(run))?.and_then(|search| search.found);
+            lines.extend(found.and_then(|found| found.lines.first()?.line_tps));
+        }
+        Ok(stats::describe::median(&lines))
     }
 
     fn start_of(&self, planned: &PlannedRun, purpose: Purpose) -> RunStart {

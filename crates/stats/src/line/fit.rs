@@ -107,12 +107,16 @@ fn variances(seen: &Seen) -> (f64, f64) {
     ((long_run * scale).max(0.0), binomial)
 }
 
+/// Whether a probe was not far above the line.
+pub(super) fn is_near(seen: &Seen, allowed: f64) -> bool {
+    seen.total.share() < (6.0 * allowed).min(0.5)
+}
+
 /// The dispersion that these probes show together. Those far above the line are of another kind: they count only where
 /// there are no others.
 pub(super) fn dispersion<'a>(probes: impl Iterator<Item = &'a Seen> + Clone, allowed: f64) -> f64 {
-    let is_near = |seen: &&Seen| seen.total.share() < (6.0 * allowed).min(0.5);
     let (mut long_run, mut binomial) = (DISPERSION_START * PRIOR_OVER, PRIOR_OVER);
-    for seen in probes.filter(is_near) {
+    for seen in probes.filter(|seen| is_near(seen, allowed)) {
         let (theirs, chance) = variances(seen);
         long_run += theirs;
         binomial += chance;

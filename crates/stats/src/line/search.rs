@@ -1,6 +1,6 @@
 //! Which rate to try next, and what the lines are.
 
-use super::fit::{DISPERSION_START, Fit, Interval, Stand, dispersion, fit, stand};
+use super::fit::{DISPERSION_START, Fit, Interval, Stand, dispersion, fit, is_near, stand};
 use super::{Count, Probe};
 
 /// What a search keeps to. Rates are arrivals per second.
@@ -385,6 +385,12 @@ impl Search {
         bracket
     }
 
+    /// Whether all that was tried at this rate was broken by so little that the line is not far below it.
+    fn is_nearly_kept(&self, index: usize, x: f64) -> bool {
+        let mut there = self.probes.iter().filter(|probe| (probe.rate.ln() - x).abs() < 1e-9);
+        there.all(|probe| !probe.is_overloaded && is_near(&probe.seen[index], self.rules.allowed[index]))
+    }
+
     fn state(&self, index: usize) -> State {
         let Rules { start, floor, ceiling, .. } = self.rules;
         let within = |rate: f64| State::Bracket(rate.clamp(floor, ceiling));
@@ -404,7 +410,9 @@ impl Search {
             tried.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
         let range = match (kept, broken) {
             (Some(kept), Some(broken)) => (kept.min(broken), kept.max(broken)),
-            (None, Some(broken)) if broken - lowest < 1e-9 => return within(broken.exp() * STEP_DOWN),
+            (None, Some(broken)) if broken - lowest < 1e-9 && !self.is_nearly_kept(index, lowest) => {
+                return within(broken.exp() * STEP_DOWN);
+            }
             (None, Some(broken)) => (lowest - 0.5 * BRACKET_MAX, broken),
             (Some(kept), None) if highest - kept < 1e-9 => return within(kept.exp() * STEP_UP),
             (Some(kept), None) => (kept, highest + 0.5 * BRACKET_MAX),

@@ -112,6 +112,25 @@ fn a_promise_that_is_always_broken_or_always_kept_ends_early_and_says_so() {
 }
 
 #[test]
+fn a_rate_that_broke_it_by_a_little_is_near_the_line() {
+    let mut server = Server::new(10, &[470.0]);
+    let mut search = Search::new(Rules { start: 510.0, ..rules(1) }, Vec::new(), 0.0);
+    let first = server.probe(510.0, 8.0, 0, Purpose::Bracket);
+    assert!((0.02..0.06).contains(&first.seen[0].total.share()), "{first:?}");
+    search.record(first);
+    let Next::Probe { rate, purpose, .. } = search.next() else { panic!() };
+    assert!((420.0..500.0).contains(&rate) && purpose == Purpose::Refine, "{rate}");
+
+    // Far above it, or behind what was offered, says nothing of where below it the line is.
+    let far = server.probe(900.0, 8.0, 0, Purpose::Bracket);
+    let behind = Probe { is_overloaded: true, ..server.probe(510.0, 8.0, 0, Purpose::Bracket) };
+    for (probe, next) in [(far, 0.65 * 900.0), (behind, 0.65 * 510.0)] {
+        let Next::Probe { rate, .. } = Search::new(rules(1), vec![probe], 0.0).next() else { panic!() };
+        assert!((rate / next - 1.0).abs() < 1e-9, "{rate} for {next}");
+    }
+}
+
+#[test]
 fn what_could_not_be_bracketed_within_the_budget_has_the_bounds_that_are_known() {
     let search = Server::new(9, &[50_000.0]).search(Rules { budget_s: 30.0, hold_s: 10.0, ..rules(1) });
     let answer = search.answers()[0];
