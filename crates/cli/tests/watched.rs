@@ -72,7 +72,8 @@ fn a_study_ends_when_its_primary_comparison_is_decided() {
     assert!((5..12).contains(&blocks), "{blocks} blocks");
     assert_eq!(looks, blocks as usize - 4);
     let primary: Vec<bool> = comparisons.iter().map(|comparison| comparison.0).collect();
-    assert_eq!(primary, [true, false, false, false], "{comparisons:?}");
+    // Throughput and mean at both levels and over the climb, one of them what it is about.
+    assert_eq!(primary, [true, false, false, false, false, false], "{comparisons:?}");
     assert!(comparisons.iter().all(|comparison| comparison.1 == "anytime t"), "{comparisons:?}");
     assert_eq!(comparisons[0].2, "slower");
 

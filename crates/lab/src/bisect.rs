@@ -20,6 +20,7 @@ use stats::{Answer, Ask, Better, BisectRules, BisectStatus, Comparison, GuiltySe
 use crate::duel::{Life, Request as Duel, Side, SideLife, duel, slices_in};
 use crate::error::Error;
 use crate::hooks::Attach;
+use crate::locks::LockWatch;
 use crate::observe::Observer;
 use crate::session_time::SessionTimes;
 use crate::stop::StopSwitch;
@@ -28,7 +29,7 @@ use crate::study::{Length, Study};
 use self::why::Figures;
 pub use self::why::{Span, Why};
 
-/// Pairs of lives that say why.
+/// Pairs of lives that say why, and so many more that say at which locks, where sessions wait for those.
 const LIVES_OF_WHY: u32 = 4;
 
 /// What is searched.
@@ -402,7 +403,17 @@ impl Search<'_> {
         }
         let mut figures = Figures::default();
         let sessions = SessionTimes(self.attach);
-        self.lives((before, guilty), LIVES_OF_WHY, &sessions, &mut |life| figures.add(life))?;
+        let request = self.duel_of(before, guilty, 2 * LIVES_OF_WHY)?;
+        self.lives(&request, LIVES_OF_WHY, &sessions, &mut |life| figures.add(life))?;
+        if figures.are_longer_at_locks() {
+            // Instruments make locks slower: these lives say nothing else.
+            let sides = request.sides.into_iter().map(|mut side| {
+                side.settings.extend(crate::locks::settings(&side.build));
+                side
+            });
+            let request = Duel { sides: sides.collect(), ..request };
+            self.lives(&request, LIVES_OF_WHY, &LockWatch, &mut |life| figures.add_locks(life))?;
+        }
         Ok(figures.why())
     }
 
@@ -410,29 +421,29 @@ impl Search<'_> {
     fn duel(&mut self, base: usize, other: usize, lives: u32) -> Result<(Vec<f64>, Option<String>), Error> {
         let metric = self.request.metric.clone();
         let (mut ratios, mut failure) = (Vec::new(), None);
-        let attach = self.attach;
-        self.lives((base, other), lives, attach, &mut |life| match log_ratio(life, &metric) {
+        let request = self.duel_of(base, other, 2 * lives)?;
+        self.lives(&request, lives, self.attach, &mut |life| match log_ratio(life, &metric) {
             Some(ratio) => ratios.push(ratio),
             None => failure = life.sides.iter().find_map(|side| side.end.error.clone()),
         })?;
         Ok((ratios, failure))
     }
 
+    /// Makes so many lives that count, of at most those that are asked for.
     fn lives(
-        &mut self,
-        (base, other): (usize, usize),
+        &self,
+        request: &Duel,
         lives: u32,
         attach: &dyn Attach,
         see: &mut dyn FnMut(&Life),
     ) -> Result<(), Error> {
-        let request = self.duel_of(base, other, lives * 2)?;
         let mut valid = 0;
         let mut done = |life: Life| {
             valid += u32::from(life.is_valid());
             see(&life);
             if valid >= lives { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        duel(self.home, &request, attach, self.observer, self.stop, &mut done)
+        duel(self.home, request, attach, self.observer, self.stop, &mut done)
     }
 
     fn duel_of(&self, base: usize, other: usize, lives: u32) -> Result<Duel, Error> {

@@ -19,7 +19,7 @@ const PERIOD: Duration = Duration::from_millis(10);
 /// Unwinding the stack of each wait costs much more than the rest: callers are looked at for so long.
 const CALLERS_FOR: Duration = Duration::from_millis(1500);
 
-/// Watches the locks of a run.
+/// Watches the locks of a run, level by level; those of a run in slices, between which its server has nothing to do, as one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LockWatch;
 
@@ -125,7 +125,9 @@ impl Hook for Watching {
     fn event(&mut self, event: &load::Event<'_>) {
         match event {
             load::Event::StepStarted { step, .. } => {
-                self.end();
+                if !self.context.is_sliced {
+                    self.end();
+                }
                 self.sessions = step.sessions;
                 if step.warmup.is_zero() {
                     self.begin();
@@ -133,8 +135,11 @@ impl Hook for Watching {
             }
             // Second 0 is the last one of the warm-up: what follows is measured.
             load::Event::Interval { interval, .. } if interval.second >= 0 => self.begin(),
-            load::Event::StepEnded { .. } => self.end(),
-            load::Event::Connected { .. } | load::Event::Interval { .. } | load::Event::Warning(_) => {}
+            load::Event::StepEnded { .. } if !self.context.is_sliced => self.end(),
+            load::Event::StepEnded { .. }
+            | load::Event::Connected { .. }
+            | load::Event::Interval { .. }
+            | load::Event::Warning(_) => {}
         }
     }
 

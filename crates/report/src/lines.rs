@@ -159,7 +159,7 @@ pub(crate) fn json_of_run(run: &RunView) -> Option<Value> {
             let held: Vec<Option<bool>> =
                 search.tried().iter().map(|probe| search.held(probe, at, line.allowed)).collect();
             json!({
-                "promise": line.promise, "line_tps": line.line_tps, "low": line.low, "high": line.high,
+                "promise": line.promise, "line_tps": line.line_tps, "middle_tps": line.middle_tps, "low": line.low, "high": line.high,
                 "ended_by": line.ended_by, "confirmation": line.hold, "held": held, "warnings": line.warnings,
             })
         })

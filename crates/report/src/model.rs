@@ -359,8 +359,13 @@ impl StudyReport {
 
     /// The median of a metric, or of the line under a promise, over the counted runs of a point.
     pub fn estimate(&self, point: &Point, metric: &str) -> Option<Estimate> {
-        let values: Vec<f64> = self.samples(point, metric).iter().map(|sample| sample.value).collect();
-        Estimate::of(&values)
+        let value = |run: &RunView, step: &StepFigures| match metric {
+            // What was held, and not what lines are compared by.
+            line if is_line(line) => line_of(run, line)?.line_tps,
+            _ => Some(sample(run, step, metric)?.value),
+        };
+        let values: Option<Vec<f64>> = self.counted(point).map(|(run, step)| value(run, step)).collect();
+        Estimate::of(&values.unwrap_or_default())
     }
 
     /// Why a point with runs that count has no value of a metric: too few transactions in some of them.
@@ -446,7 +451,7 @@ impl StudyReport {
 
 fn sample(run: &RunView, step: &StepFigures, metric: &str) -> Option<stats::Sample> {
     let value = match metric {
-        line if is_line(line) => line_of(run, line).and_then(|line| line.line_tps),
+        line if is_line(line) => line_of(run, line).and_then(|line| line.middle_tps.or(line.line_tps)),
         CPU_PER_TRANSACTION => crate::derived::per_transaction_of(run, step.sessions, "server_cpu"),
         _ => step.metric(metric),
     };

@@ -44,6 +44,8 @@ fn line(promise: &str, limit_ms: f64, line_tps: Option<f64>) -> Line {
         allowed: 0.01,
         limit_ms: Some(limit_ms),
         line_tps,
+        // Held a little below it.
+        middle_tps: line_tps.map(|line_tps| 1.02 * line_tps),
         low: line_tps.map(|tps| 0.97 * tps),
         high: line_tps.map(|tps| 1.04 * tps),
         ended_by: "promise".to_owned(),

@@ -107,6 +107,10 @@ pub struct Line {
     pub limit_ms: Option<f64>,
     /// The highest rate that keeps it; `None` where no rate is known that does.
     pub line_tps: Option<f64>,
+    /// The middle of what all probes, the holds included, say of where it lies: what lines are compared by. `None` where they say
+    /// too little, and in files of earlier versions.
+    #[serde(default)]
+    pub middle_tps: Option<f64>,
     /// 95 % interval.
     pub low: Option<f64>,
     /// See `low`.

@@ -46,6 +46,9 @@ pub struct Why {
 
 /// Names of figures that are a session's time.
 const SESSION: &str = "session_";
+/// Of those, its time at all locks, and at one of them.
+const AT_LOCKS: &str = "session_at_locks_us_per_transaction";
+const AT_LOCK: &str = "session_at_lock/";
 
 /// By figure: of each life, that of the build before and that of the guilty one.
 #[derive(Debug, Default)]
@@ -59,6 +62,29 @@ impl Figures {
         }
     }
 
+    /// The same of lives in which locks were looked at: the time at each.
+    pub(super) fn add_locks(&mut self, life: &Life) {
+        if let ([one, other], true) = (&life.sides[..], life.is_valid()) {
+            self.add_waits(waits(one), waits(other));
+        }
+    }
+
+    fn add_waits(&mut self, mut before: BTreeMap<String, f64>, mut after: BTreeMap<String, f64>) {
+        // A lock that is never waited for is in no table.
+        let all: Vec<String> = before.keys().chain(after.keys()).cloned().collect();
+        for lock in all {
+            before.entry(lock.clone()).or_default();
+            after.entry(lock).or_default();
+        }
+        self.add_costs(&before, &after);
+    }
+
+    /// Whether sessions of the guilty build spend more time at locks.
+    pub(super) fn are_longer_at_locks(&self) -> bool {
+        let is_more = |why: &Why| why.what == AT_LOCKS && why.more_us.is_some_and(|more| more.low > 0.0);
+        self.why().iter().any(is_more)
+    }
+
     fn add_costs(&mut self, one: &BTreeMap<String, f64>, other: &BTreeMap<String, f64>) {
         for (name, before) in one {
             if let Some(after) = other.get(name) {
@@ -68,7 +94,7 @@ impl Figures {
     }
 
     /// What differs. Where sessions spend more time comes first, most of it before all: that is what a transaction is
-    /// longer by. The other figures follow by how much they differ beyond their own uncertainty.
+    /// longer by; at which locks next. The other figures follow by how much they differ beyond their own uncertainty.
     pub(super) fn why(&self) -> Vec<Why> {
         let of = |(what, lives): (&String, &Vec<[f64; 2]>)| -> Option<Why> {
             let logs: Option<Vec<f64>> = lives
@@ -83,7 +109,8 @@ impl Figures {
         let (mut times, mut others): (Vec<Why>, Vec<Why>) =
             self.0.iter().filter_map(of).partition(|why| why.more_us.is_some_and(|more| more.low > 0.0));
         let more_us = |why: &Why| why.more_us.map_or(0.0, |more| more.value);
-        times.sort_by(|a, b| more_us(b).total_cmp(&more_us(a)));
+        let is_one_lock = |why: &Why| why.what.starts_with(AT_LOCK);
+        times.sort_by(|a, b| is_one_lock(a).cmp(&is_one_lock(b)).then(more_us(b).total_cmp(&more_us(a))));
         let clearness = |why: &Why| {
             let log = |span: Span| Span { value: span.value.ln(), low: span.low.ln(), high: span.high.ln() };
             why.ratio.map_or(f64::NEG_INFINITY, |ratio| log(ratio).clearness())
@@ -112,6 +139,30 @@ fn costs(side: &SideLife) -> BTreeMap<String, f64> {
     costs
 }
 
+/// What a transaction waits at each lock, in microseconds. Waits of warm-ups are among them, and so are their transactions;
+/// those of slices that do not count are taken out in proportion.
+fn waits(side: &SideLife) -> BTreeMap<String, f64> {
+    let slices = side.end.duel.iter().flat_map(|duel| &duel.slices);
+    let (all, counted) =
+        slices.fold((0, 0), |(all, counted), slice| (all + 1, counted + u32::from(slice.is_counted)));
+    let committed = side.end.steps.first().map_or(0, |step| step.outcomes_whole.committed);
+    if committed == 0 {
+        return BTreeMap::new();
+    }
+    waits_of(&side.end.hot_locks, f64::from(counted) / f64::from(all.max(1)) / committed as f64)
+}
+
+/// `share` of the waits at each lock.
+fn waits_of(locks: &[store::HotLock], share: f64) -> BTreeMap<String, f64> {
+    let mut waits = BTreeMap::new();
+    // A look of perf is a short one, for who waits.
+    for lock in locks.iter().filter(|lock| lock.source != store::LockSource::Perf) {
+        *waits.entry(format!("{AT_LOCK}{}_us_per_transaction", lock.lock)).or_default() +=
+            1e6 * lock.wait_total_s * share;
+    }
+    waits
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +189,38 @@ mod tests {
         assert_eq!(why[2].what, "server_cpu_us_per_transaction");
         let ratio = why[2].ratio.unwrap();
         assert!(ratio.low > 1.0 && ratio.high < 1.02 && why[2].more_us.is_none(), "{why:?}");
+    }
+
+    #[test]
+    fn locks_by_name_follow_the_time_at_all_of_them() {
+        let lock = |lock: &str, source, wait_total_s| store::HotLock {
+            sessions: 8,
+            source,
+            lock: lock.to_owned(),
+            caller: String::new(),
+            count: None,
+            wait_total_s,
+            wait_interval_s: None,
+            observed_s: 12.0,
+        };
+        let waits = |trx_s: f64| {
+            let (schema, perf) = (store::LockSource::PerformanceSchema, store::LockSource::Perf);
+            let mut locks = vec![lock("log", schema, 0.12), lock("trx", perf, 99.0)];
+            locks.extend((trx_s > 0.0).then(|| lock("trx", schema, trx_s)));
+            waits_of(&locks, 1e-3)
+        };
+        let mut figures = Figures::default();
+        for k in 0..4 {
+            let k = f64::from(k);
+            let all = |us: f64| BTreeMap::from([(AT_LOCKS.to_owned(), us)]);
+            figures.add_costs(&all(10.0), &all(15.0 + 0.1 * k));
+            assert_eq!(figures.are_longer_at_locks(), k > 0.0, "one life tells nothing");
+            figures.add_waits(waits(0.0), waits(1.2 + 0.01 * k));
+        }
+        let why = figures.why();
+        assert_eq!(why[0].what, AT_LOCKS, "{why:?}");
+        assert_eq!(why[1].what, "session_at_lock/trx_us_per_transaction");
+        assert!((why[1].more_us.unwrap().value - 1215.0).abs() < 1e-6, "{why:?}");
     }
 
     #[test]

@@ -282,6 +282,7 @@ impl Seeking<'_> {
         warnings.extend(self.sunk(at, promise, answer, &tried));
         Line {
             line_tps: answer.line,
+            middle_tps: answer.middle,
             low: answer.low,
             high: answer.high,
             ended_by: ended_by.word().to_owned(),
@@ -516,7 +517,14 @@ mod tests {
                 LineProbe { broken: vec![None], took_s: 20.0, ..probe(Purpose::Hold, 10_000.0, 2, 0) };
             let seeking = Seeking { asked: &asked, climb, probes };
             let rates: Vec<Rate<'_>> = seeking.probes.iter().map(|probe| seeking.rate(probe)).collect();
-            let found = Answer { line: Some(5500.0), low: None, high: None, hold: None, end: End::Found };
+            let found = Answer {
+                line: Some(5500.0),
+                middle: None,
+                low: None,
+                high: None,
+                hold: None,
+                end: End::Found,
+            };
             seeking.ended_by(0, found, &rates)
         };
         assert_eq!(ended_by(16), EndedBy::Server);

@@ -33,7 +33,7 @@ use crate::subject::Subject;
 pub use self::asked::{Asked, SESSIONS_MAX};
 pub use self::found::{EndedBy, Found};
 pub use self::promise::Promise;
-pub(crate) use self::seek::{LineOrder, Sought, goes_on, seek};
+pub(crate) use self::seek::{Earlier, LineOrder, Sought, goes_on, seek};
 
 /// What `line` is asked for.
 #[derive(Debug, Clone)]
@@ -136,7 +136,7 @@ impl Search<'_> {
             fingerprint: self.fingerprint(),
             command: &self.request.command,
             is_new,
-            start_tps: None,
+            earlier: None,
             seed: self.request.on.seed,
         }
     }

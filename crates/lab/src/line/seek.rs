@@ -31,9 +31,19 @@ pub(crate) struct LineOrder<'a> {
     pub(crate) command: &'a str,
     /// Begin anew although there is an unfinished one.
     pub(crate) is_new: bool,
-    /// The first rate to try, where earlier searches say where the line may be.
-    pub(crate) start_tps: Option<f64>,
+    /// What searches of earlier lives found, where there were some.
+    pub(crate) earlier: Option<Earlier>,
     pub(crate) seed: u64,
+}
+
+/// What is known of a cell by searches of its earlier lives: where the next one begins, which so has most of its time for
+/// rates near the line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Earlier {
+    /// Transactions per second that the first promise's line had; the middle of several.
+    pub(crate) line_tps: f64,
+    /// Sessions at the peak of the closed loop.
+    pub(crate) peak_sessions: u32,
 }
 
 /// What a search came to on this server.
@@ -148,7 +158,7 @@ pub(crate) fn seek(
     let mut on = Searching { order, base, server, clients, around, result, ran, rank: None };
     let mut seeking = on.climbed(&mut book, recording)?;
     let promises = seeking.searched();
-    let mut search = begun(&seeking, &promises, order.start_tps);
+    let mut search = begun(&seeking, &promises, order.earlier);
     while let Next::Probe { rate, seconds, focus, purpose } = search.next() {
         on.take_turn();
         let (rate, seconds) = on.at_the_same_depth(&search, (rate, seconds, focus, purpose));
@@ -318,16 +328,21 @@ impl<'a> Searching<'a, '_> {
         Ok(seeking)
     }
 
-    /// Session counts 1, 2, 4 .. in a closed loop, until more of them are no faster.
+    /// Session counts 1, 2, 4 .. in a closed loop, until more of them are no faster; only that of the peak, where earlier lives
+    /// had one. All promises had a line there, so that one session breaks none.
     fn climb(&mut self, recording: &mut Recording<'_>) -> Result<LineProbe, Error> {
         let asked = self.order.asked;
         let mut peak: Option<LineProbe> = None;
-        let mut broken = Vec::new();
+        let mut broken = vec![None; asked.promises.len()];
         let mut seen = vec![0; asked.promises.len()];
         let (mut best, mut since, mut took_s) = (0.0f64, 0, 0.0);
         let length = asked.climb_level();
-        let mut sessions = 1;
-        while sessions <= asked.sessions_max && since < 2 {
+        let (first, last) = match self.order.earlier {
+            Some(Earlier { peak_sessions, .. }) => (peak_sessions, peak_sessions),
+            None => (1, asked.sessions_max),
+        };
+        let mut sessions = first;
+        while sessions <= last && since < 2 {
             let wanted = Wanted {
                 pacing: Pacing::Closed,
                 sessions,
@@ -398,9 +413,10 @@ impl<'a> Searching<'a, '_> {
 }
 
 /// The search after the probes that there are.
-fn begun(seeking: &Seeking<'_>, promises: &[Promise], start_tps: Option<f64>) -> Search {
+fn begun(seeking: &Seeking<'_>, promises: &[Promise], earlier: Option<Earlier>) -> Search {
     let lost = seeking.probes.iter().filter(|probe| probe.error.is_some());
     let spent_s = seeking.climb.took_s + lost.map(|probe| probe.took_s).sum::<f64>();
     let probes = seeking.probes.iter().filter_map(found::searched).collect();
+    let start_tps = earlier.map(|earlier| earlier.line_tps);
     Search::new(seeking.asked.rules(promises, seeking.climb.rate, start_tps), probes, spent_s)
 }

@@ -15,7 +15,7 @@ use crate::duel::{self, room};
 use crate::error::Error;
 use crate::intervene::Phases;
 use crate::intervene::timed::Moment;
-use crate::line::{LineOrder, goes_on};
+use crate::line::{Earlier, LineOrder, goes_on};
 use crate::make::{Making, make, make_life, make_together};
 use crate::observe::{Event, RunLabel};
 use crate::plan::{Cell, Plan, PlannedRun};
@@ -282,7 +282,7 @@ impl Work<'_> {
         let log_file =
             format!("logs/{}-{}-run{}-{attempt}.log", self.request.study.name, self.id.0, planned.index + 1);
         let line = match self.line_order(planned) {
-            Some(line) => Some(LineOrder { start_tps: self.earlier_line(planned)?, ..line }),
+            Some(line) => Some(LineOrder { earlier: self.earlier(planned)?, ..line }),
             None => None,
         };
         let timed = self.body.timed.iter().map(|timed| Moment::of(timed, subject.flavor()));
@@ -346,7 +346,7 @@ impl Work<'_> {
             fingerprint: self.search_of(planned),
             command: &self.request.command,
             is_new: false,
-            start_tps: None,
+            earlier: None,
             seed: planned.seed,
         })
     }
@@ -356,16 +356,22 @@ impl Work<'_> {
         format!("study {} seed {} run {}", self.id.0, self.plan.seed, planned.index)
     }
 
-    /// The line that earlier lives of the same cell had: a search that begins there has most of its time for rates near it.
-    fn earlier_line(&self, planned: &PlannedRun) -> Result<Option<f64>, Error> {
+    /// What the searches of earlier lives of the same cell found; `None` where there are none, or a promise had no line.
+    fn earlier(&self, planned: &PlannedRun) -> Result<Option<Earlier>, Error> {
         let store = Store::open(&self.request.results)?;
         let is_earlier = |run: &&PlannedRun| run.cell == planned.cell && run.block < planned.block;
-        let mut lines = Vec::new();
+        let (mut lines_tps, mut peak_sessions) = (Vec::new(), None);
         for run in self.plan.runs.iter().filter(is_earlier) {
-            let found = store.last_line(&self.search_of(run))?.and_then(|search| search.found);
-            lines.extend(found.and_then(|found| found.lines.first()?.line_tps));
+            let Some(search) = store.last_line(&self.search_of(run))?.filter(|search| search.is_over) else {
+                continue;
+            };
+            let found: Option<Vec<f64>> =
+                search.found.iter().flat_map(|found| &found.lines).map(|line| line.line_tps).collect();
+            lines_tps.extend(found.and_then(|lines_tps| lines_tps.first().copied()));
+            peak_sessions = search.climb().map(|climb| climb.sessions).or(peak_sessions);
         }
-        Ok(stats::describe::median(&lines))
+        let line_tps = stats::describe::median(&lines_tps);
+        Ok(line_tps.zip(peak_sessions).map(|(line_tps, peak_sessions)| Earlier { line_tps, peak_sessions }))
     }
 
     fn start_of(&self, planned: &PlannedRun, purpose: Purpose) -> RunStart {

@@ -114,6 +114,7 @@ fn add_line(store: &mut Store) {
         allowed: 0.01,
         limit_ms: Some(20.0),
         line_tps: Some(1000.0),
+        middle_tps: Some(1010.0),
         low: Some(970.0),
         high: Some(1040.0),
         ended_by: "promise".to_owned(),

@@ -80,8 +80,10 @@ pub struct Hold {
 pub struct Answer {
     /// The highest rate that keeps the promise, as far as it could be told; `None` where no rate is known to.
     pub line: Option<f64>,
-    /// 95 % interval of where the share of broken promises is the allowed one; its ends are `None` where nothing bounds
-    /// them.
+    /// As likely above as below where the share of broken promises is the allowed one, by all probes, the holds included;
+    /// `None` where no fit could be made.
+    pub middle: Option<f64>,
+    /// 95 % interval of the same; its ends are `None` where nothing bounds them.
     pub low: Option<f64>,
     /// See `low`.
     pub high: Option<f64>,
@@ -246,7 +248,7 @@ impl Search {
     fn answer(&self, index: usize) -> Answer {
         let hold = self.last_hold(index);
         let bracket = self.bracket_of(index);
-        let nothing = Answer { line: None, low: None, high: None, hold, end: End::Floor };
+        let nothing = Answer { line: None, middle: None, low: None, high: None, hold, end: End::Floor };
         match self.state(index) {
             State::Floor => Answer { high: bracket.broken.map(f64::exp), ..nothing },
             State::Ceiling => {
@@ -258,7 +260,7 @@ impl Search {
                 Answer { line: low, low, high, end: End::Budget, ..nothing }
             }
             State::Fitted(fit) => {
-                let Interval { low, high, .. } = fit.interval();
+                let Interval { low, middle, high } = fit.interval();
                 let line = match hold {
                     Some(hold) if hold.is_kept => hold.rate,
                     _ => self.line(&fit),
@@ -268,7 +270,7 @@ impl Search {
                 // What the hold adds may widen the interval a little again.
                 let is_found = fit.half_width() <= FOUND * self.rules.precision;
                 let end = if is_found { End::Found } else { End::Budget };
-                Answer { line: Some(line), low: Some(low.min(line)), high, hold, end }
+                Answer { line: Some(line), middle: Some(middle), low: Some(low.min(line)), high, hold, end }
             }
         }
     }
