@@ -80,8 +80,8 @@ pub struct Hold {
 pub struct Answer {
     /// The highest rate that keeps the promise, as far as it could be told; `None` where no rate is known to.
     pub line: Option<f64>,
-    /// As likely above as below where the share of broken promises is the allowed one, by all probes, the holds included;
-    /// `None` where no fit could be made.
+    /// The middle of what all probes, the holds included, say of where the share of broken promises is the allowed one; `None`
+    /// where no fit could be made.
     pub middle: Option<f64>,
     /// 95 % interval of the same; its ends are `None` where nothing bounds them.
     pub low: Option<f64>,
