@@ -418,11 +418,10 @@ impl Search<'_> {
     }
 
     /// Log-ratios of the metric, `other` over `base`, of lives that count; and the last reason of one that does not.
-    fn duel(&mut self, base: usize, other: usize, lives: u32) -> Result<(Vec<f64>, Option<String>), Error> {
-        let metric = self.request.metric.clone();
+    fn duel(&self, base: usize, other: usize, lives: u32) -> Result<(Vec<f64>, Option<String>), Error> {
         let (mut ratios, mut failure) = (Vec::new(), None);
         let request = self.duel_of(base, other, 2 * lives)?;
-        self.lives(&request, lives, self.attach, &mut |life| match log_ratio(life, &metric) {
+        self.lives(&request, lives, self.attach, &mut |life| match log_ratio(life, &self.request.metric) {
             Some(ratio) => ratios.push(ratio),
             None => failure = life.sides.iter().find_map(|side| side.end.error.clone()),
         })?;

@@ -358,16 +358,15 @@ impl Work<'_> {
 
     /// What the searches of earlier lives of the same cell found; `None` where there are none, or a promise had no line.
     fn earlier(&self, planned: &PlannedRun) -> Result<Option<Earlier>, Error> {
-        let store = Store::open(&self.request.results)?;
+        let searches = Store::open(&self.request.results)?.line_searches()?;
         let is_earlier = |run: &&PlannedRun| run.cell == planned.cell && run.block < planned.block;
+        let names: BTreeSet<String> =
+            self.plan.runs.iter().filter(is_earlier).map(|run| self.search_of(run)).collect();
         let (mut lines_tps, mut peak_sessions) = (Vec::new(), None);
-        for run in self.plan.runs.iter().filter(is_earlier) {
-            let Some(search) = store.last_line(&self.search_of(run))?.filter(|search| search.is_over) else {
-                continue;
-            };
-            let found: Option<Vec<f64>> =
-                search.found.iter().flat_map(|found| &found.lines).map(|line| line.line_tps).collect();
-            lines_tps.extend(found.and_then(|lines_tps| lines_tps.first().copied()));
+        for search in searches.iter().filter(|search| names.contains(&search.start.fingerprint)) {
+            let Some(found) = &search.found else { continue };
+            let all: Option<Vec<f64>> = found.lines.iter().map(|line| line.line_tps).collect();
+            lines_tps.extend(all.and_then(|lines_tps| lines_tps.first().copied()));
             peak_sessions = search.climb().map(|climb| climb.sessions).or(peak_sessions);
         }
         let line_tps = stats::describe::median(&lines_tps);
