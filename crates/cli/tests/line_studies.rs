@@ -184,6 +184,28 @@ fn a_search_that_was_killed_goes_on_after_its_last_probe() {
 }
 
 #[test]
+fn the_search_of_a_later_block_begins_at_the_line_of_the_first() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("results").display().to_string();
+    let axes = "[axes]\nserver = \"mariadb\"\nworkload = \"oltp_point_select\"\n";
+    let path = study(dir.path(), &format!("{axes}{}", SHORT.replace("blocks = 1\n", "blocks = 2\n")));
+    run(&["run", &path, "--results", &results]).expect(0, &[]);
+    let all = store::Store::open_read_only(Path::new(&results)).unwrap().line_searches().unwrap();
+    let [first, second] = &all[..] else { panic!("{} searches", all.len()) };
+    let line_tps = first.found.as_ref().unwrap().lines[0].line_tps.expect("a server that answers has a line");
+    let begun_tps = second.probes[1].rate;
+    assert!((begun_tps / line_tps - 1.0).abs() < 0.001, "{begun_tps} after {line_tps}");
+    // It climbs at the sessions of the first one's peak alone.
+    let (whole, one_level) = (&first.probes[0], &second.probes[0]);
+    assert_eq!((whole.purpose.as_str(), one_level.purpose.as_str()), ("climb", "climb"));
+    assert_eq!(one_level.sessions, whole.sessions);
+    assert!(one_level.took_s < whole.took_s / 2.0, "{} s after {} s", one_level.took_s, whole.took_s);
+}
+
+#[test]
 fn a_server_that_dies_under_the_search_gets_another_life_and_its_death_is_told() {
     if !servers_are_there() {
         return;
