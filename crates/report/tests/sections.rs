@@ -388,7 +388,14 @@ fn figures_of_sections_are_in_json() {
     assert!(pair["change"]["low"].is_number() && pair["change"]["high"].is_number(), "{pair}");
     near(&pair["server_cpu_before"], 412.0);
     let levels = sections["levels"]["levels"][0]["rows"].as_array().expect("rows");
-    near(&levels.last().expect("a speed-up")["mariadb@11.4.5, all cpus"], 1.5);
+    let of_row = |name: &str| {
+        let row =
+            levels.iter().find(|row| row["of"] == name).unwrap_or_else(|| panic!("{name} in {levels:?}"));
+        row["mariadb@11.4.5, all cpus"].clone()
+    };
+    near(&of_row("speed-up"), 1.5);
+    let (speed_up, span) = (of_row("speed-up").as_f64(), of_row("speed-up, interval"));
+    assert!(span["low"].as_f64() < speed_up && speed_up < span["high"].as_f64(), "{speed_up:?} in {span}");
     near(&sections["stability"]["seconds"][0]["rows"][0]["avg_tps"], 200.0);
     assert!(sections["gates"]["gates"][0]["rows"][0]["held"].is_number(), "{}", sections["gates"]);
     near(&cell["per_transaction"]["server_cpu"]["median"], 412.0);

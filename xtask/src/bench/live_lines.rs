@@ -8,8 +8,8 @@
 //!
 //! What is planted is cpu, so pairs only read, and 90 % of their transactions are promised: on this machine most of the latest
 //! one in a hundred are late by a burst that has nothing to do with the rate, and half a minute near a line knows it to 10 to
-//! 15 %. `benches/live-lines.jsonl` keeps pairs made before that was known (another workload, promise or budget); they are
-//! not judged.
+//! 15 %. `benches/live-lines.jsonl` keeps pairs made before that was known (another workload, promise or budget), and
+//! before servers had cpus of their own and probes were made in turns; they are not judged.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,6 +28,8 @@ use super::{duels, told, whole_study};
 /// What is promised by whom.
 const REPEATED: (&str, &str) = (duels::WORKLOAD, "p99 < 20ms");
 const COMPARED: (&str, &str) = ("oltp_read_only", "p90 < 20ms");
+/// Of the servers of pairs; the client has the others, so that what is planted is not diluted by its cpu time.
+const CPUS: &str = "half";
 /// Of each server.
 const REPEATS: usize = 5;
 const STUDIES: usize = 6;
@@ -57,7 +59,7 @@ impl Kind {
 
     /// Of each search, in seconds.
     fn budget_s(self) -> u32 {
-        if self == Kind::Repeats { 300 } else { 60 }
+        if self == Kind::Repeats { 300 } else { 40 }
     }
 
     fn promised(self) -> (&'static str, &'static str) {
@@ -85,6 +87,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
             line["kind"] == kind.name()
                 && (&line["workload"], &line["promise"], &line["budget_s"])
                     == (&workload.into(), &promise.into(), &kind.budget_s().into())
+                && (kind == Kind::Repeats || line["cpus"] == CPUS)
         };
         Ok(lines(&file)?.into_iter().filter(is_asked).collect())
     };
@@ -131,17 +134,18 @@ fn repeat(home: &Home, server: &str) -> Result<Value> {
     }))
 }
 
-/// Two of one server, in duels: five lives with a search of a minute on each side.
+/// Two of one server, in duels: five lives with a search of 40 s on each side.
 fn pair(home: &Home, server: &str, cpu_us: Option<u32>) -> Result<Value> {
     let kind = if cpu_us.is_some() { Kind::Slower } else { Kind::Twins };
     let budget_s = kind.budget_s();
     let load =
         format!("[load]\npairing = \"duel\"\nblocks = 5\n[line]\nbudget = \"{budget_s}s\"\nhold = \"5s\"\n");
+    let cpus = format!("cpus = \"{CPUS}\"\n");
     let (workload, promise) = COMPARED;
     let folder = tempfile::tempdir()?;
     let (axes, axis, base) = match cpu_us {
         None => (
-            format!("server = [\"{server}\", {{ server = \"{server}\", label = \"twin\" }}]"),
+            format!("{cpus}server = [\"{server}\", {{ server = \"{server}\", label = \"twin\" }}]"),
             "server",
             server,
         ),
@@ -157,7 +161,7 @@ fn pair(home: &Home, server: &str, cpu_us: Option<u32>) -> Result<Value> {
                 .collect();
             let (preload, set) = (library.display().to_string(), set.join(", "));
             let slow = format!("{{ name = \"slower\", preload = {preload:?}, set = {{ {set} }} }}");
-            (format!("server = \"{server}\"\nenv = [\"none\", {slow}]"), "env", "none")
+            (format!("{cpus}server = \"{server}\"\nenv = [\"none\", {slow}]"), "env", "none")
         }
     };
     let compare = format!("[compare]\naxis = \"{axis}\"\nbase = \"{base}\"\nmetrics = [\"{promise}\"]\n");
@@ -180,7 +184,8 @@ fn pair(home: &Home, server: &str, cpu_us: Option<u32>) -> Result<Value> {
         .collect();
     let started_at_ms = study.runs.first().map(|run| run.head.start.started_at_ms);
     Ok(json!({
-        "kind": kind.name(), "budget_s": budget_s, "workload": workload, "server": server, "promise": promise, "cpu_us": cpu_us, "n": result.n,
+        "kind": kind.name(), "budget_s": budget_s, "cpus": CPUS, "workload": workload, "server": server,
+        "promise": promise, "cpu_us": cpu_us, "n": result.n,
         "started_at_ms": started_at_ms, "ratio": result.ratio, "low": result.low, "high": result.high,
         "verdict": result.verdict.word(), "searches": searches,
     }))
@@ -188,7 +193,7 @@ fn pair(home: &Home, server: &str, cpu_us: Option<u32>) -> Result<Value> {
 
 /// What an answer of the server costs it of the cpu, as it is, and of that the tenth, in whole microseconds.
 fn cpu_us(home: &Home, server: &str) -> Result<u32> {
-    let axes = format!("server = \"{server}\"\nsessions = {}", duels::SESSIONS);
+    let axes = format!("cpus = \"{CPUS}\"\nserver = \"{server}\"\nsessions = {}", duels::SESSIONS);
     let study = made(home, &axes, COMPARED, "[load]\nblocks = 1\nwarmup = \"2s\"\nduration = \"10s\"\n", "")?;
     let point = study.points.first().context("the study left no cell")?;
     let per_transaction = study.samples(point, "cpu_us_per_transaction").first().map(|sample| sample.value);

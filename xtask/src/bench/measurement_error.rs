@@ -117,7 +117,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
 }
 
 /// Keeps all processors from sleeping for as long as the answer lives.
-fn keep_awake() -> Result<File> {
+pub(super) fn keep_awake() -> Result<File> {
     let path = "/dev/cpu_dma_latency";
     let hold = || -> std::io::Result<File> {
         let mut file = File::options().write(true).open(path)?;

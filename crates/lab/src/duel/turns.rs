@@ -1,5 +1,6 @@
 //! Who is loaded when, while the servers of a duel are alive at the same time: one holds the turn, the others wait.
 
+use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,9 +56,19 @@ struct State {
     /// How long slices may still wait for a quiet machine, all together.
     patience: Duration,
     sides: Vec<Side>,
-    /// Of searches for load lines: the round, whose line it is about, and the fraction of the own estimate that its first
-    /// side tried.
-    depth: Option<(usize, usize, f64)>,
+    /// Of searches for load lines: what the last side that chose for itself tries.
+    depth: Option<Depth>,
+}
+
+/// A probe near a load line.
+struct Depth {
+    side: usize,
+    /// Rounds in which it has its turns.
+    rounds: Range<usize>,
+    /// Whose line it is about.
+    line: usize,
+    /// The fraction of its own estimate of that line.
+    fraction: f64,
 }
 
 #[derive(Default)]
@@ -225,15 +236,18 @@ impl Seat<'_> {
         crowd::counted(&state.shares(), self.side, self.turns.wanted)
     }
 
-    /// At which fraction of its own estimate this side is to try a rate: that of the first side of the round, where it was
-    /// about the same line.
-    pub(crate) fn depth(&self, line: usize, own: f64) -> f64 {
+    /// At which fraction of its own estimate of a line this side is to try a rate, in so many turns from this one on: where
+    /// another side tries one of the same line in this round, at that one's.
+    pub(crate) fn depth(&self, line: usize, own: f64, turns: u32) -> f64 {
         let mut state = self.turns.lock();
         let round = state.at / state.sides.len().max(1);
-        match state.depth {
-            Some((of, about, depth)) if (of, about) == (round, line) => depth,
+        match &state.depth {
+            Some(known) if known.side != self.side && known.rounds.contains(&round) && known.line == line => {
+                known.fraction
+            }
             _ => {
-                state.depth = Some((round, line, own));
+                let rounds = round..round + turns as usize;
+                state.depth = Some(Depth { side: self.side, rounds, line, fraction: own });
                 own
             }
         }
@@ -342,21 +356,45 @@ mod tests {
         let never = || false;
         let (one, other) = (turns.seat(0), turns.seat(1));
         one.take(&never);
-        assert_eq!(one.depth(0, 0.98), 0.98);
+        assert_eq!(one.depth(0, 0.98, 1), 0.98);
         one.pass();
         other.take(&never);
-        assert_eq!((other.depth(0, 1.03), other.depth(1, 1.03)), (0.98, 1.03), "another line has its own");
+        assert_eq!(
+            (other.depth(0, 1.03, 1), other.depth(1, 1.03, 1)),
+            (0.98, 1.03),
+            "another line has its own"
+        );
         other.pass();
         other.take(&never);
-        assert_eq!(other.depth(0, 1.02), 1.02, "the next round begins");
+        assert_eq!(other.depth(0, 1.02, 1), 1.02, "the next round begins");
         other.pass();
         one.take(&never);
-        assert_eq!(one.depth(0, 0.97), 1.02);
+        assert_eq!(one.depth(0, 0.97, 1), 1.02);
         one.pass();
         one.rest();
         other.take(&never);
         other.pass();
         assert!(!other.is_alone(), "it has not failed");
+    }
+
+    #[test]
+    fn who_comes_later_joins_a_depth_that_is_tried_in_several_turns() {
+        let turns = Turns::in_order([0, 1].repeat(4), 2, 9);
+        let never = || false;
+        let (one, other) = (turns.seat(0), turns.seat(1));
+        let round = |of_one: Option<f64>, of_other: Option<f64>| {
+            let mut tried = Vec::new();
+            for (seat, own) in [(&one, of_one), (&other, of_other)] {
+                seat.take(&never);
+                tried.extend(own.map(|own| seat.depth(0, own, 3)));
+                seat.pass();
+            }
+            tried
+        };
+        assert_eq!(round(Some(0.98), None), [0.98]);
+        assert_eq!(round(None, Some(1.03)), [0.98], "the second of three turns");
+        assert_eq!(round(None, None), [0.0; 0]);
+        assert_eq!(round(Some(1.02), None), [1.02]);
     }
 
     #[test]

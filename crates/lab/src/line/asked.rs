@@ -34,6 +34,15 @@ pub const SESSIONS_MAX: u32 = 256;
 
 /// Before each probe; with a short budget a hundredth of it.
 const WARMUP_S: (f64, f64) = (0.5, 2.0);
+/// A probe near the line of a duel is made in turns of about so long. What one of two servers makes in 40 s over what the
+/// other makes in 40 s spreads here, in turns of 0.7, 2, 4 and 8 s, by 1.7, 2.1, 3.5 and 5.1 % (`benches/lives.jsonl.gz`);
+/// shorter ones would pay more for their warm-up.
+const TURN: Duration = Duration::from_secs(2);
+/// A turn is so many times the longest limit at least, and its warm-up one: a queue that keeps the promise has forgotten by
+/// then most of how it began.
+const TURN_LIMITS: u32 = 8;
+/// Before each turn, at least and, where the limits are long, at most as before a probe.
+const TURN_WARMUP_MIN: Duration = Duration::from_millis(250);
 /// Half of the interval that is good enough, relative to the rate.
 const PRECISION: f64 = 0.025;
 /// Each level of the climb; with a short budget a sixtieth of it. A quarter as long before it.
@@ -96,6 +105,22 @@ impl Asked {
         Duration::from_secs_f64((self.budget.as_secs_f64() / 100.0).clamp(WARMUP_S.0, WARMUP_S.1))
     }
 
+    /// In how many turns a side of a duel makes a probe near its line, the whole length of them, and the warm-up of each but
+    /// the first.
+    pub(super) fn turns(&self, length: Duration) -> (u32, Duration, Duration) {
+        let turn = TURN.max(self.limit() * TURN_LIMITS);
+        let warmup = self.limit().clamp(TURN_WARMUP_MIN, self.warmup());
+        match (length.as_secs_f64() / turn.as_secs_f64()) as u32 {
+            0 | 1 => (1, length, warmup),
+            turns => (turns, turn * turns, warmup),
+        }
+    }
+
+    /// The longest time that a promise gives to a transaction.
+    fn limit(&self) -> Duration {
+        self.promises.iter().filter_map(Promise::limit).max().unwrap_or(LIMIT_UNKNOWN)
+    }
+
     /// Each level of the climb.
     pub(super) fn climb_level(&self) -> Duration {
         Duration::from_secs_f64((self.budget.as_secs_f64() / 60.0).clamp(CLIMB_S.0, CLIMB_S.1))
@@ -119,8 +144,7 @@ impl Asked {
     /// So many as are busy when all transactions take as long as the longest limit lets them (Little's law), and half as
     /// many again: with all of them busy, whoever arrives breaks the promise wherever he waits.
     pub(super) fn sessions(&self, rate_tps: f64) -> u32 {
-        let limit = self.promises.iter().filter_map(Promise::limit).max().unwrap_or(LIMIT_UNKNOWN);
-        let needed = (HEADROOM * rate_tps * limit.as_secs_f64()).ceil();
+        let needed = (HEADROOM * rate_tps * self.limit().as_secs_f64()).ceil();
         (needed.min(f64::from(u32::MAX)) as u32).max(SESSIONS_MIN).min(self.sessions_max)
     }
 }
@@ -128,6 +152,21 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_probe_is_made_in_turns_that_are_long_beside_the_limit() {
+        let s = Duration::from_secs;
+        let of = |limit: &str, length| {
+            let promise = Promise::parse(&format!("p99 < {limit}")).unwrap();
+            Asked::new(vec![promise], Some(s(300)), None, 8).turns(length)
+        };
+        assert_eq!(of("20ms", s(8)), (4, s(8), Duration::from_millis(250)));
+        assert_eq!(of("20ms", Duration::from_millis(7500)), (3, s(6), Duration::from_millis(250)));
+        assert_eq!(of("20ms", s(3)), (1, s(3), Duration::from_millis(250)));
+        assert_eq!(of("500ms", s(8)), (2, s(8), Duration::from_millis(500)));
+        assert_eq!(of("1s", s(15)), (1, s(15), s(1)));
+        assert_eq!(of("10s", s(15)), (1, s(15), s(2)), "no longer than before a probe");
+    }
 
     #[test]
     fn a_longer_hold_gets_a_longer_budget_and_a_short_budget_a_shorter_hold() {

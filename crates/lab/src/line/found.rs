@@ -450,6 +450,8 @@ mod tests {
             sessions: 8,
             warmup: Duration::ZERO,
             length: Duration::ZERO,
+            parts: 1,
+            part_warmup: Duration::ZERO,
             purpose,
             seed: 0,
         };

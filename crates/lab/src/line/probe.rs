@@ -19,16 +19,30 @@ pub struct Wanted {
     pub warmup: Duration,
     /// Measured for so long, unless it is plain before on which side of the line it lies.
     pub length: Duration,
+    /// In so many parts; 1 is in one piece. In a duel the other sides have theirs in between.
+    pub parts: u32,
+    /// Before each part but the first, not counted.
+    pub part_warmup: Duration,
     pub purpose: Purpose,
     /// Of its arrivals and of what the sessions draw.
     pub seed: u64,
 }
 
 impl Wanted {
-    /// The level as the engine takes it.
+    /// The level as a whole.
     pub fn step(&self) -> Step {
         let Wanted { sessions, warmup, length, pacing, .. } = *self;
         Step { sessions, warmup, length: Length::Time(length), pacing }
+    }
+
+    /// The levels as the engine takes them: one for each part.
+    fn steps(&self) -> Vec<Step> {
+        let part = |at: u32| Step {
+            warmup: if at == 0 { self.warmup } else { self.part_warmup },
+            length: Length::Time(self.length / self.parts),
+            ..self.step()
+        };
+        (0..self.parts).map(part).collect()
     }
 }
 
@@ -40,7 +54,7 @@ pub struct Tried {
     pub seen: Vec<Seen>,
     /// More arrived than were served, beyond chance, and what waits is a part of the probe's time.
     pub is_overloaded: bool,
-    /// Connecting, drain and rest included.
+    /// Connecting, drain and rest included, and what `told` took.
     pub took: Duration,
 }
 
@@ -73,7 +87,7 @@ pub fn probe(
     let longest_s =
         promises.iter().filter_map(Promise::limit).map(|limit| limit.as_secs_f64()).fold(0.0, f64::max);
     let plan = LoadPlan {
-        steps: vec![wanted.step()],
+        steps: wanted.steps(),
         drain: Duration::from_secs_f64((DRAIN_LIMITS * longest_s).clamp(DRAIN_S.0, DRAIN_S.1)),
         seed: wanted.seed,
         raise_priority: true,
@@ -109,9 +123,10 @@ pub fn probe(
     if stop.is_requested() {
         return Err(Error::Interrupted);
     }
-    let Some(step) = result.steps.into_iter().next() else {
+    if result.steps.is_empty() {
         return Err(Error::Run("the load ended before its first step".into()));
-    };
+    }
+    let step = StepResult::merged(&result.steps);
     if let Some(reason) = &step.ended_by {
         return Err(Error::Server(reason.clone()));
     }
@@ -119,7 +134,8 @@ pub fn probe(
         seen.total = promise.of_step(&step);
     }
     let is_overloaded = falls_behind(&step);
-    if matches!(wanted.pacing, Pacing::Open { .. }) {
+    // After one in parts another side's is the rest.
+    if matches!(wanted.pacing, Pacing::Open { .. }) && wanted.parts == 1 {
         std::thread::sleep(REST);
     }
     Ok(Tried { step, ran, seen, is_overloaded, took: began.elapsed() })
@@ -135,6 +151,28 @@ fn falls_behind(step: &StepResult) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_parts_of_a_probe_are_as_long_as_it_is() {
+        let s = Duration::from_secs;
+        let of = |parts| {
+            let wanted = Wanted {
+                pacing: Pacing::Closed,
+                sessions: 4,
+                warmup: s(2),
+                length: s(8),
+                parts,
+                part_warmup: s(1),
+                purpose: Purpose::Refine,
+                seed: 0,
+            };
+            let times = wanted.steps().into_iter().map(|step| (step.warmup, step.length));
+            times.collect::<Vec<_>>()
+        };
+        assert_eq!(of(1), [(s(2), Length::Time(s(8)))]);
+        let later = (s(1), Length::Time(s(2)));
+        assert_eq!(of(4), [(s(2), Length::Time(s(2))), later, later, later]);
+    }
 
     #[test]
     fn a_backlog_beyond_chance_is_overload() {

@@ -160,12 +160,12 @@ pub(crate) fn seek(
     let promises = seeking.searched();
     let mut search = begun(&seeking, &promises, order.earlier);
     while let Next::Probe { rate, seconds, focus, purpose } = search.next() {
-        on.take_turn();
-        let (rate, seconds) = on.at_the_same_depth(&search, (rate, seconds, focus, purpose));
+        take_turn(around);
+        let rate = on.at_the_same_depth(&search, (rate, seconds, focus, purpose));
         let wanted = on.wanted(rate, Duration::from_secs_f64(seconds), purpose, book.seed, book.count);
         let began = Instant::now();
         let tried = on.probe(&promises, wanted, recording);
-        on.pass_turn(recording);
+        pass_turn((around, server), recording);
         let kept = match &tried {
             Ok((tried, steps)) => {
                 let seen = (tried, steps.first());
@@ -217,44 +217,32 @@ pub(crate) fn seek(
 impl<'a> Searching<'a, '_> {
     fn wanted(&self, rate: f64, length: Duration, purpose: Purpose, seed: u64, number: usize) -> Wanted {
         let asked = self.order.asked;
+        let is_in_turns = self.around.seat.is_some() && purpose == Purpose::Refine;
+        let (parts, length, part_warmup) =
+            if is_in_turns { asked.turns(length) } else { (1, length, Duration::ZERO) };
         Wanted {
             pacing: Pacing::Open { rate_tps: rate, arrivals: Arrivals::Poisson },
             // Each client has at least one.
             sessions: asked.sessions(rate).max(self.clients.as_ref().map_or(1, |clients| clients.count())),
             warmup: asked.warmup(),
             length,
+            parts,
+            part_warmup,
             purpose,
             seed: seed ^ ((number as u64) << 32),
         }
     }
 
-    /// In a duel one server is loaded at a time.
-    fn take_turn(&self) {
-        if let Some(seat) = self.around.seat {
-            seat.take(&|| self.around.stop.is_requested());
-        }
-    }
-
-    /// The next probe, or another side's, begins when the replicas have nothing left to do.
-    fn pass_turn(&self, recording: &mut Recording<'_>) {
-        if !self.server.replicas_rest(self.around.stop) && recording.end.warn(replicas::LATE.to_owned()) {
-            (self.around.observer)(Event::Warning(replicas::LATE));
-        }
-        if let Some(seat) = self.around.seat {
-            seat.pass();
-        }
-    }
-
     /// In a duel, where both are near their lines, the other sides of a round try the same fraction of their own
-    /// estimates, for as long: what the machine does to one it does to the others.
-    fn at_the_same_depth(&self, search: &Search, next: (f64, f64, usize, Purpose)) -> (f64, f64) {
+    /// estimates: what the machine does to one it does to the others.
+    fn at_the_same_depth(&self, search: &Search, next: (f64, f64, usize, Purpose)) -> f64 {
         let (rate, seconds, focus, purpose) = next;
         match (self.around.seat, search.estimate(focus)) {
             (Some(seat), Some(estimate)) if purpose == Purpose::Refine => {
-                let shared = seat.depth(focus, rate / estimate);
-                (shared * estimate, seconds)
+                let (turns, ..) = self.order.asked.turns(Duration::from_secs_f64(seconds));
+                seat.depth(focus, rate / estimate, turns) * estimate
             }
-            _ => (rate, seconds),
+            _ => rate,
         }
     }
 
@@ -265,16 +253,23 @@ impl<'a> Searching<'a, '_> {
         wanted: Wanted,
         recording: &mut Recording<'_>,
     ) -> Result<(Tried, Vec<store::Step>), Error> {
-        let (observer, began) = (self.around.observer, recording.began);
+        let (around, server, clients) = (self.around, self.server, &mut self.clients);
+        let (observer, began) = (around.observer, recording.began);
         let mut progress = Progress::new(Detail::Held);
-        let mut offsets_s = Vec::new();
+        let (mut offset_s, mut of_others) = (None, Duration::ZERO);
         let told = &mut |event: &load::Event<'_>| {
+            if matches!(event, load::Event::StepStarted { index, .. } if *index > 0) {
+                let passed = Instant::now();
+                pass_turn((around, server), recording);
+                take_turn(around);
+                of_others += passed.elapsed();
+            }
             recording.hooks.iter_mut().for_each(|hook| hook.event(event));
             // Nothing leaves the memory before the run ends: it cannot fail.
             let _ = progress.event(event, Vec::new);
             match *event {
-                load::Event::StepStarted { step, .. } => {
-                    offsets_s.push((began.elapsed() + step.warmup).as_secs_f64());
+                load::Event::StepStarted { index: 0, step } => {
+                    offset_s = Some((began.elapsed() + step.warmup).as_secs_f64());
                     let length = Some(wanted.warmup + wanted.length);
                     observer(Event::StepStarted { sessions: step.sessions, length });
                 }
@@ -282,23 +277,26 @@ impl<'a> Searching<'a, '_> {
                     observer(Event::Interval { sessions: wanted.sessions, interval });
                 }
                 load::Event::Warning(text) => observer(Event::Warning(text)),
-                load::Event::Connected { .. } | load::Event::StepEnded { .. } => {}
+                load::Event::StepStarted { .. }
+                | load::Event::Connected { .. }
+                | load::Event::StepEnded { .. } => {}
             }
         };
-        let (server, clients) = (self.server, &mut self.clients);
         let names = server.made.configured.statement_classes();
         let run = &mut |plan: &LoadPlan, told: &mut dyn FnMut(load::Event<'_>), stop: &load::Stop| {
             run_load(plan, wanted.seed, server, clients.as_deref_mut(), told, stop)
         };
-        let tried = probe((run, &names), self.base, promises, wanted, told, self.around.stop);
-        let tried = tried.map_err(|error| match (&self.clients, error) {
+        let tried = probe((run, &names), self.base, promises, wanted, told, around.stop);
+        let mut tried = tried.map_err(|error| match (&self.clients, error) {
             // A fault of the measurement, and not how the server behaves.
             (Some(clients), Error::Server(text)) if clients.is_one_lost() => Error::Run(text),
             (_, error) => error,
         })?;
+        tried.took = tried.took.saturating_sub(of_others);
         self.ran = add(self.ran, tried.ran);
+        progress.splice(&[vec![true; wanted.parts as usize]]);
         let result = LoadResult { steps: vec![tried.step.clone()], interrupted: false };
-        let steps = progress.steps(&[wanted.step()], &result, &offsets_s);
+        let steps = progress.steps(&[wanted.step()], &result, offset_s.as_slice());
         Ok((tried, steps))
     }
 
@@ -348,14 +346,16 @@ impl<'a> Searching<'a, '_> {
                 sessions,
                 warmup: length / 4,
                 length,
+                parts: 1,
+                part_warmup: Duration::ZERO,
                 purpose: Purpose::Hold,
                 seed: self.order.seed ^ u64::from(sessions),
             };
-            self.take_turn();
+            take_turn(self.around);
             let began = Instant::now();
             let tried = self.probe(&[], wanted, recording);
             took_s += began.elapsed().as_secs_f64();
-            self.pass_turn(recording);
+            pass_turn((self.around, self.server), recording);
             let (tried, steps) = tried?;
             let tps = found::tps(&tried.step);
             since = if tps > CLIMB_GAIN * best { 0 } else { since + 1 };
@@ -403,12 +403,29 @@ impl<'a> Searching<'a, '_> {
         if line.is_none() {
             (wanted.pacing, wanted.sessions) = (Pacing::Closed, seeking.climb.sessions);
         }
-        self.take_turn();
+        take_turn(self.around);
         let tried = self.probe(promises, wanted, recording);
-        self.pass_turn(recording);
+        pass_turn((self.around, self.server), recording);
         let (tried, steps) = tried?;
         self.stand(Rank::Held, tried, steps, recording);
         Ok(())
+    }
+}
+
+/// In a duel one server is loaded at a time.
+fn take_turn(around: Around<'_>) {
+    if let Some(seat) = around.seat {
+        seat.take(&|| around.stop.is_requested());
+    }
+}
+
+/// The next probe, or another side's, begins when the replicas have nothing left to do.
+fn pass_turn((around, server): (Around<'_>, &Provisioned<'_>), recording: &mut Recording<'_>) {
+    if !server.replicas_rest(around.stop) && recording.end.warn(replicas::LATE.to_owned()) {
+        (around.observer)(Event::Warning(replicas::LATE));
+    }
+    if let Some(seat) = around.seat {
+        seat.pass();
     }
 }
 

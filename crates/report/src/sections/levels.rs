@@ -1,9 +1,12 @@
 //! Queries per second by load level, their mean from some level up, and what more cpus bring: the tables of the
 //! server tests of 2005 and 2006.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
 
-use super::{Cell, Section, Table, dash, groups, heads, name, values_of};
+use serde_json::Value;
+use stats::Sample;
+
+use super::{Cell, Ratio, Section, Table, dash, groups, heads, name, ratio_of, values_of};
 use crate::model::{Point, StudyReport};
 use crate::text::{number, value_text};
 use crate::wishes::Wishes;
@@ -29,57 +32,109 @@ pub(super) fn section(study: &StudyReport, wishes: &Wishes) -> Option<Section> {
         title: "Queries per second by load level",
         hint: format!(
             "Medians of the counted runs by number of sessions. The headline is the mean of the levels from {from} up; \
-             the speed-up compares it with that of the fewest cpus."
+             the speed-up compares it with that of the fewest cpus, its interval (95 %) by the blocks."
         ),
         tables,
         ..Section::default()
     })
 }
 
+/// A server with a number of cpus.
+struct Column {
+    head: String,
+    /// Queries per second by level.
+    values: Vec<Option<f64>>,
+    mean: Option<f64>,
+    /// Over the mean with the fewest cpus.
+    speed_up: Option<f64>,
+    by_blocks: Option<Ratio>,
+}
+
 fn table(study: &StudyReport, caption: String, points: &[&Point], levels: &[u32], from: u32) -> Table {
-    let cpus = values_of(study, "cpus");
-    let mut columns: Vec<(String, Vec<Option<f64>>)> = Vec::new();
-    let mut speed_ups: Vec<Option<f64>> = Vec::new();
-    for server in values_of(study, "server") {
-        let mut first_mean = None;
-        let of_server: Vec<&&Point> =
-            points.iter().filter(|p| p.identity.get("server") == Some(&server)).collect();
-        let choices = if cpus.is_empty() { vec![None] } else { cpus.iter().map(Some).collect() };
-        for choice in choices {
-            let of = |level: u32| {
-                let point = of_server.iter().find(|point| {
-                    point.sessions == level && (choice.is_none() || point.identity.get("cpus") == choice)
-                })?;
-                point.qps.map(|qps| qps.median)
-            };
-            let values: Vec<Option<f64>> = levels.iter().map(|level| of(*level)).collect();
-            if values.iter().all(Option::is_none) {
-                continue;
-            }
-            let mean = mean_from(levels, &values, from);
-            let before: Option<f64> = *first_mean.get_or_insert(mean);
-            let gain = before.zip(mean).filter(|(before, mean)| before != mean);
-            speed_ups.push(gain.map(|(before, mean)| mean / before));
-            let cpus = choice.map_or_else(String::new, |cpus| format!(", {} cpus", value_text(cpus)));
-            columns.push((format!("{}{cpus}", value_text(&server)), values));
-        }
-    }
+    let columns: Vec<Column> = values_of(study, "server")
+        .iter()
+        .flat_map(|server| {
+            let is_of = |point: &&Point| point.identity.get("server") == Some(server);
+            let of_server: Vec<&Point> = points.iter().copied().filter(is_of).collect();
+            columns_of(study, &value_text(server), &of_server, levels, from)
+        })
+        .collect();
     let mut heads = vec!["Sessions".to_owned()];
-    heads.extend(columns.iter().map(|(head, _)| head.clone()));
-    let row = |of: String, cells: &dyn Fn(&str, &[Option<f64>]) -> Cell| -> Vec<Cell> {
-        let cells = columns.iter().map(|(head, values)| cells(head, values));
-        std::iter::once(of.into()).chain(cells).collect()
+    heads.extend(columns.iter().map(|column| column.head.clone()));
+    let row = |of: String, cell: &dyn Fn(&Column) -> Cell| -> Vec<Cell> {
+        std::iter::once(of.into()).chain(columns.iter().map(cell)).collect()
     };
-    let at_level = |at: usize, level: &u32| row(level.to_string(), &|head, of| Cell::number(head, of[at]));
+    let at_level = |at: usize, level: &u32| {
+        row(level.to_string(), &|column| Cell::number(&column.head, column.values[at]))
+    };
     let mut rows: Vec<Vec<Cell>> = levels.iter().enumerate().map(|(at, level)| at_level(at, level)).collect();
-    let mean = |head: &str, of: &[Option<f64>]| Cell::number(head, mean_from(levels, of, from));
-    rows.push(row(format!("mean from {from} up"), &mean));
-    if speed_ups.iter().any(Option::is_some) {
-        let gains =
-            columns.iter().zip(&speed_ups).map(|((head, _), gain)| Cell::written(head, *gain, gain_text));
-        rows.push(std::iter::once("speed-up".into()).chain(gains).collect());
+    rows.push(row(format!("mean from {from} up"), &|column| Cell::number(&column.head, column.mean)));
+    if columns.iter().any(|column| column.speed_up.is_some()) {
+        rows.push(row("speed-up".into(), &|column| Cell::written(&column.head, column.speed_up, gain_text)));
+    }
+    let interval =
+        |column: &Column| Some((column.by_blocks.as_ref()?.interval?, column.by_blocks.as_ref()?.n));
+    if columns.iter().any(|column| interval(column).is_some()) {
+        rows.push(row("speed-up, interval".into(), &|column| {
+            interval(column).map_or_else(Cell::dash, |((low, high), blocks)| {
+                let figures = vec![("low", low.into()), ("high", high.into()), ("blocks", blocks.into())];
+                Cell::several(&column.head, format!("{} to {}", gain_text(low), gain_text(high)), figures)
+            })
+        }));
     }
     Table { id: "levels", caption, heads, words: 1, rows, notes: Vec::new() }
+}
+
+/// A server's columns, the fewest cpus first.
+fn columns_of(
+    study: &StudyReport,
+    server: &str,
+    points: &[&Point],
+    levels: &[u32],
+    from: u32,
+) -> Vec<Column> {
+    let cpus = values_of(study, "cpus");
+    let choices = if cpus.is_empty() { vec![None] } else { cpus.iter().map(Some).collect() };
+    let mut columns: Vec<Column> = Vec::new();
+    let mut first: Option<(Option<f64>, Vec<Sample>)> = None;
+    for choice in choices {
+        let of = |level: &u32| {
+            let is_it = |point: &&&Point| {
+                point.sessions == *level && (choice.is_none() || point.identity.get("cpus") == choice)
+            };
+            points.iter().find(is_it).copied()
+        };
+        let at: Vec<Option<&Point>> = levels.iter().map(of).collect();
+        let values: Vec<Option<f64>> = at.iter().map(|point| Some((*point)?.qps?.median)).collect();
+        if values.iter().all(Option::is_none) {
+            continue;
+        }
+        let mean = mean_from(levels, &values, from);
+        let averaged: Option<Vec<&Point>> =
+            at.iter().zip(levels).filter(|(_, level)| **level >= from).map(|(point, _)| *point).collect();
+        let means = block_means(study, &averaged.unwrap_or_default());
+        let cpus = choice.map_or_else(String::new, |cpus| format!(", {} cpus", value_text(cpus)));
+        let (speed_up, by_blocks) = match &first {
+            Some((before, of_blocks)) => (
+                before.zip(mean).map(|(before, mean)| mean / before),
+                ratio_of(study, of_blocks.clone(), means.clone()),
+            ),
+            None => (None, None),
+        };
+        first.get_or_insert((mean, means));
+        columns.push(Column { head: format!("{server}{cpus}"), values, mean, speed_up, by_blocks });
+    }
+    columns
+}
+
+/// By block, the mean over points: of the blocks that have a run that counts at each of them.
+fn block_means(study: &StudyReport, points: &[&Point]) -> Vec<Sample> {
+    let mut by_block: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for sample in points.iter().flat_map(|point| study.samples(point, "qps")) {
+        by_block.entry(sample.block).or_default().push(sample.value);
+    }
+    let whole = by_block.into_iter().filter(|(_, values)| values.len() == points.len());
+    whole.filter_map(|(block, values)| Some(Sample { block, value: stats::mean(&values)? })).collect()
 }
 
 /// `+53 %` of a ratio.

@@ -193,11 +193,12 @@ impl Ratio {
 
 /// Other over base by blocks that have both; without pairs, of the medians.
 fn ratio(study: &StudyReport, base: &Point, other: &Point, metric: &str) -> Option<Ratio> {
-    let question = stats::Question {
-        base: study.samples(base, metric),
-        other: study.samples(other, metric),
-        better: stats::Better::Higher,
-    };
+    ratio_of(study, study.samples(base, metric), study.samples(other, metric))
+}
+
+/// The same of values that are no metric's.
+fn ratio_of(study: &StudyReport, base: Vec<stats::Sample>, other: Vec<stats::Sample>) -> Option<Ratio> {
+    let question = stats::Question { base, other, better: stats::Better::Higher };
     let rules = stats::Rules { blocks_min: 2, ..stats::Rules::default() };
     let answer = stats::compare_on(&[question], &study.nodes(), &rules).remove(0);
     // Two pairs leave one degree of freedom: an interval that says nothing.
