@@ -69,9 +69,9 @@ pub(crate) fn make_together(
             load.enough = load::Stop::new();
         }
     }
-    // A search ends by itself, long before so many probes.
+    // A search ends by itself, long before so many turns.
     let is_search = makings.iter().any(|making| making.order.line.is_some());
-    let turns = Turns::new(makings.len(), if is_search { PROBES_MAX } else { slices }, seed);
+    let turns = Turns::new(makings.len(), if is_search { SEARCH_TURNS_MAX } else { slices }, seed);
     let mut ids = Vec::new();
     for making in &makings {
         (around.observer)(Event::RunStarted(&making.label));
@@ -155,7 +155,7 @@ fn tell_against(makings: &mut [Making<'_>]) {
 }
 
 /// Turns that a search may take.
-const PROBES_MAX: u32 = 10_000;
+const SEARCH_TURNS_MAX: u32 = 100_000;
 
 /// A search whose run came to its end is over, and so is one whose servers did not last; any other is gone on with.
 fn finish_line(store: &mut Store, ended: &Ended) -> Result<(), Error> {

@@ -6,10 +6,12 @@
 //! at least 9 of 10; the interval of two equal servers' ratio has 1 in it in at least 5 of 6; the slower one is told from
 //! its twin in at least 5 of 6, all within ten minutes of measuring.
 //!
-//! What is planted is cpu, so pairs only read, and 90 % of their transactions are promised: on this machine most of the latest
-//! one in a hundred are late by a burst that has nothing to do with the rate, and half a minute near a line knows it to 10 to
-//! 15 %. `benches/live-lines.jsonl` keeps pairs made before that was known (another workload, promise or budget), and
-//! before servers had cpus of their own and probes were made in turns; they are not judged.
+//! What is planted is cpu, so pairs only read, and the servers have a cpu that the client does not have. 90 % of the transactions
+//! are promised: on this machine most of the latest one in a hundred are late by a burst that has nothing to do with the rate.
+//! The limit is 10 ms: with 20 the line lies where more sessions make the server slower (on one cpu PostgreSQL answers 800
+//! transactions per second with two sessions and 500 with 24), so that it tips over and stays there, at a rate that is another one
+//! each time (six lives: 481 to 605/s with 20 ms, 442 to 462/s with 10). `benches/live-lines.jsonl` keeps pairs made before that was
+//! known; they are not judged.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,7 +29,7 @@ use super::{duels, told, whole_study};
 
 /// What is promised by whom.
 const REPEATED: (&str, &str) = (duels::WORKLOAD, "p99 < 20ms");
-const COMPARED: (&str, &str) = ("oltp_read_only", "p90 < 20ms");
+const COMPARED: (&str, &str) = ("oltp_read_only", "p90 < 10ms");
 /// Of the servers of pairs; the client has the others, so that what is planted is not diluted by its cpu time.
 const CPUS: &str = "half";
 /// Of each server.
@@ -59,7 +61,7 @@ impl Kind {
 
     /// Of each search, in seconds.
     fn budget_s(self) -> u32 {
-        if self == Kind::Repeats { 300 } else { 40 }
+        if self == Kind::Repeats { 300 } else { 60 }
     }
 
     fn promised(self) -> (&'static str, &'static str) {
@@ -134,7 +136,7 @@ fn repeat(home: &Home, server: &str) -> Result<Value> {
     }))
 }
 
-/// Two of one server, in duels: five lives with a search of 40 s on each side.
+/// Two of one server, in duels: five lives with a search of a minute on each side.
 fn pair(home: &Home, server: &str, cpu_us: Option<u32>) -> Result<Value> {
     let kind = if cpu_us.is_some() { Kind::Slower } else { Kind::Twins };
     let budget_s = kind.budget_s();

@@ -34,7 +34,7 @@ pub const SESSIONS_MAX: u32 = 256;
 
 /// Before each probe; with a short budget a hundredth of it.
 const WARMUP_S: (f64, f64) = (0.5, 2.0);
-/// A probe near the line of a duel is made in turns of about so long. What one of two servers makes in 40 s over what the
+/// A probe of a duel is made in turns of about so long. What one of two servers makes in 40 s over what the
 /// other makes in 40 s spreads here, in turns of 0.7, 2, 4 and 8 s, by 1.7, 2.1, 3.5 and 5.1 % (`benches/lives.jsonl.gz`);
 /// shorter ones would pay more for their warm-up.
 const TURN: Duration = Duration::from_secs(2);
@@ -105,7 +105,7 @@ impl Asked {
         Duration::from_secs_f64((self.budget.as_secs_f64() / 100.0).clamp(WARMUP_S.0, WARMUP_S.1))
     }
 
-    /// In how many turns a side of a duel makes a probe near its line, the whole length of them, and the warm-up of each but
+    /// In how many turns a side of a duel makes a probe, the whole length of them, and the warm-up of each but
     /// the first.
     pub(super) fn turns(&self, length: Duration) -> (u32, Duration, Duration) {
         let turn = TURN.max(self.limit() * TURN_LIMITS);

@@ -217,7 +217,7 @@ pub(crate) fn seek(
 impl<'a> Searching<'a, '_> {
     fn wanted(&self, rate: f64, length: Duration, purpose: Purpose, seed: u64, number: usize) -> Wanted {
         let asked = self.order.asked;
-        let is_in_turns = self.around.seat.is_some() && purpose == Purpose::Refine;
+        let is_in_turns = self.around.seat.is_some() && purpose != Purpose::Hold;
         let (parts, length, part_warmup) =
             if is_in_turns { asked.turns(length) } else { (1, length, Duration::ZERO) };
         Wanted {
