@@ -24,7 +24,7 @@ pub(super) fn section(study: &StudyReport, wishes: &Wishes) -> Option<Section> {
     }
     let mut tables: Vec<Table> = groups(study, &["server", "cpus", "sessions"])
         .into_iter()
-        .map(|(key, points)| table(study, name(study, &key, &[]), &points, &levels, from))
+        .flat_map(|(key, points)| tables(study, name(study, &key, &[]), &points, &levels, from))
         .collect();
     tables.extend(published(study, from));
     Some(Section {
@@ -32,7 +32,7 @@ pub(super) fn section(study: &StudyReport, wishes: &Wishes) -> Option<Section> {
         title: "Queries per second by load level",
         hint: format!(
             "Medians of the counted runs by number of sessions. The headline is the mean of the levels from {from} up; \
-             the speed-up compares it with that of the fewest cpus, its interval (95 %) by the blocks."
+             the speed-up compares it with that of the fewest cpus."
         ),
         tables,
         ..Section::default()
@@ -50,7 +50,7 @@ struct Column {
     by_blocks: Option<Ratio>,
 }
 
-fn table(study: &StudyReport, caption: String, points: &[&Point], levels: &[u32], from: u32) -> Table {
+fn tables(study: &StudyReport, caption: String, points: &[&Point], levels: &[u32], from: u32) -> Vec<Table> {
     let columns: Vec<Column> = values_of(study, "server")
         .iter()
         .flat_map(|server| {
@@ -72,17 +72,18 @@ fn table(study: &StudyReport, caption: String, points: &[&Point], levels: &[u32]
     if columns.iter().any(|column| column.speed_up.is_some()) {
         rows.push(row("speed-up".into(), &|column| Cell::written(&column.head, column.speed_up, gain_text)));
     }
-    let interval =
-        |column: &Column| Some((column.by_blocks.as_ref()?.interval?, column.by_blocks.as_ref()?.n));
-    if columns.iter().any(|column| interval(column).is_some()) {
-        rows.push(row("speed-up, interval".into(), &|column| {
-            interval(column).map_or_else(Cell::dash, |((low, high), blocks)| {
-                let figures = vec![("low", low.into()), ("high", high.into()), ("blocks", blocks.into())];
-                Cell::several(&column.head, format!("{} to {}", gain_text(low), gain_text(high)), figures)
-            })
-        }));
-    }
-    Table { id: "levels", caption, heads, words: 1, rows, notes: Vec::new() }
+    let by_blocks =
+        |column: &Column| Some(vec![column.head.as_str().into(), column.by_blocks.as_ref()?.cell("change")]);
+    let speed_ups = Table {
+        id: "speed_ups",
+        caption: format!("Speed-up of the mean from {from} up, by the blocks that have all of its levels"),
+        heads: super::heads("Server | Change"),
+        words: 1,
+        rows: columns.iter().filter_map(by_blocks).collect(),
+        notes: Vec::new(),
+    };
+    let levels = Table { id: "levels", caption, heads, words: 1, rows, notes: Vec::new() };
+    if speed_ups.rows.is_empty() { vec![levels] } else { vec![levels, speed_ups] }
 }
 
 /// A server's columns, the fewest cpus first.
