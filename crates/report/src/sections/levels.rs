@@ -76,7 +76,10 @@ fn tables(study: &StudyReport, caption: String, points: &[&Point], levels: &[u32
         |column: &Column| Some(vec![column.head.as_str().into(), column.by_blocks.as_ref()?.cell("change")]);
     let speed_ups = Table {
         id: "speed_ups",
-        caption: format!("Speed-up of the mean from {from} up, by the blocks that have all of its levels"),
+        caption: format!(
+            "Speed-up of the mean from {from} up, by the blocks that have all of its levels{}{caption}",
+            if caption.is_empty() { "" } else { ": " }
+        ),
         heads: super::heads("Server | Change"),
         words: 1,
         rows: columns.iter().filter_map(by_blocks).collect(),
