@@ -44,12 +44,17 @@ pub fn slices_in(length: Duration) -> u32 {
 
 /// The steps of a load whose one level is measured in slices: as many as there may be, should others disturb some of them.
 pub(crate) fn slices(level: load::Step, slices: u32) -> Vec<load::Step> {
-    let slice = |at: u32| load::Step {
-        warmup: if at == 0 { level.warmup } else { SLICE_WARMUP },
-        length: load::Length::Time(SLICE),
+    in_parts(level, slices * turns::ROUNDS_FACTOR, SLICE, SLICE_WARMUP)
+}
+
+/// A level in so many parts of this length: the first after the level's own warm-up, each other one after `warmup`.
+pub(crate) fn in_parts(level: load::Step, parts: u32, length: Duration, warmup: Duration) -> Vec<load::Step> {
+    let part = |at: u32| load::Step {
+        warmup: if at == 0 { level.warmup } else { warmup },
+        length: load::Length::Time(length),
         ..level
     };
-    (0..slices * turns::ROUNDS_FACTOR).map(slice).collect()
+    (0..parts).map(part).collect()
 }
 
 /// One of the servers that are compared.

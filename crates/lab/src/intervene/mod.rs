@@ -13,9 +13,9 @@ use std::time::Duration;
 use load::Step;
 use store::NO_INTERVENTION;
 
-use crate::duel::SLICE_WARMUP;
 use crate::duel::crowd::Taken;
 use crate::duel::turns::{ROUNDS_FACTOR, Seat, Turns};
+use crate::duel::{SLICE_WARMUP, in_parts};
 use crate::error::Error;
 use crate::intervene::server::{Readings, Server};
 use crate::study::{Body, Change, Intervention, Length};
@@ -71,12 +71,7 @@ impl Phases {
     /// The steps of the load of `level`: as many as there may be, should others disturb some of them.
     pub(crate) fn steps(&self, level: Step) -> Vec<Step> {
         let warmup = (self.phase / 10).max(SLICE_WARMUP);
-        let phase = |at: u32| Step {
-            warmup: if at == 0 { level.warmup } else { warmup },
-            length: load::Length::Time(self.phase),
-            ..level
-        };
-        (0..self.wanted * self.states.len() as u32 * ROUNDS_FACTOR).map(phase).collect()
+        in_parts(level, self.wanted * self.states.len() as u32 * ROUNDS_FACTOR, self.phase, warmup)
     }
 }
 

@@ -8,7 +8,7 @@ use workload::Workload;
 
 use super::Promise;
 use super::probe::REST;
-use super::promise::{rounded, within_budget};
+use super::promise::{longest_limit, rounded, within_budget};
 use crate::error::Error;
 
 /// What a search is asked for, whoever asks.
@@ -118,7 +118,7 @@ impl Asked {
 
     /// The longest time that a promise gives to a transaction.
     fn limit(&self) -> Duration {
-        self.promises.iter().filter_map(Promise::limit).max().unwrap_or(LIMIT_UNKNOWN)
+        longest_limit(&self.promises).unwrap_or(LIMIT_UNKNOWN)
     }
 
     /// Each level of the climb.

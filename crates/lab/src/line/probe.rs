@@ -7,6 +7,8 @@ use stats::line::{Cut, Purpose, Seen, is_cut};
 use workload::Ran;
 
 use super::Promise;
+use super::promise::longest_limit;
+use crate::duel::in_parts;
 use crate::error::Error;
 use crate::stop::StopSwitch;
 
@@ -37,12 +39,7 @@ impl Wanted {
 
     /// The levels as the engine takes them: one for each part.
     fn steps(&self) -> Vec<Step> {
-        let part = |at: u32| Step {
-            warmup: if at == 0 { self.warmup } else { self.part_warmup },
-            length: Length::Time(self.length / self.parts),
-            ..self.step()
-        };
-        (0..self.parts).map(part).collect()
+        in_parts(self.step(), self.parts, self.length / self.parts, self.part_warmup)
     }
 }
 
@@ -84,8 +81,7 @@ pub fn probe(
     stop: &StopSwitch,
 ) -> Result<Tried, Error> {
     let began = Instant::now();
-    let longest_s =
-        promises.iter().filter_map(Promise::limit).map(|limit| limit.as_secs_f64()).fold(0.0, f64::max);
+    let longest_s = longest_limit(promises).unwrap_or_default().as_secs_f64();
     let plan = LoadPlan {
         steps: wanted.steps(),
         drain: Duration::from_secs_f64((DRAIN_LIMITS * longest_s).clamp(DRAIN_S.0, DRAIN_S.1)),

@@ -274,6 +274,11 @@ pub(super) fn rounded(seconds: f64) -> String {
     }
 }
 
+/// The longest time that one of them gives to a transaction; `None` where none is about time.
+pub(super) fn longest_limit(promises: &[Promise]) -> Option<Duration> {
+    promises.iter().filter_map(Promise::limit).max()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
