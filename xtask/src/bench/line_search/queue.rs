@@ -9,8 +9,8 @@ pub(super) enum Service {
     Exponential,
     /// The sum of four exponential stages.
     Erlang4,
-    /// The logarithm is normal, with a standard deviation of 1.
-    LogNormal,
+    /// The logarithm is normal, with this standard deviation.
+    LogNormal(f64),
     /// One in ten takes eight times as long as the others.
     TwoKinds,
     Constant,
@@ -34,8 +34,10 @@ pub(super) struct Model {
     pub(super) servers: usize,
     pub(super) service: Service,
     pub(super) habit: Habit,
-    /// Mean of the service time.
+    /// Mean of the service time that is drawn.
     pub(super) mean_s: f64,
+    /// What each transaction takes beside it.
+    pub(super) beside_s: f64,
 }
 
 const STALL_EVERY_S: f64 = 60.0;
@@ -80,7 +82,7 @@ impl Queue {
         let drawn = match self.model.service {
             Service::Exponential => self.exponential(),
             Service::Erlang4 => (0..4).map(|_| self.exponential()).sum::<f64>() / 4.0,
-            Service::LogNormal => (self.rng.normal() - 0.5).exp(),
+            Service::LogNormal(sigma) => (sigma * self.rng.normal() - 0.5 * sigma.powi(2)).exp(),
             Service::TwoKinds => (if self.rng.below(10) == 0 { 8.0 } else { 1.0 }) / 1.7,
             Service::Constant => 1.0,
         };
@@ -91,7 +93,7 @@ impl Queue {
             }
             _ => 1.0,
         };
-        drawn * self.model.mean_s * drift
+        drawn * self.model.mean_s * drift + self.model.beside_s
     }
 
     /// The end of a service that begins at `begin`, where the server stands still at times.
@@ -131,7 +133,7 @@ const TRUTH_TURNS: usize = 4;
 impl Model {
     /// What the servers can do at most, in transactions per second.
     pub(super) fn capacity(&self) -> f64 {
-        self.servers as f64 / self.mean_s
+        self.servers as f64 / (self.mean_s + self.beside_s)
     }
 
     /// Response times of at least `transactions` at a rate, over whole turns of drift and stalls.
@@ -140,6 +142,18 @@ impl Model {
         let turns = (transactions as f64 / turn).ceil().max(TRUTH_TURNS as f64);
         let mut queue = Queue::new(*self, seed);
         (0..(turns * turn) as usize).map(|_| queue.arrival(rate).1).collect()
+    }
+
+    /// The rate at which this quantile of the response times is the limit, within a thousandth.
+    pub(super) fn line(&self, quantile: f64, limit_s: f64) -> f64 {
+        let (mut low, mut high) = (0.1 * self.capacity(), 0.999 * self.capacity());
+        while high / low > 1.001 {
+            let rate = (low * high).sqrt();
+            let responses = self.responses(rate, 3_000_000, 1);
+            let over = responses.iter().filter(|response| **response >= limit_s).count() as f64;
+            if over > (1.0 - quantile) * responses.len() as f64 { high = rate } else { low = rate }
+        }
+        (low * high).sqrt()
     }
 
     /// The limit for which the line of `quantile` is this rate: that quantile of the response times at it. And how steeply
@@ -164,7 +178,13 @@ mod tests {
     /// Of one server with exponential services the response time is exponential, with the mean 1 / (capacity - rate).
     #[test]
     fn one_exponential_server_has_the_known_percentiles() {
-        let model = Model { servers: 1, service: Service::Exponential, habit: Habit::Plain, mean_s: 0.001 };
+        let model = Model {
+            servers: 1,
+            service: Service::Exponential,
+            habit: Habit::Plain,
+            mean_s: 0.001,
+            beside_s: 0.0,
+        };
         let (limit, slope) = model.limit_s(800.0, 0.99, 4_000_000);
         let expected = 100f64.ln() / 200.0;
         assert!((limit / expected - 1.0).abs() < 0.03, "{limit} {expected}");
@@ -172,16 +192,41 @@ mod tests {
         assert!((slope / (800.0 * expected) - 1.0).abs() < 0.15, "{slope}");
     }
 
+    #[test]
+    fn the_line_of_a_limit_is_the_rate_that_has_it() {
+        let model = Model {
+            servers: 1,
+            service: Service::Exponential,
+            habit: Habit::Plain,
+            mean_s: 0.0009,
+            beside_s: 0.0001,
+        };
+        let (limit, _) = model.limit_s(700.0, 0.95, 3_000_000);
+        assert!((model.line(0.95, limit) / 700.0 - 1.0).abs() < 0.005);
+    }
+
     /// With as many servers as there is never a queue for, the response time is the service time.
     #[test]
     fn many_servers_leave_the_service_time() {
-        let model = Model { servers: 16, service: Service::Constant, habit: Habit::Plain, mean_s: 0.01 };
+        let model = Model {
+            servers: 16,
+            service: Service::Constant,
+            habit: Habit::Plain,
+            mean_s: 0.01,
+            beside_s: 0.0,
+        };
         assert!((model.limit_s(100.0, 0.99, 100_000).0 - 0.01).abs() < 1e-9);
     }
 
     #[test]
     fn a_stall_holds_everybody_up() {
-        let model = Model { servers: 1, service: Service::Constant, habit: Habit::Stall, mean_s: 0.001 };
+        let model = Model {
+            servers: 1,
+            service: Service::Constant,
+            habit: Habit::Stall,
+            mean_s: 0.001,
+            beside_s: 0.0,
+        };
         let responses = model.responses(100.0, 100_000, 3);
         let longest = responses.iter().copied().fold(0.0, f64::max);
         assert!((0.09..0.13).contains(&longest), "{longest}");

@@ -1,5 +1,7 @@
 //! Searches in real time against the fake server, a process of its own: its sessions are the servers of a queue whose
-//! service times are known, so the line is, too.
+//! service times are known, so the line is, too. A session is busy with more than the service, though: sockets, wake-ups, and
+//! whatever the machine does to both processes. How much that was on average is seen in the search itself, as what its
+//! transactions took from their start less the mean that is drawn from, and the recursion is told of it.
 //!
 //! Each search is a line in a file; a command that was stopped goes on with those that are missing.
 
@@ -10,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use lab::line::Promise;
-use lab::line::probe::{REST, RunLoad, Wanted, probe};
-use load::{Arrivals, LoadPlan, Pacing, SessionFactory};
-use stats::line::{Next, Probe, Rules, Search};
+use lab::line::probe::{REST, RunLoad, Tried, Wanted, probe};
+use load::{Arrivals, Histogram, LatencyPair, LoadPlan, Pacing, SessionFactory};
+use stats::line::{Count, Next, Probe, Purpose, Rules, Search};
 
 use super::super::fake::FakeServer;
 use super::super::measurement_error::keep_awake;
@@ -20,35 +22,44 @@ use super::queue::{Habit, Model, Service};
 use super::{Case, WITHIN};
 
 pub(super) const SEARCHES: usize = 12;
-const BUDGET_S: f64 = 300.0;
+pub(super) const BUDGET_S: f64 = 300.0;
 const MEDIAN_S_MAX: f64 = 300.0;
 const WARMUP_S: f64 = 2.0;
-/// Far above what a wake-up costs.
-const MEDIAN_MS: f64 = 10.0;
+const MEDIAN_MS: f64 = 5.0;
+const SIGMA: f64 = 0.5;
 
-fn case(number: usize) -> Option<Case> {
-    let servers = [2, 4, 8, 16][number % 4];
-    // The mean of a logarithm with a standard deviation of 1.
-    let mean_s = MEDIAN_MS / 1e3 * 0.5f64.exp();
-    let model = Model { servers, service: Service::LogNormal, habit: Habit::Plain, mean_s };
-    super::case(model, [0.95, 0.9][number / 4 % 2], 0.5)
+fn servers(number: usize) -> usize {
+    [2, 4, 8, 16][number % 4]
+}
+
+/// Were a session busy with the service only.
+fn case(number: usize) -> Result<Case> {
+    let mean_s = MEDIAN_MS / 1e3 * (0.5 * SIGMA.powi(2)).exp();
+    let service = Service::LogNormal(SIGMA);
+    let model = Model { servers: servers(number), service, habit: Habit::Plain, mean_s, beside_s: 0.0 };
+    super::case(model, [0.95, 0.9][number / 4 % 2], 0.5).context("no load is steep enough for this model")
+}
+
+pub(super) fn cases() -> Result<Vec<Case>> {
+    (0..SEARCHES).map(case).collect()
 }
 
 /// The searches that `file` does not have yet, at most `at_most` of them; whether all of them are as they should be.
 pub(super) fn run(file: &Path, at_most: usize) -> Result<bool> {
-    // The line that is known is that of the service times alone.
     let _awake = keep_awake()?;
     let known = std::fs::read_to_string(file).unwrap_or_default();
     let mut out = File::options().append(true).create(true).open(file)?;
     let first = known.lines().count();
     for number in first..SEARCHES.min(first + at_most) {
-        let case = case(number).context("no load is steep enough for this model")?;
-        let (line, seconds) = search(&case, number as u64 + 1)?;
-        let error = line.map_or(f64::NAN, |line| line / case.line - 1.0);
+        let case = case(number)?;
+        let Found { line, seconds, beside_s } = search(&case, number as u64 + 1)?;
+        let truth = Model { beside_s, ..case.model }.line(case.quantile, case.limit_s);
+        let error = line.map_or(f64::NAN, |line| line / truth - 1.0);
         let promise = format!("p{} < {:.1} ms", case.quantile * 100.0, case.limit_s * 1e3);
         let told = format!(
-            "{error} {seconds} {promise} of {} servers, true line {:.1}",
-            case.model.servers, case.line
+            "{error} {seconds} {promise} of {} servers, true line {truth:.1}/s, {:.0} us beside each service",
+            case.model.servers,
+            beside_s * 1e6
         );
         println!("search {}: {:+.1} % in {seconds:.0} s: {told}", number + 1, error * 100.0);
         writeln!(out, "{told}")?;
@@ -70,10 +81,62 @@ fn judge(file: &Path) -> Result<bool> {
     Ok(within == SEARCHES && median_s <= MEDIAN_S_MAX)
 }
 
-/// One search: its line, and how long it took.
-fn search(case: &Case, seed: u64) -> Result<(Option<f64>, f64)> {
-    let latency = format!("lognormal:{:.0}:1", MEDIAN_MS * 1e3);
-    let server = FakeServer::start(&["--latency", &latency, "--seed", &seed.to_string()])?;
+fn closed(sessions: usize, length: Duration) -> Wanted {
+    Wanted {
+        pacing: Pacing::Closed,
+        sessions: sessions as u32,
+        warmup: Duration::from_secs(1),
+        length,
+        parts: 1,
+        part_warmup: Duration::ZERO,
+        purpose: stats::line::Purpose::Hold,
+        seed: 1,
+    }
+}
+
+/// One queue, as the recursion has it.
+fn base() -> LoadPlan {
+    LoadPlan { workers: Some(1), ..LoadPlan::default() }
+}
+
+fn committed_tps(tried: &Tried) -> f64 {
+    tried.step.outcomes.committed as f64 / tried.step.duration_s
+}
+
+/// A probe beside what is known.
+fn told_of(case: &Case, rate: f64, purpose: Purpose, tried: &Tried) -> String {
+    let total: Count = tried.seen.iter().map(|seen| seen.total).sum();
+    format!(
+        "{purpose:?}: x{:.3} of the line by the services alone, {:.0} s, x{:.2} of the share that may be late, {:.0} us beside{}",
+        rate / case.line,
+        tried.step.duration_s,
+        total.share() / (1.0 - case.quantile),
+        (beside_s(case, std::slice::from_ref(&tried.step.latency))) * 1e6,
+        if tried.is_overloaded { ", overloaded" } else { "" }
+    )
+}
+
+/// What transactions took from their start on average, less what is drawn.
+fn beside_s(case: &Case, latencies: &[LatencyPair]) -> f64 {
+    let services = || latencies.iter().filter_map(|latency| latency.service.as_ref());
+    let count: u64 = services().map(Histogram::len).sum();
+    services().map(Histogram::sum_ns).sum::<u64>() as f64 / 1e9 / count.max(1) as f64 - case.model.mean_s
+}
+
+fn latency() -> String {
+    format!("lognormal:{:.0}:{SIGMA}", MEDIAN_MS * 1e3)
+}
+
+/// What a search came to.
+struct Found {
+    line: Option<f64>,
+    /// How long it took.
+    seconds: f64,
+    beside_s: f64,
+}
+
+fn search(case: &Case, seed: u64) -> Result<Found> {
+    let server = FakeServer::start(&["--latency", &latency(), "--seed", &seed.to_string()])?;
     let factory = server.factory();
     let names = factory.statement_classes();
     let run_load: &mut RunLoad<'_> = &mut |plan, told, stop| load::run(plan, &factory, told, stop);
@@ -82,20 +145,10 @@ fn search(case: &Case, seed: u64) -> Result<(Option<f64>, f64)> {
     let stop = lab::StopSwitch::default();
     let told = &mut |_: &load::Event<'_>| {};
     let began = Instant::now();
-    let mut wanted = Wanted {
-        pacing: Pacing::Closed,
-        sessions: case.model.servers as u32,
-        warmup: Duration::from_secs(1),
-        length: Duration::from_secs(5),
-        parts: 1,
-        part_warmup: Duration::ZERO,
-        purpose: stats::line::Purpose::Hold,
-        seed,
-    };
-    // One queue, as the recursion has it.
-    let base = LoadPlan { workers: Some(1), ..LoadPlan::default() };
-    let closed = probe((run_load, &names), &base, &[], wanted, told, &stop)?;
-    let peak_tps = closed.step.outcomes.committed as f64 / closed.step.duration_s;
+    let mut wanted = Wanted { seed, ..closed(case.model.servers, Duration::from_secs(5)) };
+    let base = base();
+    let climbed = probe((run_load, &names), &base, &[], wanted, told, &stop)?;
+    let peak_tps = committed_tps(&climbed);
     let rules = Rules {
         allowed: vec![promises[0].allowed()],
         budget_s: BUDGET_S,
@@ -107,6 +160,7 @@ fn search(case: &Case, seed: u64) -> Result<(Option<f64>, f64)> {
         floor: 0.01 * peak_tps,
         ceiling: 10.0 * peak_tps,
     };
+    let mut latencies = Vec::new();
     let mut search = Search::new(rules, Vec::new(), began.elapsed().as_secs_f64());
     while let Next::Probe { rate, seconds, focus, purpose } = search.next() {
         wanted.pacing = Pacing::Open { rate_tps: rate, arrivals: Arrivals::Poisson };
@@ -116,9 +170,11 @@ fn search(case: &Case, seed: u64) -> Result<(Option<f64>, f64)> {
         let tried = probe((run_load, &names), &base, &promises, wanted, told, &stop)?;
         let took_s = tried.took.as_secs_f64();
         let is_overloaded = tried.is_overloaded;
+        println!("  {}", told_of(case, rate, purpose, &tried));
+        latencies.push(tried.step.latency);
         search.record(Probe { rate, seen: tried.seen, is_overloaded, took_s, purpose, focus });
     }
     let line = search.answers()[0].line;
     server.stop()?;
-    Ok((line, began.elapsed().as_secs_f64()))
+    Ok(Found { line, seconds: began.elapsed().as_secs_f64(), beside_s: beside_s(case, &latencies) })
 }

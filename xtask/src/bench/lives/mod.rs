@@ -1,9 +1,11 @@
 //! How often verdicts err on real servers: lives of equal servers, two alive at a time, recorded once (`record`), and
-//! studies drawn from the record life by life (`replay`), judged by the code that judges every study.
+//! studies drawn from the record life by life (`replay`), judged by the code that judges every study. And what the length
+//! of a duel's turns costs (`turns`).
 
 mod drawn;
 mod record;
 mod replay;
+mod turns;
 
 use std::path::{Path, PathBuf};
 
@@ -31,6 +33,10 @@ enum Asked {
         #[arg(long, default_value = KEPT)]
         file: PathBuf,
     },
+    Turns {
+        #[arg(long, default_value = KEPT)]
+        file: PathBuf,
+    },
 }
 
 /// The record that is kept in the repository.
@@ -40,6 +46,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     match crate::asked("bench lives", arguments) {
         Asked::Record { minutes, neighbour, file } => record::run(&file, minutes, neighbour),
         Asked::Replay { studies, file } => replay::run(&file, studies),
+        Asked::Turns { file } => turns::run(&file),
     }
 }
 
