@@ -34,9 +34,9 @@ pub const SESSIONS_MAX: u32 = 256;
 
 /// Before each probe; with a short budget a hundredth of it.
 const WARMUP_S: (f64, f64) = (0.5, 2.0);
-/// A probe of a duel is made in turns of about so long. What one of two servers makes in 40 s over what the
-/// other makes in 40 s spreads here, in turns of 0.7, 2, 4 and 8 s, by 1.7, 2.1, 3.5 and 5.1 % (`benches/lives.jsonl.gz`);
-/// shorter ones would pay more for their warm-up.
+/// A probe of a duel is made in turns of about so long. What one of two equal servers makes in 20 s over what the other makes
+/// in its 20 s spreads here, in turns of 2, 4 and 8 s, by 2.1, 2.5 and 5.4 % (MariaDB) and 2.9, 5.1 and 5.9 % (PostgreSQL:
+/// `cargo xtask bench lives turns`); shorter ones would pay more for their warm-up.
 const TURN: Duration = Duration::from_secs(2);
 /// A turn is so many times the longest limit at least, and its warm-up one: a queue that keeps the promise has forgotten by
 /// then most of how it began.
