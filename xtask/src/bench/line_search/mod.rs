@@ -33,6 +33,9 @@ const SLOPE_MIN: f64 = 5.4;
 const LOADS: [f64; 5] = [0.5, 0.6, 0.7, 0.8, 0.88];
 /// The same for lines that are nearer to what the server can do at all: harder to find.
 const LOADS_HARD: [f64; 4] = [0.9, 0.92, 0.94, 0.96];
+const SERVICES: [Service; 5] =
+    [Service::Exponential, Service::Erlang4, Service::LogNormal(1.0), Service::TwoKinds, Service::Constant];
+const HABITS: [Habit; 4] = [Habit::Plain, Habit::Knee, Habit::Stall, Habit::Drift];
 /// Between two probes: drain and rest.
 const REST_S: f64 = 1.0;
 
@@ -57,17 +60,9 @@ fn case(model: Model, quantile: f64, load_min: f64) -> Option<Case> {
 
 /// `is_hard`: lines at 0.9 to 0.96 of the capacity.
 fn cases(is_hard: bool) -> Vec<Case> {
-    let services = [
-        Service::Exponential,
-        Service::Erlang4,
-        Service::LogNormal(1.0),
-        Service::TwoKinds,
-        Service::Constant,
-    ];
-    let habits = [Habit::Plain, Habit::Knee, Habit::Stall, Habit::Drift];
     let mut wanted = Vec::new();
-    for (at, service) in services.into_iter().enumerate() {
-        for (row, habit) in habits.into_iter().enumerate() {
+    for (at, service) in SERVICES.into_iter().enumerate() {
+        for (row, habit) in HABITS.into_iter().enumerate() {
             for (column, servers) in [1, 2, 4, 16].into_iter().enumerate() {
                 let number = at * 16 + row * 4 + column;
                 // 500 to 2,000 transactions per second, of many servers more.
@@ -193,7 +188,7 @@ fn share(outcomes: &[&(usize, Outcome)], is: impl Fn(&(usize, Outcome)) -> bool)
     outcomes.iter().filter(|outcome| is(outcome)).count() as f64 / outcomes.len().max(1) as f64
 }
 
-/// On the simulated clock; `first` is the seed of the first search.
+/// On the simulated clock; `first` is the seed of the first search. The table's `error` is that of the middle of the interval.
 fn simulated(cases: &[Case], budget_s: f64, searches: usize, first: u64) -> bool {
     let began = Instant::now();
     println!("{} servers whose line is known", cases.len());
@@ -225,19 +220,13 @@ fn simulated(cases: &[Case], budget_s: f64, searches: usize, first: u64) -> bool
         );
         (within, covered)
     };
-    for habit in [Habit::Plain, Habit::Knee, Habit::Stall, Habit::Drift] {
+    for habit in HABITS {
         row(format!("{habit:?}"), &|case| case.model.habit == habit);
     }
     for servers in [1, 2, 4, 8, 16] {
         row(format!("{servers} at the queue"), &|case| case.model.servers == servers);
     }
-    for service in [
-        Service::Exponential,
-        Service::Erlang4,
-        Service::LogNormal(1.0),
-        Service::TwoKinds,
-        Service::Constant,
-    ] {
+    for service in SERVICES {
         row(format!("{service:?}"), &|case| case.model.service == service);
     }
     let (within, covered) = row("all".to_owned(), &|_| true);

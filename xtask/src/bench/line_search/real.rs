@@ -25,21 +25,20 @@ pub(super) const SEARCHES: usize = 12;
 pub(super) const BUDGET_S: f64 = 300.0;
 const MEDIAN_S_MAX: f64 = 300.0;
 const WARMUP_S: f64 = 2.0;
+/// Of the service times, whose logarithm is normal with the standard deviation `SIGMA`.
 const MEDIAN_MS: f64 = 5.0;
 const SIGMA: f64 = 0.5;
 
-fn servers(number: usize) -> usize {
-    [2, 4, 8, 16][number % 4]
-}
-
-/// Were a session busy with the service only.
+/// The case of a search, were a session busy with the service only.
 fn case(number: usize) -> Result<Case> {
     let mean_s = MEDIAN_MS / 1e3 * (0.5 * SIGMA.powi(2)).exp();
+    let servers = [2, 4, 8, 16][number % 4];
     let service = Service::LogNormal(SIGMA);
-    let model = Model { servers: servers(number), service, habit: Habit::Plain, mean_s, beside_s: 0.0 };
+    let model = Model { servers, service, habit: Habit::Plain, mean_s, beside_s: 0.0 };
     super::case(model, [0.95, 0.9][number / 4 % 2], 0.5).context("no load is steep enough for this model")
 }
 
+/// Those of all searches.
 pub(super) fn cases() -> Result<Vec<Case>> {
     (0..SEARCHES).map(case).collect()
 }
@@ -81,28 +80,6 @@ fn judge(file: &Path) -> Result<bool> {
     Ok(within == SEARCHES && median_s <= MEDIAN_S_MAX)
 }
 
-fn closed(sessions: usize, length: Duration) -> Wanted {
-    Wanted {
-        pacing: Pacing::Closed,
-        sessions: sessions as u32,
-        warmup: Duration::from_secs(1),
-        length,
-        parts: 1,
-        part_warmup: Duration::ZERO,
-        purpose: stats::line::Purpose::Hold,
-        seed: 1,
-    }
-}
-
-/// One queue, as the recursion has it.
-fn base() -> LoadPlan {
-    LoadPlan { workers: Some(1), ..LoadPlan::default() }
-}
-
-fn committed_tps(tried: &Tried) -> f64 {
-    tried.step.outcomes.committed as f64 / tried.step.duration_s
-}
-
 /// A probe beside what is known.
 fn told_of(case: &Case, rate: f64, purpose: Purpose, tried: &Tried) -> String {
     let total: Count = tried.seen.iter().map(|seen| seen.total).sum();
@@ -111,7 +88,7 @@ fn told_of(case: &Case, rate: f64, purpose: Purpose, tried: &Tried) -> String {
         rate / case.line,
         tried.step.duration_s,
         total.share() / (1.0 - case.quantile),
-        (beside_s(case, std::slice::from_ref(&tried.step.latency))) * 1e6,
+        beside_s(case, std::slice::from_ref(&tried.step.latency)) * 1e6,
         if tried.is_overloaded { ", overloaded" } else { "" }
     )
 }
@@ -123,10 +100,6 @@ fn beside_s(case: &Case, latencies: &[LatencyPair]) -> f64 {
     services().map(Histogram::sum_ns).sum::<u64>() as f64 / 1e9 / count.max(1) as f64 - case.model.mean_s
 }
 
-fn latency() -> String {
-    format!("lognormal:{:.0}:{SIGMA}", MEDIAN_MS * 1e3)
-}
-
 /// What a search came to.
 struct Found {
     line: Option<f64>,
@@ -136,7 +109,8 @@ struct Found {
 }
 
 fn search(case: &Case, seed: u64) -> Result<Found> {
-    let server = FakeServer::start(&["--latency", &latency(), "--seed", &seed.to_string()])?;
+    let latency = format!("lognormal:{:.0}:{SIGMA}", MEDIAN_MS * 1e3);
+    let server = FakeServer::start(&["--latency", &latency, "--seed", &seed.to_string()])?;
     let factory = server.factory();
     let names = factory.statement_classes();
     let run_load: &mut RunLoad<'_> = &mut |plan, told, stop| load::run(plan, &factory, told, stop);
@@ -145,10 +119,20 @@ fn search(case: &Case, seed: u64) -> Result<Found> {
     let stop = lab::StopSwitch::default();
     let told = &mut |_: &load::Event<'_>| {};
     let began = Instant::now();
-    let mut wanted = Wanted { seed, ..closed(case.model.servers, Duration::from_secs(5)) };
-    let base = base();
-    let climbed = probe((run_load, &names), &base, &[], wanted, told, &stop)?;
-    let peak_tps = committed_tps(&climbed);
+    let mut wanted = Wanted {
+        pacing: Pacing::Closed,
+        sessions: case.model.servers as u32,
+        warmup: Duration::from_secs(1),
+        length: Duration::from_secs(5),
+        parts: 1,
+        part_warmup: Duration::ZERO,
+        purpose: Purpose::Hold,
+        seed,
+    };
+    // One queue, as the recursion has it.
+    let base = LoadPlan { workers: Some(1), ..LoadPlan::default() };
+    let closed = probe((run_load, &names), &base, &[], wanted, told, &stop)?;
+    let peak_tps = closed.step.outcomes.committed as f64 / closed.step.duration_s;
     let rules = Rules {
         allowed: vec![promises[0].allowed()],
         budget_s: BUDGET_S,

@@ -45,8 +45,16 @@ pub(in crate::bench) struct Kind {
     ratios: Vec<Vec<f64>>,
 }
 
-/// By server, and with or without the neighbour. Lives that a study would have thrown away are left out.
-pub(in crate::bench) fn kinds(lives: &[Life]) -> Vec<Kind> {
+/// The two lives of a duel, and what kind of duel it was.
+pub(super) struct Pair<'a> {
+    pub(super) name: String,
+    is_beside_neighbour: bool,
+    pub(super) lives: [&'a Life; 2],
+}
+
+/// By server, with or without the neighbour, and in the order of time. Lives that a study would have thrown away are left
+/// out, and those whose rival was.
+pub(super) fn pairs(lives: &[Life]) -> Vec<Pair<'_>> {
     let mut by_duel: BTreeMap<(String, bool, i64), Vec<&Life>> = BTreeMap::new();
     let has_slices = |life: &&Life| life.is_valid && life.slices.iter().any(|slice| slice.committed > 0);
     for life in lives.iter().filter(has_slices) {
@@ -54,14 +62,24 @@ pub(in crate::bench) fn kinds(lives: &[Life]) -> Vec<Kind> {
         let name = format!("{} {}, {beside}", life.server, life.workload);
         by_duel.entry((name, life.neighbour, life.duel)).or_default().push(life);
     }
+    let mut pairs = Vec::new();
+    for ((name, is_beside_neighbour, _), mut sides) in by_duel {
+        sides.sort_by_key(|life| life.side);
+        if let Ok(lives) = <[&Life; 2]>::try_from(sides) {
+            pairs.push(Pair { name, is_beside_neighbour, lives });
+        }
+    }
+    pairs
+}
+
+/// By server, and with or without the neighbour.
+pub(in crate::bench) fn kinds(lives: &[Life]) -> Vec<Kind> {
     let logs = |life: &Life| -> Vec<f64> {
         let counted = life.slices.iter().filter(|slice| slice.committed > 0);
         counted.map(|slice| slice.tps().ln()).collect()
     };
     let mut kinds: BTreeMap<String, Kind> = BTreeMap::new();
-    for ((name, is_beside_neighbour, _), mut sides) in by_duel {
-        sides.sort_by_key(|life| life.side);
-        let [base, other] = sides[..] else { continue };
+    for Pair { name, is_beside_neighbour, lives: [base, other] } in pairs(lives) {
         let ends = [base, other].map(|life| life.slices.last().map_or(0.0, |last| last.at_s + last.length_s));
         let (base, other) = (logs(base), logs(other));
         if let (Some(a), Some(b)) = (mean(&base), mean(&other)) {

@@ -11,6 +11,8 @@ use anyhow::{Result, ensure};
 use stats::mean;
 use store::lives::Life;
 
+use super::drawn::{Pair, pairs};
+
 /// The load of both servers together that is compared, in seconds.
 const STRETCH_S: f64 = 40.0;
 const TURNS_S: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 20.0];
@@ -20,16 +22,11 @@ const SLICES_MIN: usize = 10;
 /// When a slice began, in seconds, and its rate relative to its life's mean.
 type Point = (f64, f64);
 
-/// By kind of server, the points of each duel in the order of time.
+/// By kind of duel, the points of each in the order of time.
 fn duels(lives: &[Life]) -> BTreeMap<String, Vec<Vec<Point>>> {
-    let mut by_duel: BTreeMap<(String, i64), Vec<&Life>> = BTreeMap::new();
-    for life in lives.iter().filter(|life| life.is_valid) {
-        let beside = if life.neighbour { "beside the neighbour" } else { "quiet" };
-        by_duel.entry((format!("{}, {beside}", life.server), life.duel)).or_default().push(life);
-    }
     let mut kinds: BTreeMap<String, Vec<Vec<Point>>> = BTreeMap::new();
-    for ((name, _), sides) in by_duel.into_iter().filter(|(_, sides)| sides.len() == 2) {
-        let mut points: Vec<Point> = sides.iter().flat_map(|life| relative(life)).collect();
+    for Pair { name, lives, .. } in pairs(lives) {
+        let mut points: Vec<Point> = lives.into_iter().flat_map(relative).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         kinds.entry(name).or_default().push(points);
     }
@@ -68,7 +65,7 @@ pub(super) fn run(file: &Path) -> Result<bool> {
     ensure!(!kinds.is_empty(), "{} has no duel of two valid lives: record some", file.display());
     println!("{:.0} s of each of two equal servers; standard deviation of their log-ratio", STRETCH_S / 2.0);
     let turns: String = TURNS_S.iter().map(|turn| format!("{:>9}", format!("{turn} s"))).collect();
-    println!("{:44}{turns}  stretches", "turns of");
+    println!("{:54}{turns}  stretches", "turns of");
     let mut pooled: Vec<Vec<f64>> = vec![Vec::new(); TURNS_S.len()];
     for (name, duels) in &kinds {
         let mut row: Vec<Vec<f64>> = Vec::new();
@@ -91,7 +88,7 @@ fn print_row(name: &str, row: &[Vec<f64>]) {
         None => format!("{:>9}", "-"),
     };
     let spreads: String = row.iter().map(spread).collect();
-    println!("{name:44}{spreads}  {}", row.first().map_or(0, Vec::len));
+    println!("{name:54}{spreads}  {}", row.first().map_or(0, Vec::len));
 }
 
 #[cfg(test)]
