@@ -261,6 +261,12 @@ impl Seeking<'_> {
                  sessions (--sessions-max, sessions_max)",
                 self.asked.sessions_max
             )),
+            EndedBy::Budget if answer.line.is_none() => warnings.push(format!(
+                "the budget ended before a rate was found that keeps {}{}: a larger budget (--budget, budget) gives \
+                 it more time",
+                promise.text,
+                answer.high.map_or_else(String::new, |high| format!(", which lies below {high:.0} transactions/s"))
+            )),
             EndedBy::Budget => warnings.push(
                 "the budget ended before the line was known as well as it is asked for: its interval says how well \
                  it is known; a larger budget (--budget, budget) gives it more time"
@@ -276,7 +282,7 @@ impl Seeking<'_> {
             let probe = tried.get(hold.probe)?;
             Some(LineHold { seconds: probe.seconds, held: hold.is_kept, p99_ms: probe.p99_ms })
         });
-        if hold.is_some_and(|hold| !hold.held) {
+        if answer.line.is_some() && hold.is_some_and(|hold| !hold.held) {
             warnings.push("the line could not be held: it is an estimate from the probes around it".into());
         }
         warnings.extend(self.sunk(at, promise, answer, &tried));

@@ -12,6 +12,7 @@
 //! weighted regression", Journal of the American Statistical Association 74, 1979); probes far away have bounded the grid.
 
 use super::{Probe, Seen};
+use crate::student;
 
 /// Where a line lies, in transactions per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,6 +42,8 @@ pub(super) struct Fit {
     cumulated: Vec<f64>,
     /// Mean of the slope.
     pub(super) slope: f64,
+    /// By how much the interval is longer than the posterior has it, as its dispersion is that of few seconds.
+    tail: f64,
 }
 
 const GRID: usize = 81;
@@ -76,13 +79,14 @@ impl Fit {
     }
 
     pub(super) fn interval(&self) -> Interval {
-        Interval { low: self.quantile(0.025), middle: self.quantile(0.5), high: self.quantile(0.975) }
+        let middle = self.quantile(0.5);
+        let end = |p: f64| middle * (self.quantile(p) / middle).powf(self.tail);
+        Interval { low: end(0.025), middle, high: end(0.975) }
     }
 
-    /// Half of the interval's length, relative to the rate.
+    /// Half of the length that holds 95 % of the posterior, relative to the rate.
     pub(super) fn half_width(&self) -> f64 {
-        let Interval { low, high, .. } = self.interval();
-        0.5 * (high / low).ln()
+        0.5 * (self.quantile(0.975) / self.quantile(0.025)).ln()
     }
 }
 
@@ -138,6 +142,13 @@ pub(super) fn stand(seen: &Seen, is_overloaded: bool, allowed: f64, dispersion: 
     }
 }
 
+/// What Student's t has beyond the normal distribution where a variance is known from so many seconds: Bartlett's window
+/// leaves about a degree of freedom of [`LAGS_MAX`] + 1 of them.
+fn tail(seconds: usize) -> f64 {
+    let freedom = (seconds as f64 / (LAGS_MAX + 1) as f64).max(2.0);
+    student::quantile(0.975, freedom) / student::normal_quantile(0.975)
+}
+
 fn log_odds(share: f64) -> f64 {
     (share / (1.0 - share)).ln()
 }
@@ -184,7 +195,10 @@ fn of_promise(probe: &Probe, index: usize) -> Seen {
 pub(super) fn fit(probes: &[Probe], index: usize, allowed: f64, range: (f64, f64)) -> Fit {
     let all: Vec<(f64, Seen)> =
         probes.iter().map(|probe| (probe.rate.ln(), of_promise(probe, index))).collect();
-    let mut centre = 0.5 * (range.0 + range.1);
+    let middle = 0.5 * (range.0 + range.1);
+    let nearest =
+        all.iter().map(|(x, _)| *x).min_by(|a, b| (a - middle).abs().total_cmp(&(b - middle).abs()));
+    let mut centre = nearest.filter(|x| (x - middle).abs() >= REACH).unwrap_or(middle);
     let mut found = None;
     // The weights depend on where the line is thought to be.
     for turn in 0..3 {
@@ -198,7 +212,9 @@ pub(super) fn fit(probes: &[Probe], index: usize, allowed: f64, range: (f64, f64
             .filter(|(_, seen)| seen.total.transactions > 0)
             .map(|(x, seen)| point(*x, seen, allowed, (1.0 - ((x - centre) / reach).powi(2)).powi(2)))
             .collect();
-        let fit = posterior(&points, allowed, dispersion, range);
+        let seconds =
+            near.iter().filter(|(_, seen)| is_near(seen, allowed)).map(|(_, seen)| seen.seconds.len()).sum();
+        let fit = Fit { tail: tail(seconds), ..posterior(&points, allowed, dispersion, range) };
         centre = fit.quantile(0.5).ln();
         found = Some(fit);
     }
@@ -249,5 +265,29 @@ fn posterior(points: &[Point], allowed: f64, dispersion: f64, range: (f64, f64))
             sum - 0.5 * mass / total
         })
         .collect();
-    Fit { grid, cumulated, slope: slope_sum / total }
+    Fit { grid, cumulated, slope: slope_sum / total, tail: tail(0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::{Count, Purpose};
+
+    #[test]
+    fn an_interval_is_longer_where_its_dispersion_is_known_from_few_seconds() {
+        // Student's t of 2 and 10 degrees of freedom over the normal quantile, from tables.
+        for (seconds, factor) in [(0, 4.3027 / 1.96), (60, 2.2281 / 1.96), (6_000, 1.9623 / 1.96)] {
+            assert!((tail(seconds) - factor).abs() < 1e-3, "{seconds}: {}", tail(seconds));
+        }
+        let probe = |rate: f64, share: f64| {
+            let second = Count { transactions: rate as u64, over: (rate * share).round() as u64 };
+            let seen = vec![Seen { total: [second; 5].into_iter().sum(), seconds: vec![second; 5] }];
+            Probe { rate, seen, is_overloaded: false, took_s: 8.0, purpose: Purpose::Refine, focus: 0 }
+        };
+        let probes = [probe(480.0, 0.008), probe(500.0, 0.012)];
+        let fit = fit(&probes, 0, 0.01, (400f64.ln(), 600f64.ln()));
+        let Interval { low, middle, high } = fit.interval();
+        let half = 0.5 * (high / low).ln();
+        assert!((half / fit.half_width() - tail(10)).abs() < 1e-9 && low < middle && middle < high, "{half}");
+    }
 }

@@ -124,9 +124,11 @@ const STEP_UP: f64 = 1.35;
 const STEP_DOWN: f64 = 0.65;
 /// A bracket this narrow (in the logarithm of the rate) is left to the fit.
 const BRACKET_MAX: f64 = 0.36;
-/// A bracket that a probe lies in which could not tell is left to the fit, too, as that probe lies near the line; but none
-/// wider than this.
-const FIT_MAX: f64 = 1.2;
+/// A bracket that a probe lies in which could not tell is left to the fit, too, as that probe lies near the line: no farther
+/// from it than this.
+const FIT_MAX: f64 = 0.6;
+/// By how much the log-odds of breaking a promise rise at least, as a rule, for each unit of the logarithm of the rate.
+const FLAT: f64 = 4.0;
 /// A fit looks beyond its bracket by this much, as a single probe may err.
 const MARGIN: f64 = 0.04;
 /// Probes this near to the line count as being about it.
@@ -185,38 +187,33 @@ impl Search {
         let states: Vec<State> = (0..self.rules.allowed.len()).map(|index| self.state(index)).collect();
         let open: Vec<usize> =
             (0..states.len()).filter(|index| self.is_open(*index, &states[*index])).collect();
-        let Some(hold_s) = self.hold_s(open.len()) else { return Next::Done };
-        let reserved = open.len() as f64 * (hold_s + self.beside_s());
-        let left_s = self.left_s() - reserved;
-        let bracket = open.iter().find_map(|index| match states[*index] {
-            State::Bracket(rate) => Some((*index, rate, Purpose::Bracket)),
-            _ => None,
-        });
-        let refine = || {
-            let width = |index: &usize| match &states[*index] {
-                State::Fitted(fit) if !self.is_known(*index, fit) => Some((*index, fit)),
-                _ => None,
-            };
-            let widest =
-                open.iter().filter_map(width).max_by(|a, b| a.1.half_width().total_cmp(&b.1.half_width()))?;
-            Some((widest.0, self.refined(widest.1), Purpose::Refine))
+        let (hopeful, hopeless): (Vec<usize>, Vec<usize>) =
+            open.iter().partition(|index| self.is_hopeful(**index));
+        let hold_s = match self.hold_s(hopeful.len()) {
+            Some(hold_s) => hold_s,
+            None if hopeful.is_empty() => 0.0,
+            None => return Next::Done,
         };
-        if let Some((focus, rate, purpose)) = bracket.or_else(refine) {
-            let wanted_s = self.seconds(focus, rate, purpose);
-            let least_s = self.seconds_min(focus, rate);
-            let seconds = wanted_s.min(left_s - self.beside_s());
-            if seconds >= least_s {
-                return Next::Probe { rate, seconds, focus, purpose };
-            }
-            // A line that is not bracketed cannot be held: what was kept for its hold is of more use now.
-            let is_none_fitted = !open.iter().any(|index| matches!(states[*index], State::Fitted(_)));
-            let seconds = wanted_s.min(left_s + reserved - self.beside_s());
-            if purpose == Purpose::Bracket && is_none_fitted && seconds >= least_s {
-                return Next::Probe { rate, seconds, focus, purpose };
-            }
+        let reserved = hopeful.len() as f64 * (hold_s + self.beside_s());
+        let left_s = self.left_s() - reserved;
+        let mut wanted = self.wanted(&states, &hopeful);
+        wanted.extend(self.wanted(&states, &hopeless));
+        let within = |left_s: f64, (focus, rate, purpose): (usize, f64, Purpose)| {
+            let seconds = self.seconds(focus, rate, purpose).min(left_s - self.beside_s());
+            let is_worth_it = seconds >= self.seconds_min(focus, rate);
+            is_worth_it.then_some(Next::Probe { rate, seconds, focus, purpose })
+        };
+        if let Some(next) = wanted.iter().find_map(|one| within(left_s, *one)) {
+            return next;
+        }
+        // A line that is not bracketed cannot be held: what was kept for its hold is of more use now.
+        let is_none_fitted = !open.iter().any(|index| matches!(states[*index], State::Fitted(_)));
+        let bracket = wanted.first().filter(|_| is_none_fitted);
+        if let Some(next) = bracket.and_then(|one| within(left_s + reserved, *one)) {
+            return next;
         }
         // The highest line first: what it shows, it shows of no other.
-        let held = open.iter().filter_map(|index| match &states[*index] {
+        let held = hopeful.iter().filter_map(|index| match &states[*index] {
             State::Fitted(fit) => Some((*index, self.held_rate(*index, fit))),
             _ => None,
         });
@@ -224,6 +221,34 @@ impl Search {
             Some((focus, rate)) => Next::Probe { rate, seconds: hold_s, focus, purpose: Purpose::Hold },
             None => Next::Done,
         }
+    }
+
+    /// What is to be tried about these promises, the most telling first: lines that are not bracketed yet, then those that are
+    /// known worst.
+    fn wanted(&self, states: &[State], open: &[usize]) -> Vec<(usize, f64, Purpose)> {
+        let bracket = |index: &usize| match states[*index] {
+            State::Bracket(rate) => Some((*index, rate, Purpose::Bracket)),
+            _ => None,
+        };
+        let unknown = |index: &usize| match &states[*index] {
+            State::Fitted(fit) if !self.is_known(*index, fit) => Some((*index, fit)),
+            _ => None,
+        };
+        // Of a line that no rate is known to keep, nothing is known.
+        let width = |(index, fit): &(usize, &Fit)| {
+            if self.is_kept_somewhere(*index) { fit.half_width() } else { f64::INFINITY }
+        };
+        let mut refined: Vec<(usize, &Fit)> = open.iter().filter_map(unknown).collect();
+        refined.sort_by(|a, b| width(b).total_cmp(&width(a)));
+        let refined = refined.iter().map(|(index, fit)| (*index, self.refined(fit), Purpose::Refine));
+        open.iter().filter_map(bracket).chain(refined).collect()
+    }
+
+    /// A promise that no rate has kept has its share of the budget, and then what the others leave: it may be one that none keeps.
+    fn is_hopeful(&self, index: usize) -> bool {
+        let theirs = self.probes.iter().filter(|probe| probe.focus == index);
+        let spent_s: f64 = theirs.map(|probe| probe.took_s).sum();
+        self.is_kept_somewhere(index) || spent_s < self.rules.budget_s / self.rules.allowed.len() as f64
     }
 
     /// The line of each promise, as far as the probes tell.
@@ -265,6 +290,9 @@ impl Search {
                     Some(hold) if hold.is_kept => hold.rate,
                     _ => self.line(&fit),
                 };
+                if !self.is_kept_somewhere(index) {
+                    return Answer { high: Some(high), end: End::Budget, ..nothing };
+                }
                 // A bound that the probes did not see broken is none.
                 let high = bracket.broken.or(self.highest_open(index)).map(|_| high.max(line));
                 // What the hold adds may widen the interval a little again.
@@ -273,6 +301,13 @@ impl Search {
                 Answer { line: Some(line), middle: Some(middle), low: Some(low.min(line)), high, hold, end }
             }
         }
+    }
+
+    /// Whether any rate that was tried kept the promise, be it by chance.
+    fn is_kept_somewhere(&self, index: usize) -> bool {
+        self.probes
+            .iter()
+            .any(|probe| !probe.is_overloaded && probe.seen[index].total.share() <= self.rules.allowed[index])
     }
 
     fn highest_open(&self, index: usize) -> Option<f64> {
@@ -393,6 +428,29 @@ impl Search {
         there.all(|probe| !probe.is_overloaded && is_near(&probe.seen[index], self.rules.allowed[index]))
     }
 
+    /// How far below the lowest rate that was tried, and not known to keep the promise, the line may be: as far as a
+    /// flat slope takes the share that was seen there to the allowed one.
+    fn lowest_line(&self, index: usize, lowest: f64) -> f64 {
+        let there = self.probes.iter().filter(|probe| (probe.rate.ln() - lowest).abs() < 1e-9);
+        let share = there.map(|probe| probe.seen[index].total).sum::<Count>().share();
+        lowest - (0.5 * BRACKET_MAX).max((share / self.rules.allowed[index]).ln() / FLAT)
+    }
+
+    /// Of the rates within a range of logarithms, that whose share was nearest to the allowed one.
+    fn nearest_within(&self, index: usize, range: (f64, f64)) -> Option<f64> {
+        let off = |probe: &Probe| {
+            let total = probe.seen[index].total;
+            // Half a transaction: none over the limit is not infinitely far.
+            let share = (total.over as f64 + 0.5) / (total.transactions as f64 + 1.0);
+            (share / self.rules.allowed[index]).ln().abs()
+        };
+        let there = self.probes.iter().filter(|probe| {
+            let x = probe.rate.ln();
+            range.0 + 1e-9 < x && x < range.1 - 1e-9
+        });
+        there.min_by(|a, b| off(a).total_cmp(&off(b))).map(|probe| probe.rate.ln())
+    }
+
     fn state(&self, index: usize) -> State {
         let Rules { start, floor, ceiling, .. } = self.rules;
         let within = |rate: f64| State::Bracket(rate.clamp(floor, ceiling));
@@ -415,18 +473,16 @@ impl Search {
             (None, Some(broken)) if broken - lowest < 1e-9 && !self.is_nearly_kept(index, lowest) => {
                 return within(broken.exp() * STEP_DOWN);
             }
-            (None, Some(broken)) => (lowest - 0.5 * BRACKET_MAX, broken),
+            (None, Some(broken)) => (self.lowest_line(index, lowest), broken),
             (Some(kept), None) if highest - kept < 1e-9 => return within(kept.exp() * STEP_UP),
             (Some(kept), None) => (kept, highest + 0.5 * BRACKET_MAX),
-            (None, None) => (lowest - 0.5 * BRACKET_MAX, highest + 0.5 * BRACKET_MAX),
+            (None, None) => (self.lowest_line(index, lowest), highest + 0.5 * BRACKET_MAX),
         };
-        let is_open_within = self.probes.iter().any(|probe| {
-            let x = probe.rate.ln();
-            range.0 + 1e-9 < x && x < range.1 - 1e-9
-        });
-        if range.1 - range.0 > FIT_MAX || range.1 - range.0 > BRACKET_MAX && !is_open_within {
-            return within((0.5 * (range.0 + range.1)).exp());
-        }
+        let range = match self.nearest_within(index, range) {
+            _ if range.1 - range.0 <= BRACKET_MAX => range,
+            Some(x) => (range.0.max(x - FIT_MAX), range.1.min(x + FIT_MAX)),
+            None => return within((0.5 * (range.0 + range.1)).exp()),
+        };
         State::Fitted(fit(
             &self.probes,
             index,

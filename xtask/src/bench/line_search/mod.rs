@@ -10,6 +10,7 @@
 //!
 //! In real time, with `--real FILE`: 12 searches against the fake server, all within 5 %, the median within 5 minutes.
 
+mod curve;
 mod queue;
 mod real;
 
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
-use stats::line::{Count, Cut, End, Next, Probe, Purpose, Rules, Search, Seen, is_cut};
+use stats::line::{Answer, Count, Cut, End, Next, Probe, Purpose, Rules, Search, Seen, is_cut};
 use stats::rng::Rng;
 
 use self::queue::{Habit, Model, Queue, Service};
@@ -27,6 +28,7 @@ const WITHIN: f64 = 0.05;
 const WITHIN_SHARE_MIN: f64 = 0.95;
 const COVERED_SHARE_MIN: f64 = 0.93;
 const BUDGET_S: f64 = 600.0;
+const HOLD_S: f64 = 60.0;
 /// Log-odds by the logarithm of the rate: a factor of 1.3 for 5 %.
 const SLOPE_MIN: f64 = 5.4;
 /// Utilisations that are tried for the line, the lowest that is steep enough being taken.
@@ -42,10 +44,16 @@ const REST_S: f64 = 1.0;
 /// A server and what is promised of it.
 struct Case {
     model: Model,
-    /// The true line.
-    line: f64,
     quantile: f64,
+    /// The limits of the promises, ascending, and their true lines.
+    promised: Vec<Promised>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Promised {
     limit_s: f64,
+    /// 0 where no rate keeps it.
+    line: f64,
 }
 
 fn case(model: Model, quantile: f64, load_min: f64) -> Option<Case> {
@@ -55,7 +63,7 @@ fn case(model: Model, quantile: f64, load_min: f64) -> Option<Case> {
         (slope >= SLOPE_MIN).then_some(line)
     })?;
     let (limit_s, _) = model.limit_s(steep, quantile, 6_000_000);
-    Some(Case { model, line: steep, quantile, limit_s })
+    Some(Case { model, quantile, promised: vec![Promised { limit_s, line: steep }] })
 }
 
 /// `is_hard`: lines at 0.9 to 0.96 of the capacity.
@@ -103,50 +111,49 @@ fn probe(queue: &mut Queue, case: &Case, rules: &Rules, next: (f64, f64, usize, 
     let (rate, seconds, focus, purpose) = next;
     let began = queue.now();
     let measured = began + rules.warmup_s;
-    let mut seen = Seen::default();
+    let mut seen = vec![Seen::default(); case.promised.len()];
     while queue.now() < measured {
         queue.arrival(rate);
     }
     for second in 0..seconds.ceil() as usize {
         let end = measured + (second as f64 + 1.0).min(seconds);
-        let mut count = Count::default();
+        let mut counts = vec![Count::default(); case.promised.len()];
         while queue.now() < end {
             let (_, response) = queue.arrival(rate);
-            count.transactions += 1;
-            count.over += u64::from(response >= case.limit_s);
+            for (count, promised) in counts.iter_mut().zip(&case.promised) {
+                count.transactions += 1;
+                count.over += u64::from(response >= promised.limit_s);
+            }
         }
-        seen.seconds.push(count);
-        let cut = is_cut(std::slice::from_ref(&seen), &rules.allowed);
+        seen.iter_mut().zip(counts).for_each(|(seen, count)| seen.seconds.push(count));
+        let cut = is_cut(&seen, &rules.allowed);
         if cut == Some(Cut::Broken) || cut.is_some() && purpose == Purpose::Bracket {
             break;
         }
     }
-    seen.total = seen.seconds.iter().copied().sum();
-    let is_overloaded = queue.backlog_s() > 10.0 * case.limit_s;
+    seen.iter_mut().for_each(|seen| seen.total = seen.seconds.iter().copied().sum());
+    let longest_s = case.promised.last().map_or(0.0, |promised| promised.limit_s);
+    let is_overloaded = queue.backlog_s() > 10.0 * longest_s;
     queue.rest(REST_S);
-    Probe { rate, seen: vec![seen], is_overloaded, took_s: queue.now() - began, purpose, focus }
+    Probe { rate, seen, is_overloaded, took_s: queue.now() - began, purpose, focus }
 }
 
 /// How a search ended.
 struct Outcome {
-    line: Option<f64>,
-    middle: Option<f64>,
-    low: Option<f64>,
-    high: Option<f64>,
+    /// By promise.
+    answers: Vec<Answer>,
     spent_s: f64,
     probes: usize,
-    end: End,
-    is_held: Option<bool>,
 }
 
-fn search(case: &Case, budget_s: f64, seed: u64) -> Outcome {
+fn search(case: &Case, (budget_s, hold_s): (f64, f64), seed: u64) -> Outcome {
     let mut queue = Queue::new(case.model, seed);
     let mut rng = Rng::new(seed ^ 0x6c69_6e65);
     let capacity = case.model.capacity();
     let rules = Rules {
-        allowed: vec![1.0 - case.quantile],
+        allowed: vec![1.0 - case.quantile; case.promised.len()],
         budget_s,
-        hold_s: 60.0,
+        hold_s,
         warmup_s: 2.0,
         rest_s: REST_S,
         precision: 0.025,
@@ -161,27 +168,19 @@ fn search(case: &Case, budget_s: f64, seed: u64) -> Outcome {
         let probe = probe(&mut queue, case, search.rules(), (rate, seconds, focus, purpose));
         search.record(probe);
     }
-    let answer = search.answers()[0];
-    Outcome {
-        line: answer.line,
-        middle: answer.middle,
-        low: answer.low,
-        high: answer.high,
-        spent_s: search.spent_s(),
-        probes: search.probes().len(),
-        end: answer.end,
-        is_held: answer.hold.map(|hold| hold.is_kept),
-    }
+    Outcome { answers: search.answers(), spent_s: search.spent_s(), probes: search.probes().len() }
 }
 
-impl Outcome {
-    fn is_within(&self, case: &Case) -> bool {
-        self.line.is_some_and(|line| (line / case.line - 1.0).abs() <= WITHIN)
-    }
+fn is_within(answer: &Answer, promised: &Promised) -> bool {
+    answer.line.is_some_and(|line| (line / promised.line - 1.0).abs() <= WITHIN)
+}
 
-    fn is_covered(&self, case: &Case) -> bool {
-        self.low.is_none_or(|low| low <= case.line) && self.high.is_none_or(|high| case.line <= high)
-    }
+fn is_covered(answer: &Answer, promised: &Promised) -> bool {
+    answer.low.is_none_or(|low| low <= promised.line) && answer.high.is_none_or(|high| promised.line <= high)
+}
+
+fn is_held(answer: &Answer) -> bool {
+    answer.hold.is_some_and(|hold| hold.is_kept)
 }
 
 fn share(outcomes: &[&(usize, Outcome)], is: impl Fn(&(usize, Outcome)) -> bool) -> f64 {
@@ -195,7 +194,7 @@ fn simulated(cases: &[Case], budget_s: f64, searches: usize, first: u64) -> bool
     let seeds: Vec<usize> = (0..searches).collect();
     let outcomes = in_threads(&seeds, |seed| {
         let at = seed % cases.len();
-        (at, search(&cases[at], budget_s, first + *seed as u64 + 1))
+        (at, search(&cases[at], (budget_s, HOLD_S), first + *seed as u64 + 1))
     });
     println!(
         "{:34} {:>8} {:>7} {:>8} {:>7} {:>7} {:>7} {:>7}",
@@ -207,10 +206,12 @@ fn simulated(cases: &[Case], budget_s: f64, searches: usize, first: u64) -> bool
             stats::median(&mine.iter().map(|(_, outcome)| of(outcome)).collect::<Vec<_>>())
                 .unwrap_or(f64::NAN)
         };
-        let within = share(&mine, |(at, outcome)| outcome.is_within(&cases[*at]));
-        let covered = share(&mine, |(at, outcome)| outcome.is_covered(&cases[*at]));
-        let held = share(&mine, |(_, outcome)| outcome.is_held == Some(true));
-        let errors = mine.iter().filter_map(|(at, outcome)| Some(outcome.middle? / cases[*at].line - 1.0));
+        let within = share(&mine, |(at, outcome)| is_within(&outcome.answers[0], &cases[*at].promised[0]));
+        let covered = share(&mine, |(at, outcome)| is_covered(&outcome.answers[0], &cases[*at].promised[0]));
+        let held = share(&mine, |(_, outcome)| is_held(&outcome.answers[0]));
+        let errors = mine
+            .iter()
+            .filter_map(|(at, outcome)| Some(outcome.answers[0].middle? / cases[*at].promised[0].line - 1.0));
         let error = stats::median(&errors.collect::<Vec<_>>()).unwrap_or(f64::NAN) * 100.0;
         println!(
             "{name:34} {:>8} {within:>7.3} {covered:>8.3} {held:>7.3} {error:>+6.1}% {:>7.0} {:>7.0}",
@@ -231,7 +232,7 @@ fn simulated(cases: &[Case], budget_s: f64, searches: usize, first: u64) -> bool
     }
     let (within, covered) = row("all".to_owned(), &|_| true);
     let longest = outcomes.iter().map(|(_, outcome)| outcome.spent_s).fold(0.0, f64::max);
-    let unended = outcomes.iter().filter(|(_, outcome)| outcome.end != End::Found).count();
+    let unended = outcomes.iter().filter(|(_, outcome)| outcome.answers[0].end != End::Found).count();
     println!("ended without the precision asked for: {unended}");
     println!("within 5 %: {within:.4} (at least {WITHIN_SHARE_MIN})");
     println!("interval covers: {covered:.4} (at least {COVERED_SHARE_MIN})");
@@ -256,8 +257,11 @@ struct Arguments {
     /// On the simulated clock, the cases and the budget of those in real time.
     #[arg(long, conflicts_with_all = ["hard", "real"])]
     as_real: bool,
+    /// Searches for four lines at once, within 300 s.
+    #[arg(long, conflicts_with_all = ["hard", "as_real"])]
+    curve: bool,
     /// In real time: each search becomes a line of this file.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "curve")]
     real: Option<PathBuf>,
 }
 
@@ -265,6 +269,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     let asked: Arguments = crate::asked("bench line-search", arguments);
     let is_reached = match &asked.real {
         Some(file) => real::run(file, asked.searches.unwrap_or(real::SEARCHES))?,
+        None if asked.curve => curve::run(asked.searches.unwrap_or(curve::SEARCHES), asked.seed),
         None => {
             let (cases, budget_s) =
                 if asked.as_real { (real::cases()?, real::BUDGET_S) } else { (cases(asked.hard), BUDGET_S) };

@@ -52,9 +52,9 @@ pub(super) fn run(file: &Path, at_most: usize) -> Result<bool> {
     for number in first..SEARCHES.min(first + at_most) {
         let case = case(number)?;
         let Found { line, seconds, beside_s } = search(&case, number as u64 + 1)?;
-        let truth = Model { beside_s, ..case.model }.line(case.quantile, case.limit_s);
+        let truth = Model { beside_s, ..case.model }.line(case.quantile, case.promised[0].limit_s);
         let error = line.map_or(f64::NAN, |line| line / truth - 1.0);
-        let promise = format!("p{} < {:.1} ms", case.quantile * 100.0, case.limit_s * 1e3);
+        let promise = format!("p{} < {:.1} ms", case.quantile * 100.0, case.promised[0].limit_s * 1e3);
         let told = format!(
             "{error} {seconds} {promise} of {} servers, true line {truth:.1}/s, {:.0} us beside each service",
             case.model.servers,
@@ -85,7 +85,7 @@ fn told_of(case: &Case, rate: f64, purpose: Purpose, tried: &Tried) -> String {
     let total: Count = tried.seen.iter().map(|seen| seen.total).sum();
     format!(
         "{purpose:?}: x{:.3} of the line by the services alone, {:.0} s, x{:.2} of the share that may be late, {:.0} us beside{}",
-        rate / case.line,
+        rate / case.promised[0].line,
         tried.step.duration_s,
         total.share() / (1.0 - case.quantile),
         beside_s(case, std::slice::from_ref(&tried.step.latency)) * 1e6,
@@ -114,7 +114,7 @@ fn search(case: &Case, seed: u64) -> Result<Found> {
     let factory = server.factory();
     let names = factory.statement_classes();
     let run_load: &mut RunLoad<'_> = &mut |plan, told, stop| load::run(plan, &factory, told, stop);
-    let text = format!("p{} < {}us", case.quantile * 100.0, (case.limit_s * 1e6).round());
+    let text = format!("p{} < {}us", case.quantile * 100.0, (case.promised[0].limit_s * 1e6).round());
     let promises = [Promise::parse(&text)?];
     let stop = lab::StopSwitch::default();
     let told = &mut |_: &load::Event<'_>| {};
