@@ -1,7 +1,8 @@
 use super::*;
 use crate::rng::Rng;
 
-/// A server whose share of broken promises is known: the log-odds rise by 15 for each unit of the rate's logarithm.
+/// A server whose share of broken promises is known: the log-odds rise by 15 for each unit of the rate's logarithm. A line of 0:
+/// it is twice the allowed share, whatever the rate.
 struct Server {
     rng: Rng,
     lines: Vec<f64>,
@@ -33,7 +34,7 @@ impl Server {
         let lines = self.lines.clone();
         let seen = lines.iter().map(|line| {
             let odds = (0.01f64 / 0.99).ln() + SLOPE * (rate / line).ln();
-            let share = 1.0 / (1.0 + (-odds).exp());
+            let share = if *line > 0.0 { 1.0 / (1.0 + (-odds).exp()) } else { 0.02 };
             let second = || {
                 let over = rate * share + (rate * share * (1.0 - share)).sqrt() * self.rng.normal();
                 Count { transactions: rate as u64, over: over.round().clamp(0.0, rate) as u64 }
@@ -136,6 +137,22 @@ fn what_could_not_be_bracketed_within_the_budget_has_the_bounds_that_are_known()
     let answer = search.answers()[0];
     assert_eq!((answer.end, answer.high), (End::Budget, None), "{answer:?}");
     assert_eq!(answer.line, answer.low);
+}
+
+#[test]
+fn a_promise_that_no_rate_keeps_leaves_the_others_their_time() {
+    let lines = [0.0, 450.0, 600.0, 800.0];
+    let rules = Rules { budget_s: 300.0, hold_s: 20.0, start: 1_000.0, floor: 10.0, ..rules(4) };
+    for seed in 11..15 {
+        let search = Server::new(seed, &lines).search(rules.clone());
+        let answers = search.answers();
+        assert_eq!((answers[0].line, answers[0].low), (None, None), "{:?}", answers[0]);
+        for (answer, line) in answers.iter().zip(lines).skip(1) {
+            let hold = answer.hold.unwrap();
+            assert!(hold.is_kept && (hold.rate / line - 1.0).abs() < 0.06, "{answer:?} {line}");
+        }
+        assert!(search.spent_s() > 200.0, "{}", search.spent_s());
+    }
 }
 
 /// A probe of whole seconds, in each of which the same share broke each promise.
