@@ -42,8 +42,8 @@ pub(super) struct Fit {
     cumulated: Vec<f64>,
     /// Mean of the slope.
     pub(super) slope: f64,
-    /// By how much the interval is longer than the posterior has it, as its dispersion is that of few seconds.
-    tail: f64,
+    /// How many seconds the dispersion is known from.
+    seconds: usize,
 }
 
 const GRID: usize = 81;
@@ -80,11 +80,13 @@ impl Fit {
 
     pub(super) fn interval(&self) -> Interval {
         let middle = self.quantile(0.5);
-        let end = |p: f64| middle * (self.quantile(p) / middle).powf(self.tail);
+        let longer = tail(self.seconds);
+        let end = |p: f64| middle * (self.quantile(p) / middle).powf(longer);
         Interval { low: end(0.025), middle, high: end(0.975) }
     }
 
-    /// Half of the length that holds 95 % of the posterior, relative to the rate.
+    /// Half of the length that holds 95 % of the posterior, relative to the rate. [`Fit::interval`] is longer where that rests on
+    /// few seconds.
     pub(super) fn half_width(&self) -> f64 {
         0.5 * (self.quantile(0.975) / self.quantile(0.025)).ln()
     }
@@ -214,14 +216,15 @@ pub(super) fn fit(probes: &[Probe], index: usize, allowed: f64, range: (f64, f64
             .collect();
         let seconds =
             near.iter().filter(|(_, seen)| is_near(seen, allowed)).map(|(_, seen)| seen.seconds.len()).sum();
-        let fit = Fit { tail: tail(seconds), ..posterior(&points, allowed, dispersion, range) };
+        let fit = posterior(&points, allowed, (dispersion, seconds), range);
         centre = fit.quantile(0.5).ln();
         found = Some(fit);
     }
-    found.unwrap_or_else(|| posterior(&[], allowed, DISPERSION_START, range))
+    found.unwrap_or_else(|| posterior(&[], allowed, (DISPERSION_START, 0), range))
 }
 
-fn posterior(points: &[Point], allowed: f64, dispersion: f64, range: (f64, f64)) -> Fit {
+/// `dispersion`, and how many seconds it is known from.
+fn posterior(points: &[Point], allowed: f64, (dispersion, seconds): (f64, usize), range: (f64, f64)) -> Fit {
     let grid: Vec<f64> =
         (0..GRID).map(|at| range.0 + (range.1 - range.0) * at as f64 / (GRID - 1) as f64).collect();
     let base = log_odds(allowed);
@@ -265,7 +268,7 @@ fn posterior(points: &[Point], allowed: f64, dispersion: f64, range: (f64, f64))
             sum - 0.5 * mass / total
         })
         .collect();
-    Fit { grid, cumulated, slope: slope_sum / total, tail: tail(0) }
+    Fit { grid, cumulated, slope: slope_sum / total, seconds }
 }
 
 #[cfg(test)]

@@ -187,17 +187,17 @@ impl Search {
         let states: Vec<State> = (0..self.rules.allowed.len()).map(|index| self.state(index)).collect();
         let open: Vec<usize> =
             (0..states.len()).filter(|index| self.is_open(*index, &states[*index])).collect();
-        let (hopeful, hopeless): (Vec<usize>, Vec<usize>) =
-            open.iter().partition(|index| self.is_hopeful(**index));
-        let hold_s = match self.hold_s(hopeful.len()) {
+        let (first, later): (Vec<usize>, Vec<usize>) =
+            open.iter().partition(|index| self.comes_first(**index));
+        let hold_s = match self.hold_s(first.len()) {
             Some(hold_s) => hold_s,
-            None if hopeful.is_empty() => 0.0,
+            None if first.is_empty() => 0.0,
             None => return Next::Done,
         };
-        let reserved = hopeful.len() as f64 * (hold_s + self.beside_s());
+        let reserved = first.len() as f64 * (hold_s + self.beside_s());
         let left_s = self.left_s() - reserved;
-        let mut wanted = self.wanted(&states, &hopeful);
-        wanted.extend(self.wanted(&states, &hopeless));
+        let mut wanted = self.wanted(&states, &first);
+        wanted.extend(self.wanted(&states, &later));
         let within = |left_s: f64, (focus, rate, purpose): (usize, f64, Purpose)| {
             let seconds = self.seconds(focus, rate, purpose).min(left_s - self.beside_s());
             let is_worth_it = seconds >= self.seconds_min(focus, rate);
@@ -213,7 +213,7 @@ impl Search {
             return next;
         }
         // The highest line first: what it shows, it shows of no other.
-        let held = hopeful.iter().filter_map(|index| match &states[*index] {
+        let held = first.iter().filter_map(|index| match &states[*index] {
             State::Fitted(fit) => Some((*index, self.held_rate(*index, fit))),
             _ => None,
         });
@@ -245,7 +245,7 @@ impl Search {
     }
 
     /// A promise that no rate has kept has its share of the budget, and then what the others leave: it may be one that none keeps.
-    fn is_hopeful(&self, index: usize) -> bool {
+    fn comes_first(&self, index: usize) -> bool {
         let theirs = self.probes.iter().filter(|probe| probe.focus == index);
         let spent_s: f64 = theirs.map(|probe| probe.took_s).sum();
         self.is_kept_somewhere(index) || spent_s < self.rules.budget_s / self.rules.allowed.len() as f64
@@ -422,17 +422,20 @@ impl Search {
         bracket
     }
 
+    /// Probes of this logarithm of the rate.
+    fn at(&self, x: f64) -> impl Iterator<Item = &Probe> {
+        self.probes.iter().filter(move |probe| (probe.rate.ln() - x).abs() < 1e-9)
+    }
+
     /// Whether all that was tried at this rate was broken by so little that the line is not far below it.
     fn is_nearly_kept(&self, index: usize, x: f64) -> bool {
-        let mut there = self.probes.iter().filter(|probe| (probe.rate.ln() - x).abs() < 1e-9);
-        there.all(|probe| !probe.is_overloaded && is_near(&probe.seen[index], self.rules.allowed[index]))
+        self.at(x).all(|probe| !probe.is_overloaded && is_near(&probe.seen[index], self.rules.allowed[index]))
     }
 
     /// How far below the lowest rate that was tried, and not known to keep the promise, the line may be: as far as a
     /// flat slope takes the share that was seen there to the allowed one.
     fn lowest_line(&self, index: usize, lowest: f64) -> f64 {
-        let there = self.probes.iter().filter(|probe| (probe.rate.ln() - lowest).abs() < 1e-9);
-        let share = there.map(|probe| probe.seen[index].total).sum::<Count>().share();
+        let share = self.at(lowest).map(|probe| probe.seen[index].total).sum::<Count>().share();
         lowest - (0.5 * BRACKET_MAX).max((share / self.rules.allowed[index]).ln() / FLAT)
     }
 

@@ -12,7 +12,7 @@ use super::{
 };
 
 pub(super) const SEARCHES: usize = 1_000;
-const VAIN_SHARE_MAX: f64 = 0.05;
+const UNKEPT_KNOWN_MAX: f64 = 0.05;
 const BUDGET_S: f64 = 300.0;
 const HOLD_S: f64 = 20.0;
 const LINES: usize = 4;
@@ -39,10 +39,10 @@ fn case(model: Model) -> Option<Case> {
 }
 
 /// The same with a limit that is broken at any rate.
-fn with_a_vain_promise(case: &Case) -> Case {
+fn with_one_that_none_keeps(case: &Case) -> Case {
     let (limit_s, _) = case.model.limit_s(IDLE_LOAD * case.model.capacity(), 1.0 - IDLE_OVER, 400_000);
-    let vain = Promised { limit_s, line: 0.0 };
-    let promised = std::iter::once(vain).chain(case.promised.iter().copied()).collect();
+    let unkept = Promised { limit_s, line: 0.0 };
+    let promised = std::iter::once(unkept).chain(case.promised.iter().copied()).collect();
     Case { promised, ..*case }
 }
 
@@ -59,7 +59,7 @@ fn cases() -> Vec<Case> {
         }
     }
     let cases = in_threads(&models, |model| case(*model)).into_iter().flatten();
-    cases.flat_map(|case| [with_a_vain_promise(&case), case]).collect()
+    cases.flat_map(|case| [with_one_that_none_keeps(&case), case]).collect()
 }
 
 pub(super) fn run(searches: usize, first: u64) -> bool {
@@ -74,7 +74,7 @@ pub(super) fn run(searches: usize, first: u64) -> bool {
         "{:>4} {:>9} {:>7} {:>8} {:>12} {:>7} {:>7}",
         "line", "searches", "known", "covered", "half width", "within", "held"
     );
-    let (vain, _) = row(&outcomes, LINES);
+    let (unkept, _) = row(&outcomes, LINES);
     let rows: Vec<(f64, f64)> = (0..LINES).rev().map(|above| row(&outcomes, above)).collect();
     let longest_s = outcomes.iter().map(|(_, outcome)| outcome.spent_s).fold(0.0, f64::max);
     println!("longest: {longest_s:.0} s of {BUDGET_S:.0} s");
@@ -82,10 +82,10 @@ pub(super) fn run(searches: usize, first: u64) -> bool {
     let (known, covered) = (mean(|row| row.0), mean(|row| row.1));
     println!("known: {known:.4} (at least {WITHIN_SHARE_MIN})");
     println!("interval covers: {covered:.4} (at least {COVERED_SHARE_MIN})");
-    println!("a line for what no rate keeps: {vain:.4} (at most {VAIN_SHARE_MAX})");
+    println!("a line for what no rate keeps: {unkept:.4} (at most {UNKEPT_KNOWN_MAX})");
     known >= WITHIN_SHARE_MIN
         && covered >= COVERED_SHARE_MIN
-        && vain <= VAIN_SHARE_MAX
+        && unkept <= UNKEPT_KNOWN_MAX
         && longest_s <= BUDGET_S
 }
 

@@ -8,6 +8,8 @@
 //! factor of 1.3 for 5 % of the rate. What is judged: answers within 5 % of the true line in at least 95 %, intervals that
 //! cover it in at least 93 %, none above its budget.
 //!
+//! With `--curve`: four lines at once ([`curve`]).
+//!
 //! In real time, with `--real FILE`: 12 searches against the fake server, all within 5 %, the median within 5 minutes.
 
 mod curve;
