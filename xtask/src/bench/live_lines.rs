@@ -11,7 +11,7 @@
 //! The limit is 10 ms: with 20 the line lies where more sessions make the server slower (on one cpu PostgreSQL answers 800
 //! transactions per second with two sessions and 500 with 24), so that it tips over and stays there, at a rate that is another one
 //! each time (six lives: 481 to 605/s with 20 ms, 442 to 462/s with 10). `benches/live-lines.jsonl` keeps pairs made before that was
-//! known; they are not judged.
+//! known, and two repeats from before a search kept time back for a second hold; they are not judged.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
             line["kind"] == kind.name()
                 && (&line["workload"], &line["promise"], &line["budget_s"])
                     == (&workload.into(), &promise.into(), &kind.budget_s().into())
-                && (kind == Kind::Repeats || line["cpus"] == CPUS)
+                && if kind == Kind::Repeats { line["holds"].is_array() } else { line["cpus"] == CPUS }
         };
         Ok(lines(&file)?.into_iter().filter(is_asked).collect())
     };
@@ -123,6 +123,12 @@ fn repeat(home: &Home, server: &str) -> Result<Value> {
     let search = study.runs.iter().find_map(|run| run.line.as_ref()).context("the study left no search")?;
     let found = search.found.as_ref().context("the search did not end")?;
     let line = found.lines.first().context("the search has no line")?;
+    let holds: Vec<Value> = search
+        .tried()
+        .iter()
+        .filter(|probe| probe.purpose == "hold")
+        .map(|probe| json!({ "rate": probe.rate, "held": search.held(probe, 0, line.allowed), "seconds": probe.seconds }))
+        .collect();
     let mut canary: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for figure in study.canaries.iter().flat_map(|(_, canary)| &canary.figures) {
         canary.entry(&figure.name).or_default().push(figure.value);
@@ -132,7 +138,7 @@ fn repeat(home: &Home, server: &str) -> Result<Value> {
     Ok(json!({
         "kind": Kind::Repeats.name(), "budget_s": budget_s, "workload": REPEATED.0, "server": server, "promise": REPEATED.1,
         "started_at_ms": search.start.started_at_ms,
-        "peak_tps": search.climb().map(|climb| climb.rate), "line": line, "seconds": found.seconds_total, "canary": canary,
+        "peak_tps": search.climb().map(|climb| climb.rate), "line": line, "holds": holds, "seconds": found.seconds_total, "canary": canary,
     }))
 }
 
@@ -245,9 +251,10 @@ fn judge_repeats(made: &[Value]) -> bool {
         }
     }
     let held = made.iter().filter(|line| line["line"]["hold"]["held"] == true).count();
+    let at_once = made.iter().filter(|line| line["holds"][0]["held"] == true).count();
     let longest = made.iter().filter_map(|line| line["seconds"].as_f64()).fold(0.0, f64::max);
     println!(
-        "{held} of {} confirmations kept the promise; the longest search took {longest:.0} s",
+        "{held} of {} confirmations kept the promise, {at_once} of them at once; the longest search took {longest:.0} s",
         made.len()
     );
     held as f64 >= HELD_MIN * made.len() as f64

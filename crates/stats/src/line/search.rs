@@ -147,6 +147,8 @@ const FOUND: f64 = 1.5;
 /// Share of the budget.
 const KEPT_BACK: f64 = 0.003;
 const HOLDS_MAX: usize = 3;
+/// Of the budget, that may be kept back for holds so that one more fits than there are lines.
+const HOLDS_SHARE_MAX: f64 = 0.45;
 /// A rate that could not be held is not held again.
 const BELOW_FAILED: f64 = 0.985;
 /// A hold shorter than this confirms nothing.
@@ -194,7 +196,8 @@ impl Search {
             None if first.is_empty() => 0.0,
             None => return Next::Done,
         };
-        let reserved = first.len() as f64 * (hold_s + self.beside_s());
+        let held_s = hold_s + self.beside_s();
+        let reserved = (first.len() + self.spare_holds(first.len(), held_s)) as f64 * held_s;
         let left_s = self.left_s() - reserved;
         let mut wanted = self.wanted(&states, &first);
         wanted.extend(self.wanted(&states, &later));
@@ -217,10 +220,21 @@ impl Search {
             State::Fitted(fit) => Some((*index, self.held_rate(*index, fit))),
             _ => None,
         });
-        match held.max_by(|a, b| a.1.total_cmp(&b.1)) {
-            Some((focus, rate)) => Next::Probe { rate, seconds: hold_s, focus, purpose: Purpose::Hold },
-            None => Next::Done,
+        if let Some((focus, rate)) = held.max_by(|a, b| a.1.total_cmp(&b.1)) {
+            return Next::Probe { rate, seconds: hold_s, focus, purpose: Purpose::Hold };
         }
+        // What was kept for a hold that is not needed makes the interval narrower.
+        let kept: Vec<usize> = (0..states.len()).filter(|index| !open.contains(index)).collect();
+        self.wanted(&states, &kept).iter().find_map(|one| within(left_s, *one)).unwrap_or(Next::Done)
+    }
+
+    /// How many holds are kept back beyond one for each line that is open: one, as a hold may be broken, unless all of them would
+    /// take too much of the budget.
+    fn spare_holds(&self, open: usize, held_s: f64) -> usize {
+        let is_any_broken =
+            (0..self.rules.allowed.len()).any(|index| self.holds(index).any(|hold| !hold.is_kept));
+        let is_affordable = (open + 1) as f64 * held_s <= HOLDS_SHARE_MAX * self.rules.budget_s;
+        usize::from(open > 0 && !is_any_broken && is_affordable)
     }
 
     /// What is to be tried about these promises, the most telling first: lines that are not bracketed yet, then those that are

@@ -71,6 +71,34 @@ fn the_line_is_found_held_and_within_its_interval() {
 }
 
 #[test]
+fn time_is_kept_back_for_a_second_hold_and_used_where_the_first_one_is_kept() {
+    let pressed = Rules { budget_s: 300.0, precision: 0.001, ..rules(1) };
+    let holds = |search: &Search| -> Vec<usize> {
+        let probes = search.probes().iter().enumerate();
+        probes.filter(|(_, probe)| probe.purpose == Purpose::Hold).map(|(at, _)| at).collect()
+    };
+    // The server carries a tenth less the first time that its line is held.
+    let mut server = Server::new(11, &[700.0]);
+    let mut search = Search::new(pressed.clone(), Vec::new(), 0.0);
+    while let Next::Probe { rate, seconds, focus, purpose } = search.next() {
+        let is_worse = purpose == Purpose::Hold && holds(&search).is_empty();
+        server.lines[0] = if is_worse { 630.0 } else { 700.0 };
+        let probe = server.probe(rate, seconds, focus, purpose);
+        search.record(probe);
+    }
+    let (held, answer) = (holds(&search), search.answers()[0]);
+    let rates: Vec<f64> = held.iter().map(|at| search.probes()[*at].rate).collect();
+    assert!(rates.len() == 2 && rates[1] < rates[0], "{rates:?}");
+    assert!(answer.hold.is_some_and(|hold| hold.is_kept && answer.line == Some(rates[1])), "{answer:?}");
+    assert!(search.probes()[held[1]].seen[0].seconds.len() >= 55 && search.spent_s() <= 300.0);
+
+    let search = Server::new(12, &[700.0]).search(pressed);
+    let after = &search.probes()[holds(&search)[0] + 1..];
+    assert!(after.len() > 2 && after.iter().all(|probe| probe.purpose == Purpose::Refine), "{after:?}");
+    assert!(search.spent_s() > 280.0, "{}", search.spent_s());
+}
+
+#[test]
 fn several_promises_share_their_probes() {
     let lines = [400.0, 480.0, 560.0];
     let search = Server::new(4, &lines).search(rules(3));
