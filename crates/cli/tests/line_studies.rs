@@ -40,6 +40,11 @@ fn what_a_search_decides_by_itself_is_refused_where_it_stands() {
     refused(line, "budget = \"10s\"\n", &["lines.toml:8:1", "takes at least 20s"]);
     refused(
         line,
+        "debt = \"paid\"\n",
+        &["lines.toml:8:8", "`paid` is not what becomes of debt", "counted or drained"],
+    );
+    refused(
+        line,
         "budget = \"5m\"\n[quick]\nline = { budget = \"5s\" }\n",
         &["with --quick", "takes at least 20s"],
     );
@@ -203,6 +208,34 @@ fn the_search_of_a_later_block_begins_at_the_line_of_the_first() {
     assert_eq!((whole.purpose.as_str(), one_level.purpose.as_str()), ("climb", "climb"));
     assert_eq!(one_level.sessions, whole.sessions);
     assert!(one_level.took_s < whole.took_s / 2.0, "{} s after {} s", one_level.took_s, whole.took_s);
+}
+
+#[test]
+fn debt_is_paid_before_each_rate_where_the_study_says_so() {
+    if !servers_are_there() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let facts = |debt: &str| {
+        let results = dir.path().join(debt).display().to_string();
+        let axes = "[axes]\nserver = [\"mariadb\", \"postgres\"]\nworkload = \"oltp_write_only\"\n";
+        let path = study(dir.path(), &format!("{axes}{SHORT}debt = \"{debt}\"\n"));
+        run(&["run", &path, "--results", &results]).expect(0, &[]);
+        let store = store::Store::open_read_only(Path::new(&results)).unwrap();
+        let heads = store.run_heads(store.studies().unwrap()[0].id).unwrap();
+        let facts: Vec<String> = heads
+            .iter()
+            .filter_map(|head| store.run(head.id).unwrap().end.unwrap().facts.remove("drained/between rates"))
+            .collect();
+        let searches = store.line_searches().unwrap();
+        (facts, searches.iter().map(|search| search.tried().len()).collect::<Vec<usize>>())
+    };
+    let (drained, tried) = facts("drained");
+    assert_eq!(drained.len(), 2);
+    for (fact, count) in drained.iter().zip(tried) {
+        assert!(fact.starts_with(&format!("before {count} rates, ")), "{fact}: {count}");
+    }
+    assert_eq!(facts("counted").0, Vec::<String>::new());
 }
 
 #[test]

@@ -467,7 +467,7 @@ fn describe_life(lived: &mut Lived<'_>, server: &Provisioned<'_>) {
 }
 
 /// A workload that does not say what it sends may do anything.
-fn only_reads(statements: &[workload::StatementDoc]) -> bool {
+pub(crate) fn only_reads(statements: &[workload::StatementDoc]) -> bool {
     !statements.is_empty() && statements.iter().all(workload::StatementDoc::only_reads)
 }
 

@@ -26,7 +26,7 @@ pub struct Watch {
 }
 
 /// A server that has not paid its debt by then is measured as it is, and the run says so.
-const DRAIN_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 impl Attach for Watch {
     fn attach(&self, context: &RunContext, told: &dyn Fn(&str)) -> Vec<Box<dyn Hook>> {

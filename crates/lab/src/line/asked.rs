@@ -22,6 +22,25 @@ pub struct Asked {
     pub hold: Duration,
     /// No more sessions than this.
     pub sessions_max: u32,
+    #[serde(skip_serializing_if = "Debt::is_counted")]
+    pub debt: Debt,
+}
+
+/// What becomes of the debt that rates leave behind: dirty pages, undo to be purged, dead rows, log without a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Debt {
+    /// The rates that follow meet it, so that it counts.
+    #[default]
+    Counted,
+    /// The server pays it before each rate, as before a run; the time is of the budget.
+    Drained,
+}
+
+impl Debt {
+    fn is_counted(&self) -> bool {
+        *self == Debt::Counted
+    }
 }
 
 /// Where the budget is not said: for one search, and for what is held longer than a minute.
@@ -72,7 +91,7 @@ impl Asked {
     ) -> Asked {
         let hold = hold.unwrap_or_else(|| budget.map_or(HOLD, |budget| HOLD.min(budget / HOLD_PART)));
         let budget = budget.unwrap_or(BUDGET + hold.saturating_sub(HOLD));
-        Asked { promises, budget, hold, sessions_max }
+        Asked { promises, budget, hold, sessions_max, debt: Debt::default() }
     }
 
     /// Refuses what cannot be searched for, before a server is started.

@@ -30,7 +30,7 @@ use crate::stop::StopSwitch;
 use crate::study::MachineWishes;
 use crate::subject::Subject;
 
-pub use self::asked::{Asked, SESSIONS_MAX};
+pub use self::asked::{Asked, Debt, SESSIONS_MAX};
 pub use self::found::{EndedBy, Found};
 pub use self::promise::Promise;
 pub(crate) use self::seek::{Earlier, LineOrder, Sought, goes_on, seek};

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use load::{Arrivals, LoadPlan, LoadResult, Pacing};
 use stats::line::{Next, Purpose, Search};
 use store::{LineFound, LineId, LineProbe, LineStart, Store};
+use telemetry::drain;
 use workload::Ran;
 
 use super::found::{self, Seeking};
 use super::probe::{Tried, Wanted, probe};
 use super::promise::within_budget;
-use super::{Asked, Promise};
+use super::{Asked, Debt, Promise};
 use crate::clients::Clients;
 use crate::error::Error;
 use crate::observe::Event;
@@ -19,7 +20,8 @@ use crate::progress::{Detail, Progress};
 use crate::provision::Provisioned;
 use crate::recording::Recording;
 use crate::replicas;
-use crate::run::{Around, add, run_load};
+use crate::run::{Around, add, only_reads, run_load};
+use crate::watch::DRAIN_LIMIT;
 
 /// A run that is a search.
 pub(crate) struct LineOrder<'a> {
@@ -137,6 +139,17 @@ struct Searching<'a, 'b> {
     result: LoadResult,
     ran: Ran,
     rank: Option<Rank>,
+    /// Of the last probe's time, what other sides of a duel had of it.
+    of_others: Duration,
+    drains: Drains,
+}
+
+/// The debt that was paid before rates.
+#[derive(Debug, Default)]
+struct Drains {
+    count: usize,
+    unfinished: usize,
+    took: Duration,
 }
 
 /// Searches on `server`, and leaves in `recording` the level that stands for the search, and which search it is.
@@ -155,7 +168,8 @@ pub(crate) fn seek(
     let mut book = Book::open(order, around)?;
     recording.end.line = Some(book.id);
     let (ran, result) = (Ran::default(), LoadResult::default());
-    let mut on = Searching { order, base, server, clients, around, result, ran, rank: None };
+    let (rank, of_others, drains) = (None, Duration::ZERO, Drains::default());
+    let mut on = Searching { order, base, server, clients, around, result, ran, rank, of_others, drains };
     let mut seeking = on.climbed(&mut book, recording)?;
     let promises = seeking.searched();
     let mut search = begun(&seeking, &promises, order.earlier);
@@ -164,7 +178,12 @@ pub(crate) fn seek(
         let rate = on.at_the_same_depth(&search, (rate, seconds, focus, purpose));
         let wanted = on.wanted(rate, Duration::from_secs_f64(seconds), purpose, book.seed, book.count);
         let began = Instant::now();
-        let tried = on.probe(&promises, wanted, recording);
+        let tried = on.drained(recording).and_then(|drained| {
+            let (mut tried, steps) = on.probe(&promises, wanted, recording)?;
+            tried.took += drained;
+            Ok((tried, steps))
+        });
+        let took = began.elapsed().saturating_sub(on.of_others);
         pass_turn((around, server), recording);
         let kept = match &tried {
             Ok((tried, steps)) => {
@@ -175,7 +194,7 @@ pub(crate) fn seek(
             Err(Error::Interrupted | Error::Usage(_) | Error::Run(_)) => {
                 return Err(tried.err().unwrap_or(Error::Interrupted));
             }
-            Err(error) => found::lost((rate, focus), &wanted, began.elapsed(), error),
+            Err(error) => found::lost((rate, focus), &wanted, took, error),
         };
         book.add(&kept)?;
         let searched = found::searched(&kept);
@@ -256,13 +275,14 @@ impl<'a> Searching<'a, '_> {
         let (around, server, clients) = (self.around, self.server, &mut self.clients);
         let (observer, began) = (around.observer, recording.began);
         let mut progress = Progress::new(Detail::Held);
-        let (mut offset_s, mut of_others) = (None, Duration::ZERO);
+        let (mut offset_s, of_others) = (None, &mut self.of_others);
+        *of_others = Duration::ZERO;
         let told = &mut |event: &load::Event<'_>| {
             if matches!(event, load::Event::StepStarted { index, .. } if *index > 0) {
                 let passed = Instant::now();
                 pass_turn((around, server), recording);
                 take_turn(around);
-                of_others += passed.elapsed();
+                *of_others += passed.elapsed();
             }
             recording.hooks.iter_mut().for_each(|hook| hook.event(event));
             // Nothing leaves the memory before the run ends: it cannot fail.
@@ -292,12 +312,42 @@ impl<'a> Searching<'a, '_> {
             (Some(clients), Error::Server(text)) if clients.is_one_lost() => Error::Run(text),
             (_, error) => error,
         })?;
-        tried.took = tried.took.saturating_sub(of_others);
+        tried.took = tried.took.saturating_sub(self.of_others);
         self.ran = add(self.ran, tried.ran);
         progress.splice(&[vec![true; wanted.parts as usize]]);
         let result = LoadResult { steps: vec![tried.step.clone()], interrupted: false };
         let steps = progress.steps(&[wanted.step()], &result, offset_s.as_slice());
         Ok((tried, steps))
+    }
+
+    /// Before a rate: where the debt of those before it is not to count, the server pays it. Gives how long that took.
+    fn drained(&mut self, recording: &mut Recording<'_>) -> Result<Duration, Error> {
+        // What a probe that never began would count as.
+        self.of_others = Duration::ZERO;
+        if self.order.asked.debt == Debt::Counted {
+            return Ok(Duration::ZERO);
+        }
+        let (server, observer) = (self.server, self.around.observer);
+        let terms = drain::Terms {
+            limit: DRAIN_LIMIT,
+            is_ours: server.sandbox().is_some(),
+            is_cold: false,
+            only_reads: only_reads(&server.made.configured.statements()),
+            datadir: server.sandbox().map(|sandbox| sandbox.datadir()),
+            told: &|text| observer(Event::Doing(text)),
+        };
+        let drained =
+            drain::drain(&server.target, &terms).map_err(|error| Error::Server(error.to_string()))?;
+        let Drains { count, unfinished, took } = &mut self.drains;
+        *count += 1;
+        *unfinished += usize::from(drained.is_unfinished);
+        *took += drained.took;
+        let text = format!(
+            "before {count} rates, {:.1} s in all; not to its end before {unfinished} of them",
+            took.as_secs_f64()
+        );
+        recording.end.facts.insert("drained/between rates".to_owned(), text);
+        Ok(drained.took)
     }
 
     /// The level stands for the search, unless a better one does.

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use super::axes::choice;
 use super::model::*;
 use super::read::{At, Problems, Table};
 use crate::checks::SESSIONS_MAX;
-use crate::line::{self, Asked, Promise};
+use crate::line::{self, Asked, Debt, Promise};
 
 /// What a search decides by itself: the table and the key, and why the two exclude each other.
 const EXCLUDED: [(&str, &str, &str); 13] = [
@@ -84,8 +85,13 @@ pub(super) fn read_line(mut table: Table<'_>, problems: &mut Problems) -> (Optio
     let sessions_max =
         table.get("sessions_max").and_then(|item| item.count_within(problems, 1, SESSIONS_MAX));
     let sessions_max = sessions_max.map_or(line::SESSIONS_MAX, |at| at.value);
+    let debt = match choice(table.get("debt"), problems, "what becomes of debt", ["counted", "drained"]) {
+        Some(word) if word == "drained" => Debt::Drained,
+        _ => Debt::Counted,
+    };
     table.finish(problems);
-    let asked = (!promises.is_empty()).then(|| Asked::new(promises, budget, hold, sessions_max));
+    let asked =
+        (!promises.is_empty()).then(|| Asked { debt, ..Asked::new(promises, budget, hold, sessions_max) });
     (asked, spans)
 }
 

@@ -604,7 +604,8 @@ impl Quick {
         if let (Some(asked), Some(quick)) = (&mut body.line, self.line) {
             let budget = quick.budget.or(Some(asked.budget));
             let hold = quick.hold.or_else(|| quick.budget.is_none().then_some(asked.hold));
-            *asked = Asked::new(asked.promises.clone(), budget, hold, asked.sessions_max);
+            let shorter = Asked::new(asked.promises.clone(), budget, hold, asked.sessions_max);
+            *asked = Asked { debt: asked.debt, ..shorter };
         }
         if let Some(ladder) = &self.ladder {
             body.axes.ladder = ladder.clone();

@@ -138,10 +138,9 @@ const NEAR_PROBES_MIN: usize = 3;
 const NEAR_S_MIN: f64 = 60.0;
 /// Transactions that the promise would allow to break it, in a probe that is worth its time.
 const EXPECTED_MIN: f64 = 30.0;
-/// The rate that is held: the line is below it with this probability.
-const HELD_QUANTILE: f64 = 0.2;
-/// Nor farther below the middle of the interval than this.
-const BELOW_MIDDLE: f64 = 0.98;
+/// The rate that is held: the line is below it with this probability, but it is not farther below the middle of the interval
+/// than this factor says; at first, and after a hold that was broken, which has shown how much a minute may differ from others.
+const HELD: [(f64, f64); 2] = [(0.2, 0.98), (0.1, 0.96)];
 /// An interval that is wider than was asked for by no more than this factor is what was asked for.
 const FOUND: f64 = 1.5;
 /// Share of the budget.
@@ -302,7 +301,7 @@ impl Search {
                 let Interval { low, middle, high } = fit.interval();
                 let line = match hold {
                     Some(hold) if hold.is_kept => hold.rate,
-                    _ => self.line(&fit),
+                    _ => self.line(index, &fit),
                 };
                 if !self.is_kept_somewhere(index) {
                     return Answer { high: Some(high), end: End::Budget, ..nothing };
@@ -356,14 +355,14 @@ impl Search {
 
     fn held_rate(&self, index: usize, fit: &Fit) -> f64 {
         let failed = self.holds(index).filter(|hold| !hold.is_kept).map(|hold| hold.rate * BELOW_FAILED);
-        failed.fold(self.line(fit), f64::min).clamp(self.rules.floor, self.rules.ceiling)
+        failed.fold(self.line(index, fit), f64::min).clamp(self.rules.floor, self.rules.ceiling)
     }
 
     /// The line is above this rate with some confidence; as far below the middle as the interval asks for, up to a limit.
-    fn line(&self, fit: &Fit) -> f64 {
-        fit.quantile(HELD_QUANTILE)
-            .max(BELOW_MIDDLE * fit.quantile(0.5))
-            .clamp(self.rules.floor, self.rules.ceiling)
+    fn line(&self, index: usize, fit: &Fit) -> f64 {
+        let (below, least) = HELD[self.holds(index).count().min(1)];
+        let line = fit.quantile(below).max(least * fit.quantile(0.5));
+        line.clamp(self.rules.floor, self.rules.ceiling)
     }
 
     /// Of the budget. A little is kept back: probes end on the arrival after their time.
