@@ -7,12 +7,15 @@ use crate::estimate::Estimate;
 use crate::load::label_or;
 use crate::model::{Point, RunView, Sentence, StudyReport};
 use crate::order::distinct;
-use crate::text::{number, percent, value_text};
+use crate::text::{listed, number, percent, value_text};
 
 /// A promise is a metric by its own text (`p99 < 20ms`): the line under it is the figure.
 pub(crate) fn is_line(metric: &str) -> bool {
     metric.contains('<')
 }
+
+/// Of a line without a rate: the promise itself ended the search, not its budget or the server.
+const BROKEN_EVERYWHERE: &str = "promise";
 
 /// What a run found under a promise.
 pub(crate) fn line_of<'a>(run: &'a RunView, promise: &str) -> Option<&'a Line> {
@@ -63,6 +66,15 @@ impl StudyReport {
         Some(format!("was not found in {} of {}: {why}", without.len(), store::counted(lines.len(), "run")))
     }
 
+    /// All counted runs of a point saw the promise broken wherever they looked: more is known than that no line was found.
+    fn is_never_kept(&self, point: &Point, promise: &str) -> bool {
+        let mut lines = self.counted(point).map(|(run, _)| line_of(run, promise)).peekable();
+        lines.peek().is_some()
+            && lines.all(|line| {
+                line.is_some_and(|line| line.line_tps.is_none() && line.ended_by == BROKEN_EVERYWHERE)
+            })
+    }
+
     /// All rates that were tried at a point.
     pub(crate) fn tried<'a>(&'a self, point: &'a Point) -> Vec<Tried<'a>> {
         let runs = point.runs.iter().filter_map(|(run, _)| self.runs.get(*run));
@@ -89,7 +101,8 @@ pub(crate) fn sentences(study: &StudyReport) -> Vec<Sentence> {
             }
         };
         let parts: Vec<String> = promises.iter().filter_map(|promise| told(study, point, promise)).collect();
-        if parts.is_empty() {
+        let absent = absent(study, point, &promises);
+        if parts.is_empty() && absent.is_empty() {
             continue;
         }
         let peak = study
@@ -98,19 +111,31 @@ pub(crate) fn sentences(study: &StudyReport) -> Vec<Sentence> {
         let all_kept = study.line_of_all(point).map_or_else(String::new, |(line_tps, promise)| {
             format!("; all are kept up to {}, where {promise} ends", number(line_tps))
         });
-        all.push(Sentence::plain(&format!(
-            "{name} carries {} transactions/s{workload}{all_kept}{peak}.",
-            crate::text::listed(&parts)
-        )));
+        let known = match parts.is_empty() {
+            true => format!("{name}{workload}"),
+            false => format!("{name} carries {} transactions/s{workload}", listed(&parts)),
+        };
+        let absent: String = absent.iter().map(|text| format!("; {text}")).collect();
+        all.push(Sentence::plain(&format!("{known}{all_kept}{absent}{peak}.")));
     }
     all
 }
 
+/// Of the promises without a line: those that no rate keeps, and those whose line was not found and may be there.
+fn absent(study: &StudyReport, point: &Point, promises: &[String]) -> Vec<String> {
+    let without = promises.iter().filter(|promise| {
+        study.estimate(point, promise).is_none() && study.why_no_line(point, promise).is_some()
+    });
+    let (never, unknown): (Vec<String>, Vec<String>) =
+        without.cloned().partition(|promise| study.is_never_kept(point, promise));
+    let never = (!never.is_empty()).then(|| format!("no rate keeps {}", listed(&never)));
+    let unknown = (!unknown.is_empty()).then(|| format!("no line under {} was found", listed(&unknown)));
+    never.into_iter().chain(unknown).collect()
+}
+
 /// `6,100 [5,900, 6,300] under p99 < 20ms (61 % of its peak)`.
 fn told(study: &StudyReport, point: &Point, promise: &str) -> Option<String> {
-    let Some(line) = study.estimate(point, promise) else {
-        return study.why_no_line(point, promise).map(|_| format!("nothing that keeps {promise}"));
-    };
+    let line = study.estimate(point, promise)?;
     let interval = spread(study, point, promise, line);
     let interval =
         interval.map_or_else(String::new, |(low, high)| format!(" [{}, {}]", number(low), number(high)));

@@ -64,6 +64,16 @@ fn lines(directory: &Path, blocks: u32) -> Store {
 }
 
 fn recorded(directory: &Path, blocks: u32, promises: [&str; 2], is_compared: bool) -> Store {
+    ended(directory, blocks, promises, (is_compared, "promise"))
+}
+
+/// `no_line_by`: what ended the search of the line that is not there.
+fn ended(
+    directory: &Path,
+    blocks: u32,
+    promises: [&str; 2],
+    (is_compared, no_line_by): (bool, &str),
+) -> Store {
     let mut store = Store::open(directory).unwrap();
     let axis = |name: &str, values: &[&str]| Axis {
         name: name.to_owned(),
@@ -93,10 +103,12 @@ fn recorded(directory: &Path, blocks: u32, promises: [&str; 2], is_compared: boo
             let probes = probes.into_iter().chain([probe("hold", tps, 18.0)]);
             probes.enumerate().for_each(|(at, probe)| store.add_line_probe(search, at, &probe).unwrap());
             let under_50 = (at == 0).then_some(1.1 * tps);
-            let found = LineFound {
-                lines: vec![line(promises[0], 20.0, Some(tps)), line(promises[1], 50.0, under_50)],
-                seconds_total: 120.0,
-            };
+            let mut second = line(promises[1], 50.0, under_50);
+            if under_50.is_none() {
+                second.ended_by = no_line_by.to_owned();
+            }
+            let found =
+                LineFound { lines: vec![line(promises[0], 20.0, Some(tps)), second], seconds_total: 120.0 };
             store.finish_line(search, &found).unwrap();
             let key = Key::from([
                 ("server".to_owned(), (*server).into()),
@@ -110,8 +122,8 @@ fn recorded(directory: &Path, blocks: u32, promises: [&str; 2], is_compared: boo
                 ..RunStart::new(key, vec![256], 1, 1_795_000_000_000)
             };
             let level = Level { sessions: 32, tps, offset_s: 3.0, seconds: 3 };
-            let ended = end(server, "oltp_read_only", vec![step(&mut noise, &level, false)]);
-            store.record_run(id, &start, &RunEnd { line: Some(search), ..ended }).unwrap();
+            let end = end(server, "oltp_read_only", vec![step(&mut noise, &level, false)]);
+            store.record_run(id, &start, &RunEnd { line: Some(search), ..end }).unwrap();
         }
     }
     store
@@ -168,6 +180,19 @@ fn a_cell_says_up_to_where_all_promises_are_kept() {
     assert!(report::markdown(&report).contains("| All of them |"));
     // Of one kind the tightest ends the rest, as everybody sees.
     assert!(!report::markdown(&self::report(1)).contains("All of them"));
+}
+
+#[test]
+fn a_line_that_was_not_found_is_not_said_to_be_none() {
+    let said = |no_line_by: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        let store = ended(directory.path(), 1, PROMISES, (false, no_line_by));
+        let report = Report::of_stores(&[&store], &Selection::Latest).unwrap();
+        report.studies[0].answer[1].text.clone()
+    };
+    let (broken, unknown) = (said("promise"), said("budget"));
+    assert!(broken.contains("; no rate keeps p99 < 50ms; the closed loop's peak"), "{broken}");
+    assert!(unknown.contains("; no line under p99 < 50ms was found; the closed loop's peak"), "{unknown}");
 }
 
 #[test]

@@ -301,9 +301,12 @@ impl Seeking<'_> {
     /// A line that was broken while it was held, although it had been kept for shorter: what it sank to.
     fn sunk(&self, at: usize, promise: &Promise, answer: Answer, tried: &[&LineProbe]) -> Option<String> {
         let kept = answer.hold.filter(|hold| hold.is_kept)?;
-        let failed = tried[..kept.probe]
-            .iter()
-            .filter(|probe| probe.purpose == word(Purpose::Hold) && self.rate(probe).held[at] == Some(false));
+        // Those of other promises, at rates of their own, are not about this line.
+        let place = self.climb.broken[..at].iter().filter(|broken| broken.is_none()).count();
+        let failed = tried[..kept.probe].iter().filter(|probe| {
+            let is_hold_of_it = probe.purpose == word(Purpose::Hold) && probe.focus == place;
+            is_hold_of_it && self.rate(probe).held[at] == Some(false)
+        });
         let first = failed.max_by(|a, b| a.rate.total_cmp(&b.rate))?;
         Some(format!(
             "the line sank while it was held: {} was kept at {:.0} transactions/s by shorter probes, and not when \
@@ -508,6 +511,35 @@ mod tests {
         probes.push(probe(Purpose::Hold, 6050.0, 600, 0));
         let line = &found(&asked, probes).lines[0];
         assert_eq!((line.line_tps, line.warnings.iter().any(|w| w.contains("sank"))), (Some(6050.0), false));
+    }
+
+    #[test]
+    fn a_hold_of_another_promise_is_not_what_a_line_sank_from() {
+        let promises = ["p99 < 20ms", "p99 < 50ms"].map(|text| Promise::parse(text).unwrap());
+        let asked = Asked { promises: promises.to_vec(), ..asked() };
+        // The longer limit is kept wherever the shorter one is, and at 9000, too.
+        let both = |probe: LineProbe, focus: usize, is_over: bool| {
+            let mut seen = probe.seen.clone();
+            seen.extend(probe.seen.iter().map(|seen| {
+                let none =
+                    |count: &LineCount| LineCount { over: if is_over { count.over } else { 0 }, ..*count };
+                LineSeen { seconds: seen.seconds.iter().map(none).collect(), total: none(&seen.total) }
+            }));
+            LineProbe { focus, seen, ..probe }
+        };
+        let mut probes: Vec<LineProbe> =
+            around_6000().into_iter().map(|probe| both(probe, 0, false)).collect();
+        probes.push(both(probe(Purpose::Bracket, 9500.0, 8, 40), 1, true));
+        probes.push(both(probe(Purpose::Hold, 9000.0, 600, 10), 1, false));
+        probes.push(both(probe(Purpose::Hold, 6050.0, 600, 0), 0, false));
+        let climb = LineProbe { broken: vec![None; 2], took_s: 20.0, ..probe(Purpose::Hold, 10_000.0, 2, 0) };
+        let seeking = Seeking { asked: &asked, climb, probes };
+        let searched = seeking.probes.iter().filter_map(searched).collect();
+        let search = Search::new(asked.rules(&promises, 10_000.0, None), searched, 20.0);
+        let lines = seeking.found(Some(&search)).lines;
+        assert_eq!(lines[0].line_tps, Some(6050.0));
+        assert!(lines[0].hold.is_some_and(|hold| hold.held));
+        assert!(!lines[0].warnings.iter().any(|text| text.contains("sank")), "{:?}", lines[0].warnings);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{Cell, Section, Table, dash, heads};
 use crate::lines::{line_of, spread};
 use crate::load_line::{Axes, Picture, picture};
 use crate::model::StudyReport;
-use crate::order::distinct;
+use crate::order::{distinct, grouped};
 use crate::text::{number, percent};
 
 pub(super) fn section(study: &StudyReport) -> Option<Section> {
@@ -85,7 +85,7 @@ fn cells(study: &StudyReport, promises: &[String]) -> Table {
 fn searches(study: &StudyReport, promises: &[String]) -> Table {
     let heads = heads("Cell | Run | Promise | Ended by | Held | Line | 95 % interval | Probes");
     let mut rows: Vec<Vec<Cell>> = Vec::new();
-    let mut notes: Vec<String> = Vec::new();
+    let mut said: Vec<(&str, (&str, &str))> = Vec::new();
     for point in &study.points {
         for run in point.runs.iter().filter_map(|(run, _)| study.runs.get(*run)) {
             for line in promises.iter().filter_map(|promise| line_of(run, promise)) {
@@ -110,10 +110,39 @@ fn searches(study: &StudyReport, promises: &[String]) -> Table {
                     run.line.as_ref().map_or(0, |search| search.tried().len()).to_string(),
                 ];
                 rows.push(row.map(Cell::from).to_vec());
-                let said = |warning| format!("{}, {}: {warning}", run.id, line.promise);
-                notes.extend(line.warnings.iter().map(said));
+                let of = (run.id.as_str(), line.promise.as_str());
+                said.extend(line.warnings.iter().map(|warning| (warning.as_str(), of)));
             }
         }
     }
-    Table { id: "searches", caption: "Searches".to_owned(), heads, words: 5, rows, notes: distinct(notes) }
+    Table { id: "searches", caption: "Searches".to_owned(), heads, words: 5, rows, notes: notes(said) }
+}
+
+/// Each warning once, after the runs and promises that it was said of; `said` has warnings with run and promise.
+fn notes(said: Vec<(&str, (&str, &str))>) -> Vec<String> {
+    let note = |(warning, of): (&str, Vec<(&str, &str)>)| {
+        let who = grouped(of).into_iter().map(|(run, promises)| {
+            let promises = distinct(promises);
+            format!("{run} ({})", promises.join(", "))
+        });
+        format!("{}: {warning}", who.collect::<Vec<_>>().join(", "))
+    };
+    grouped(said).into_iter().map(note).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_of_many_searches_is_told_once() {
+        let said = vec![
+            ("too short", ("r1", "p99 < 5ms")),
+            ("too short", ("r1", "p99 < 9ms")),
+            ("sank", ("r1", "p99 < 9ms")),
+            ("too short", ("r2", "p99 < 5ms")),
+        ];
+        let want = ["r1 (p99 < 5ms, p99 < 9ms), r2 (p99 < 5ms): too short", "r1 (p99 < 9ms): sank"];
+        assert_eq!(notes(said), want);
+    }
 }
