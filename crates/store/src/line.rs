@@ -74,13 +74,17 @@ pub struct LineProbe {
 }
 
 impl LineProbe {
+    /// Of the climb: the place of a promise among those that were searched for, which `focus` and `seen` of the probes after it go
+    /// by; `None` of one that was not, as one session broke it.
+    pub fn place(&self, promise: usize) -> Option<usize> {
+        let is_searched_for = |broken: &&Option<String>| broken.is_none();
+        self.broken.get(promise).filter(is_searched_for)?;
+        Some(self.broken[..promise].iter().filter(is_searched_for).count())
+    }
+
     /// See [`LineSearch::held`].
     pub fn held(&self, climb: &LineProbe, promise: usize, allowed: f64) -> Option<bool> {
-        if climb.broken.get(promise)?.is_some() {
-            return None;
-        }
-        let place = climb.broken[..promise].iter().filter(|broken| broken.is_none()).count();
-        let total = self.seen.get(place)?.total;
+        let total = self.seen.get(climb.place(promise)?)?.total;
         let share = if total.transactions == 0 { 0.0 } else { total.over as f64 / total.transactions as f64 };
         Some(!self.is_overloaded && share <= allowed)
     }

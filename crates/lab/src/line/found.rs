@@ -302,9 +302,9 @@ impl Seeking<'_> {
     fn sunk(&self, at: usize, promise: &Promise, answer: Answer, tried: &[&LineProbe]) -> Option<String> {
         let kept = answer.hold.filter(|hold| hold.is_kept)?;
         // Those of other promises, at rates of their own, are not about this line.
-        let place = self.climb.broken[..at].iter().filter(|broken| broken.is_none()).count();
+        let place = self.climb.place(at);
         let failed = tried[..kept.probe].iter().filter(|probe| {
-            let is_hold_of_it = probe.purpose == word(Purpose::Hold) && probe.focus == place;
+            let is_hold_of_it = probe.purpose == word(Purpose::Hold) && Some(probe.focus) == place;
             is_hold_of_it && self.rate(probe).held[at] == Some(false)
         });
         let first = failed.max_by(|a, b| a.rate.total_cmp(&b.rate))?;

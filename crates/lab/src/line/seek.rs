@@ -322,7 +322,7 @@ impl<'a> Searching<'a, '_> {
 
     /// Before a rate: where the debt of those before it is not to count, the server pays it. Gives how long that took.
     fn drained(&mut self, recording: &mut Recording<'_>) -> Result<Duration, Error> {
-        // What a probe that never began would count as.
+        // A probe that does not begin, as the server is lost while it pays, waits for no other side.
         self.of_others = Duration::ZERO;
         if self.order.asked.debt == Debt::Counted {
             return Ok(Duration::ZERO);
