@@ -185,7 +185,7 @@ impl Group {
         for c in self.shape.chars() {
             match (c, if c == MARK { ranges.next() } else { None }) {
                 (_, Some((low, high))) if low == high => text.push_str(&low),
-                (_, Some((low, high))) => text.push_str(&format!("{low} to {high}")),
+                (_, Some((low, high))) => text.push_str(&format!("{low}–{high}")),
                 (c, None) => text.push(c),
             }
         }
@@ -280,7 +280,7 @@ mod tests {
         let texts = ["idle".to_owned(), text("9"), text("66.5"), text("18")];
         assert_eq!(
             grouped(texts.iter().map(String::as_str)),
-            ["other processes used 9 to 66.5 % of the machine", "idle"]
+            ["other processes used 9–66.5 % of the machine", "idle"]
         );
     }
 }

@@ -125,7 +125,7 @@ pub(crate) struct Telemetry {
 
 pub(crate) fn charts(study: &StudyReport) -> Charts {
     let layout = Layout::of(study);
-    let facets = layout.facets(study);
+    let facets = if study.has_levels() { layout.facets(study) } else { Vec::new() };
     let mut styles = Styles::default();
     for (name, _) in facets.iter().flat_map(|facet| &facet.lines) {
         styles.of(name);

@@ -37,6 +37,24 @@ impl StudyReport {
         distinct(found.flat_map(|found| &found.lines).map(|line| line.promise.clone()))
     }
 
+    /// Whether cells were loaded as the study says, and can be drawn beside each other. What stands for a search as its level is the
+    /// rate at which its line was held, which the server chose.
+    pub(crate) fn has_levels(&self) -> bool {
+        self.promises().is_empty()
+    }
+
+    /// Where a line of the counted runs was not kept when it was held, or never held: how many of them were kept.
+    pub(crate) fn not_held(&self, point: &Point, promise: &str) -> Option<String> {
+        let lines = self.counted(point).filter_map(|(run, _)| line_of(run, promise));
+        let found: Vec<&Line> = lines.filter(|line| line.line_tps.is_some()).collect();
+        let kept = found.iter().filter(|line| line.hold.is_some_and(|hold| hold.held)).count();
+        match kept {
+            0 if !found.is_empty() => Some("not held".to_owned()),
+            _ if kept < found.len() => Some(format!("held in {kept} of {} runs", found.len())),
+            _ => None,
+        }
+    }
+
     /// The rate up to which a point keeps all promises, and the promise that sets it: where they are of several kinds, as a
     /// percentile and the share of errors. Of one kind the tightest does, as everybody sees.
     pub(crate) fn line_of_all(&self, point: &Point) -> Option<(f64, String)> {
@@ -133,15 +151,16 @@ fn absent(study: &StudyReport, point: &Point, promises: &[String]) -> Vec<String
     never.into_iter().chain(unknown).collect()
 }
 
-/// `6,100 [5,900, 6,300] under p99 < 20ms (61 % of its peak)`.
+/// `6,100 [5,900, 6,300] under p99 < 20ms (61 % of its peak, not held)`.
 fn told(study: &StudyReport, point: &Point, promise: &str) -> Option<String> {
     let line = study.estimate(point, promise)?;
     let interval = spread(study, point, promise, line);
     let interval =
         interval.map_or_else(String::new, |(low, high)| format!(" [{}, {}]", number(low), number(high)));
-    let share = study.peak(point).map(|peak| line.median / peak.median);
-    let share = share.map_or_else(String::new, |share| format!(" ({} of its peak)", percent(share)));
-    Some(format!("{}{interval} under {promise}{share}", number(line.median)))
+    let share = study.peak(point).map(|peak| format!("{} of its peak", percent(line.median / peak.median)));
+    let rest: Vec<String> = share.into_iter().chain(study.not_held(point, promise)).collect();
+    let rest = if rest.is_empty() { String::new() } else { format!(" ({})", rest.join(", ")) };
+    Some(format!("{}{interval} under {promise}{rest}", number(line.median)))
 }
 
 /// The interval of the repeats; of a single run that of its own search.

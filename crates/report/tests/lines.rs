@@ -64,16 +64,24 @@ fn lines(directory: &Path, blocks: u32) -> Store {
 }
 
 fn recorded(directory: &Path, blocks: u32, promises: [&str; 2], is_compared: bool) -> Store {
-    ended(directory, blocks, promises, (is_compared, "promise"))
+    ended(directory, blocks, promises, &Case { is_compared, ..Case::default() })
 }
 
-/// `no_line_by`: what ended the search of the line that is not there.
-fn ended(
-    directory: &Path,
-    blocks: u32,
-    promises: [&str; 2],
-    (is_compared, no_line_by): (bool, &str),
-) -> Store {
+struct Case {
+    is_compared: bool,
+    /// What ended the search of the line that is not there.
+    no_line_by: &'static str,
+    /// In this block, and no other, lines were broken when they were held.
+    broken_in: Option<u32>,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Self { is_compared: false, no_line_by: "promise", broken_in: None }
+    }
+}
+
+fn ended(directory: &Path, blocks: u32, promises: [&str; 2], case: &Case) -> Store {
     let mut store = Store::open(directory).unwrap();
     let axis = |name: &str, values: &[&str]| Axis {
         name: name.to_owned(),
@@ -88,7 +96,7 @@ fn ended(
         primary: None,
         is_watched: false,
     };
-    let comparisons = is_compared.then_some(comparison).into_iter().collect();
+    let comparisons = case.is_compared.then_some(comparison).into_iter().collect();
     let id = store.add_study(&study("lines", axes, comparisons, blocks, 2 * blocks)).unwrap();
     let machine = store.add_host(&host("bench1", "Linux 6.1")).unwrap();
     let mut noise = Noise::new(7);
@@ -105,10 +113,13 @@ fn ended(
             let under_50 = (at == 0).then_some(1.1 * tps);
             let mut second = line(promises[1], 50.0, under_50);
             if under_50.is_none() {
-                second.ended_by = no_line_by.to_owned();
+                second.ended_by = case.no_line_by.to_owned();
             }
-            let found =
-                LineFound { lines: vec![line(promises[0], 20.0, Some(tps)), second], seconds_total: 120.0 };
+            let mut first = line(promises[0], 20.0, Some(tps));
+            if let Some(hold) = first.hold.as_mut() {
+                hold.held = case.broken_in != Some(block);
+            }
+            let found = LineFound { lines: vec![first, second], seconds_total: 120.0 };
             store.finish_line(search, &found).unwrap();
             let key = Key::from([
                 ("server".to_owned(), (*server).into()),
@@ -184,15 +195,43 @@ fn a_cell_says_up_to_where_all_promises_are_kept() {
 
 #[test]
 fn a_line_that_was_not_found_is_not_said_to_be_none() {
-    let said = |no_line_by: &str| {
+    let said = |no_line_by: &'static str| {
         let directory = tempfile::tempdir().unwrap();
-        let store = ended(directory.path(), 1, PROMISES, (false, no_line_by));
+        let store = ended(directory.path(), 1, PROMISES, &Case { no_line_by, ..Case::default() });
         let report = Report::of_stores(&[&store], &Selection::Latest).unwrap();
         report.studies[0].answer[1].text.clone()
     };
     let (broken, unknown) = (said("promise"), said("budget"));
     assert!(broken.contains("; no rate keeps p99 < 50ms; the closed loop's peak"), "{broken}");
     assert!(unknown.contains("; no line under p99 < 50ms was found; the closed loop's peak"), "{unknown}");
+}
+
+#[test]
+fn a_line_that_was_broken_when_it_was_held_says_so_wherever_it_stands() {
+    let said = |blocks: u32, broken_in: Option<u32>| {
+        let directory = tempfile::tempdir().unwrap();
+        let store = ended(directory.path(), blocks, PROMISES, &Case { broken_in, ..Case::default() });
+        let report = Report::of_stores(&[&store], &Selection::Latest).unwrap();
+        let table = report::markdown(&report).split("## Load lines").nth(1).unwrap().to_owned();
+        (report.studies[0].answer[0].text.clone(), table)
+    };
+    let (answer, table) = said(1, Some(1));
+    assert!(answer.contains(" of its peak, not held) and "), "{answer}");
+    assert!(table.contains(", not held |"), "{table}");
+    let (answer, table) = said(3, Some(2));
+    assert!(answer.contains("of its peak, held in 2 of 3 runs)"), "{answer}");
+    assert!(table.contains(", held in 2 of 3 runs |"), "{table}");
+    let (answer, table) = said(3, None);
+    assert!(!answer.contains("held") && !table.contains("held in"), "{answer}\n{table}");
+}
+
+/// What stands for a search as its level has another rate in each run: no chart draws them beside each other.
+#[test]
+fn a_page_of_lines_has_no_charts_of_levels() {
+    let html = report::html(&report(5)).unwrap();
+    assert!(!html.contains("id=\"s1-throughput\"") && !html.contains("href=\"#s1-throughput\""));
+    assert!(!html.contains("data-metric=\"tps\"") && html.contains("class=\"timeline\""));
+    assert!(html.contains("what is compared are the lines"));
 }
 
 #[test]

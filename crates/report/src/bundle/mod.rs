@@ -2,6 +2,7 @@
 
 mod claims;
 mod figures;
+mod lines;
 mod listing;
 mod marks;
 mod proof;

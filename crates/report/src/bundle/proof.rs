@@ -7,7 +7,7 @@ use serde_json::Value;
 use store::Study;
 use store::bundle::{BundleError, FIGURES, INDEX, Limits, Manifest, Member, STUDY, WORKLOADS, index_of};
 
-use super::{Opened, author, figures, hash_of, planned_hash, report_of, sound, study_of};
+use super::{Opened, author, figures, hash_of, lines, planned_hash, report_of, sound, study_of};
 use crate::error::Error;
 
 /// A figure that is not what was stored.
@@ -149,6 +149,8 @@ fn compared(opened: &Opened, unproved: &mut Vec<String>) -> Result<(usize, Vec<D
 
     workloads(opened, &study, &mut different, unproved).map_err(super::refused)?;
     different.extend(sound::contradictions(&opened.results)?);
+    different.extend(lines::contradictions(&opened.results)?);
+    unproved.extend(lines::unproved(&opened.results)?);
     Ok((figures::count(&stored), different))
 }
 

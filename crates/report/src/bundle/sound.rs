@@ -157,6 +157,11 @@ fn histograms(
     Ok(())
 }
 
-fn different(place: &str, what: &str, stored: impl Into<Value>, recomputed: impl Into<Value>) -> Different {
+pub(super) fn different(
+    place: &str,
+    what: &str,
+    stored: impl Into<Value>,
+    recomputed: impl Into<Value>,
+) -> Different {
     Different { where_: format!("{place}: {what}"), stored: stored.into(), recomputed: recomputed.into() }
 }

@@ -60,6 +60,7 @@ fn study_value(report: &Report, study: &StudyReport, at: usize) -> Value {
         "notes": notes(study),
         "alarms": crate::alarms::alarms(study),
         "is_long": study.question.len() > 120,
+        "has_levels": study.has_levels(),
         "has_seconds": study.points.iter().flat_map(|p| study.measured(p)).any(|(_, step)| step.seconds().len() > 2),
         "cells": study.points.iter().map(|point| cell(study, point)).collect::<Vec<_>>(),
         "absent": study.absent_percentiles(),

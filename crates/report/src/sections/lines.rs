@@ -53,7 +53,10 @@ fn cells(study: &StudyReport, promises: &[String]) -> Table {
                     });
                     let share = peak
                         .map_or_else(String::new, |peak| format!(", {}", percent(line.median / peak.median)));
-                    Some(format!("{}{interval}{share}", number(line.median)))
+                    let not_held = study
+                        .not_held(point, promise)
+                        .map_or_else(String::new, |how_many| format!(", {how_many}"));
+                    Some(format!("{}{interval}{share}{not_held}", number(line.median)))
                 })
                 .map(dash),
         );

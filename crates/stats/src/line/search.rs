@@ -140,7 +140,7 @@ const NEAR_S_MIN: f64 = 60.0;
 const EXPECTED_MIN: f64 = 30.0;
 /// The rate that is held: the line is below it with this probability, but it is not farther below the middle of the interval
 /// than this factor says; at first, and after a hold that was broken, which has shown how much a minute may differ from others.
-const HELD: [(f64, f64); 2] = [(0.2, 0.98), (0.1, 0.96)];
+const HELD: [(f64, f64); 2] = [(0.2, 0.98), (0.1, 0.97)];
 /// An interval that is wider than was asked for by no more than this factor is what was asked for.
 const FOUND: f64 = 1.5;
 /// Share of the budget.
