@@ -217,7 +217,7 @@ fn marks(
                 axes.y(high)
             );
         }
-        let radius = if tried.probe.purpose == "hold" { 4.0 } else { 2.6 };
+        let radius = if tried.probe.is_hold() { 4.0 } else { 2.6 };
         let _ = write!(svg, "<circle class=\"p{style}{out}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"/>");
     }
 }

@@ -74,6 +74,11 @@ pub struct LineProbe {
 }
 
 impl LineProbe {
+    /// A line was held at its rate, to confirm it.
+    pub fn is_hold(&self) -> bool {
+        self.purpose == "hold"
+    }
+
     /// Of the climb: the place of a promise among those that were searched for, which `focus` and `seen` of the probes after it go
     /// by; `None` of one that was not, as one session broke it.
     pub fn place(&self, promise: usize) -> Option<usize> {

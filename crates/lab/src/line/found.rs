@@ -304,7 +304,7 @@ impl Seeking<'_> {
         // Those of other promises, at rates of their own, are not about this line.
         let place = self.climb.place(at);
         let failed = tried[..kept.probe].iter().filter(|probe| {
-            let is_hold_of_it = probe.purpose == word(Purpose::Hold) && Some(probe.focus) == place;
+            let is_hold_of_it = probe.is_hold() && Some(probe.focus) == place;
             is_hold_of_it && self.rate(probe).held[at] == Some(false)
         });
         let first = failed.max_by(|a, b| a.rate.total_cmp(&b.rate))?;
@@ -369,7 +369,7 @@ pub(super) fn told(rate: &LineProbe, search: &Search, promises: &[Promise]) -> S
     if let Some(error) = &rate.error {
         return format!("the server was lost at {:.0}/s offered: {error}", rate.rate);
     }
-    let purpose = if rate.purpose == "hold" { "held" } else { "tried" };
+    let purpose = if rate.is_hold() { "held" } else { "tried" };
     let p99 = rate.p99_ms.map_or_else(String::new, |p99| format!(", p99 {p99:.1} ms"));
     format!("{purpose} {:.0}/s for {:.0} s{p99}; line of {}", rate.rate, rate.seconds, lines.join("; "))
 }

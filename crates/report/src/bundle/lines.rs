@@ -3,20 +3,18 @@
 //! What a probe saw is kept as counts, not as histograms, and the middle and interval of a line come out of a fit that each
 //! version makes in its own way: these are not computed again, and a proof says so.
 
-use store::{Line, LineProbe, LineSearch, Store};
+use store::{Line, LineProbe, LineSearch};
 
 use super::Different;
 use super::sound::different;
-use crate::error::Error;
 
 /// Lines that no probe was held at, and what else of finished searches contradicts itself.
-pub(super) fn contradictions(results: &Store) -> Result<Vec<Different>, Error> {
-    Ok(results.line_searches()?.iter().flat_map(of_search).collect())
+pub(super) fn contradictions(searches: &[LineSearch]) -> Vec<Different> {
+    searches.iter().flat_map(of_search).collect()
 }
 
 /// What of searches for lines is not computed again, a sentence each.
-pub(super) fn unproved(results: &Store) -> Result<Vec<String>, Error> {
-    let searches = results.line_searches()?;
+pub(super) fn unproved(searches: &[LineSearch]) -> Vec<String> {
     let count = searches.iter().filter(|search| search.found.is_some()).count();
     let of_all = (count > 0).then(|| {
         format!(
@@ -33,15 +31,12 @@ pub(super) fn unproved(results: &Store) -> Result<Vec<String>, Error> {
     let told = |search: &LineSearch| {
         format!("that the lines of search {} were held or broken: it has no probe of it", search.id.0)
     };
-    Ok(of_all.into_iter().chain(unseen.map(told)).collect())
+    of_all.into_iter().chain(unseen.map(told)).collect()
 }
 
 fn has_holds(search: &LineSearch) -> bool {
-    search.tried().iter().any(|probe| probe.purpose == HOLD)
+    search.tried().iter().any(LineProbe::is_hold)
 }
-
-/// What a probe was for.
-const HOLD: &str = "hold";
 
 fn of_search(search: &LineSearch) -> Vec<Different> {
     let lines = search.found.iter().flat_map(|found| &found.lines).enumerate();
@@ -56,8 +51,10 @@ fn of_line(search: &LineSearch, at: usize, line: &Line) -> Vec<Different> {
     let kept = || search.tried().iter().filter(|probe| is_kept(probe));
     // Where no hold is kept at all the proof says that it cannot tell.
     if let Some(hold) = line.hold.filter(|_| has_holds(search)) {
+        let focus = search.climb().and_then(|climb| climb.place(at));
         let is_it = |probe: &&LineProbe| {
-            (probe.seconds, probe.p99_ms) == (hold.seconds, hold.p99_ms) && probe.purpose == HOLD
+            let is_of_it = probe.is_hold() && Some(probe.focus) == focus;
+            is_of_it && (probe.seconds, probe.p99_ms) == (hold.seconds, hold.p99_ms)
         };
         let held: Vec<bool> = search.tried().iter().filter(is_it).map(is_kept).collect();
         if !held.contains(&hold.held) {
@@ -157,6 +154,8 @@ mod tests {
         assert_eq!(broken.first(), Some(&format!("{place}: held: true, false")), "{broken:?}");
         let none = told(|line, _| line.hold = Some(LineHold { seconds: 61.0, ..line.hold.unwrap() }));
         assert_eq!(none, [format!("{place}: held: true, \"no such hold\"")]);
+        let of_another = told(|_, probes| probes[3].focus = 1);
+        assert_eq!(of_another, none);
         let above = told(|line, _| line.high = Some(99.0));
         assert_eq!(
             above,
@@ -180,17 +179,11 @@ mod tests {
 
     #[test]
     fn of_a_search_without_holds_is_said_that_they_are_not_proved() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut store = Store::open(directory.path()).unwrap();
-        for is_kept in [true, false] {
-            let LineSearch { start, probes, found, .. } = search();
-            let id = store.begin_line(&start).unwrap();
-            let kept = probes.iter().filter(|probe| is_kept || probe.purpose != HOLD);
-            kept.enumerate().for_each(|(at, probe)| store.add_line_probe(id, at, probe).unwrap());
-            store.finish_line(id, &found.unwrap()).unwrap();
-        }
-        assert_eq!(contradictions(&store).unwrap(), []);
-        let told = unproved(&store).unwrap();
+        let mut without = LineSearch { id: LineId(2), ..search() };
+        without.probes.retain(|probe| !probe.is_hold());
+        let searches = [search(), without];
+        assert_eq!(contradictions(&searches), []);
+        let told = unproved(&searches);
         assert!(told[0].starts_with("what the probes of 2 searches for lines saw"), "{told:?}");
         assert_eq!(told[1..], ["that the lines of search 2 were held or broken: it has no probe of it"]);
     }

@@ -149,8 +149,9 @@ fn compared(opened: &Opened, unproved: &mut Vec<String>) -> Result<(usize, Vec<D
 
     workloads(opened, &study, &mut different, unproved).map_err(super::refused)?;
     different.extend(sound::contradictions(&opened.results)?);
-    different.extend(lines::contradictions(&opened.results)?);
-    unproved.extend(lines::unproved(&opened.results)?);
+    let searches = opened.results.line_searches()?;
+    different.extend(lines::contradictions(&searches));
+    unproved.extend(lines::unproved(&searches));
     Ok((figures::count(&stored), different))
 }
 
