@@ -169,6 +169,31 @@ fn one_of_each_is_singular() {
     assert!(done.out.contains("1 cell, 1 block, 1 run, seed"), "{}", done.out);
 }
 
+#[test]
+fn a_budget_that_no_verdict_fits_into_is_told_before_the_study_begins() {
+    if !servers_are_there() {
+        return;
+    }
+    let told = |budget: &str| {
+        let load = format!(
+            "sessions = [1, 2]\n[load]\nwarmup = \"10s\"\nduration = \"50s\"\nblocks = {{ min = 5, max = 10 }}\n\
+             until = \"decided\"\nbudget = \"{budget}\"\n[compare]\naxis = \"sessions\"\nbase = 1"
+        );
+        let (_dir, path) = with_axis("postgres", &load);
+        run(&["run", &path, "--dry-run"]).expect(0, &[]).out
+    };
+    let short = told("8m");
+    for words in [
+        "load alone: 1 min 0 s a run, 20 min 0 s for all; starting, loading,",
+        "no block is begun that is not likely to end within 8 min 0 s: the 5 blocks that it may not be decided before are \
+         10 min 0 s of load alone",
+    ] {
+        assert!(short.contains(words), "{words} is not in\n{short}");
+    }
+    let long = told("12m");
+    assert!(long.contains("within 12 min 0 s\n") && !long.contains("raise `budget`"), "{long}");
+}
+
 /// A pipe that nobody writes into would be waited for, for ever.
 #[test]
 fn a_pipe_is_no_file_of_anything() {

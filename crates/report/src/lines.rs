@@ -43,13 +43,17 @@ impl StudyReport {
         self.promises().is_empty()
     }
 
-    /// Where a line of the counted runs was not kept when it was held, or never held: how many of them were kept.
+    /// Where a line of the counted runs was not kept when it was held, or never held: which of both, or how many were kept.
     pub(crate) fn not_held(&self, point: &Point, promise: &str) -> Option<String> {
         let lines = self.counted(point).filter_map(|(run, _)| line_of(run, promise));
         let found: Vec<&Line> = lines.filter(|line| line.line_tps.is_some()).collect();
         let kept = found.iter().filter(|line| line.hold.is_some_and(|hold| hold.held)).count();
+        let held_s = found.iter().filter_map(|line| line.hold).map(|hold| hold.seconds);
         match kept {
-            0 if !found.is_empty() => Some("not held".to_owned()),
+            0 if !found.is_empty() => Some(match held_s.max_by(f64::total_cmp) {
+                None => "not held".to_owned(),
+                Some(held_s) => format!("not kept when held for {held_s:.0} s"),
+            }),
             _ if kept < found.len() => Some(format!("held in {kept} of {} runs", found.len())),
             _ => None,
         }
@@ -151,7 +155,7 @@ fn absent(study: &StudyReport, point: &Point, promises: &[String]) -> Vec<String
     never.into_iter().chain(unknown).collect()
 }
 
-/// `6,100 [5,900, 6,300] under p99 < 20ms (61 % of its peak, not held)`.
+/// `6,100 [5,900, 6,300] under p99 < 20ms (61 % of its peak, not kept when held for 8 s)`.
 fn told(study: &StudyReport, point: &Point, promise: &str) -> Option<String> {
     let line = study.estimate(point, promise)?;
     let interval = spread(study, point, promise, line);

@@ -35,6 +35,7 @@ fn probe(purpose: &str, rate: f64, p99_ms: f64) -> LineProbe {
         took_s: 33.0,
         error: None,
         broken: vec![None, None],
+        unmet: vec![],
     }
 }
 
@@ -73,11 +74,13 @@ struct Case {
     no_line_by: &'static str,
     /// In this block, and no other, lines were broken when they were held.
     broken_in: Option<u32>,
+    /// Lines were held at all.
+    is_held: bool,
 }
 
 impl Default for Case {
     fn default() -> Self {
-        Self { is_compared: false, no_line_by: "promise", broken_in: None }
+        Self { is_compared: false, no_line_by: "promise", broken_in: None, is_held: true }
     }
 }
 
@@ -116,6 +119,7 @@ fn ended(directory: &Path, blocks: u32, promises: [&str; 2], case: &Case) -> Sto
                 second.ended_by = case.no_line_by.to_owned();
             }
             let mut first = line(promises[0], 20.0, Some(tps));
+            first.hold = first.hold.filter(|_| case.is_held);
             if let Some(hold) = first.hold.as_mut() {
                 hold.held = case.broken_in != Some(block);
             }
@@ -208,20 +212,23 @@ fn a_line_that_was_not_found_is_not_said_to_be_none() {
 
 #[test]
 fn a_line_that_was_broken_when_it_was_held_says_so_wherever_it_stands() {
-    let said = |blocks: u32, broken_in: Option<u32>| {
+    let said = |blocks: u32, case: Case| {
         let directory = tempfile::tempdir().unwrap();
-        let store = ended(directory.path(), blocks, PROMISES, &Case { broken_in, ..Case::default() });
+        let store = ended(directory.path(), blocks, PROMISES, &case);
         let report = Report::of_stores(&[&store], &Selection::Latest).unwrap();
         let table = report::markdown(&report).split("## Load lines").nth(1).unwrap().to_owned();
         (report.studies[0].answer[0].text.clone(), table)
     };
-    let (answer, table) = said(1, Some(1));
+    let (answer, table) = said(1, Case { broken_in: Some(1), ..Case::default() });
+    assert!(answer.contains(" of its peak, not kept when held for 60 s) and "), "{answer}");
+    assert!(table.contains(", not kept when held for 60 s |"), "{table}");
+    let (answer, table) = said(1, Case { is_held: false, ..Case::default() });
     assert!(answer.contains(" of its peak, not held) and "), "{answer}");
     assert!(table.contains(", not held |"), "{table}");
-    let (answer, table) = said(3, Some(2));
+    let (answer, table) = said(3, Case { broken_in: Some(2), ..Case::default() });
     assert!(answer.contains("of its peak, held in 2 of 3 runs)"), "{answer}");
     assert!(table.contains(", held in 2 of 3 runs |"), "{table}");
-    let (answer, table) = said(3, None);
+    let (answer, table) = said(3, Case::default());
     assert!(!answer.contains("held") && !table.contains("held in"), "{answer}\n{table}");
 }
 

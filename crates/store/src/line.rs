@@ -69,8 +69,12 @@ pub struct LineProbe {
     pub took_s: f64,
     /// Why it came to nothing, if it did.
     pub error: Option<String>,
-    /// Of the climb: by promise, how it is broken at one session's pace; `None` where it is not.
+    /// Of the climb: by promise, why it is not searched for: how it is broken at one session's pace, or that nothing was met that
+    /// it is about; `None` where it is.
     pub broken: Vec<Option<String>>,
+    /// Of the climb: the places of the promises that nothing was met of; whether they are kept is not known.
+    #[serde(default)]
+    pub unmet: Vec<usize>,
 }
 
 impl LineProbe {
@@ -80,7 +84,7 @@ impl LineProbe {
     }
 
     /// Of the climb: the place of a promise among those that were searched for, which `focus` and `seen` of the probes after it go
-    /// by; `None` of one that was not, as one session broke it.
+    /// by; `None` of one that was not, see `broken`.
     pub fn place(&self, promise: usize) -> Option<usize> {
         let is_searched_for = |broken: &&Option<String>| broken.is_none();
         self.broken.get(promise).filter(is_searched_for)?;
@@ -256,6 +260,7 @@ mod tests {
             took_s: 33.0,
             error: None,
             broken: vec![],
+            unmet: vec![],
         };
         store.add_line_probe(id, 0, &probe).unwrap();
         store.add_line_probe(id, 1, &probe).unwrap();

@@ -154,7 +154,21 @@ fn dry(request: &Request, outline: &Outline) -> String {
     ));
     if let Some(length) = outline.run_length {
         let all = length * outline.chosen.len() as u32;
-        text.push_str(&format!("load alone: {} a run, {} for all\n", time(length), time(all)));
+        text.push_str(&format!("load alone: {} a run, {} for all", time(length), time(all)));
+        text.push_str("; starting, loading, draining and stopping servers come beside it\n");
+    }
+    if let Some((until, budget)) = load.until.and_then(|until| Some((until, until.budget?))) {
+        text.push_str(&format!("no block is begun that is not likely to end within {}", time(budget)));
+        let in_a_block = outline.chosen.iter().filter(|run| run.block == 1).count() as u32;
+        let least = outline.run_length.map(|length| length * in_a_block * until.blocks_min);
+        text.push_str(&match least {
+            Some(least) if least > budget => format!(
+                ": the {} that it may not be decided before are {} of load alone: raise `budget`, or shorten the levels\n",
+                counted(until.blocks_min as usize, "block"),
+                time(least)
+            ),
+            _ => "\n".to_owned(),
+        });
     }
     text.push('\n');
     let mut table = Table::new(&[

@@ -193,7 +193,7 @@ pub(super) struct Seeking<'a> {
 }
 
 impl Seeking<'_> {
-    /// The promises that are searched for: those that one session keeps.
+    /// The promises that are searched for: those that one session was seen to keep.
     pub(super) fn searched(&self) -> Vec<Promise> {
         let all = self.asked.promises.iter().zip(&self.climb.broken);
         all.filter(|(_, broken)| broken.is_none()).map(|(promise, _)| promise.clone()).collect()
@@ -225,7 +225,13 @@ impl Seeking<'_> {
                     let Some(answer) = answers.next() else { continue };
                     self.line(at, promise, search, answer, &rates)
                 }
-                (broken, _) => Line { warnings: broken.iter().cloned().collect(), ..unknown(promise) },
+                (broken, _) => {
+                    // What was not met may be kept at some rate: a longer climb would tell.
+                    let is_unmet = self.climb.unmet.contains(&at);
+                    let ended_by = if is_unmet { EndedBy::Budget } else { EndedBy::Promise };
+                    let warnings = broken.iter().cloned().collect();
+                    Line { warnings, ended_by: ended_by.word().to_owned(), ..unknown(promise) }
+                }
             };
             line.warnings.extend(deaths.iter().cloned());
             lines.push(line);
@@ -540,6 +546,23 @@ mod tests {
         assert_eq!(lines[0].line_tps, Some(6050.0));
         assert!(lines[0].hold.is_some_and(|hold| hold.held));
         assert!(!lines[0].warnings.iter().any(|text| text.contains("sank")), "{:?}", lines[0].warnings);
+    }
+
+    #[test]
+    fn a_promise_about_transactions_that_the_climb_did_not_meet_is_not_told_as_broken() {
+        let promises = ["p99 < 5ms", "p99 < 20ms", "p99 < 50ms"].map(|text| Promise::parse(text).unwrap());
+        let asked = Asked { promises: promises.to_vec(), ..asked() };
+        let broken = vec![Some("is broken".to_owned()), None, Some("was not met".to_owned())];
+        let climb =
+            LineProbe { broken, unmet: vec![2], took_s: 20.0, ..probe(Purpose::Hold, 10_000.0, 2, 0) };
+        let seeking = Seeking { asked: &asked, climb, probes: around_6000() };
+        let searched = seeking.probes.iter().filter_map(searched).collect();
+        let search = Search::new(asked.rules(&promises[1..2], 10_000.0, None), searched, 20.0);
+        let lines = seeking.found(Some(&search)).lines;
+        let ends: Vec<&str> = lines.iter().map(|line| line.ended_by.as_str()).collect();
+        assert_eq!((ends[0], ends[2]), ("promise", "budget"));
+        assert_eq!((lines[0].line_tps, lines[2].line_tps), (None, None));
+        assert!(lines[1].line_tps.is_some());
     }
 
     #[test]

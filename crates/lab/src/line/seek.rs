@@ -428,14 +428,19 @@ impl<'a> Searching<'a, '_> {
                 "no transaction was committed in the climb: `plimsoll bench` shows why".into(),
             ));
         };
-        // A class that the workload's options leave out keeps any promise.
-        for ((broken, seen), promise) in broken.iter_mut().zip(seen).zip(&asked.promises) {
+        // A class that the workload's options leave out, or that is rare, says neither that its promise is kept nor that it is not.
+        let mut unmet = Vec::new();
+        for (at, (promise, seen)) in asked.promises.iter().zip(seen).enumerate() {
             if seen == 0 {
-                *broken =
-                    Some(format!("{}: the climb met no such transaction in {took_s:.0} s", promise.text));
+                unmet.push(at);
+                broken[at] = Some(format!(
+                    "{} was not looked at: the climb met no such transaction in {took_s:.0} s; a larger budget (--budget, \
+                     budget) makes it longer",
+                    promise.text
+                ));
             }
         }
-        Ok(LineProbe { purpose: "climb".into(), took_s, broken, ..peak })
+        Ok(LineProbe { purpose: "climb".into(), took_s, broken, unmet, ..peak })
     }
 
     /// A search that was over before this server's life has nothing of it yet.

@@ -107,6 +107,7 @@ fn add_line(store: &mut Store) {
         took_s: 33.0,
         error: None,
         broken: vec![None],
+        unmet: vec![],
     };
     store.add_line_probe(search, 0, &probe).unwrap();
     let line = Line {
