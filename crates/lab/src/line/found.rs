@@ -468,6 +468,7 @@ mod tests {
             parts: 1,
             part_warmup: Duration::ZERO,
             purpose,
+            held: None,
             seed: 0,
         };
         let count = LineCount { transactions: 10_000, over: 100 * over_percent };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use load::{Length, LoadError, LoadPlan, LoadResult, Pacing, Step, StepResult, Stop};
-use stats::line::{Cut, Purpose, Seen, is_cut};
+use stats::line::{Cut, Purpose, Seen, is_cut, is_lost};
 use workload::Ran;
 
 use super::Promise;
@@ -26,6 +26,8 @@ pub struct Wanted {
     /// Before each part but the first, not counted.
     pub part_warmup: Duration,
     pub purpose: Purpose,
+    /// Place of the promise whose line it confirms, where it does: it ends where that is broken whatever comes.
+    pub held: Option<usize>,
     /// Of its arrivals and of what the sessions draw.
     pub seed: u64,
 }
@@ -35,6 +37,14 @@ impl Wanted {
     pub fn step(&self) -> Step {
         let Wanted { sessions, warmup, length, pacing, .. } = *self;
         Step { sessions, warmup, length: Length::Time(length), pacing }
+    }
+
+    /// As many are to come, of an open loop.
+    fn arrivals(&self) -> f64 {
+        match self.pacing {
+            Pacing::Open { rate_tps, .. } => rate_tps * self.length.as_secs_f64(),
+            Pacing::Closed => f64::INFINITY,
+        }
     }
 
     /// The levels as the engine takes them: one for each part.
@@ -102,7 +112,9 @@ pub fn probe(
                 seen.seconds.push(promise.of_second(interval, *class));
             }
             let cut = is_cut(&seen, &allowed);
-            if cut == Some(Cut::Broken) || cut.is_some() && wanted.purpose == Purpose::Bracket {
+            let is_lost =
+                wanted.held.is_some_and(|at| is_lost(&seen[at].seconds, allowed[at], wanted.arrivals()));
+            if cut == Some(Cut::Broken) || is_lost || cut.is_some() && wanted.purpose == Purpose::Bracket {
                 enough.request();
             }
         }
@@ -160,6 +172,7 @@ mod tests {
                 parts,
                 part_warmup: s(1),
                 purpose: Purpose::Refine,
+                held: None,
                 seed: 0,
             };
             let times = wanted.steps().into_iter().map(|step| (step.warmup, step.length));

@@ -176,7 +176,10 @@ pub(crate) fn seek(
     while let Next::Probe { rate, seconds, focus, purpose } = search.next() {
         take_turn(around);
         let rate = on.at_the_same_depth(&search, (rate, seconds, focus, purpose));
-        let wanted = on.wanted(rate, Duration::from_secs_f64(seconds), purpose, book.seed, book.count);
+        let wanted = Wanted {
+            held: (purpose == Purpose::Hold).then_some(focus),
+            ..on.wanted(rate, Duration::from_secs_f64(seconds), purpose, book.seed, book.count)
+        };
         let began = Instant::now();
         let tried = on.drained(recording).and_then(|drained| {
             let (mut tried, steps) = on.probe(&promises, wanted, recording)?;
@@ -248,6 +251,7 @@ impl<'a> Searching<'a, '_> {
             parts,
             part_warmup,
             purpose,
+            held: None,
             seed: seed ^ ((number as u64) << 32),
         }
     }
@@ -399,6 +403,7 @@ impl<'a> Searching<'a, '_> {
                 parts: 1,
                 part_warmup: Duration::ZERO,
                 purpose: Purpose::Hold,
+                held: None,
                 seed: self.order.seed ^ u64::from(sessions),
             };
             take_turn(self.around);

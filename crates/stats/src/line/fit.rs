@@ -193,29 +193,37 @@ fn of_promise(probe: &Probe, index: usize) -> Seen {
     seen
 }
 
-/// The posterior of the line of the promise at `index`, which lies between two logarithms of rates.
-pub(super) fn fit(probes: &[Probe], index: usize, allowed: f64, range: (f64, f64)) -> Fit {
-    let all: Vec<(f64, Seen)> =
-        probes.iter().map(|probe| (probe.rate.ln(), of_promise(probe, index))).collect();
+/// The posterior of the line of the promise at `index`, which lies between two logarithms of rates. `worth`: how much each probe
+/// counts, within (0, 1].
+pub(super) fn fit(probes: &[Probe], worth: &[f64], index: usize, allowed: f64, range: (f64, f64)) -> Fit {
+    let all: Vec<(f64, f64, Seen)> = probes
+        .iter()
+        .zip(worth)
+        .map(|(probe, worth)| (probe.rate.ln(), *worth, of_promise(probe, index)))
+        .collect();
     let middle = 0.5 * (range.0 + range.1);
     let nearest =
-        all.iter().map(|(x, _)| *x).min_by(|a, b| (a - middle).abs().total_cmp(&(b - middle).abs()));
+        all.iter().map(|(x, ..)| *x).min_by(|a, b| (a - middle).abs().total_cmp(&(b - middle).abs()));
     let mut centre = nearest.filter(|x| (x - middle).abs() >= REACH).unwrap_or(middle);
     let mut found = None;
     // The weights depend on where the line is thought to be.
     for turn in 0..3 {
-        let within = |reach: f64| all.iter().filter(move |(x, _)| (x - centre).abs() < reach);
+        let within = |reach: f64| all.iter().filter(move |(x, ..)| (x - centre).abs() < reach);
         let is_dense = turn > 0 && within(0.7 * REACH_DENSE).count() >= DENSE;
         let reach = if is_dense { REACH_DENSE } else { REACH };
-        let near: Vec<&(f64, Seen)> = within(reach).collect();
-        let dispersion = dispersion(near.iter().map(|(_, seen)| seen), allowed);
+        let near: Vec<&(f64, f64, Seen)> = within(reach).collect();
+        let dispersion = dispersion(near.iter().map(|(.., seen)| seen), allowed);
+        let weight = |x: f64| (1.0 - ((x - centre) / reach).powi(2)).powi(2);
         let points: Vec<Point> = near
             .iter()
-            .filter(|(_, seen)| seen.total.transactions > 0)
-            .map(|(x, seen)| point(*x, seen, allowed, (1.0 - ((x - centre) / reach).powi(2)).powi(2)))
+            .filter(|(.., seen)| seen.total.transactions > 0)
+            .map(|(x, worth, seen)| point(*x, seen, allowed, worth * weight(*x)))
             .collect();
-        let seconds =
-            near.iter().filter(|(_, seen)| is_near(seen, allowed)).map(|(_, seen)| seen.seconds.len()).sum();
+        let seconds = near
+            .iter()
+            .filter(|(.., seen)| is_near(seen, allowed))
+            .map(|(.., seen)| seen.seconds.len())
+            .sum();
         let fit = posterior(&points, allowed, (dispersion, seconds), range);
         centre = fit.quantile(0.5).ln();
         found = Some(fit);
@@ -288,7 +296,7 @@ mod tests {
             Probe { rate, seen, is_overloaded: false, took_s: 8.0, purpose: Purpose::Refine, focus: 0 }
         };
         let probes = [probe(480.0, 0.008), probe(500.0, 0.012)];
-        let fit = fit(&probes, 0, 0.01, (400f64.ln(), 600f64.ln()));
+        let fit = fit(&probes, &[1.0; 2], 0, 0.01, (400f64.ln(), 600f64.ln()));
         let Interval { low, middle, high } = fit.interval();
         let half = 0.5 * (high / low).ln();
         assert!((half / fit.half_width() - tail(10)).abs() < 1e-9 && low < middle && middle < high, "{half}");

@@ -41,7 +41,7 @@ pub enum Next {
     Probe {
         /// Arrivals per second.
         rate: f64,
-        /// Measured for so long, unless [`super::is_cut`] ends it.
+        /// Measured for so long, unless [`super::is_cut`] or, of a hold, [`super::is_lost`] ends it.
         seconds: f64,
         /// The promise whose line it is about.
         focus: usize,
@@ -145,7 +145,9 @@ const HELD: [(f64, f64); 2] = [(0.2, 0.98), (0.1, 0.97)];
 const FOUND: f64 = 1.5;
 /// Share of the budget.
 const KEPT_BACK: f64 = 0.003;
-const HOLDS_MAX: usize = 3;
+const HOLDS_MAX: usize = 5;
+/// What is left of the worth of probes when a hold has shown that the server has changed since.
+const OUTDATED: f64 = 0.1;
 /// Of the budget, that may be kept back for holds so that one more fits than there are lines.
 const HOLDS_SHARE_MAX: f64 = 0.45;
 /// A rate that could not be held is not held again.
@@ -435,6 +437,23 @@ impl Search {
         bracket
     }
 
+    /// How much each probe says of the line as it is now: a hold that was plainly broken, where the probes before it had made a
+    /// kept one likely, says that the server has changed since.
+    fn worth(&self, index: usize) -> Vec<f64> {
+        let allowed = self.rules.allowed[index];
+        let seen = self.probes.iter().map(|probe| &probe.seen[index]);
+        let dispersion = dispersion(seen, allowed).max(DISPERSION_START);
+        let is_plain = |probe: &Probe| {
+            let is_hold = probe.purpose == Purpose::Hold && probe.focus == index;
+            is_hold && stand(&probe.seen[index], probe.is_overloaded, allowed, dispersion) == Stand::Broken
+        };
+        let mut worth = vec![1.0; self.probes.len()];
+        for (at, _) in self.probes.iter().enumerate().filter(|(_, probe)| is_plain(probe)) {
+            worth[..at].iter_mut().for_each(|worth| *worth *= OUTDATED);
+        }
+        worth
+    }
+
     /// Probes of this logarithm of the rate.
     fn at(&self, x: f64) -> impl Iterator<Item = &Probe> {
         self.probes.iter().filter(move |probe| (probe.rate.ln() - x).abs() < 1e-9)
@@ -501,6 +520,7 @@ impl Search {
         };
         State::Fitted(fit(
             &self.probes,
+            &self.worth(index),
             index,
             self.rules.allowed[index],
             (range.0 - MARGIN, range.1 + MARGIN),

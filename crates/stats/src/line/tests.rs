@@ -98,6 +98,42 @@ fn time_is_kept_back_for_a_second_hold_and_used_where_the_first_one_is_kept() {
     assert!(search.spent_s() > 280.0, "{}", search.spent_s());
 }
 
+/// A hold that is plainly broken shows that the server is another one than it was: what was seen before it hardly counts.
+#[test]
+fn a_server_that_has_become_slower_is_searched_for_anew() {
+    let pressed = Rules { budget_s: 300.0, precision: 0.001, ..rules(1) };
+    let mut server = Server::new(21, &[700.0]);
+    let mut search = Search::new(pressed, Vec::new(), 0.0);
+    while let Next::Probe { rate, seconds, focus, purpose } = search.next() {
+        if purpose == Purpose::Hold {
+            server.lines[0] = 600.0;
+        }
+        // A hold ends where it is lost.
+        let mut probe = server.probe(rate, seconds, focus, purpose);
+        let counts = &probe.seen[0].seconds;
+        let lost = (1..=counts.len()).find(|end| is_lost(&counts[..*end], 0.01, rate * seconds));
+        if let Some(end) = lost.filter(|_| purpose == Purpose::Hold) {
+            probe.seen[0].seconds.truncate(end);
+            probe.seen[0].total = probe.seen[0].seconds.iter().copied().sum();
+            probe.took_s = end as f64 + 3.0;
+        }
+        search.record(probe);
+    }
+    let answer = search.answers()[0];
+    assert!(answer.hold.is_some_and(|hold| hold.is_kept), "{answer:?}");
+    assert!((answer.middle.unwrap() / 600.0 - 1.0).abs() < 0.04, "{answer:?}");
+    assert!(answer.low.unwrap() < 600.0 && 600.0 < answer.high.unwrap(), "{answer:?}");
+}
+
+#[test]
+fn a_hold_is_lost_when_nothing_that_may_come_keeps_it() {
+    let second = |over: u64| Count { transactions: 100, over };
+    // 60 s of 100 transactions: 60 may break the promise, and 3 of those that chance adds to 6,000.
+    assert!(!is_lost(&[second(40), second(23)], 0.01, 6_000.0));
+    assert!(is_lost(&[second(40), second(24)], 0.01, 6_000.0));
+    assert!(!is_lost(&[], 0.01, 6_000.0) && !is_lost(&[second(99)], 0.01, f64::INFINITY));
+}
+
 #[test]
 fn several_promises_share_their_probes() {
     let lines = [400.0, 480.0, 560.0];

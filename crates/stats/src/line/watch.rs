@@ -39,6 +39,13 @@ pub fn is_cut(seen: &[Seen], allowed: &[f64]) -> Option<Cut> {
     cuts.iter().copied().find(|cut| *cut == Cut::Broken).or(cuts.first().copied())
 }
 
+/// Whether a hold that is to have about so many transactions is broken whatever comes: more have broken the promise than it allows
+/// of all of them, and of what chance may add to Poisson arrivals.
+pub fn is_lost(seconds: &[Count], allowed: f64, transactions: f64) -> bool {
+    let over: u64 = seconds.iter().map(|count| count.over).sum();
+    over as f64 > allowed * (transactions + 4.0 * transactions.sqrt())
+}
+
 fn of_one(seconds: &[Count], allowed: f64) -> Option<Cut> {
     let total: Count = seconds.iter().copied().sum();
     let expected = allowed * total.transactions as f64;

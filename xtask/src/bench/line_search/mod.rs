@@ -20,10 +20,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
-use stats::line::{Answer, Count, Cut, End, Next, Probe, Purpose, Rules, Search, Seen, is_cut};
+use stats::line::{Answer, Count, Cut, End, Next, Probe, Purpose, Rules, Search, Seen, is_cut, is_lost};
 use stats::rng::Rng;
 
-use self::queue::{Habit, Model, Queue, Service};
+use self::queue::{Habit, Model, Queue, SLOWS_TO, Service};
 use super::told;
 
 const WITHIN: f64 = 0.05;
@@ -90,6 +90,12 @@ fn cases(is_hard: bool) -> Vec<Case> {
         .collect()
 }
 
+/// The same servers, faster at first: what was their line is the line that they have afterwards.
+fn slowing(cases: Vec<Case>) -> Vec<Case> {
+    let slower = |model: Model| Model { habit: Habit::Slows, mean_s: model.mean_s / SLOWS_TO, ..model };
+    cases.into_iter().map(|case| Case { model: slower(case.model), ..case }).collect()
+}
+
 /// Maps in as many threads as there are cpus, in order.
 fn in_threads<T: Sync, R: Send>(items: &[T], map: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -129,7 +135,9 @@ fn probe(queue: &mut Queue, case: &Case, rules: &Rules, next: (f64, f64, usize, 
         }
         seen.iter_mut().zip(counts).for_each(|(seen, count)| seen.seconds.push(count));
         let cut = is_cut(&seen, &rules.allowed);
-        if cut == Some(Cut::Broken) || cut.is_some() && purpose == Purpose::Bracket {
+        let is_lost =
+            purpose == Purpose::Hold && is_lost(&seen[focus].seconds, rules.allowed[focus], rate * seconds);
+        if is_lost || cut == Some(Cut::Broken) || cut.is_some() && purpose == Purpose::Bracket {
             break;
         }
     }
@@ -259,8 +267,11 @@ struct Arguments {
     /// On the simulated clock, the cases and the budget of those in real time.
     #[arg(long, conflicts_with_all = ["hard", "real"])]
     as_real: bool,
+    /// On the simulated clock, servers that become slower while they are searched; the line is that of afterwards.
+    #[arg(long, conflicts_with_all = ["hard", "real", "as_real"])]
+    slows: bool,
     /// Searches for four lines at once, within 300 s.
-    #[arg(long, conflicts_with_all = ["hard", "as_real"])]
+    #[arg(long, conflicts_with_all = ["hard", "as_real", "slows"])]
     curve: bool,
     /// In real time: each search becomes a line of this file.
     #[arg(long, conflicts_with = "curve")]
@@ -273,8 +284,11 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
         Some(file) => real::run(file, asked.searches.unwrap_or(real::SEARCHES))?,
         None if asked.curve => curve::run(asked.searches.unwrap_or(curve::SEARCHES), asked.seed),
         None => {
-            let (cases, budget_s) =
-                if asked.as_real { (real::cases()?, real::BUDGET_S) } else { (cases(asked.hard), BUDGET_S) };
+            let (cases, budget_s) = match (asked.as_real, asked.slows) {
+                (true, _) => (real::cases()?, real::BUDGET_S),
+                (_, true) => (slowing(real::cases()?), real::BUDGET_S),
+                _ => (cases(asked.hard), BUDGET_S),
+            };
             simulated(&cases, budget_s, asked.searches.unwrap_or(2_000), asked.seed)
         }
     };

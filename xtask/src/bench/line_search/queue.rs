@@ -26,6 +26,8 @@ pub(super) enum Habit {
     Stall,
     /// Capacity goes up and down by 2 % in four minutes.
     Drift,
+    /// At a random time between one and four minutes after the search began, and from then on, everything takes 10 % longer.
+    Slows,
 }
 
 /// A server under a known load.
@@ -44,6 +46,10 @@ const STALL_EVERY_S: f64 = 60.0;
 const STALL_S: f64 = 0.1;
 const DRIFT_PERIOD_S: f64 = 240.0;
 const DRIFT: f64 = 0.02;
+const SLOWS_FROM_S: f64 = 60.0;
+/// Of a drift's period.
+const SLOWS_WITHIN: f64 = 0.75;
+pub(super) const SLOWS_TO: f64 = 1.1;
 
 /// Its state as time goes on.
 pub(super) struct Queue {
@@ -87,6 +93,7 @@ impl Queue {
             Service::Constant => 1.0,
         };
         let drift = match self.model.habit {
+            Habit::Slows if self.now > SLOWS_FROM_S + self.phase_s * SLOWS_WITHIN => SLOWS_TO,
             Habit::Drift => {
                 let turn = (self.now + self.phase_s) / DRIFT_PERIOD_S;
                 1.0 + DRIFT * (std::f64::consts::TAU * turn).sin()

@@ -127,6 +127,7 @@ fn search(case: &Case, seed: u64) -> Result<Found> {
         parts: 1,
         part_warmup: Duration::ZERO,
         purpose: Purpose::Hold,
+        held: None,
         seed,
     };
     // One queue, as the recursion has it.
@@ -151,6 +152,7 @@ fn search(case: &Case, seed: u64) -> Result<Found> {
         (wanted.warmup, wanted.length) =
             (Duration::from_secs_f64(WARMUP_S), Duration::from_secs_f64(seconds));
         (wanted.purpose, wanted.seed) = (purpose, wanted.seed + 1);
+        wanted.held = (purpose == Purpose::Hold).then_some(focus);
         let tried = probe((run_load, &names), &base, &promises, wanted, told, &stop)?;
         let took_s = tried.took.as_secs_f64();
         let is_overloaded = tried.is_overloaded;
