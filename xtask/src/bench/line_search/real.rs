@@ -46,21 +46,23 @@ pub(super) fn cases() -> Result<Vec<Case>> {
 /// The searches that `file` does not have yet, at most `at_most` of them; whether all of them are as they should be.
 pub(super) fn run(file: &Path, at_most: usize) -> Result<bool> {
     let _awake = keep_awake()?;
-    let known = std::fs::read_to_string(file).unwrap_or_default();
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let known: Vec<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
     let mut out = File::options().append(true).create(true).open(file)?;
-    let first = known.lines().count();
-    for number in first..SEARCHES.min(first + at_most) {
+    let is_missing = |number: &usize| !known.contains(&(number + 1).to_string().as_str());
+    for number in (0..SEARCHES).filter(is_missing).take(at_most) {
         let case = case(number)?;
         let Found { line, seconds, beside_s } = search(&case, number as u64 + 1)?;
         let truth = Model { beside_s, ..case.model }.line(case.quantile, case.promised[0].limit_s);
         let error = line.map_or(f64::NAN, |line| line / truth - 1.0);
         let promise = format!("p{} < {:.1} ms", case.quantile * 100.0, case.promised[0].limit_s * 1e3);
         let told = format!(
-            "{error} {seconds} {promise} of {} servers, true line {truth:.1}/s, {:.0} us beside each service",
+            "{} {error} {seconds} {promise} of {} servers, true line {truth:.1}/s, {:.0} us beside each service",
+            number + 1,
             case.model.servers,
             beside_s * 1e6
         );
-        println!("search {}: {:+.1} % in {seconds:.0} s: {told}", number + 1, error * 100.0);
+        println!("{:+.1} % in {seconds:.0} s, search {told}", error * 100.0);
         writeln!(out, "{told}")?;
     }
     judge(file)
@@ -69,8 +71,8 @@ pub(super) fn run(file: &Path, at_most: usize) -> Result<bool> {
 fn judge(file: &Path) -> Result<bool> {
     let text = std::fs::read_to_string(file)?;
     let figure = |line: &str, at: usize| line.split(' ').nth(at).and_then(|word| word.parse::<f64>().ok());
-    let errors: Vec<f64> = text.lines().map(|line| figure(line, 0).unwrap_or(f64::NAN)).collect();
-    let seconds: Vec<f64> = text.lines().filter_map(|line| figure(line, 1)).collect();
+    let errors: Vec<f64> = text.lines().map(|line| figure(line, 1).unwrap_or(f64::NAN)).collect();
+    let seconds: Vec<f64> = text.lines().filter_map(|line| figure(line, 2)).collect();
     let within = errors.iter().filter(|error| error.abs() <= WITHIN).count();
     let median_s = stats::median(&seconds).unwrap_or(f64::NAN);
     println!("{within} of {} within 5 %, median {median_s:.0} s (at most {MEDIAN_S_MAX:.0})", errors.len());
