@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use load::{Length, LoadError, LoadPlan, LoadResult, Pacing, Step, StepResult, Stop};
-use stats::line::{Cut, Purpose, Seen, is_cut, is_lost};
+use stats::line::{Purpose, Seen, is_over};
 use workload::Ran;
 
 use super::Promise;
@@ -111,10 +111,8 @@ pub fn probe(
             for ((seen, promise), class) in seen.iter_mut().zip(promises).zip(&classes) {
                 seen.seconds.push(promise.of_second(interval, *class));
             }
-            let cut = is_cut(&seen, &allowed);
-            let is_lost =
-                wanted.held.is_some_and(|at| is_lost(&seen[at].seconds, allowed[at], wanted.arrivals()));
-            if cut == Some(Cut::Broken) || is_lost || cut.is_some() && wanted.purpose == Purpose::Bracket {
+            let held = wanted.held.map(|at| (at, wanted.arrivals()));
+            if is_over(&seen, &allowed, wanted.purpose, held) {
                 enough.request();
             }
         }

@@ -22,7 +22,7 @@ mod watch;
 
 pub use fit::Interval;
 pub use search::{Answer, End, Hold, Next, Purpose, Rules, Search};
-pub use watch::{Cut, is_cut, is_lost};
+pub use watch::is_over;
 
 /// Transactions and those of them that broke a promise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -41,7 +41,7 @@ pub enum Next {
     Probe {
         /// Arrivals per second.
         rate: f64,
-        /// Measured for so long, unless [`super::is_cut`] or, of a hold, [`super::is_lost`] ends it.
+        /// Measured for so long, unless [`super::is_over`] ends it.
         seconds: f64,
         /// The promise whose line it is about.
         focus: usize,
@@ -421,14 +421,21 @@ impl Search {
         rate.clamp(self.rules.floor, self.rules.ceiling)
     }
 
-    fn bracket_of(&self, index: usize) -> Bracket {
+    /// What each probe alone says of a promise.
+    fn stands(&self, index: usize) -> impl Iterator<Item = (&Probe, Stand)> {
         let allowed = self.rules.allowed[index];
         let seen = self.probes.iter().map(|probe| &probe.seen[index]);
         let dispersion = dispersion(seen, allowed).max(DISPERSION_START);
+        self.probes
+            .iter()
+            .map(move |probe| (probe, stand(&probe.seen[index], probe.is_overloaded, allowed, dispersion)))
+    }
+
+    fn bracket_of(&self, index: usize) -> Bracket {
         let mut bracket = Bracket::default();
-        for probe in &self.probes {
+        for (probe, stand) in self.stands(index) {
             let x = probe.rate.ln();
-            match stand(&probe.seen[index], probe.is_overloaded, allowed, dispersion) {
+            match stand {
                 Stand::Kept => bracket.kept = Some(bracket.kept.map_or(x, |kept| kept.max(x))),
                 Stand::Broken => bracket.broken = Some(bracket.broken.map_or(x, |broken| broken.min(x))),
                 Stand::Open => {}
@@ -440,16 +447,11 @@ impl Search {
     /// How much each probe says of the line as it is now: a hold that was plainly broken, where the probes before it had made a
     /// kept one likely, says that the server has changed since.
     fn worth(&self, index: usize) -> Vec<f64> {
-        let allowed = self.rules.allowed[index];
-        let seen = self.probes.iter().map(|probe| &probe.seen[index]);
-        let dispersion = dispersion(seen, allowed).max(DISPERSION_START);
-        let is_plain = |probe: &Probe| {
-            let is_hold = probe.purpose == Purpose::Hold && probe.focus == index;
-            is_hold && stand(&probe.seen[index], probe.is_overloaded, allowed, dispersion) == Stand::Broken
-        };
         let mut worth = vec![1.0; self.probes.len()];
-        for (at, _) in self.probes.iter().enumerate().filter(|(_, probe)| is_plain(probe)) {
-            worth[..at].iter_mut().for_each(|worth| *worth *= OUTDATED);
+        for (at, (probe, stand)) in self.stands(index).enumerate() {
+            if probe.purpose == Purpose::Hold && probe.focus == index && stand == Stand::Broken {
+                worth[..at].iter_mut().for_each(|worth| *worth *= OUTDATED);
+            }
         }
         worth
     }

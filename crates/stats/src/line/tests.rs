@@ -1,3 +1,4 @@
+use super::watch::{Cut, is_cut, is_lost};
 use super::*;
 use crate::rng::Rng;
 

@@ -1,10 +1,10 @@
 //! When a probe has told enough: it is cut where it is plain on which side of the line it lies.
 
-use super::{Count, Seen};
+use super::{Count, Purpose, Seen};
 
 /// Why a probe may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
+pub(super) enum Cut {
     /// Far more transactions break the promise than it allows, second after second.
     Broken,
     /// Far fewer do.
@@ -26,12 +26,21 @@ const EXPECTED_MIN: f64 = 25.0;
 /// The same, in each second, for far above.
 const EXPECTED_IN_SECOND_MIN: f64 = 1.0;
 
+/// Whether the seconds so far of a probe tell all that it is for. `seen` and `allowed` by promise; `held`: of a hold, the place of
+/// the promise whose line it confirms, and how many transactions it is to have.
+pub fn is_over(seen: &[Seen], allowed: &[f64], purpose: Purpose, held: Option<(usize, f64)>) -> bool {
+    let is_lost =
+        held.is_some_and(|(at, transactions)| is_lost(&seen[at].seconds, allowed[at], transactions));
+    let cut = is_cut(seen, allowed);
+    is_lost || cut == Some(Cut::Broken) || cut.is_some() && purpose == Purpose::Bracket
+}
+
 /// Whether the seconds so far of a probe tell enough for every promise. Far above: a majority of the seconds, the last
 /// one included, is far above by itself, so that neither a stall nor a single busy period, whose transactions all break the
 /// promise together, is taken for the server's capacity. Far below: so few in so many that no autocorrelation explains it.
 ///
 /// `seen` and `allowed` by promise. A probe that is near the line of one promise is not cut.
-pub fn is_cut(seen: &[Seen], allowed: &[f64]) -> Option<Cut> {
+pub(super) fn is_cut(seen: &[Seen], allowed: &[f64]) -> Option<Cut> {
     let cuts: Option<Vec<Cut>> =
         seen.iter().zip(allowed).map(|(seen, allowed)| of_one(&seen.seconds, *allowed)).collect();
     let cuts = cuts?;
@@ -41,7 +50,7 @@ pub fn is_cut(seen: &[Seen], allowed: &[f64]) -> Option<Cut> {
 
 /// Whether a hold that is to have about so many transactions is broken whatever comes: more have broken the promise than it allows
 /// of all of them, and of what chance may add to Poisson arrivals.
-pub fn is_lost(seconds: &[Count], allowed: f64, transactions: f64) -> bool {
+pub(super) fn is_lost(seconds: &[Count], allowed: f64, transactions: f64) -> bool {
     let over: u64 = seconds.iter().map(|count| count.over).sum();
     over as f64 > allowed * (transactions + 4.0 * transactions.sqrt())
 }

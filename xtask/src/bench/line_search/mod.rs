@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
-use stats::line::{Answer, Count, Cut, End, Next, Probe, Purpose, Rules, Search, Seen, is_cut, is_lost};
+use stats::line::{Answer, Count, End, Next, Probe, Purpose, Rules, Search, Seen, is_over};
 use stats::rng::Rng;
 
 use self::queue::{Habit, Model, Queue, SLOWS_TO, Service};
@@ -134,10 +134,8 @@ fn probe(queue: &mut Queue, case: &Case, rules: &Rules, next: (f64, f64, usize, 
             }
         }
         seen.iter_mut().zip(counts).for_each(|(seen, count)| seen.seconds.push(count));
-        let cut = is_cut(&seen, &rules.allowed);
-        let is_lost =
-            purpose == Purpose::Hold && is_lost(&seen[focus].seconds, rules.allowed[focus], rate * seconds);
-        if is_lost || cut == Some(Cut::Broken) || cut.is_some() && purpose == Purpose::Bracket {
+        let held = (purpose == Purpose::Hold).then_some((focus, rate * seconds));
+        if is_over(&seen, &rules.allowed, purpose, held) {
             break;
         }
     }
