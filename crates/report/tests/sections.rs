@@ -309,9 +309,9 @@ fn climbs_have_a_curve_where_one_holds() {
     let text = section(&page, "stability").expect("a climb");
     assert!(text.contains("Seconds of each level") && text.contains("MAX / AVG"), "{text}");
     assert!(text.contains("mariadb@11.4.5 0.03") || text.contains("mariadb@11.4.5 0.02"), "{text}");
-    assert!(text.contains("postgres@18.6: no curve: throughput was still rising"), "{text}");
+    assert!(text.contains("No curve of postgres@18.6: throughput was still rising"), "{text}");
     // A climb that jumps up and down has no shape to speak of, though a curve goes through it.
-    assert!(text.contains("mysql@8.0.33: no curve: the best one explains"), "{text}");
+    assert!(text.contains("No curve of mysql@8.0.33: the best one explains"), "{text}");
     assert_eq!(lines_of(&page, "stability"), ["measured", "fit"]);
     assert!(page.contains("data-metric=\"stability\""));
 }

@@ -3,7 +3,7 @@
 use super::{Cell, Section, Table, drawn, groups, heads, name};
 use crate::charts::{Ladder, Line, gaps};
 use crate::model::{Point, StudyReport};
-use crate::text::{number, percent};
+use crate::text::{listed, number, percent};
 use crate::wishes::Wishes;
 
 /// Resamples of the bootstrap, and their seed: the same report says the same.
@@ -37,9 +37,17 @@ pub(super) fn section(study: &StudyReport, _wishes: &Wishes) -> Option<Section> 
         ..Table::default()
     };
     let mut charts = Vec::new();
+    let mut refused: Vec<(String, Vec<String>)> = Vec::new();
     for (key, points) in &groups {
-        fit(study, &name(study, key, &[]), points, &mut fits, &mut charts);
+        let label = name(study, key, &[]);
+        let label = if label.is_empty() { "all".to_owned() } else { label };
+        let Err(why) = fit(study, &label, points, &mut fits, &mut charts) else { continue };
+        match refused.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, labels)) => labels.push(label),
+            None => refused.push((why, vec![label])),
+        }
     }
+    fits.notes = refused.iter().map(|(why, labels)| refusal(why, labels, groups.len())).collect();
     let tables = [seconds, fits].into_iter().filter(|t| !t.rows.is_empty() || !t.notes.is_empty()).collect();
     Some(Section {
         id: "stability",
@@ -76,7 +84,26 @@ fn seconds_row(study: &StudyReport, label: String, point: &Point) -> Option<Vec<
     ])
 }
 
-fn fit(study: &StudyReport, label: &str, points: &[&Point], table: &mut Table, charts: &mut Vec<Ladder>) {
+/// Why some of so many groups of cells have no curve.
+fn refusal(why: &str, labels: &[String], all: usize) -> String {
+    if labels.len() == all {
+        format!("No curve: {why}")
+    } else {
+        format!("No curve of {}: {why}", listed(labels))
+    }
+}
+
+/// Adds the row and the chart of one climb's curve.
+///
+/// # Errors
+/// Why there is no curve.
+fn fit(
+    study: &StudyReport,
+    label: &str,
+    points: &[&Point],
+    table: &mut Table,
+    charts: &mut Vec<Ladder>,
+) -> Result<(), String> {
     let measured: Vec<stats::UslPoint> = points
         .iter()
         .map(|point| stats::UslPoint {
@@ -85,7 +112,6 @@ fn fit(study: &StudyReport, label: &str, points: &[&Point], table: &mut Table, c
         })
         .filter(|point| !point.throughputs.is_empty())
         .collect();
-    let label = if label.is_empty() { "all" } else { label };
     let share = |r_squared| Cell::written("r_squared", Some(r_squared), |share| format!("{share:.3}"));
     let fit = match stats::fit_usl(&measured, stats::Weighting::ByVariance, ROUNDS, SEED) {
         Ok(fit) if fit.r_squared < R_SQUARED_MIN => {
@@ -93,15 +119,15 @@ fn fit(study: &StudyReport, label: &str, points: &[&Point], table: &mut Table, c
             row[0] = label.into();
             row[6] = share(fit.r_squared);
             table.rows.push(row);
-            return table.notes.push(format!(
-                "{label}: no curve: the best one explains {} % of the variation between the levels (R² {:.2}, at \
-                 least {R_SQUARED_MIN} is wanted), so that the law does not describe these points",
+            return Err(format!(
+                "the best one explains {} % of the variation between the levels (R² {:.2}, at least \
+                 {R_SQUARED_MIN} is wanted), so that the law does not describe these points",
                 number(fit.r_squared.max(0.0) * 100.0),
                 fit.r_squared
             ));
         }
         Ok(fit) => fit,
-        Err(why) => return table.notes.push(format!("{label}: no curve: {why}")),
+        Err(why) => return Err(why.to_string()),
     };
     let estimate = |name: &str, e: &stats::usl::Estimate| {
         let text = format!("{} ({} – {})", small(e.value), small(e.low), small(e.high));
@@ -138,6 +164,7 @@ fn fit(study: &StudyReport, label: &str, points: &[&Point], table: &mut Table, c
         lines: vec![measured, curve],
         ..Ladder::default()
     });
+    Ok(())
 }
 
 /// Coefficients are far below 1.
