@@ -165,7 +165,7 @@
       return Object.assign(base(t), {
         legend: Object.assign(base(t).legend, { data: named(spec), formatter: (name) => short(t, name, width) }),
         grid: Object.assign(base(t).grid, { top: 34 + extra }),
-        xAxis: categoryAxis(t, spec.x, spec.categories, width), yAxis: valueAxis(t, { max: spec.scale.top }), series,
+        xAxis: categoryAxis(t, spec.x, spec.categories, width), yAxis: valueAxis(t, { max: spec.scale.top, interval: spec.scale.step }), series,
         tooltip: Object.assign(base(t).tooltip, {
           formatter: (items) => {
             const at = (Array.isArray(items) ? items[0] : items).dataIndex;
@@ -250,7 +250,7 @@
         data: spec.lines.map((line) => ({ name: line.name, icon: 'rect' })), formatter: (name) => short(t, name, width), selectedMode: false,
       }),
       grid: Object.assign(base(t).grid, { top: 34 + extra }),
-      xAxis: categoryAxis(t, spec.x, spec.categories, width), yAxis: valueAxis(t, { max: spec.scale.top }),
+      xAxis: categoryAxis(t, spec.x, spec.categories, width), yAxis: valueAxis(t, { max: spec.scale.top, interval: spec.scale.step }),
       series: spec.lines.map((line, i) => range(t, line, t.series[line.style % 8], i, spec.lines.length)),
       tooltip: Object.assign(base(t).tooltip, {
         axisPointer: { type: 'shadow', shadowStyle: { color: t.hatch } },

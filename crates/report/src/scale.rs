@@ -18,6 +18,8 @@ const STEPS: f64 = 5.0;
 pub(crate) struct Scale {
     /// Its top; `None` where nothing was measured.
     pub(crate) top: Option<f64>,
+    /// From one line with a number to the next; the top is one of them.
+    step: Option<f64>,
     /// The workload that it is about, where charts differ in that.
     #[serde(skip)]
     workload: String,
@@ -25,7 +27,7 @@ pub(crate) struct Scale {
 
 impl Scale {
     pub(crate) fn of_facet(facet: &Facet<'_>) -> Scale {
-        Scale { top: None, workload: facet.key.get("workload").map(value_text).unwrap_or_default() }
+        Scale { top: None, step: None, workload: facet.key.get("workload").map(value_text).unwrap_or_default() }
     }
 }
 
@@ -40,21 +42,24 @@ pub(crate) fn share(charts: Vec<(&mut Scale, f64)>) {
     let least = highest.values().copied().filter(|value| *value > 0.0).fold(f64::MAX, f64::min);
     for (scale, _) in charts {
         let value = if most <= APART * least { most } else { highest[&scale.workload] };
-        scale.top = (value > 0.0 && value.is_finite()).then(|| rounded_up(value));
+        let rounded = (value > 0.0 && value.is_finite()).then(|| rounded_up(value));
+        (scale.top, scale.step) = rounded.unzip();
     }
 }
 
-/// The next multiple of a step of 1, 2, 2.5 or 5 in some power of ten.
-fn rounded_up(value: f64) -> f64 {
+/// The next multiple of a step of 1, 2, 2.5 or 5 in some power of ten, and that step.
+fn rounded_up(value: f64) -> (f64, f64) {
     let wanted = value / STEPS;
     let power = 10_f64.powf(wanted.log10().floor());
     let step =
         [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|one| one * power).find(|step| *step >= wanted * 0.999);
     let step = step.unwrap_or(10.0 * power);
     // Without the tail of a product of decimals.
-    let top = (value / step * 0.999).ceil() * step;
-    let digits = 10_f64.powf(9.0 - top.log10().floor());
-    (top * digits).round() / digits
+    let plain = |value: f64| {
+        let digits = 10_f64.powf(9.0 - value.log10().floor());
+        (value * digits).round() / digits
+    };
+    (plain((value / step * 0.999).ceil() * step), plain(step))
 }
 
 #[cfg(test)]
@@ -62,7 +67,7 @@ mod tests {
     use super::*;
 
     fn tops(charts: &[(&str, f64)]) -> Vec<Option<f64>> {
-        let of = |workload: &str| Scale { top: None, workload: workload.to_owned() };
+        let of = |workload: &str| Scale { workload: workload.to_owned(), ..Scale::default() };
         let mut scales: Vec<(Scale, f64)> = charts.iter().map(|(name, value)| (of(name), *value)).collect();
         share(scales.iter_mut().map(|(scale, value)| (scale, *value)).collect());
         scales.into_iter().map(|(scale, _)| scale.top).collect()
@@ -85,7 +90,9 @@ mod tests {
         for (value, top) in
             [(1.0, 1.0), (0.0123, 0.0125), (7.3, 8.0), (101.0, 125.0), (4999.0, 5000.0), (5200.0, 6000.0)]
         {
-            assert!((rounded_up(value) - top).abs() < 1e-12, "{value}: {}", rounded_up(value));
+            let (found, step) = rounded_up(value);
+            assert!((found - top).abs() < 1e-12, "{value}: {found}");
+            assert!((top / step - (top / step).round()).abs() < 1e-9, "{top} has no line of its own: {step}");
         }
     }
 }
