@@ -313,6 +313,10 @@ pub(crate) struct BundleArgs {
     /// Names of machines may travel
     #[arg(long)]
     pub(crate) host_names: bool,
+    /// Leave out the response times of each class of statement in each second: no figure comes from them, and of a large bundle
+    /// they are the most
+    #[arg(long)]
+    pub(crate) slim: bool,
 }
 
 #[derive(Debug, Args)]

@@ -242,6 +242,33 @@ fn what_is_private_does_not_travel_and_the_figures_stay() {
     assert_eq!(told, ["home directory", "host name"]);
 }
 
+#[test]
+fn a_slim_bundle_lacks_only_what_no_figure_comes_from() {
+    let store = measured();
+    let sql = "INSERT INTO interval_statement SELECT step_id, second, 0, response FROM interval";
+    let seconds = connection(&store).execute(sql, []).unwrap();
+    let [whole, slim] =
+        [false, true].map(|is_slim| sealed(&store, Bundling { is_slim, ..Bundling::default() }));
+    assert!(slim.bytes.len() < whole.bytes.len());
+    let figures = |bundle: &Bundle| {
+        assert!(proof(&bundle.bytes).is_verified());
+        Opened::new(&bundle.bytes, Path::new("b"), &Limits::default())
+            .unwrap()
+            .member(FIGURES)
+            .unwrap()
+            .to_vec()
+    };
+    assert_eq!(figures(&slim), figures(&whole));
+    let told =
+        |bundle: &Bundle| bundle.manifest.left_out.iter().map(|it| (it.what.clone(), it.times)).collect();
+    let (told_whole, told_slim): (Vec<_>, Vec<_>) = (told(&whole), told(&slim));
+    assert_eq!(told_whole, []);
+    assert_eq!(
+        told_slim,
+        [("response times of a class of statement in a second".to_owned(), seconds as u64)]
+    );
+}
+
 /// What no study leads to goes with it all the same, and nothing that belongs to another study does.
 #[test]
 fn files_that_are_no_text_travel_as_they_are() {

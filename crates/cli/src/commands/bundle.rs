@@ -31,6 +31,7 @@ pub(crate) fn bundle(args: &BundleArgs) -> Result<End, Failure> {
         calibrations: calibrations(&store, &record)?,
         logs,
         absent,
+        is_slim: args.slim,
     };
     let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.{EXTENSION}")));
     let sealed = seal(&store, record.id, bundling).map_err(failed)?;

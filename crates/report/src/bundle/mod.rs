@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use store::bundle::{
-    Author, BundleError, CALIBRATIONS, FIGURES, INDEX, LOGS, LeftOut, Limits, MANIFEST, Manifest, Member,
-    NamedWorkloads, Private, RESULTS, SIGNATURE, STUDY, SigningKey, WorkloadFiles, content_sha256, index_of,
-    pack, signer_of, unpack,
+    Author, BundleError, CALIBRATIONS, Extraction, FIGURES, INDEX, LOGS, LeftOut, Limits, MANIFEST, Manifest,
+    Member, NamedWorkloads, Private, RESULTS, SIGNATURE, STUDY, SigningKey, WorkloadFiles, content_sha256,
+    index_of, pack, signer_of, unpack,
 };
 use store::{Calibrations, Store, Study, StudyId};
 
@@ -44,6 +44,8 @@ pub struct Bundling<'a> {
     pub logs: Vec<(String, String)>,
     /// Files that should be here and could not be had.
     pub absent: Vec<LeftOut>,
+    /// Without the response times by second and class of statement, from which no figure comes.
+    pub is_slim: bool,
 }
 
 /// A sealed study.
@@ -74,7 +76,16 @@ pub fn bundle(store: &Store, study: StudyId, bundling: Bundling<'_>) -> Result<B
         files.insert(0, (CALIBRATIONS.to_owned(), as_json(CALIBRATIONS, &bundling.calibrations)?));
     }
     let series = crate::history::decided_series_of(store, study)?;
-    let mut extracted = store.extract(study, &bundling.private, &series, files, bundling.absent)?;
+    let mut extracted = store.extract(
+        study,
+        Extraction {
+            private: &bundling.private,
+            series: &series,
+            members: files,
+            absent: bundling.absent,
+            is_slim: bundling.is_slim,
+        },
+    )?;
     let results = Store::of_bundle(&extracted.results, Path::new(RESULTS)).map_err(refused)?;
     let stored = study_of(&results)?;
     mark_changed(&mut extracted.members, &stored)?;

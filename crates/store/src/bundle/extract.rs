@@ -79,8 +79,27 @@ fn columns(connection: &Connection, table: &str) -> Sql<Vec<String>> {
         .collect()
 }
 
+/// What a slim bundle lacks.
+const CLASS_SECONDS: &str = "response times of a class of statement in a second";
+
 /// What stands in the place of bytes that were not searched.
 const UNSEARCHED: &str = "as it is";
+
+/// What is to travel with a study.
+#[derive(Debug)]
+pub struct Extraction<'a> {
+    /// What must not.
+    pub private: &'a Private,
+    /// Series of a history whose decisions do.
+    pub series: &'a BTreeSet<String>,
+    /// Files beside the results.
+    pub members: Vec<Member>,
+    /// Files that should be among them and are not.
+    pub absent: Vec<LeftOut>,
+    /// Without the response times by second and class of statement: no figure comes from them, and of a large study they
+    /// are the most.
+    pub is_slim: bool,
+}
 
 /// What of a results file travels.
 #[derive(Debug)]
@@ -93,29 +112,27 @@ pub struct Extracted {
 
 impl Store {
     /// A results file with this study alone, every attempt of every run in it, audits of the builds that ran, what was
-    /// decided of changes of these `series` and the searches for load lines; and what was replaced because it must not
-    /// travel, also in those of `members` that are text in UTF-8: of the others it is told that they were not searched. Rows
-    /// keep their numbers: the same store gives the same bytes.
+    /// decided of changes of the series named and the searches for load lines; and what was replaced because it must not
+    /// travel, also in those of the members that are text in UTF-8: of the others it is told that they were not searched.
+    /// Rows keep their numbers: the same store gives the same bytes.
     ///
     /// # Errors
     /// There is no such study, or the file cannot be read.
-    pub fn extract(
-        &self,
-        study: StudyId,
-        private: &Private,
-        series: &BTreeSet<String>,
-        members: Vec<Member>,
-        absent: Vec<LeftOut>,
-    ) -> Result<Extracted, Error> {
+    pub fn extract(&self, study: StudyId, of: Extraction<'_>) -> Result<Extracted, Error> {
+        let Extraction { private, series, members, mut absent, is_slim } = of;
         let mut eraser = Eraser::new(private);
-        let bytes = self.read("a study to be bundled", || {
+        let (bytes, slimmed) = self.read("a study to be bundled", || {
             let mut out = Connection::open_in_memory()?;
             migrate(&mut out, 0, MIGRATIONS)?;
             out.execute_batch("PRAGMA foreign_keys = OFF")?;
             self.copy(study, series, &mut out, &mut eraser)?;
+            let slimmed = if is_slim { out.execute("DELETE FROM interval_statement", [])? } else { 0 };
             out.execute_batch("VACUUM")?;
-            Ok(out.serialize(MAIN_DB)?.to_vec())
+            Ok((out.serialize(MAIN_DB)?.to_vec(), slimmed as u64))
         })?;
+        if slimmed > 0 {
+            absent.push(LeftOut { what: CLASS_SECONDS.to_owned(), instead: String::new(), times: slimmed });
+        }
         // A file is called after somebody, too.
         let mut unsearched = Vec::new();
         let mut searched = |(name, bytes): Member| {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 pub use archive::{Limits, pack, unpack};
-pub use extract::Extracted;
+pub use extract::{Extracted, Extraction};
 pub use private::{LeftOut, Private};
 pub use signature::{NAMESPACE, SigningKey, signer_of};
 pub use workloads::{
