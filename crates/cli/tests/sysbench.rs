@@ -273,6 +273,23 @@ fn a_second_signal_leaves_at_once_and_says_so() {
     assert!(took < Duration::from_secs(4), "{took:?}");
 }
 
+/// LuaJIT has compiled the loop by then, and never ended a collection of garbage in it.
+#[test]
+fn a_script_that_asks_a_server_in_a_loop_ends_at_the_first_signal() {
+    let Some(server) = sandbox::testing::server("mariadb") else { return };
+    let options = connection(&server);
+    let words: Vec<&str> = options.iter().map(String::as_str).collect();
+    let asking = "function init()
+   local con = sysbench.sql.driver():connect()
+   local n = 0
+   while true do con:query('SELECT 1') n = n + 1 if n == 10000 then say() end end
+end
+function event() end";
+    let (done, took) = signalled(&format!("{BEGUN}{asking}"), &words, 1);
+    assert!(!done.expect(4, &["stopping"]).err.contains("the script computes"));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
 #[test]
 fn a_script_that_ends_by_itself_is_not_cut_off_by_the_first_signal() {
     let (done, took) =

@@ -44,6 +44,14 @@ pub(crate) struct Course<O: Open> {
     lookout: Option<Arc<Lookout>>,
 }
 
+impl<O: Open> Drop for Course<O> {
+    fn drop(&mut self) {
+        if self.fiber.is_waiting() {
+            self.state.abandon();
+        }
+    }
+}
+
 impl<O: Open> Course<O> {
     /// A course through the native function `main` of a state.
     ///

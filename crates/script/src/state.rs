@@ -51,9 +51,10 @@ pub(crate) struct Program {
 
 /// A state with the script loaded.
 pub(crate) struct State {
-    /// The state. Last to go: everything else refers to it.
     pub lua: Lua,
     native: Table,
+    /// The handle that collects garbage when it goes, after everything that refers to the state.
+    owner: Option<Lua>,
 }
 
 const GLUE: [(&str, &str); 6] = [
@@ -126,9 +127,16 @@ impl State {
         // SAFETY: scripts use FFI, which is unsafe by nature; they are the user's own programs.
         let lua = unsafe { Lua::unsafe_new() };
         let native = native(&lua, program, tid, results).map_err(Error::lua)?;
-        let state = State { lua, native };
+        let state = State { lua: lua.clone(), native, owner: Some(lua) };
         state.load(program, bytecode).map_err(Error::lua)?;
         Ok(state)
+    }
+
+    /// Leaves the state as it is for good, with a script that never comes back from what it waits for. Such a script may
+    /// have stopped within a loop that LuaJIT compiled, and there a collection of garbage never ends: LuaJIT puts its last
+    /// step off until the loop is left.
+    pub(crate) fn abandon(&mut self) {
+        std::mem::forget(self.owner.take());
     }
 
     fn load(&self, program: &Arc<Program>, bytecode: &Bytecode) -> mlua::Result<()> {
