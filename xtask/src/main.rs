@@ -3,6 +3,7 @@
 mod bench;
 mod cram;
 mod fuzz;
+mod scripts;
 mod slurm;
 mod studies;
 
@@ -12,7 +13,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, ensure};
 
 const USAGE: &str = "usage: cargo xtask bench NAME [ARGUMENTS]\n       cargo xtask studies [NAME...] [--quick | --full] [--keep DIR]\n       \
-                     cargo xtask cram [DIRECTORY]\n       cargo xtask fuzz [TARGET...] [--runs N]\n       cargo xtask slurm [--nodes N] [--asleep] COMMAND...";
+                     cargo xtask cram [DIRECTORY]\n       cargo xtask scripts DIRECTORY\n       cargo xtask fuzz [TARGET...] [--runs N]\n       cargo xtask slurm [--nodes N] [--asleep] COMMAND...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         ["bench", name, ref rest @ ..] => bench::run(name, rest),
         ["studies", ref rest @ ..] => studies::run(rest),
         ["cram", ref rest @ ..] => cram::run(rest),
+        ["scripts", ref rest @ ..] => scripts::run(rest),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
         ["slurm", ref rest @ ..] => slurm::run(rest),
         _ => {

@@ -31,7 +31,7 @@ mod sampler_cost;
 mod soak;
 mod statement_mix;
 mod sync_mount;
-mod sysbench;
+pub(crate) mod sysbench;
 mod sysbench_scripts;
 mod ten_thousand_sessions;
 mod tpcc;

@@ -33,6 +33,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     let plimsoll = crate::plimsoll()?;
     let pgbench = pgbench()?;
     let server = Server::deploy(&plimsoll, "postgres")?;
+    workload::create_database(&server.target())?;
     let url = server.url();
     let ours = vec![plimsoll.display().to_string(), "pgbench".to_owned()];
     let theirs = vec![pgbench.display().to_string()];

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use wire::{Endpoint, Protocol, Target};
 
 /// The program, where it is installed.
-pub(super) fn check() -> Result<()> {
+pub(crate) fn check() -> Result<()> {
     let found = Command::new("sysbench").arg("--version").output();
     if !found.is_ok_and(|output| output.status.success()) {
         bail!("this benchmark compares with sysbench, which is not installed: apt-get install sysbench");
@@ -15,7 +15,7 @@ pub(super) fn check() -> Result<()> {
 }
 
 /// Options that name the server and the database.
-pub(super) fn connection(target: &Target) -> Result<Vec<String>> {
+pub(crate) fn connection(target: &Target) -> Result<Vec<String>> {
     let Endpoint::Unix(socket) = &target.endpoint else { bail!("sandboxes are reached by their socket") };
     let database = target.database.as_deref().context("a database is named")?;
     Ok(match target.protocol {
