@@ -27,7 +27,11 @@ pub(crate) struct Scale {
 
 impl Scale {
     pub(crate) fn of_facet(facet: &Facet<'_>) -> Scale {
-        Scale { top: None, step: None, workload: facet.key.get("workload").map(value_text).unwrap_or_default() }
+        Scale {
+            top: None,
+            step: None,
+            workload: facet.key.get("workload").map(value_text).unwrap_or_default(),
+        }
     }
 }
 
