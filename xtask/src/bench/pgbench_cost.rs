@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use wire::Endpoint;
 
-use super::lab::{Server, Slice, in_turns, median, output, paired, print_slices, ratio_interval};
+use super::lab::{DATABASE, Server, Slice, in_turns, median, output, paired, print_slices, ratio_interval};
 use super::told;
 
 /// Of pgbench's CPU per transaction at 64 clients.
@@ -34,16 +35,27 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     let pgbench = pgbench()?;
     let server = Server::deploy(&plimsoll, "postgres")?;
     workload::create_database(&server.target())?;
-    let url = server.url();
+    let place = place(&server)?;
     let ours = vec![plimsoll.display().to_string(), "pgbench".to_owned()];
     let theirs = vec![pgbench.display().to_string()];
     let (program, first) = ours.split_first().context("no command")?;
-    output(Command::new(program).args(first).args(["-i", "-q", "-s", &SCALE.to_string(), &url]))?;
+    output(Command::new(program).args(first).args(["-i", "-q", "-s", &SCALE.to_string()]).args(&place))?;
     let mut is_reached = true;
     for &clients in &asked.clients {
-        is_reached &= level(&[theirs.clone(), ours.clone()], &url, clients, &asked)?;
+        is_reached &= level(&[theirs.clone(), ours.clone()], &place, clients, &asked)?;
     }
     told(is_reached)
+}
+
+/// Where the server is, as programs of libpq are told.
+fn place(server: &Server) -> Result<Vec<String>> {
+    let target = server.target();
+    let Endpoint::Unix(socket) = &target.endpoint else { bail!("sandboxes are reached by their socket") };
+    let directory = socket.parent().context("the socket has a directory")?.display().to_string();
+    let port =
+        socket.extension().context("the socket's name ends in the port")?.to_string_lossy().into_owned();
+    let words = ["-h", &directory, "-p", &port, "-U", &target.user, DATABASE];
+    Ok(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
 /// The newest pgbench that Debian has installed, else the one of the PATH.
@@ -56,8 +68,8 @@ fn pgbench() -> Result<PathBuf> {
     Ok(found)
 }
 
-fn level(programs: &[Vec<String>; 2], url: &str, clients: u32, asked: &Asked) -> Result<bool> {
-    let [theirs, ours] = &in_turns(2, asked.rounds, |at| slice(&programs[at], url, clients, asked))?;
+fn level(programs: &[Vec<String>; 2], place: &[String], clients: u32, asked: &Asked) -> Result<bool> {
+    let [theirs, ours] = &in_turns(2, asked.rounds, |at| slice(&programs[at], place, clients, asked))?;
     println!(
         "{} ({}), {clients} clients, {} rounds of {} s",
         asked.builtin, asked.protocol, asked.rounds, asked.seconds
@@ -84,14 +96,15 @@ fn cpu_of_children_s() -> (f64, f64) {
     (seconds(usage.ru_utime), seconds(usage.ru_stime))
 }
 
-fn slice(program: &[String], url: &str, clients: u32, asked: &Asked) -> Result<Slice> {
+fn slice(program: &[String], place: &[String], clients: u32, asked: &Asked) -> Result<Slice> {
     let (first, rest) = program.split_first().context("no command")?;
     let before = cpu_of_children_s();
     let text = output(
         Command::new(first)
             .args(rest)
             .args(["-n", "-c", &clients.to_string(), "-T", &asked.seconds.to_string()])
-            .args(["-b", &asked.builtin, "-M", &asked.protocol, url]),
+            .args(["-b", &asked.builtin, "-M", &asked.protocol])
+            .args(place),
     )?;
     let after = cpu_of_children_s();
     let number = |label: &str| {
