@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use sandbox::Sandbox;
+use wire::Target;
 use wire::blocking::Client;
 
 /// Tests that a replacement of sysbench is to pass wherever Debian's binary does.
@@ -121,6 +122,16 @@ fn which(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
+/// Makes sysbench's database anew.
+pub(crate) fn empty_database(server: &Sandbox) -> Result<Target> {
+    let mut client = Client::connect(&server.target(None))?;
+    client.query("DROP DATABASE IF EXISTS sbtest")?;
+    client.close();
+    let target = server.target(Some("sbtest"));
+    workload::create_database(&target)?;
+    Ok(target)
+}
+
 /// The tests with their servers.
 struct Suite {
     tests: PathBuf,
@@ -188,10 +199,7 @@ impl Suite {
     /// Runs a test with `binary` as `sysbench`, on empty databases.
     fn run(&self, name: &str, binary: &Path) -> Result<Outcome> {
         for server in &self.servers {
-            let mut client = Client::connect(&server.target(None))?;
-            client.query("DROP DATABASE IF EXISTS sbtest")?;
-            client.close();
-            workload::create_database(&server.target(Some("sbtest")))?;
+            empty_database(server)?;
         }
         let folder = tempfile::tempdir_in(self.scratch.path())?;
         symlink(binary, folder.path().join("sysbench"))?;

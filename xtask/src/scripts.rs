@@ -10,11 +10,11 @@ use std::process::{Command, Output};
 
 use anyhow::{Context, Result, bail, ensure};
 use sandbox::Sandbox;
-use wire::blocking::Client;
 
 use crate::bench::sysbench;
+use crate::cram::empty_database;
 
-const DATABASE: &str = "sbtest";
+/// For one command of one script.
 const SECONDS_MAX: u32 = 40;
 /// What makes tables small, where a script declares such an option.
 const SMALL: [(&str, u32); 6] = [
@@ -26,26 +26,11 @@ const SMALL: [(&str, u32); 6] = [
     ("oltp-tables-count", 1),
 ];
 
-/// One script, and the folder of the set that it belongs to.
-struct Script {
-    set: String,
-    path: PathBuf,
-}
-
 /// How a program came through one script.
 enum Outcome {
     /// With what it says of its queries (`read: 14`, `write: 4` and so on), where it says it.
     Ran(Vec<String>),
     Failed(String),
-}
-
-/// How often something was so.
-#[derive(Default)]
-struct Tally {
-    /// Scripts that sysbench ran on a server.
-    fair: usize,
-    ran: usize,
-    same: usize,
 }
 
 /// True where Plimsoll runs every script that sysbench runs, with the same numbers of queries.
@@ -56,24 +41,23 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     let programs = [PathBuf::from("sysbench"), crate::plimsoll()?];
     sysbench::check()?;
     let scripts = scripts(Path::new(folder))?;
-    let sets: BTreeSet<&str> = scripts.iter().map(|script| script.set.as_str()).collect();
-    println!("{} different scripts of {} sets", scripts.len(), sets.len());
-    let (mut all, mut by_any) = (Tally::default(), BTreeSet::new());
+    let (mut is_good, mut by_any) = (true, BTreeSet::new());
     for selector in ["mariadb", "postgres"] {
         let Some(server) = sandbox::testing::server(selector) else { bail!("{selector} is needed") };
-        let mut here = Tally::default();
+        // Scripts that sysbench runs here, those of them that Plimsoll runs, and those with the same counts.
+        let (mut fair, mut run, mut same) = (0, 0, 0);
         for (at, script) in scripts.iter().enumerate() {
             let [theirs, ours] =
                 [outcome(script, &server, &programs[0])?, outcome(script, &server, &programs[1])?];
             let expected = match theirs {
                 Outcome::Ran(counts) => counts,
                 Outcome::Failed(why) => {
-                    println!("{selector}: {}: left out, as sysbench ends it: {why}", script.path.display());
+                    println!("{selector}: {}: left out, as sysbench ends it: {why}", script.display());
                     continue;
                 }
             };
             by_any.insert(at);
-            here.fair += 1;
+            fair += 1;
             let (is_run, told) = match ours {
                 // Hooks of forks fail under sysbench, which ends well all the same, without a report.
                 Outcome::Ran(counts) if counts == expected || expected.is_empty() => (true, None),
@@ -82,29 +66,27 @@ pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
                 }
                 Outcome::Failed(why) => (false, Some(why)),
             };
-            here.ran += usize::from(is_run);
-            here.same += usize::from(told.is_none());
+            run += usize::from(is_run);
+            same += usize::from(told.is_none());
             if let Some(told) = told {
-                println!("{selector}: {}: {told}", script.path.display());
+                println!("{selector}: {}: {told}", script.display());
             }
         }
-        println!(
-            "{selector}: sysbench runs {}, plimsoll {} of them, {} with the same counts",
-            here.fair, here.ran, here.same
-        );
-        all = Tally { fair: all.fair + here.fair, ran: all.ran + here.ran, same: all.same + here.same };
+        println!("{selector}: sysbench runs {fair}, plimsoll {run} of them, {same} with the same counts");
+        is_good &= same == fair;
     }
     println!("{} scripts run under sysbench on one server or both", by_any.len());
-    Ok(all.same == all.fair)
+    Ok(is_good)
 }
 
 /// Every Lua file below the folder that has an event; of files that are equal, with equal
 /// ones beside them, the first.
-fn scripts(folder: &Path) -> Result<Vec<Script>> {
-    let mut found = Vec::new();
+fn scripts(folder: &Path) -> Result<Vec<PathBuf>> {
+    let (mut found, mut sets) = (Vec::new(), 0);
     let mut seen = BTreeSet::new();
     for set in folders(folder)? {
-        let mut open = vec![set.clone()];
+        let before = found.len();
+        let mut open = vec![set];
         while let Some(place) = open.pop() {
             open.extend(folders(&place)?);
             let files = lua_files(&place)?;
@@ -112,13 +94,14 @@ fn scripts(folder: &Path) -> Result<Vec<Script>> {
             for (path, text) in &files {
                 let is_script = text.contains("function event");
                 if is_script && seen.insert((text.clone(), beside.join("\n"))) {
-                    let name = set.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                    found.push(Script { set: name, path: path.clone() });
+                    found.push(path.clone());
                 }
             }
         }
+        sets += usize::from(found.len() > before);
     }
     ensure!(!found.is_empty(), "{} has no folder with Lua scripts", folder.display());
+    println!("{} different scripts of {sets} sets", found.len());
     Ok(found)
 }
 
@@ -141,13 +124,8 @@ fn lua_files(place: &Path) -> Result<Vec<(PathBuf, String)>> {
 }
 
 /// Prepares and runs a script on an empty database.
-fn outcome(script: &Script, server: &Sandbox, program: &Path) -> Result<Outcome> {
-    let mut client = Client::connect(&server.target(None))?;
-    client.query(&format!("DROP DATABASE IF EXISTS {DATABASE}"))?;
-    client.close();
-    let target = server.target(Some(DATABASE));
-    workload::create_database(&target)?;
-    let connection = sysbench::connection(&target)?;
+fn outcome(script: &Path, server: &Sandbox, program: &Path) -> Result<Outcome> {
+    let connection = sysbench::connection(&empty_database(server)?)?;
     // The user that the server runs as: it has nothing else.
     let user = std::fs::metadata(server.socket())?.uid();
     let call = |options: &[String], command| call(script, program, user, options, command);
@@ -184,9 +162,9 @@ fn reason(output: &Output) -> String {
     worst.map_or_else(|| output.status.to_string(), |line| line.trim().to_owned())
 }
 
-fn call(script: &Script, program: &Path, user: u32, options: &[String], command: &str) -> Result<Output> {
-    let folder = script.path.parent().context("a script lies in a folder")?.canonicalize()?;
-    let name = script.path.file_name().context("a script has a name")?;
+fn call(script: &Path, program: &Path, user: u32, options: &[String], command: &str) -> Result<Output> {
+    let folder = script.parent().context("a script lies in a folder")?.canonicalize()?;
+    let name = script.file_name().context("a script has a name")?;
     let mut timed = Command::new("timeout");
     timed.arg(SECONDS_MAX.to_string()).arg(program);
     if program != Path::new("sysbench") {

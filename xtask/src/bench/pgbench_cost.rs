@@ -1,14 +1,13 @@
 //! `plimsoll pgbench` beside pgbench on one server, slice by slice: client CPU per transaction as the kernel counts it for
 //! the whole process, and transactions per second as each of them reports them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
-use wire::Endpoint;
+use anyhow::{Context, Result};
 
 use super::lab::{DATABASE, Server, Slice, in_turns, median, output, paired, print_slices, ratio_interval};
-use super::told;
+use super::{sysbench, told};
 
 /// Of pgbench's CPU per transaction at 64 clients.
 const COST_MAX: f64 = 0.8;
@@ -49,12 +48,8 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
 
 /// Where the server is, as programs of libpq are told.
 fn place(server: &Server) -> Result<Vec<String>> {
-    let target = server.target();
-    let Endpoint::Unix(socket) = &target.endpoint else { bail!("sandboxes are reached by their socket") };
-    let directory = socket.parent().context("the socket has a directory")?.display().to_string();
-    let port =
-        socket.extension().context("the socket's name ends in the port")?.to_string_lossy().into_owned();
-    let words = ["-h", &directory, "-p", &port, "-U", &target.user, DATABASE];
+    let (directory, port) = sysbench::place_of(Path::new(&server.socket()))?;
+    let words = ["-h", &directory, "-p", &port, "-U", &server.target().user, DATABASE];
     Ok(words.iter().map(|word| (*word).to_owned()).collect())
 }
 

@@ -1,5 +1,6 @@
 //! How Debian's sysbench, which figures are compared with, is called on a sandbox.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, bail};
@@ -27,18 +28,24 @@ pub(crate) fn connection(target: &Target) -> Result<Vec<String>> {
             format!("--mysql-db={database}"),
         ],
         Protocol::Postgres => {
-            let directory = socket.parent().context("the socket has a directory")?;
-            let port = socket.extension().context("the socket's name ends in the port")?;
+            let (directory, port) = place_of(socket)?;
             vec![
                 "--db-driver=pgsql".to_owned(),
-                format!("--pgsql-host={}", directory.display()),
-                format!("--pgsql-port={}", port.to_string_lossy()),
+                format!("--pgsql-host={directory}"),
+                format!("--pgsql-port={port}"),
                 format!("--pgsql-user={}", target.user),
                 format!("--pgsql-password={}", target.password.reveal()),
                 format!("--pgsql-db={database}"),
             ]
         }
     })
+}
+
+/// Directory and port of a PostgreSQL socket, as programs of libpq are told.
+pub(super) fn place_of(socket: &Path) -> Result<(String, String)> {
+    let directory = socket.parent().context("the socket has a directory")?;
+    let port = socket.extension().context("the socket's name ends in the port")?;
+    Ok((directory.display().to_string(), port.to_string_lossy().into_owned()))
 }
 
 /// Runs one command of a script (`prepare`, `run`) to its end.

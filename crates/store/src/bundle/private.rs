@@ -22,7 +22,8 @@ pub struct Private {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
-    /// `password`, `user name`, `home directory`, `host name`, `user of a URL`, `host of a URL`, `file`.
+    /// `password`, `user name`, `home directory`, `host name`, `user of a URL`, `host of a URL`, `file`, what a slim
+    /// bundle lacks.
     pub what: String,
     /// What stands in its place; empty: nothing.
     pub instead: String,
