@@ -123,15 +123,24 @@ fn sort(what: &[String]) -> (Vec<PathBuf>, Vec<String>) {
         let path = Path::new(word);
         if path.extension().is_some_and(|extension| extension == "toml") {
             names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
-        } else if path.exists()
-            || path.extension().is_some_and(|extension| extension == "db" || extension == "plimsoll")
-        {
+        } else if is_results(word) {
             files.push(path.to_owned());
         } else {
             names.push(word.clone());
         }
     }
     (files, names)
+}
+
+/// Whether a word names results: a file, a folder that holds a results file, or what is no study's name. A study may be
+/// called as a folder that happens to lie here.
+fn is_results(word: &str) -> bool {
+    let path = Path::new(word);
+    let is_named_so = path.extension().is_some_and(|extension| extension == "db" || extension == "plimsoll");
+    is_named_so
+        || path.is_file()
+        || path.join(store::FILE_NAME).exists()
+        || (path.is_dir() && word.contains('/'))
 }
 
 fn load(files: &[PathBuf], selection: &Selection) -> Result<Report, Failure> {
@@ -155,4 +164,24 @@ pub(crate) fn write_html(report: &Report, path: &Path) -> Result<(), Failure> {
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     Out::create(path)?.end(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_results;
+
+    #[test]
+    fn a_folder_without_results_may_have_the_name_of_a_study() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("results");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join(store::FILE_NAME), "").unwrap();
+        assert!(is_results(folder.to_str().unwrap()));
+        // The package's own folder is the current one: it has a `src`, which holds no results.
+        assert!(std::path::Path::new("src").is_dir());
+        assert!(!is_results("src"));
+        assert!(is_results("./src"), "a path: its message names what is missing");
+        assert!(is_results("gone.plimsoll"));
+        assert!(!is_results("gone"));
+    }
 }
