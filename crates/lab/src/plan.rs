@@ -1,7 +1,7 @@
 //! From a study to the complete, ordered list of its runs. Pure: the same study, seed and servers give the same
 //! plan for ever, on every machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use store::INTERVENE;
@@ -211,6 +211,43 @@ impl Plan {
     /// What all runs have in common that are compared with each other along `axis` in a block.
     pub(crate) fn group(&self, run: &PlannedRun, axis: &str) -> String {
         group(&self.cells[run.cell], &[axis], &run.levels)
+    }
+
+    /// Says so where sides are compared whose servers' lives are not alike: one takes turns with interventions that the
+    /// other does not have. `None`: all that is compared is alike, or nothing is.
+    pub(crate) fn uneven_lives(&self, body: &Body) -> Option<String> {
+        let axis = body.compare.as_ref().map(|compare| &compare.axis).filter(|axis| *axis != INTERVENE)?;
+        let mut lives: BTreeMap<String, (&PlannedRun, BTreeSet<&str>)> = BTreeMap::new();
+        for run in self.runs.iter().filter(|run| run.block == 1) {
+            let state = self.cells[run.cell].intervene.as_deref()?;
+            let life = self.group(run, INTERVENE);
+            lives.entry(life).or_insert_with(|| (run, BTreeSet::new())).1.insert(state);
+        }
+        let mut compared: BTreeMap<String, (&PlannedRun, BTreeSet<&str>)> = BTreeMap::new();
+        for (run, states) in lives.into_values() {
+            let sides = group(&self.cells[run.cell], &[axis, INTERVENE], &run.levels);
+            let (first, of_first) = compared.entry(sides).or_insert_with(|| (run, states.clone()));
+            if *of_first != states {
+                let key = self.key(run);
+                let value = |run| self.key(run).remove(axis).unwrap_or_default();
+                let shown =
+                    |states: &BTreeSet<&str>| match states.iter().copied().collect::<Vec<_>>().as_slice() {
+                        [only] => format!("{only} alone"),
+                        many => format!("{} in turns", many.join(", ")),
+                    };
+                return Some(format!(
+                    "`{}` and `{}` are compared ({}, {}), but the lives of their servers are not alike: the first has {}, \
+                     the second {}; servers change as they grow older, so leave the same values of `intervene` to both",
+                    value(first),
+                    value(run),
+                    key["server"],
+                    key["workload"],
+                    shown(of_first),
+                    shown(&states),
+                ));
+            }
+        }
+        None
     }
 
     /// Which of the servers a replica's is: they stand after those of the axis.
@@ -494,7 +531,6 @@ pub fn draw_seed() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::path::Path;
 
     use super::*;
@@ -632,6 +668,35 @@ mod tests {
             ["server", "settings", "table_size", "workload"]
         );
         assert!(plan.cells.iter().all(|cell| cell.options["tables"] == "2"));
+    }
+
+    const INTERVENED: &str = "
+        [axes]
+        server = \"mariadb\"
+        workload = \"oltp_read_only\"
+        settings = [\"default\", { name = \"binlog\", logging = \"binlog\" }]
+        [[intervene]]
+        name = \"log\"
+        on = \"SET GLOBAL general_log = ON\"
+        off = \"SET GLOBAL general_log = OFF\"
+        [compare]
+        axis = \"settings\"
+        base = \"default\"
+    ";
+
+    #[test]
+    fn sides_whose_lives_are_not_alike_are_told() {
+        let told = |text: &str| {
+            let body = body(text);
+            Plan::new(&body, false, 7, servers(1)).uneven_lives(&body)
+        };
+        assert_eq!(told(INTERVENED), None);
+        assert_eq!(told(TWO_BY_TWO), None);
+        let one_alone = "[[exclude]]\nsettings = \"binlog\"\nintervene = \"log\"";
+        let text = told(&format!("{INTERVENED}{one_alone}")).expect("a note");
+        assert!(text.contains("none alone") && text.contains("log, none in turns"), "{text}");
+        let both = "[[exclude]]\nintervene = \"log\"";
+        assert_eq!(told(&format!("{INTERVENED}{both}")), None);
     }
 
     #[test]

@@ -201,7 +201,7 @@ pub(crate) fn begin(
             if let Some(note) = crate::calibrate::note(home, &request.study, body, &plan) {
                 store.add_note(id, load::time::unix_ms(), &note)?;
             }
-            if let Some(note) = earlier(store, id)? {
+            for note in [plan.uneven_lives(body), earlier(store, id)?].into_iter().flatten() {
                 observer(Event::Warning(&note));
                 store.add_note(id, load::time::unix_ms(), &note)?;
             }

@@ -99,6 +99,7 @@ pub fn outline(home: &Home, request: &Request) -> Result<Outline, Error> {
     let mut notes: Vec<String> = notes.all().cloned().collect();
     notes.extend(duels_note(&body));
     notes.extend(phases_note(&body));
+    notes.extend(plan.uneven_lives(&body));
     notes.extend(crate::calibrate::note(home, &request.study, &body, &plan));
     super::has_blocks(request, &plan)?;
     let chosen = super::chosen(&plan, request)?;
