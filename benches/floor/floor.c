@@ -7,7 +7,9 @@
  *   ./floor WORKLOAD postgres DIRECTORY/.s.PGSQL.PORT USER SESSIONS SECONDS ROWS
  *
  * WORKLOAD: oltp_point_select, or oltp_read_write (BEGIN, 10 point selects, 4 range selects of 100 rows: plain, SUM,
- * ORDER BY, DISTINCT; 2 updates, DELETE and INSERT of one id, COMMIT). Database sbtest, table sbtest1 with ids 1..ROWS.
+ * ORDER BY, DISTINCT; 2 updates, DELETE and INSERT of one id, COMMIT); for postgres also pgbench_simple and
+ * pgbench_prepared, pgbench's select-only in either protocol. Database sbtest, table sbtest1 with ids 1..ROWS, or
+ * pgbench_accounts with ROWS rows.
  * Prints one JSON object. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -25,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { POINT, RANGE, SUM, ORDER, DISTINCT, INDEX_UPDATE, NON_INDEX_UPDATE, DELETE, INSERT, PREPARED, BEGIN, COMMIT, ROLLBACK };
+enum { POINT, RANGE, SUM, ORDER, DISTINCT, INDEX_UPDATE, NON_INDEX_UPDATE, DELETE, INSERT, ACCOUNT, PREPARED, BEGIN, COMMIT, ROLLBACK, ACCOUNT_TEXT };
 
 static const char *sql_of[PREPARED][2] = { /* MySQL, PostgreSQL */
     {"SELECT c FROM sbtest1 WHERE id=?", "SELECT c FROM sbtest1 WHERE id=$1"},
@@ -36,9 +38,10 @@ static const char *sql_of[PREPARED][2] = { /* MySQL, PostgreSQL */
     {"UPDATE sbtest1 SET k=k+1 WHERE id=?", "UPDATE sbtest1 SET k=k+1 WHERE id=$1"},
     {"UPDATE sbtest1 SET c=? WHERE id=?", "UPDATE sbtest1 SET c=$1 WHERE id=$2"},
     {"DELETE FROM sbtest1 WHERE id=?", "DELETE FROM sbtest1 WHERE id=$1"},
-    {"INSERT INTO sbtest1 (id, k, c, pad) VALUES (?, ?, ?, ?)", "INSERT INTO sbtest1 (id, k, c, pad) VALUES ($1, $2, $3, $4)"}};
+    {"INSERT INTO sbtest1 (id, k, c, pad) VALUES (?, ?, ?, ?)", "INSERT INTO sbtest1 (id, k, c, pad) VALUES ($1, $2, $3, $4)"},
+    {"", "SELECT abalance FROM pgbench_accounts WHERE aid = $1;"}};
 static const char *text_of[] = {[BEGIN] = "BEGIN", [COMMIT] = "COMMIT", [ROLLBACK] = "ROLLBACK"};
-static const uint8_t point_select[] = {POINT};
+static const uint8_t point_select[] = {POINT}, account[] = {ACCOUNT}, account_text[] = {ACCOUNT_TEXT};
 static const uint8_t read_write[] = {BEGIN, POINT, POINT, POINT, POINT, POINT, POINT, POINT, POINT, POINT, POINT,
                                          RANGE, SUM, ORDER, DISTINCT, INDEX_UPDATE, NON_INDEX_UPDATE, DELETE, INSERT, COMMIT};
 /* the one that runs, and its length */
@@ -112,7 +115,11 @@ static void end_message(struct out *o, int start) { uint32_t v = htonl(o->n - st
 
 static void send_pg(struct session *s, int op) {
     struct out o = {.n = 0};
-    if (op > PREPARED) {
+    if (op == ACCOUNT_TEXT) {
+        char sql[64];
+        int n = sprintf(sql, "SELECT abalance FROM pgbench_accounts WHERE aid = %u;", 1 + draw(s) % rows);
+        put8(&o, 'Q'); put32(&o, 0); put(&o, sql, n + 1); end_message(&o, 1);
+    } else if (op > PREPARED) {
         put8(&o, 'Q'); put32(&o, 0); put(&o, text_of[op], strlen(text_of[op]) + 1); end_message(&o, 1);
     } else {
         struct param p[4];
@@ -243,6 +250,8 @@ int main(int argc, char **argv) {
     if (argc != 8) { fprintf(stderr, "usage: floor WORKLOAD mysql|postgres SOCKET USER SESSIONS SECONDS ROWS\n"); return 2; }
     if (!strcmp(*++argv, "oltp_point_select")) { script = point_select; statements_of_one = sizeof point_select; }
     else if (!strcmp(*argv, "oltp_read_write")) { script = read_write; statements_of_one = sizeof read_write; }
+    else if (!strcmp(*argv, "pgbench_simple")) { script = account_text; statements_of_one = sizeof account_text; }
+    else if (!strcmp(*argv, "pgbench_prepared")) { script = account; statements_of_one = sizeof account; }
     else { fprintf(stderr, "no workload %s\n", *argv); return 2; }
     is_pg = !strcmp(argv[1], "postgres");
     rows = atoi(argv[6]);

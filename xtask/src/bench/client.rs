@@ -76,8 +76,7 @@ impl Slices {
 /// Measures all levels on all servers and lets `judge` say whether the figure was reached.
 pub(super) fn run(asked: &Asked, judge: impl Fn(&Slices, u32) -> bool) -> Result<bool> {
     let directory = tempfile::tempdir()?;
-    let floor = directory.path().join("floor");
-    output(Command::new("cc").args(["-O2", "-o"]).arg(&floor).arg(FLOOR_SOURCE))?;
+    let floor = build_floor(directory.path())?;
     let plimsoll = crate::plimsoll()?;
     let mut is_reached = true;
     for selector in &asked.servers {
@@ -92,6 +91,13 @@ pub(super) fn run(asked: &Asked, judge: impl Fn(&Slices, u32) -> bool) -> Result
     told(is_reached)
 }
 
+/// Compiles the floor.
+pub(super) fn build_floor(directory: &Path) -> Result<PathBuf> {
+    let floor = directory.join("floor");
+    output(Command::new("cc").args(["-O2", "-o"]).arg(&floor).arg(FLOOR_SOURCE))?;
+    Ok(floor)
+}
+
 type Measure<'a> = Box<dyn Fn() -> Result<Slice> + 'a>;
 
 fn level(server: &Server, plimsoll: &Path, floor: &Path, sessions: u32, asked: &Asked) -> Result<Slices> {
@@ -99,7 +105,7 @@ fn level(server: &Server, plimsoll: &Path, floor: &Path, sessions: u32, asked: &
     let mut who: Vec<(&str, Measure<'_>)> = vec![
         ("sysbench", Box::new(|| sysbench(server, sessions, asked))),
         // It has nothing to settle and varies little: half a slice will do.
-        ("floor", Box::new(|| run_floor(server, floor, sessions, asked))),
+        ("floor", Box::new(|| run_floor(server, floor, asked.workload, ROWS, sessions, asked.seconds))),
         ("plimsoll", Box::new(|| ours(plimsoll))),
     ];
     if let Some(other) = &asked.against {
@@ -112,19 +118,22 @@ fn level(server: &Server, plimsoll: &Path, floor: &Path, sessions: u32, asked: &
     Ok(Slices { sysbench, floor, plimsoll, other })
 }
 
-fn run_floor(server: &Server, floor: &Path, sessions: u32, asked: &Asked) -> Result<Slice> {
+/// The floor with one of its workloads, for half of a slice's seconds.
+pub(super) fn run_floor(
+    server: &Server,
+    floor: &Path,
+    workload: &str,
+    rows: u64,
+    sessions: u32,
+    seconds: u64,
+) -> Result<Slice> {
     let target = server.target();
-    let text = output(
-        Command::new(floor)
-            .args([
-                asked.workload,
-                family(target.protocol),
-                &server.socket(),
-                &target.user,
-                &sessions.to_string(),
-            ])
-            .args([asked.seconds.div_ceil(2).to_string(), ROWS.to_string()]),
-    )?;
+    let text =
+        output(
+            Command::new(floor)
+                .args([workload, family(target.protocol), &server.socket(), &target.user])
+                .args([sessions.to_string(), seconds.div_ceil(2).to_string(), rows.to_string()]),
+        )?;
     Slice::from_json(&text)
 }
 

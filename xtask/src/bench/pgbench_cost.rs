@@ -1,11 +1,13 @@
 //! `plimsoll pgbench` beside pgbench on one server, slice by slice: client CPU per transaction as the kernel counts it for
-//! the whole process, and transactions per second as each of them reports them.
+//! the whole process, and transactions per second as each of them reports them. For select-only the floor takes turns with
+//! them: what the same statements cost a client that does nothing but send them and skip the answers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::client::{build_floor, run_floor};
 use super::lab::{DATABASE, Server, Slice, in_turns, median, output, paired, print_slices, ratio_interval};
 use super::{sysbench, told};
 
@@ -13,6 +15,8 @@ use super::{sysbench, told};
 const COST_MAX: f64 = 0.8;
 const COST_CLIENTS: u32 = 64;
 const SCALE: u32 = 10;
+/// pgbench's accounts at this scale.
+const ACCOUNTS: u64 = SCALE as u64 * 100_000;
 
 #[derive(clap::Parser)]
 struct Asked {
@@ -35,13 +39,20 @@ pub(super) fn run(arguments: &[&str]) -> Result<bool> {
     let server = Server::deploy(&plimsoll, "postgres")?;
     workload::create_database(&server.target())?;
     let place = place(&server)?;
-    let ours = vec![plimsoll.display().to_string(), "pgbench".to_owned()];
-    let theirs = vec![pgbench.display().to_string()];
-    let (program, first) = ours.split_first().context("no command")?;
-    output(Command::new(program).args(first).args(["-i", "-q", "-s", &SCALE.to_string()]).args(&place))?;
+    output(Command::new(&plimsoll).args(["pgbench", "-i", "-q", "-s", &SCALE.to_string()]).args(&place))?;
+    let directory = tempfile::tempdir()?;
+    let floor = build_floor(directory.path())?;
+    let floor_workload = format!("pgbench_{}", asked.protocol);
+    let has_floor = asked.builtin == "select-only" && asked.protocol != "extended";
     let mut is_reached = true;
     for &clients in &asked.clients {
-        is_reached &= level(&[theirs.clone(), ours.clone()], &place, clients, &asked)?;
+        let one = |at| match at {
+            0 => slice(&mut Command::new(&pgbench), &place, clients, &asked),
+            1 => slice(Command::new(&plimsoll).arg("pgbench"), &place, clients, &asked),
+            _ => run_floor(&server, &floor, &floor_workload, ACCOUNTS, clients, asked.seconds),
+        };
+        let slices = in_turns(if has_floor { 3 } else { 2 }, asked.rounds, one)?;
+        is_reached &= judge(&slices, clients, &asked);
     }
     told(is_reached)
 }
@@ -63,20 +74,25 @@ fn pgbench() -> Result<PathBuf> {
     Ok(found)
 }
 
-fn level(programs: &[Vec<String>; 2], place: &[String], clients: u32, asked: &Asked) -> Result<bool> {
-    let [theirs, ours] = &in_turns(2, asked.rounds, |at| slice(&programs[at], place, clients, asked))?;
+/// Whether the figures of one level are reached; what was measured is told.
+fn judge([theirs, ours, floor]: &[Vec<Slice>; 3], clients: u32, asked: &Asked) -> bool {
     println!(
         "{} ({}), {clients} clients, {} rounds of {} s",
         asked.builtin, asked.protocol, asked.rounds, asked.seconds
     );
     print_slices("pgbench", theirs);
     print_slices("plimsoll", ours);
-    let cost = median(paired(ours, theirs, |slice| slice.total_us));
+    let cost_of = |who: &[Slice]| median(paired(who, theirs, |slice| slice.total_us));
+    let cost = cost_of(ours);
     let (mean, low, high) = ratio_interval(&paired(ours, theirs, |slice| slice.qps));
     let limit = if clients == COST_CLIENTS { COST_MAX } else { f64::INFINITY };
     println!("  cpu of a transaction, plimsoll / pgbench: {cost:.3} (at most {limit})");
+    if !floor.is_empty() {
+        print_slices("floor", floor);
+        println!("  cpu of a transaction, floor / pgbench: {:.3}", cost_of(floor));
+    }
     println!("  tps, plimsoll / pgbench: {mean:.3} [{low:.3}, {high:.3}] (must reach 1)");
-    Ok(cost <= limit && high >= 1.0)
+    cost <= limit && high >= 1.0
 }
 
 /// What ended children of this process have used, in seconds: user and system.
@@ -91,12 +107,10 @@ fn cpu_of_children_s() -> (f64, f64) {
     (seconds(usage.ru_utime), seconds(usage.ru_stime))
 }
 
-fn slice(program: &[String], place: &[String], clients: u32, asked: &Asked) -> Result<Slice> {
-    let (first, rest) = program.split_first().context("no command")?;
+fn slice(program: &mut Command, place: &[String], clients: u32, asked: &Asked) -> Result<Slice> {
     let before = cpu_of_children_s();
     let text = output(
-        Command::new(first)
-            .args(rest)
+        program
             .args(["-n", "-c", &clients.to_string(), "-T", &asked.seconds.to_string()])
             .args(["-b", &asked.builtin, "-M", &asked.protocol])
             .args(place),
