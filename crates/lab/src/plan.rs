@@ -217,35 +217,30 @@ impl Plan {
     /// other does not have. `None`: all that is compared is alike, or nothing is.
     pub(crate) fn uneven_lives(&self, body: &Body) -> Option<String> {
         let axis = body.compare.as_ref().map(|compare| &compare.axis).filter(|axis| *axis != INTERVENE)?;
-        let mut lives: BTreeMap<String, (&PlannedRun, BTreeSet<&str>)> = BTreeMap::new();
-        for run in self.runs.iter().filter(|run| run.block == 1) {
-            let state = self.cells[run.cell].intervene.as_deref()?;
-            let life = self.group(run, INTERVENE);
-            lives.entry(life).or_insert_with(|| (run, BTreeSet::new())).1.insert(state);
-        }
-        let mut compared: BTreeMap<String, (&PlannedRun, BTreeSet<&str>)> = BTreeMap::new();
-        for (run, states) in lives.into_values() {
-            let sides = group(&self.cells[run.cell], &[axis, INTERVENE], &run.levels);
-            let (first, of_first) = compared.entry(sides).or_insert_with(|| (run, states.clone()));
-            if *of_first != states {
-                let key = self.key(run);
-                let value = |run| self.key(run).remove(axis).unwrap_or_default();
-                let shown =
-                    |states: &BTreeSet<&str>| match states.iter().copied().collect::<Vec<_>>().as_slice() {
-                        [only] => format!("{only} alone"),
-                        many => format!("{} in turns", many.join(", ")),
-                    };
-                return Some(format!(
-                    "`{}` and `{}` are compared ({}, {}), but the lives of their servers are not alike: the first has {}, \
-                     the second {}; servers change as they grow older, so leave the same values of `intervene` to both",
-                    value(first),
-                    value(run),
-                    key["server"],
-                    key["workload"],
-                    shown(of_first),
-                    shown(&states),
-                ));
+        let lives = Lives::of(&self.cells, points(body, &self.cells));
+        let mut compared: BTreeMap<String, (&Cell, BTreeSet<&str>)> = BTreeMap::new();
+        for head in &lives.heads {
+            let cell = &self.cells[head.cell];
+            let members = lives.points(head).iter();
+            let states: BTreeSet<&str> =
+                members.filter_map(|point| self.cells[point.cell].intervene.as_deref()).collect();
+            let sides = group(cell, &[axis, INTERVENE], &head.levels);
+            let (first, of_first) = compared.entry(sides).or_insert_with(|| (cell, states.clone()));
+            if *of_first == states {
+                continue;
             }
+            let server = &self.servers[cell.server].name;
+            let value =
+                |cell: &Cell| cell.key(&self.servers[cell.server].name).remove(axis).unwrap_or_default();
+            return Some(format!(
+                "`{}` and `{}` are compared ({server}, {}), but the lives of their servers are not alike: the first has {}, \
+                 the second {}; servers change as they grow older, so leave the same values of `intervene` to both",
+                value(first),
+                value(cell),
+                cell.workload_label,
+                turns(of_first),
+                turns(&states),
+            ));
         }
         None
     }
@@ -265,6 +260,14 @@ fn group(cell: &Cell, axes: &[&str], levels: &[u32]) -> String {
     let mut key = cell.key(&cell.server.to_string());
     axes.iter().for_each(|axis| drop(key.remove(*axis)));
     format!("{key:?} {levels:?}")
+}
+
+/// What a server is switched between in one life, in words.
+fn turns(states: &BTreeSet<&str>) -> String {
+    match states.iter().copied().collect::<Vec<_>>().as_slice() {
+        [only] => format!("{only} alone"),
+        many => format!("{} in turns", many.join(", ")),
+    }
 }
 
 /// Points that are measured in one life of a server: those that differ in what is switched on in it, and in nothing else.
